@@ -1,0 +1,61 @@
+# make demo      install into .venv and open the console on the single-machine sandbox
+# make test      install the same .venv and run the tests
+# make check     what the continuous checks run: format, lint, types, import rules, tests
+# make fix       format and mend what can be mended by itself
+# make bench     our figures beside those of the tools we compare with
+# make pictures  the screens in README, taken from a real run in the sandbox
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -c .ci/constraints.txt
+TORCH := $(shell grep '^torch==' .ci/constraints.txt)
+SETTINGS := pyproject.toml .ci/constraints.txt
+
+.PHONY: demo test check fix bench pictures clean
+
+demo: $(VENV)/.ready
+	@$(BIN)/gpuconsole --sandbox
+
+test: $(VENV)/.ready-dev
+	$(BIN)/python -m pytest
+
+check: $(VENV)/.ready-dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(MAKE) test
+
+fix: $(VENV)/.ready-dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.ready-dev
+	$(BIN)/python -m tests.bench
+
+pictures: $(VENV)/.ready-dev
+	$(BIN)/python -m tests.pictures
+
+$(VENV)/bin/python:
+	@echo "[1/3] Making $(VENV)"
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "gpuconsole needs Python 3.11 or newer; this is $$($(PYTHON) -V). Try: make PYTHON=python3.11" >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
+		echo "Python's venv module does not work here. On Debian: apt-get install python3-venv" >&2; exit 1; }
+
+# torch first: it is the large one, and what else needs it must not choose another.
+$(VENV)/.ready: $(SETTINGS) | $(VENV)/bin/python
+	@echo "[2/3] Installing torch (some hundred megabytes)"
+	@$(INSTALL) "$(TORCH)"
+	@echo "[3/3] Installing gpuconsole and what it needs"
+	@$(INSTALL) -e '.[trainer]'
+	@touch $@
+
+$(VENV)/.ready-dev: $(SETTINGS) $(VENV)/.ready
+	@echo "[+] Installing the tools that check"
+	@$(INSTALL) -e '.[trainer,dev]'
+	@touch $@
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

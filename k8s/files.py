@@ -1,0 +1,144 @@
+"""Bytes of files inside a job's pods, from an offset: through the API, or from this machine's own disk.
+
+Through the API means `exec`: the container must run and have `sh`, `find`, `wc`, `tail` and `head`.
+A volume claim whose folder is on this machine (the sandbox says so in an annotation) is
+read directly, which also works when the pods are gone.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import aiohttp
+
+from k8s.client import Client
+from k8s.errors import KubeError, NotFound
+from k8s.resources import CLAIMS
+from k8s.wire import status_of, translated
+
+LOCAL_PATH = "gpuconsole.dev/path"
+"""Annotation of a claim whose volume is a folder of this machine."""
+READ_LIMIT_BYTES = 32 * 2**20
+"""Most bytes that `read_from` returns at once."""
+_EXEC_LIMIT_BYTES = 64 * 2**20
+_ERROR_LIMIT_BYTES = 500
+_READ = 'exec <"$1" && tail -c "+$2" | head -c "$3"'
+_LIST = 'find "$1" -type f -name "*tfevents*" -exec wc -c {} +'
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteFile:
+    """A file in a container."""
+
+    path: str
+    size_bytes: int
+
+
+class ExecFailed(KubeError):
+    """A command in a container did not end well."""
+
+
+async def run(
+    client: Client, pod: str, namespace: str, command: Sequence[str], *, container: str = ""
+) -> bytes:
+    """Run a command to its end and return its standard output.
+
+    Raises:
+        ExecFailed: It ended with an error, or wrote more than 64 MiB.
+        KubeError: It could not be run.
+    """
+    output, errors = bytearray(), bytearray()
+    ending = b""
+    async with client.exec(pod, namespace, command, container=container) as socket:
+        with translated(f"read from {pod}"):
+            async for message in socket:
+                if message.type is not aiohttp.WSMsgType.BINARY or not message.data:
+                    continue
+                channel, content = message.data[0], message.data[1:]
+                if channel == 1:
+                    output += content
+                elif channel == 2:
+                    errors = (errors + content)[-_ERROR_LIMIT_BYTES:]
+                elif channel == 3:
+                    ending = content
+                if len(output) > _EXEC_LIMIT_BYTES:
+                    raise ExecFailed(f"Could not read from {pod}.", "It answered more than 64 MiB at once.")
+    status = status_of(ending)
+    if status.get("status") != "Success":
+        why = errors.decode("utf-8", "replace") or str(status.get("message") or "The connection broke.")
+        raise ExecFailed(f"Could not run {command[0]} in {pod}.", why)
+    return bytes(output)
+
+
+async def list_event_files(
+    client: Client, pod: str, namespace: str, folder: str, *, container: str = ""
+) -> list[RemoteFile]:
+    """Return the event files below a folder of a running container, by name."""
+    words = ["sh", "-c", _LIST, "sh", folder]
+    output = await run(client, pod, namespace, words, container=container)
+    found = []
+    for line in output.decode("utf-8", "replace").splitlines():
+        size, _, path = line.strip().partition(" ")
+        if size.isdecimal() and path.startswith("/"):
+            found.append(RemoteFile(path, int(size)))
+    return sorted(found, key=lambda file: file.path)
+
+
+async def read_from(
+    client: Client, pod: str, namespace: str, path: str, offset: int, *, container: str = ""
+) -> bytes:
+    """Return a file's bytes from an offset to its end; of a large rest the first 32 MiB."""
+    words = ["sh", "-c", _READ, "sh", path, str(offset + 1), str(READ_LIMIT_BYTES)]
+    return await run(client, pod, namespace, words, container=container)
+
+
+async def local_folder(client: Client, template: Mapping[str, Any], namespace: str, path: str) -> Path | None:
+    """Return where a container's path lies on this machine, if it does.
+
+    Only a cluster that is itself on this machine is believed when it names a folder here.
+
+    Args:
+        client: The cluster.
+        template: The pod template.
+        namespace: The pods' namespace.
+        path: Absolute path in the container.
+    """
+    mounted = _claim_at(template, path) if client.access.is_local else None
+    if mounted is None:
+        return None
+    claim_name, inside = mounted
+    try:
+        claim = await client.get(CLAIMS, claim_name, namespace)
+    except NotFound:
+        return None
+    root = ((claim.get("metadata") or {}).get("annotations") or {}).get(LOCAL_PATH)
+    if not root or not Path(root).is_dir():
+        return None
+    return Path(root) / inside
+
+
+def _claim_at(template: Mapping[str, Any], path: str) -> tuple[str, PurePosixPath] | None:
+    """Return the claim that holds a path, and the path within it; None when another volume does."""
+    pod = template.get("spec") or {}
+    claims = {
+        volume.get("name"): volume["persistentVolumeClaim"].get("claimName")
+        for volume in pod.get("volumes") or ()
+        if volume.get("persistentVolumeClaim")
+    }
+    wanted = PurePosixPath(posixpath.normpath(path))
+    best: tuple[str, PurePosixPath] | None = None
+    longest = -1
+    for container in pod.get("containers") or ():
+        for mount in container.get("volumeMounts") or ():
+            at = PurePosixPath(str(mount.get("mountPath") or "/"))
+            if wanted.is_relative_to(at) and len(at.parts) > longest:
+                longest = len(at.parts)
+                claim = claims.get(mount.get("name"))
+                below = PurePosixPath(str(mount.get("subPath") or ""))
+                is_known = claim and not mount.get("subPathExpr") and not below.is_absolute()
+                best = (str(claim), below / wanted.relative_to(at)) if is_known else None
+    return None if best is None or ".." in best[1].parts else best

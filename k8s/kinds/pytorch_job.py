@@ -1,0 +1,182 @@
+"""PyTorchJob, `kubeflow.org/v1`, of Kubeflow's training-operator and the pytorch-operator before it.
+
+Labels, environment and names: kubeflow/trainer v1.9.4, `pkg/controller.v1/pytorch/envvar.go`
+and `pkg/controller.v1/common/pod.go`; the older labels: kubeflow/pytorch-operator v0.7.
+"""
+
+from __future__ import annotations
+
+from k8s.kinds.base import MOST_REPLICAS, DeclaredJob, Manifest, Replica, declared, metadata, pod_template
+from k8s.models import Pod
+from k8s.resources import PYTORCH_JOBS
+from k8s.spec import JobSpec
+
+JOB_NAME = "training.kubeflow.org/job-name"
+OPERATOR_NAME = "training.kubeflow.org/operator-name"
+REPLICA_TYPE = "training.kubeflow.org/replica-type"
+REPLICA_INDEX = "training.kubeflow.org/replica-index"
+JOB_ROLE = "training.kubeflow.org/job-role"
+_OLD_JOB_NAME, _OLD_TYPE, _OLD_INDEX = "pytorch-job-name", "pytorch-replica-type", "pytorch-replica-index"
+MASTER_PORT = 23456
+"""Where the master listens unless its container names a port `pytorchjob-port`."""
+_ROLES = ("Master", "Worker")
+
+
+class PyTorchJob:
+    """Kubeflow's job for PyTorch: one master, any number of workers."""
+
+    title = "PyTorchJob"
+    resource = PYTORCH_JOBS
+    container = "pytorch"
+
+    def manifest(self, spec: JobSpec) -> Manifest:
+        """Return the PyTorchJob that asks for `spec`; the master is one of its workers."""
+        roles: Manifest = {"Master": _role(spec, 1)}
+        if spec.workers > 1:
+            roles["Worker"] = _role(spec, spec.workers - 1)
+        return {
+            "apiVersion": self.resource.api_version,
+            "kind": self.resource.kind,
+            "metadata": metadata(spec),
+            "spec": {
+                "nprocPerNode": str(spec.processes),
+                "runPolicy": {"cleanPodPolicy": spec.clean_pods, "backoffLimit": spec.retries},
+                "pytorchReplicaSpecs": roles,
+            },
+        }
+
+    def parse(self, obj: Manifest) -> DeclaredJob:
+        """Read a PyTorchJob."""
+        policy = (obj.get("spec") or {}).get("runPolicy") or {}
+        return declared(
+            obj,
+            self.resource,
+            self.replicas(obj),
+            succeeded="Succeeded",
+            failed="Failed",
+            is_suspended=bool(policy.get("suspend")),
+        )
+
+    def replicas(self, obj: Manifest) -> tuple[Replica, ...]:
+        """Return the master and the workers that a PyTorchJob asks for."""
+        name = str((obj.get("metadata") or {}).get("name", ""))
+        spec = obj.get("spec") or {}
+        roles = spec.get("pytorchReplicaSpecs") or {}
+        counts = {role: _replica_count(roles[role]) for role in _ROLES if roles.get(role)}
+        has_master = bool(counts.get("Master"))
+        per_node = str(spec.get("nprocPerNode") or "auto")
+        processes = int(per_node) if per_node.isdecimal() and len(per_node) < 4 else 0
+        elastic = spec.get("elasticPolicy") or {}
+        env_of_all = _rendezvous(name, elastic, sum(counts.values()))
+        found = []
+        for role, count in counts.items():
+            for index in range(count):
+                node_rank = index if role == "Master" else index + (1 if has_master else 0)
+                first = node_rank * processes
+                kind = role.lower()
+                is_chief = node_rank == 0
+                labels = {
+                    JOB_NAME: name,
+                    OPERATOR_NAME: "pytorchjob-controller",
+                    REPLICA_TYPE: kind,
+                    REPLICA_INDEX: str(index),
+                }
+                if role == "Master":
+                    labels[JOB_ROLE] = "master"
+                env = {
+                    **_environment(
+                        name, roles, sum(counts.values()), per_node, processes, node_rank, has_master
+                    ),
+                    **env_of_all,
+                }
+                found.append(
+                    Replica(
+                        name=f"{name}-{kind}-{index}",
+                        role=kind,
+                        index=index,
+                        is_chief=is_chief,
+                        ranks=tuple(range(first, first + processes)),
+                        ranks_proof="none"
+                        if not processes
+                        else "declared"
+                        if has_master and not elastic
+                        else "assumed",
+                        template=roles[role].get("template") or {},
+                        restart_policy=roles[role].get("restartPolicy") or "OnFailure",
+                        env=tuple(env.items()),
+                        labels=tuple(labels.items()),
+                    )
+                )
+        return tuple(found)
+
+    def pod_selector(self, name: str) -> str:
+        """Return the selector of the training-operator's pods."""
+        return f"{JOB_NAME}={name},{OPERATOR_NAME}=pytorchjob-controller"
+
+    def job_of(self, pod: Pod) -> str:
+        """Return the PyTorchJob's name, from either operator's labels."""
+        if pod.metadata.label(OPERATOR_NAME) == "pytorchjob-controller":
+            return pod.metadata.label(JOB_NAME)
+        return pod.metadata.label(_OLD_JOB_NAME)
+
+    def instance_of(self, pod: Pod) -> tuple[str, int] | None:
+        """Return `master` or `worker`, and the number."""
+        role = pod.metadata.label(REPLICA_TYPE) or pod.metadata.label(_OLD_TYPE)
+        index = pod.metadata.label(REPLICA_INDEX) or pod.metadata.label(_OLD_INDEX)
+        return (role, int(index)) if role and index.isdecimal() else None
+
+
+def _role(spec: JobSpec, replicas: int) -> Manifest:
+    policy = "OnFailure" if spec.retries else "Never"
+    return {
+        "replicas": replicas,
+        "restartPolicy": policy,
+        "template": pod_template(spec, PyTorchJob.container),
+    }
+
+
+def _replica_count(role: Manifest) -> int:
+    count = role.get("replicas")
+    return min(count, MOST_REPLICAS) if isinstance(count, int) and count >= 0 else 1
+
+
+def _rendezvous(name: str, elastic: Manifest, nodes: int) -> dict[str, str]:
+    """Return what the operator tells every pod of an elastic job."""
+    if not elastic:
+        return {}
+    backend = str(elastic.get("rdzvBackend") or "")
+    host = str(elastic.get("rdzvHost") or f"{name}-worker-0")
+    found = {
+        "PET_NNODES": f"{elastic.get('minReplicas') or nodes}:{elastic.get('maxReplicas') or nodes}",
+        "PET_RDZV_BACKEND": backend,
+        "PET_RDZV_ENDPOINT": f"{host}:{elastic.get('rdzvPort') or MASTER_PORT}" if backend else "",
+        "PET_RDZV_ID": str(elastic.get("rdzvId") or ""),
+        "PET_MAX_RESTARTS": str(elastic.get("maxRestarts") or ""),
+    }
+    return {key: value for key, value in found.items() if value}
+
+
+def _environment(
+    name: str, roles: Manifest, nodes: int, per_node: str, processes: int, node_rank: int, has_master: bool
+) -> dict[str, str]:
+    env = {"PYTHONUNBUFFERED": "1"}
+    if has_master:
+        address, port = f"{name}-master-0", str(_master_port(roles["Master"]))
+        env |= {
+            "MASTER_PORT": port,
+            "PET_MASTER_PORT": port,
+            "MASTER_ADDR": address,
+            "PET_MASTER_ADDR": address,
+            "WORLD_SIZE": str(nodes * max(processes, 1)),
+            "RANK": str(node_rank),
+            "PET_NODE_RANK": str(node_rank),
+        }
+    return {**env, "PET_NPROC_PER_NODE": per_node, "PET_NNODES": str(nodes)}
+
+
+def _master_port(role: Manifest) -> int:
+    for container in ((role.get("template") or {}).get("spec") or {}).get("containers") or ():
+        for port in container.get("ports") or ():
+            if port.get("name") == "pytorchjob-port" and isinstance(port.get("containerPort"), int):
+                return int(port["containerPort"])
+    return MASTER_PORT

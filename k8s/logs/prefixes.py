@@ -1,0 +1,170 @@
+"""Whose line is it: the marks that launchers and frameworks put before a rank's lines.
+
+Some name the global rank, which proves it. Some name only the place on the node, from which
+the rank follows if the pod's ranks are known. Rules are few and strict: a line that is taken
+from the wrong rank is worse than one that stays with its pod.
+
+Not rules, on purpose: `3: ` (srun --label; also every numbered list), NCCL's
+`host:pid:tid [0] NCCL INFO` (a device, not a rank), `[3]` from anything but an MPI launcher.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+LOOKED_AT = 256
+"""Bytes at the start of a line in which a prefix must end."""
+
+Names = Literal["global", "local", "either"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One way to say whose a line is."""
+
+    example: str
+    source: str
+    """Who writes it."""
+    pattern: re.Pattern[bytes]
+    """Group 1 is the number."""
+    names: Names = "global"
+    """`global` rank, `local` place in the pod, or `either`: local unless it is one of the pod's ranks."""
+    stays: bool = False
+    """It is part of what was said, so it is shown."""
+    of_launcher: bool = False
+    """Holds only where all ranks of an MPI job print."""
+
+
+def _rule(
+    example: str,
+    source: str,
+    pattern: bytes,
+    names: Names = "global",
+    *,
+    stays: bool = False,
+    of_launcher: bool = False,
+) -> Rule:
+    return Rule(example, source, re.compile(pattern), names, stays, of_launcher)
+
+
+_N = rb"(\d{1,6})"
+
+RULES: tuple[Rule, ...] = (
+    _rule(
+        "[rank3]: step 1",
+        "our jobs' TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE; the excepthook of torch's init_process_group",
+        rb"\[rank" + _N + rb"\]: ",
+    ),
+    _rule(
+        "[rank3]:[W1014 12:00:00.000 ProcessGroupNCCL.cpp:1] x",
+        "torch c10/util/Logging.cpp: the rank before every message of the C++ side",
+        rb"\[rank" + _N + rb"\]:(?=\[[IWEF]\d* ?\d)",
+    ),
+    _rule(
+        "[rank3]:step 1",
+        "torchrun --role rank --tee 3, as torchtitan's run_train.sh: the place on the node",
+        rb"\[rank" + _N + rb"\]:",
+        "either",
+    ),
+    _rule(
+        "[default3]:step 1",
+        "torch/distributed/elastic/multiprocessing/tail_log.py with its default [<role><local rank>]:",
+        rb"\[(?:default|trainer|worker)" + _N + rb"\]:",
+        "local",
+    ),
+    _rule(
+        "[1,3]<stdout>:step 1",
+        "Open MPI mpirun --tag-output; PRRTE --output tag, tag-fullname, tag-detailed",
+        rb"\[[^\],\s]*," + _N + rb"\](?:\[[^\]\s]*\])?<(?:stdout|stderr|stddiag)>:",
+    ),
+    _rule(
+        "Tue May 14 12:00:00 2024[1,3]<stdout>:step 1",
+        "Open MPI mpirun --tag-output --timestamp-output",
+        rb"[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d:]{10,16} \d{4}\[[^\],\s]*,"
+        + _N
+        + rb"\]<(?:stdout|stderr|stddiag)>:",
+    ),
+    _rule("[3]<stdout>:step 1", "horovodrun with Gloo", rb"\[" + _N + rb"\]<(?:stdout|stderr)>:"),
+    _rule("[3] step 1", "MPICH Hydra -prepend-rank, Intel MPI -l", rb"\[" + _N + rb"\] ", of_launcher=True),
+    _rule(
+        "[rank: 3] step 1",
+        "lightning/fabric/utilities/rank_zero.py rank_prefixed_message",
+        rb"\[(?i:rank)(?:: ?|=| )" + _N + rb"\]:? ",
+    ),
+    _rule("rank=3 step=1", "logfmt", rb"(?i:rank)=" + _N + rb"(?= )", stays=True),
+    _rule("rank 3: step 1", "by hand", rb"(?i:rank) ?" + _N + rb": "),
+    _rule(
+        "[NeMo I 2024-05-14 12:00:00 train:12 rank:3] x",
+        "nemo/utils/formatters/base.py DEBUG_FORMAT",
+        rb"\[NeMo [A-Z] [^\]]{1,120} rank:" + _N + rb"\]",
+        stays=True,
+    ),
+    _rule(
+        "[2024-05-14 12:00:00,000] [INFO] [logging.py:69:log_dist] [Rank 3] x",
+        "deepspeed/utils/logging.py log_dist",
+        rb"\[\d{4}-[^\]]{1,40}\] \[[A-Z]+\] \[[^\]]{1,80}\] \[Rank " + _N + rb"\] ",
+        stays=True,
+    ),
+)
+"""The first that matches holds."""
+
+
+class Owner(NamedTuple):
+    """Whose a line is."""
+
+    rank: int | None = None
+    is_proven: bool = False
+    prefix_bytes: int = 0
+    """Bytes before what was said."""
+
+
+NOBODY = Owner()
+"""The pod's own words."""
+
+_BY_START = {
+    start: tuple(rule for rule in RULES if chr(start) in (rule.example[0], rule.example[0].swapcase()))
+    for start in b"[rR"
+} | {start: tuple(rule for rule in RULES if rule.example[0] == "T") for start in b"MTWFS"}
+
+
+class RankReader:
+    """Finds the owner of each line of one pod."""
+
+    def __init__(self, ranks: Sequence[int] = (), *, speaks_for_all: bool = False) -> None:
+        """Read the lines of a pod.
+
+        Args:
+            ranks: The global ranks that it is known or assumed to run, in the order of their places.
+            speaks_for_all: It is a launcher, where all ranks print.
+        """
+        self._ranks = tuple(ranks)
+        self._speaks_for_all = speaks_for_all
+        # One rank in one pod: nobody else can have written what bears no mark.
+        self._alone = Owner(self._ranks[0]) if len(self._ranks) == 1 and not speaks_for_all else NOBODY
+
+    def owner(self, raw: bytes) -> Owner:
+        """Return whose a line is; where it bears no mark: the pod's only rank, or nobody's."""
+        rules = _BY_START.get(raw[0]) if raw else None
+        if rules is None:
+            return self._alone
+        head = raw[:LOOKED_AT]
+        for rule in rules:
+            if rule.of_launcher and not self._speaks_for_all:
+                continue
+            if found := rule.pattern.match(head):
+                return self._owned(rule, int(found.group(1)), 0 if rule.stays else found.end())
+        return self._alone
+
+    def _owned(self, rule: Rule, number: int, prefix_bytes: int) -> Owner:
+        ranks = self._ranks
+        if rule.names == "global":
+            return Owner(number, True, prefix_bytes)
+        if rule.names == "either" and (not ranks or number in ranks):
+            return Owner(number, False, prefix_bytes)
+        if number < len(ranks):
+            return Owner(ranks[number], False, prefix_bytes)
+        # A place on the node without a known rank: say nothing, hide nothing.
+        return NOBODY

@@ -1,0 +1,257 @@
+"""Logs for the command line: read once or followed, of one rank, one instance or all."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterator, Sequence
+from contextlib import AsyncExitStack, aclosing
+from dataclasses import dataclass
+from itertools import count
+
+import msgspec
+
+from k8s.client import Client
+from k8s.errors import NotFound
+from k8s.logs.feed import Choice
+from k8s.logs.follow import NORMAL, Follower, Pace, Wanted
+from k8s.logs.job import MAX_STREAMS
+from k8s.logs.lines import Item, LogLine, Mark, Marker, Target, in_time_order, write_stamp
+from k8s.text import log_text, sanitize
+
+_WINDOW_S = 0.25
+_LONGEST_LINE_BYTES = 64 * 1024 * 1024
+_WAITING_BATCHES = 64
+_TERMINAL_CHARS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What `gpuconsole logs JOB` was asked for."""
+
+    follow: bool = False
+    tail: int | None = None
+    since_s: int | None = None
+    since_time: str = ""
+    instance: str = ""
+    """Short name, `worker-2`, or the pod's: all that it says."""
+    rank: int | None = None
+    """A global rank: its lines, and those of its pod that no rank claims."""
+    container: str = ""
+    previous: bool = False
+    every: bool = False
+    """All instances, merged by time."""
+
+
+def choose(targets: Sequence[Target], options: Options) -> tuple[list[Target], Choice]:
+    """Return which logs to read, and whose lines: without a wish, the chief's rank 0.
+
+    Raises:
+        NotFound: No instance, or no rank, fits; the words name those that there are.
+    """
+    if options.container:
+        targets = [msgspec.structs.replace(each, container=options.container) for each in targets]
+    if not targets:
+        raise NotFound("There is no log to read yet.", "The job has no pods.", "Ask why with: gpuconsole why")
+    if options.every:
+        return list(targets), Choice()
+    if options.instance:
+        chosen = [each for each in targets if options.instance in (each.name, each.pod)]
+        if not chosen:
+            names = ", ".join(dict.fromkeys(each.name for each in targets))
+            raise NotFound(f"There is no instance {options.instance}.", f"The job has {names}.")
+        return chosen, Choice(instance=chosen[0].name)
+    if options.rank is not None:
+        chosen = [each for each in targets if options.rank in each.ranks or each.speaks_for_all]
+        if not chosen and any(each.ranks for each in targets):
+            ranks = sorted(rank for each in targets for rank in each.ranks)
+            raise NotFound(
+                f"There is no rank {options.rank}.", f"The job has ranks {ranks[0]} to {ranks[-1]}."
+            )
+        # Of ranks that nobody declares, only the lines can tell.
+        return chosen or list(targets), Choice(rank=options.rank)
+    chief = next((each for each in targets if each.is_chief), targets[0])
+    rank = min(chief.ranks, default=None)
+    return [chief], Choice(rank=rank) if rank is not None else Choice(instance=chief.name)
+
+
+async def read(
+    client: Client,
+    targets: Sequence[Target] | AsyncIterable[Sequence[Target]],
+    options: Options,
+    *,
+    pace: Pace = NORMAL,
+) -> AsyncIterator[Item]:
+    """Yield what `options` ask for: lines for stdout, markers for stderr.
+
+    Nothing is dropped: whoever prints slowly slows the reading down. Write a line with `printed`.
+
+    Args:
+        client: The cluster.
+        targets: The job's containers; with `options.follow`, a stream of them lets new pods join.
+        options: What is asked for.
+        pace: How long to wait for what.
+
+    Raises:
+        NotFound: There is no such instance, rank or pod.
+        KubeError: Without follow: a log could not be read.
+    """
+    updates: AsyncIterator[Sequence[Target]] | None = None
+    if isinstance(targets, AsyncIterable):
+        updates = aiter(targets)
+        targets = await anext(updates)
+    chosen, choice = choose(targets, options)
+    wanted = Wanted(
+        tail=options.tail,
+        since_s=options.since_s,
+        since_time=options.since_time,
+        follow=options.follow and not options.previous,
+        previous=options.previous,
+        kept_bytes=_LONGEST_LINE_BYTES,
+    )
+    numbers = count()
+    home = chosen[0].name if len(chosen) == 1 else ""
+    followers = [Follower(client, each, wanted, pace=pace, numbers=numbers) for each in chosen]
+    async with AsyncExitStack() as stack:
+        if len(followers) == 1 and updates is None:
+            batches = await stack.enter_async_context(aclosing(followers[0].batches()))
+        elif wanted.follow:
+            crowd = _Crowd(client, followers, wanted, pace, numbers)
+            batches = await stack.enter_async_context(aclosing(crowd.batches(updates, options)))
+        else:
+            batches = await stack.enter_async_context(aclosing(_by_time(followers)))
+        async for batch in batches:
+            for item in batch:
+                if choice.takes(item, home):
+                    yield item
+
+
+async def _by_time(followers: Sequence[Follower]) -> AsyncGenerator[list[Item], None]:
+    """Merge logs that end, holding one batch of each in memory."""
+    if len(followers) > MAX_STREAMS:
+        words = f"{len(followers)} logs are too many to be merged by time; they follow one after the other"
+        yield [Marker(Mark.NOTE, words, followers[0].target)]
+        for follower in followers:
+            async with aclosing(follower.batches()) as batches:
+                async for batch in batches:
+                    yield batch
+        return
+    async with AsyncExitStack() as stack:
+        streams = [await stack.enter_async_context(aclosing(each.batches())) for each in followers]
+        firsts = await asyncio.gather(*(anext(stream, None) for stream in streams))
+        heap = [
+            (batch[0].stamp_ns, place, 0, batch) for place, batch in enumerate(firsts) if batch is not None
+        ]
+        heapq.heapify(heap)
+        while heap:
+            _, place, index, batch = heap[0]
+            yield [batch[index]]
+            index += 1
+            if index == len(batch):
+                following = await anext(streams[place], None)
+                if following is None:
+                    heapq.heappop(heap)
+                    continue
+                batch, index = following, 0
+            heapq.heapreplace(heap, (batch[index].stamp_ns, place, index, batch))
+
+
+class _Crowd:
+    """Several logs followed at once, each held back when nobody prints."""
+
+    def __init__(
+        self,
+        client: Client,
+        followers: Sequence[Follower],
+        wanted: Wanted,
+        pace: Pace,
+        numbers: Iterator[int],
+    ) -> None:
+        self._client = client
+        self._followers = {each.target.key: each for each in followers}
+        self._wanted = wanted
+        self._pace = pace
+        self._numbers = numbers
+        self._queue: asyncio.Queue[Sequence[Item] | None] = asyncio.Queue(_WAITING_BATCHES)
+        self._left = 0
+
+    async def batches(
+        self, updates: AsyncIterator[Sequence[Target]] | None, options: Options
+    ) -> AsyncGenerator[list[Item], None]:
+        """Yield what comes, in the order of its times within a moment."""
+        async with asyncio.TaskGroup() as group:
+            tasks = [self._start(group, each) for each in self._followers.values()]
+            watching = (
+                None if updates is None else group.create_task(self._watch(group, updates, options, tasks))
+            )
+            try:
+                while self._left or (watching is not None and not watching.done()) or not self._queue.empty():
+                    batch = await self._queue.get()
+                    found = list(batch or ())
+                    deadline = asyncio.get_running_loop().time() + _WINDOW_S
+                    while len(found) < 5_000:
+                        try:
+                            async with asyncio.timeout_at(deadline):
+                                found.extend(await self._queue.get() or ())
+                        except TimeoutError:
+                            break
+                    yield in_time_order(found)
+            finally:
+                for task in (*tasks, *([watching] if watching else [])):
+                    task.cancel()
+
+    def _start(self, group: asyncio.TaskGroup, follower: Follower) -> asyncio.Task[None]:
+        follower.is_streamed = self._left < MAX_STREAMS
+        self._left += 1
+        return group.create_task(self._follow(follower))
+
+    async def _follow(self, follower: Follower) -> None:
+        async with aclosing(follower.batches()) as batches:
+            async for batch in batches:
+                await self._queue.put(batch)
+        self._left -= 1
+        await self._queue.put(None)
+
+    async def _watch(
+        self,
+        group: asyncio.TaskGroup,
+        updates: AsyncIterator[Sequence[Target]],
+        options: Options,
+        tasks: list[asyncio.Task[None]],
+    ) -> None:
+        async for targets in updates:
+            try:
+                chosen, _ = choose(targets, options)
+            except NotFound:
+                continue
+            for target in chosen:
+                if target.key in self._followers:
+                    self._followers[target.key].retarget(target)
+                    continue
+                follower = Follower(
+                    self._client, target, self._wanted, pace=self._pace, numbers=self._numbers
+                )
+                self._followers[target.key] = follower
+                tasks.append(self._start(group, follower))
+        await self._queue.put(None)
+
+
+def printed(
+    line: LogLine, *, timestamps: bool = False, name: bool = False, is_terminal: bool = False
+) -> bytes:
+    """Return a line as the command prints it, with its end.
+
+    Args:
+        line: The line.
+        timestamps: Put the time of writing first.
+        name: Put the instance and rank first, for several at once.
+        is_terminal: Make it harmless; a pipe or a file gets the bytes as they are.
+    """
+    start = f"{write_stamp(line.stamp_ns)} " if timestamps and line.is_stamped else ""
+    if name:
+        who = line.source.name if line.rank is None else f"{line.source.name} {line.rank}"
+        start += f"[{sanitize(who)}] "
+    if not is_terminal:
+        return start.encode() + (line.text if name else line.raw) + b"\n"
+    shown = log_text(line.text if name else line.raw, cap=_TERMINAL_CHARS, missing_bytes=line.missing_bytes)
+    return f"{start}{shown}\n".encode()

@@ -1,0 +1,65 @@
+"""Kubernetes quantities ("1500m", "80Gi", "8") as exact numbers, and back into short text."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from fractions import Fraction
+
+_SUFFIXES: dict[str, Fraction] = {
+    "n": Fraction(1, 10**9),
+    "u": Fraction(1, 10**6),
+    "m": Fraction(1, 1000),
+    "": Fraction(1),
+    "k": Fraction(10**3),
+    "M": Fraction(10**6),
+    "G": Fraction(10**9),
+    "T": Fraction(10**12),
+    "P": Fraction(10**15),
+    "E": Fraction(10**18),
+    "Ki": Fraction(2**10),
+    "Mi": Fraction(2**20),
+    "Gi": Fraction(2**30),
+    "Ti": Fraction(2**40),
+    "Pi": Fraction(2**50),
+    "Ei": Fraction(2**60),
+}
+_QUANTITY = re.compile(
+    r"([+-]?(?:[0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40}))(?:[eE]([+-]?[0-9]{1,2})|([a-zA-Z]{0,2}))"
+)
+
+
+def parse(text: str | int | float) -> Fraction:
+    """Return the exact value of a quantity, in its base unit (cores, bytes, devices).
+
+    Raises:
+        ValueError: It is not a quantity.
+
+    Source: apimachinery `resource.Quantity`, whose grammar this is.
+    """
+    if isinstance(text, (int, float)):
+        try:
+            return Fraction(text)
+        except (OverflowError, ValueError) as error:
+            raise ValueError(f"{text!r} is not a quantity") from error
+    match = _QUANTITY.fullmatch(text)
+    if match is None or (match[3] or "") not in _SUFFIXES:
+        raise ValueError(f"{text!r} is not a quantity such as 500m, 2, 80Gi")
+    number = Fraction(Decimal(match[1]))
+    if match[2]:
+        return number * Fraction(10) ** int(match[2])
+    return number * _SUFFIXES[match[3] or ""]
+
+
+def count(text: str | int | float) -> int:
+    """Return a quantity of whole devices; anything that is not a quantity counts as none.
+
+    Devices cannot be split, so a fraction is rounded up as the scheduler does.
+    """
+    if isinstance(text, str) and text.isascii() and text.isdecimal() and len(text) <= 40:
+        return int(text)  # what servers say; the rest is slow, and there are ten thousand pods
+    try:
+        value = parse(text)
+    except ValueError:
+        return 0
+    return -int(-value // 1)

@@ -1,0 +1,49 @@
+"""The API's resources that we use, and where each is found on a server."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import quote
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """One kind of object in one version, as the API's paths name it."""
+
+    group: str
+    """API group, empty for the core."""
+    version: str
+    plural: str
+    """As in paths: `pods`."""
+    kind: str
+    """As in manifests: `Pod`."""
+    is_namespaced: bool = True
+
+    @property
+    def api_version(self) -> str:
+        """Return what manifests say: `v1`, `batch/v1`."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
+        """Return the path of an object, or of a list; no namespace means all of them."""
+        parts = ["apis", self.group, self.version] if self.group else ["api", self.version]
+        if self.is_namespaced and namespace:
+            parts += ["namespaces", namespace]
+        parts += [part for part in (self.plural, name, subresource) if part]
+        return "/" + "/".join(quote(part, safe="") for part in parts)
+
+
+NAMESPACES = Resource("", "v1", "namespaces", "Namespace", is_namespaced=False)
+NODES = Resource("", "v1", "nodes", "Node", is_namespaced=False)
+PODS = Resource("", "v1", "pods", "Pod")
+EVENTS = Resource("", "v1", "events", "Event")
+SERVICES = Resource("", "v1", "services", "Service")
+CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
+SECRETS = Resource("", "v1", "secrets", "Secret")
+CLAIMS = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
+VOLUMES = Resource("", "v1", "persistentvolumes", "PersistentVolume", is_namespaced=False)
+JOBS = Resource("batch", "v1", "jobs", "Job")
+PYTORCH_JOBS = Resource("kubeflow.org", "v1", "pytorchjobs", "PyTorchJob")
+ACCESS_REVIEWS = Resource(
+    "authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", is_namespaced=False
+)

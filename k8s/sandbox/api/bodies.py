@@ -1,0 +1,134 @@
+"""Request bodies and options: bytes and queries to values, with a real server's refusals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+import yaml
+from aiohttp import web
+
+from k8s.sandbox.api import refused
+from k8s.sandbox.api.endings import Deletion
+from k8s.sandbox.api.refused import Cause
+from k8s.sandbox.api.registry import Write
+from k8s.sandbox.api.served import Served
+
+OBJECT_TYPES = ("application/json", "application/yaml")
+UNNAMED_TYPE = "application/octet-stream"
+"""What aiohttp calls a body without a content type; a real server takes it for JSON."""
+PROPAGATIONS = ("Foreground", "Background", "Orphan")
+
+
+class PlainLoader(yaml.SafeLoader):
+    """YAML as Kubernetes reads it: times stay text."""
+
+
+PlainLoader.yaml_implicit_resolvers = {
+    letter: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for letter, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+async def read(request: web.Request, kind: str, accepted: Iterable[str] = OBJECT_TYPES) -> Any:
+    """Return the decoded body, whatever JSON value it is.
+
+    Raises:
+        Refused: It is in no accepted format, or cannot be decoded.
+    """
+    content_type = request.content_type
+    if content_type not in (*accepted, UNNAMED_TYPE):
+        raise refused.unsupported_media(accepted)
+    body = await request.read()
+    try:
+        if content_type.endswith("yaml"):
+            return yaml.load(body, Loader=PlainLoader)
+        return msgspec.json.decode(body)
+    except (yaml.YAMLError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise refused.bad_request(
+            f"the object provided is unrecognized (must be of type {kind}): "
+            f"couldn't get version/kind; json parse error: {error}"
+        ) from error
+
+
+def write_options(request: web.Request, options: str) -> Write:
+    """Return how a request wants its write done; `options` is as in `CreateOptions`."""
+    query = request.query
+    agent = request.headers.get("User-Agent", "").partition("/")[0]
+    return Write(
+        manager=query.get("fieldManager") or agent or "unknown",
+        dry_run=_is_dry_run(query.getall("dryRun", []), options),
+        strict=query.get("fieldValidation") == "Strict",
+    )
+
+
+async def deletion_options(request: web.Request) -> Deletion:
+    """Return how an object is to be deleted, from the body and else from the query."""
+    body: Any = {}
+    if request.can_read_body:
+        body = await read(request, "DeleteOptions") or {}
+    if not isinstance(body, dict):
+        raise refused.bad_request("the body is not a DeleteOptions")
+    options: dict[str, Any] = {
+        **request.query,
+        **{key: value for key, value in body.items() if value is not None},
+    }
+    conditions = options.get("preconditions") or {}
+    propagation = options.get("propagationPolicy") or ""
+    if propagation not in ("", *PROPAGATIONS):
+        cause = Cause.unsupported("propagationPolicy", propagation, (*PROPAGATIONS, "nil"))
+        raise refused.invalid_options("DeleteOptions", cause)
+    if not propagation and options.get("orphanDependents") in (True, "true"):
+        propagation = "Orphan"
+    grace = options.get("gracePeriodSeconds")
+    try:
+        grace_s = None if grace in (None, "") else int(grace)
+    except (TypeError, ValueError) as error:
+        raise refused.bad_request(f"gracePeriodSeconds: {error}") from error
+    dry_run = options.get("dryRun") or []
+    return Deletion(
+        grace_period_s=grace_s,
+        propagation=propagation,
+        uid=str(conditions.get("uid") or ""),
+        version=str(conditions.get("resourceVersion") or ""),
+        dry_run=_is_dry_run([dry_run] if isinstance(dry_run, str) else dry_run, "DeleteOptions"),
+    )
+
+
+def review(body: Any, kind: str, is_served: Mapping[tuple[str, str], Served]) -> dict[str, Any]:
+    """Answer a question about permissions: whoever has the token may do all that is served."""
+    asked = body.get("spec") if isinstance(body, dict) else None
+    spec: dict[str, Any] = asked if isinstance(asked, dict) else {}
+    answer: dict[str, Any]
+    if kind == "SelfSubjectRulesReview":
+        rules = [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]
+        paths = [{"verbs": ["get"], "nonResourceURLs": ["*"]}]
+        answer = {"resourceRules": rules, "nonResourceRules": paths, "incomplete": False}
+    else:
+        wanted = spec.get("resourceAttributes") or {}
+        place = (wanted.get("group") or "", wanted.get("resource") or "*")
+        answer = {"allowed": "*" in place or not wanted or place in is_served}
+        if not answer["allowed"]:
+            answer["reason"] = f"the sandbox serves no {place[1]}"
+    version = "authorization.k8s.io/v1"
+    meta = {"creationTimestamp": None}
+    return {"kind": kind, "apiVersion": version, "metadata": meta, "spec": spec, "status": answer}
+
+
+def node_of(binding: Any) -> str:
+    """Return the node that a Binding names."""
+    target = binding.get("target") if isinstance(binding, dict) else None
+    node = target.get("name") if isinstance(target, dict) else None
+    if not isinstance(node, str) or not node:
+        raise refused.bad_request("a Binding needs target.name, the node")
+    return node
+
+
+def _is_dry_run(values: Iterable[Any], options: str) -> bool:
+    given = list(values)
+    if any(value != "All" for value in given):
+        listed = ", ".join(f'"{value}"' for value in given)
+        message = f'Unsupported value: []string{{{listed}}}: supported values: "All"'
+        raise refused.invalid_options(options, Cause("dryRun", "FieldValueNotSupported", message))
+    return bool(given)

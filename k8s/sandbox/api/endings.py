@@ -1,0 +1,214 @@
+"""How objects end: deletion, finalizers, grace, and what goes with them.
+
+A real cluster leaves this to controllers that follow a while later; here it happens in
+the same turn, so nobody sees an orphan.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from k8s.sandbox.api import patches, refused
+from k8s.sandbox.api.dependents import Dependents
+from k8s.sandbox.api.served import BY_KEY, Served
+from k8s.sandbox.api.store import Object, Store
+
+FOREGROUND = "foregroundDeletion"
+"""The finalizer that holds an object until its dependents are gone."""
+ORPHAN = "orphan"
+"""The finalizer that holds an object until its dependents are disowned."""
+KEPT_NAMESPACES = ("default", "kube-system", "kube-public")
+KINDS = frozenset(served.resource.kind for served in BY_KEY.values())
+"""Kinds of which we know every object."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """How an object is to be deleted."""
+
+    grace_period_s: int | None = None
+    """Seconds a pod may take; None means what the pod says."""
+    propagation: str = ""
+    """Background, Foreground, Orphan; empty means the kind's own default."""
+    uid: str = ""
+    """Only if it is still this one."""
+    version: str = ""
+    """Only if it is still this version."""
+    dry_run: bool = False
+
+
+class Endings:
+    """Writes to the store, and all that follows when something is written away."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        """Where the objects are."""
+        self._dependents = Dependents()
+        for key in BY_KEY:
+            for record in store.records(key):
+                self._dependents.add(key, record.obj)
+
+    def put(self, key: str, obj: Object) -> None:
+        """Write an object; one that is marked for deletion and held by nothing is removed."""
+        meta = obj["metadata"]
+        is_held = meta.get("finalizers") or meta.get("deletionGracePeriodSeconds") or key == "namespaces"
+        if "deletionTimestamp" in meta and not is_held:
+            self.remove(key, obj)
+            return
+        self.store.put(key, obj)
+        self._dependents.add(key, obj)
+
+    def remove(self, key: str, obj: Object) -> None:
+        """Take an object out, then do what its absence means for others."""
+        meta = obj["metadata"]
+        namespace, name, uid = meta.get("namespace", ""), meta["name"], meta["uid"]
+        if self.store.get(key, namespace, name) is None:
+            return
+        self.store.remove(key, namespace, name)
+        self._dependents.discard(key, obj)
+        for dependent in self._dependents.of(uid):
+            record = self.store.get(*dependent)
+            if record is not None and not self._has_owner(record.obj):
+                self._delete_quietly(*dependent)
+        for owner in meta.get("ownerReferences", ()):
+            self._finish_foreground(owner["uid"])
+        if namespace:
+            self._finish_namespace(namespace)
+
+    def delete(self, served: Served, old: Object, how: Deletion) -> tuple[Object, bool]:
+        """Delete an object, now or when it may go; return it, and whether it is gone.
+
+        What belongs to it goes too, stays, or goes first, as `how.propagation` says.
+
+        Raises:
+            Refused: It is not what the client thinks, or nobody may delete it.
+        """
+        meta = old["metadata"]
+        self._refuse_changed(served, old, how)
+        if served.key == "namespaces" and meta["name"] in KEPT_NAMESPACES:
+            raise refused.forbidden(served, meta["name"], "this namespace may not be deleted")
+        propagation = how.propagation or ("Orphan" if served.key == "jobs.batch" else "Background")
+        finalizers = [each for each in meta.get("finalizers", ()) if each not in (FOREGROUND, ORPHAN)]
+        if propagation != "Background":
+            finalizers.append(FOREGROUND if propagation == "Foreground" else ORPHAN)
+        grace_s = self._grace_s(served, old, how)
+        obj = patches.without_nulls(old)
+        if "deletionTimestamp" not in meta or grace_s < meta.get("deletionGracePeriodSeconds", 0):
+            obj["metadata"] |= {"deletionTimestamp": now(grace_s), "deletionGracePeriodSeconds": grace_s}
+        obj["metadata"]["finalizers"] = finalizers
+        if not finalizers:
+            del obj["metadata"]["finalizers"]
+        if served.key == "namespaces":
+            obj["status"] = {**obj.get("status", {}), "phase": "Terminating"}
+        waits = bool(finalizers) or grace_s > 0 or served.key == "namespaces"
+        if how.dry_run:
+            return obj, not waits
+        if obj != old or not waits:
+            self.put(served.key, obj)
+        if waits:
+            self._follow_up(served, obj)
+        return obj, not waits
+
+    def collect_if_orphan(self, served: Served, obj: Object) -> None:
+        """Delete an object that came after its owner had gone."""
+        meta = obj["metadata"]
+        known = any(each["kind"] in KINDS for each in meta.get("ownerReferences", ()))
+        if known and not self._has_owner(obj):
+            self._delete_quietly(served.key, meta.get("namespace", ""), meta["name"])
+
+    def _follow_up(self, served: Served, obj: Object) -> None:
+        """Do what controllers do once an object has been marked for deletion."""
+        meta = obj["metadata"]
+        finalizers = meta.get("finalizers", ())
+        if served.key == "namespaces":
+            for place in self._dependents.in_namespace(meta["name"]):
+                self._delete_quietly(*place)
+            self._finish_namespace(meta["name"])
+        elif ORPHAN in finalizers:
+            for dependent in self._dependents.of(meta["uid"]):
+                self._disown(*dependent, meta["uid"])
+            self._drop_finalizer(served.key, meta.get("namespace", ""), meta["name"], ORPHAN)
+        elif FOREGROUND in finalizers:
+            for dependent in self._dependents.of(meta["uid"]):
+                self._delete_quietly(*dependent, propagation="Foreground")
+            self._finish_foreground(meta["uid"])
+
+    def _refuse_changed(self, served: Served, old: Object, how: Deletion) -> None:
+        meta = old["metadata"]
+        for words, wanted, found in (
+            ("UID", how.uid, meta["uid"]),
+            ("ResourceVersion", how.version, meta["resourceVersion"]),
+        ):
+            if wanted and wanted != found:
+                match = f"({wanted}) does not match the {words} in record ({found})"
+                why = f"the {words} in the precondition {match}"
+                raise refused.conflict(served, meta["name"], why)
+
+    def _grace_s(self, served: Served, obj: Object, how: Deletion) -> int:
+        """Return for how long a pod may still run: none at all unless it is on a node and not over."""
+        if served.key != "pods" or not obj["spec"].get("nodeName"):
+            return 0
+        if obj.get("status", {}).get("phase") in ("Succeeded", "Failed"):
+            return 0
+        asked_s = how.grace_period_s
+        asked_s = max(0, obj["spec"]["terminationGracePeriodSeconds"] if asked_s is None else asked_s)
+        left_s = obj["metadata"].get("deletionGracePeriodSeconds")
+        return asked_s if left_s is None else min(left_s, asked_s)
+
+    def _has_owner(self, obj: Object) -> bool:
+        references = obj["metadata"].get("ownerReferences", ())
+        return any(self._dependents.where(each["uid"]) is not None for each in references)
+
+    def _delete_quietly(
+        self, key: str, namespace: str, name: str, *, propagation: str = "Background"
+    ) -> None:
+        record = self.store.get(key, namespace, name)
+        if record is not None and "deletionTimestamp" not in record.obj["metadata"]:
+            self.delete(BY_KEY[key], record.obj, Deletion(propagation=propagation))
+
+    def _disown(self, key: str, namespace: str, name: str, uid: str) -> None:
+        record = self.store.get(key, namespace, name)
+        if record is None:
+            return
+        obj = patches.without_nulls(record.obj)
+        references = obj["metadata"].pop("ownerReferences")
+        if left := [each for each in references if each["uid"] != uid]:
+            obj["metadata"]["ownerReferences"] = left
+        self._dependents.discard(key, record.obj)
+        self.put(key, obj)
+
+    def _drop_finalizer(self, key: str, namespace: str, name: str, finalizer: str) -> None:
+        record = self.store.get(key, namespace, name)
+        if record is None:
+            return
+        obj = patches.without_nulls(record.obj)
+        finalizers = obj["metadata"].pop("finalizers", ())
+        if left := [each for each in finalizers if each != finalizer]:
+            obj["metadata"]["finalizers"] = left
+        self.put(key, obj)
+
+    def _finish_foreground(self, uid: str) -> None:
+        """Let go an owner that waited for its dependents, once none is left that blocks it."""
+        place = self._dependents.where(uid)
+        record = self.store.get(*place) if place is not None else None
+        if place is None or record is None or FOREGROUND not in record.obj["metadata"].get("finalizers", ()):
+            return
+        for dependent in self._dependents.of(uid):
+            found = self.store.get(*dependent)
+            references = found.obj["metadata"].get("ownerReferences", ()) if found is not None else ()
+            if any(each["uid"] == uid and each.get("blockOwnerDeletion") for each in references):
+                return
+        self._drop_finalizer(*place, FOREGROUND)
+
+    def _finish_namespace(self, namespace: str) -> None:
+        record = self.store.get("namespaces", "", namespace)
+        if record is None or "deletionTimestamp" not in record.obj["metadata"]:
+            return
+        if not self._dependents.in_namespace(namespace):
+            self.remove("namespaces", record.obj)
+
+
+def now(later_s: int = 0) -> str:
+    """Return a time as Kubernetes writes it."""
+    return (datetime.now(UTC) + timedelta(seconds=later_s)).strftime("%Y-%m-%dT%H:%M:%SZ")

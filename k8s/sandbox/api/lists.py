@@ -1,0 +1,219 @@
+"""Lists in pages, and watches: both show the store as it was at one version and from there on."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import msgspec
+from aiohttp import web
+
+from k8s.errors import Expired
+from k8s.sandbox.api import refused
+from k8s.sandbox.api.refused import Cause
+from k8s.sandbox.api.selectors import Selector, from_query
+from k8s.sandbox.api.served import Served
+from k8s.sandbox.api.store import Change, Record, Store
+from k8s.sandbox.api.views import View
+
+BOOKMARK_S = 60.0
+"""How often a watch that asked for it is told the current version."""
+WATCH_S = 1800
+"""How long a watch lasts that names no timeout."""
+EVENTS_PER_WRITE = 200
+"""How many events go into one write, so that a flood leaves room for others."""
+INITIAL_END = {"k8s.io/initial-events-end": "true"}
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What a list or watch request asks for."""
+
+    served: Served
+    namespace: str
+    selector: Selector | None
+    version: int | None
+    """The version asked for; None when the newest is meant."""
+    match: str
+    """Exact, NotOlderThan, or empty."""
+    limit: int
+    token: str
+    """Where the page before this one ended."""
+    timeout_s: float
+    bookmarks: bool
+    initial: bool
+    """Whether a watch begins with what is there, and says where that ends."""
+
+    @classmethod
+    def from_query(cls, served: Served, namespace: str, query: Mapping[str, str]) -> Listing:
+        """Read the parameters of a request.
+
+        Raises:
+            Refused: One of them makes no sense.
+        """
+        text, match = query.get("resourceVersion", ""), query.get("resourceVersionMatch", "")
+        initial = query.get("sendInitialEvents") == "true"
+        if match and not text and not initial:
+            why = "resourceVersionMatch is forbidden unless resourceVersion is provided"
+            raise refused.invalid_options("ListOptions", Cause.forbidden("resourceVersionMatch", why))
+        if match not in ("", "Exact", "NotOlderThan"):
+            cause = Cause.unsupported("resourceVersionMatch", match, ("Exact", "NotOlderThan"))
+            raise refused.invalid_options("ListOptions", cause)
+        return cls(
+            served=served,
+            namespace=namespace,
+            selector=from_query(served, query.get("labelSelector", ""), query.get("fieldSelector", "")),
+            version=_number("resourceVersion", text) if text not in ("", "0") else None,
+            match=match,
+            limit=_number("limit", query.get("limit", "")),
+            token=query.get("continue", ""),
+            timeout_s=_number("timeoutSeconds", query.get("timeoutSeconds", "")) or WATCH_S,
+            bookmarks=query.get("allowWatchBookmarks") in ("true", "1"),
+            initial=initial,
+        )
+
+
+def page(store: Store, asked: Listing, view: View) -> bytes:
+    """Return a list, or the page of it that was asked for.
+
+    Raises:
+        Refused: That version is forgotten, or not there yet.
+    """
+    version, start = store.version, ""
+    if asked.token:
+        version, start = _from_token(asked.token)
+    elif asked.version is not None:
+        if asked.version > store.version:
+            raise refused.version_too_large(asked.version, store.version)
+        if asked.match == "Exact" or (asked.limit and not asked.match):
+            version = asked.version
+    try:
+        records = store.records(asked.served.key, asked.namespace, version=version)
+    except Expired as error:
+        why = "The resourceVersion for the provided list is too old."
+        if asked.token:
+            why = "The provided continue parameter is too old. Start a new list without it."
+        raise refused.expired(why) from error
+    found: list[Record] = []
+    meta: dict[str, object] = {"resourceVersion": str(version)}
+    for index, record in enumerate(records):
+        if start and f"{record.namespace}/{record.name}" <= start:
+            continue
+        if asked.selector is not None and not asked.selector(record.obj):
+            continue
+        if asked.limit and len(found) == asked.limit:
+            meta["continue"] = _to_token(version, found[-1])
+            if asked.selector is None:
+                meta["remainingItemCount"] = len(records) - index
+            break
+        found.append(record)
+    return view.many(found, meta)
+
+
+async def watch(
+    store: Store, asked: Listing, view: View, request: web.Request, stopping: asyncio.Event
+) -> web.StreamResponse:
+    """Send what changes, until the client leaves, the time is over or the server stops."""
+    key = asked.served.key
+    version = store.version if asked.version is None else asked.version
+    initial: list[bytes] = []
+    if asked.version is None:
+        records = store.records(key, asked.namespace)
+        chosen = (each for each in records if asked.selector is None or asked.selector(each.obj))
+        initial = [_line("ADDED", view.record(record)) for record in chosen]
+        if asked.initial and asked.bookmarks:
+            initial.append(_bookmark(asked.served, version, INITIAL_END))
+    response = web.StreamResponse(headers={"Content-Type": "application/json"})
+    await response.prepare(request)
+    for at in range(0, len(initial), EVENTS_PER_WRITE):
+        await response.write(b"".join(initial[at : at + EVENTS_PER_WRITE]))
+    ends = time.monotonic() + asked.timeout_s
+    bookmark_due = time.monotonic() + BOOKMARK_S
+    with store.listening(key) as changed:
+        while not stopping.is_set():
+            changed.clear()
+            try:
+                changes = store.changes_after(key, version)
+            except Expired as error:
+                gone = refused.expired(error.why).status
+                await response.write(_line("ERROR", msgspec.json.encode(gone)))
+                break
+            for at in range(0, len(changes), EVENTS_PER_WRITE):
+                events = (_event(change, asked, view) for change in changes[at : at + EVENTS_PER_WRITE])
+                if written := b"".join(filter(None, events)):
+                    await response.write(written)
+            version = max(version, changes[-1].version if changes else 0)
+            if changed.is_set():
+                continue
+            # Everything up to here has been looked at, whatever its kind.
+            version = max(version, store.version)
+            now = time.monotonic()
+            if asked.bookmarks and now >= min(bookmark_due, ends):
+                await response.write(_bookmark(asked.served, version))
+                bookmark_due = now + BOOKMARK_S
+            if now >= ends:
+                break
+            try:
+                async with asyncio.timeout((min(bookmark_due, ends) if asked.bookmarks else ends) - now):
+                    await changed.wait()
+            except TimeoutError:
+                continue
+    await response.write_eof()
+    return response
+
+
+def _event(change: Change, asked: Listing, view: View) -> bytes:
+    """Write a change as somebody with this selector sees it; empty when they do not see it."""
+    there = change.new or change.old
+    assert there is not None
+    if asked.namespace and there.namespace != asked.namespace:
+        return b""
+    selector = asked.selector
+    was = change.old is not None and (selector is None or selector(change.old.obj))
+    if change.new is not None and (selector is None or selector(change.new.obj)):
+        return _line("MODIFIED" if was else "ADDED", view.record(change.new))
+    if not was or change.old is None:
+        return b""
+    last = change.old.obj
+    last = {**last, "metadata": {**last["metadata"], "resourceVersion": str(change.version)}}
+    return _line("DELETED", view.obj(last))
+
+
+def _line(kind: str, obj: bytes) -> bytes:
+    return b'{"type":"%b","object":%b}\n' % (kind.encode(), obj)
+
+
+def _bookmark(served: Served, version: int, annotations: Mapping[str, str] | None = None) -> bytes:
+    meta: dict[str, object] = {"resourceVersion": str(version), "creationTimestamp": None}
+    if annotations:
+        meta["annotations"] = annotations
+    resource = served.resource
+    obj = {"kind": resource.kind, "apiVersion": resource.api_version, "metadata": meta}
+    return _line("BOOKMARK", msgspec.json.encode(obj))
+
+
+def _number(name: str, text: str) -> int:
+    try:
+        number = int(text or 0)
+    except ValueError:
+        number = -1
+    if number < 0:
+        raise refused.bad_request(f'{name}: Invalid value: "{text}": strconv.ParseUint: invalid syntax')
+    return number
+
+
+def _to_token(version: int, last: Record) -> str:
+    words = {"v": "meta.k8s.io/v1", "rv": version, "start": f"{last.namespace}/{last.name}"}
+    return base64.urlsafe_b64encode(json.dumps(words).encode()).decode().rstrip("=")
+
+
+def _from_token(token: str) -> tuple[int, str]:
+    try:
+        words = json.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
+        return int(words["rv"]), str(words["start"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise refused.bad_request(f"invalid continue token: continue key is not valid: {error}") from error

@@ -1,0 +1,175 @@
+"""`GET pods/NAME/log`: which of a container's logs is meant, and following it to its end.
+
+The pod's status says which run is the current one and when it is over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+
+from k8s.sandbox.api import refused
+from k8s.sandbox.api.log_file import LogFile, time_words
+from k8s.sandbox.api.store import Record, Store
+from k8s.sandbox.pod_folder import log_of
+
+SHORTEST_WAIT_S, LONGEST_WAIT_S = 0.01, 0.08
+"""Between looks at a followed file: shorter while it grows, longer while it is quiet."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogRequest:
+    """What is asked of a log."""
+
+    container: str
+    previous: bool
+    follow: bool
+    tail: int | None
+    limit_bytes: int | None
+    timestamps: bool
+    since: str
+
+    @classmethod
+    def from_query(cls, pod: Mapping[str, Any], query: Mapping[str, str]) -> LogRequest:
+        """Read the parameters of a request.
+
+        Raises:
+            Refused: One makes no sense, or the container is not the pod's.
+        """
+        since = ""
+        if moment := query.get("sinceTime"):
+            try:
+                since = time_words(datetime.fromisoformat(moment))
+            except ValueError as error:
+                raise refused.bad_request(f"sinceTime: {error}") from error
+        if (seconds := _whole(query, "sinceSeconds")) is not None:
+            since = time_words(datetime.now(UTC) - timedelta(seconds=seconds))
+        return cls(
+            container=container_of(pod, query.get("container", "")),
+            previous=_is_on(query, "previous"),
+            follow=_is_on(query, "follow"),
+            tail=_whole(query, "tailLines"),
+            limit_bytes=_whole(query, "limitBytes"),
+            timestamps=_is_on(query, "timestamps"),
+            since=since,
+        )
+
+
+def container_of(pod: Mapping[str, Any], asked: str) -> str:
+    """Return the container that a request means.
+
+    Raises:
+        Refused: It names none although the pod has several, or one that the pod lacks.
+    """
+    name, spec = pod["metadata"]["name"], pod["spec"]
+    containers = [each["name"] for each in spec["containers"]]
+    init_containers = [each["name"] for each in spec.get("initContainers") or ()]
+    if not asked and len(containers) == 1:
+        return str(containers[0])
+    if not asked:
+        choice = f"choose one of: [{' '.join(containers)}]"
+        if init_containers:
+            choice += f" or one of the init containers: [{' '.join(init_containers)}]"
+        raise refused.bad_request(f"a container name must be specified for pod {name}, {choice}")
+    if asked not in (*containers, *init_containers):
+        raise refused.bad_request(f"container {asked} is not valid for pod {name}")
+    return asked
+
+
+def status_of(pod: Mapping[str, Any], container: str) -> Mapping[str, Any]:
+    """Return a container's status; empty before there is one."""
+    status = pod.get("status") or {}
+    for each in (*(status.get("containerStatuses") or ()), *(status.get("initContainerStatuses") or ())):
+        if each.get("name") == container:
+            found: Mapping[str, Any] = each
+            return found
+    return {}
+
+
+def run_of(pod: Mapping[str, Any], container: str, *, previous: bool) -> int:
+    """Return the number of the run whose log is meant; a container that waits shows its last one.
+
+    Raises:
+        Refused: That run has not happened.
+    """
+    name, status = pod["metadata"]["name"], status_of(pod, container)
+    state, restarts = status.get("state") or {}, int(status.get("restartCount") or 0)
+    ended_before = bool((status.get("lastState") or {}).get("terminated"))
+    is_waiting = "running" not in state and "terminated" not in state
+    if previous and not ended_before:
+        raise refused.bad_request(f'previous terminated container "{container}" in pod "{name}" not found')
+    if is_waiting and not ended_before:
+        reason = (state.get("waiting") or {}).get("reason") or "ContainerCreating"
+        raise refused.bad_request(f'container "{container}" in pod "{name}" is waiting to start: {reason}')
+    return restarts if is_waiting or not previous else restarts - 1
+
+
+async def send_log(
+    request: web.Request, store: Store, record: Record, pods_root: Path, stopping: asyncio.Event
+) -> web.StreamResponse:
+    """Send a log as its process wrote it, and go on while it grows if that is asked."""
+    pod = record.obj
+    uid = pod["metadata"]["uid"]
+    asked = LogRequest.from_query(pod, request.query)
+    if not pod["spec"].get("nodeName"):
+        return web.Response(status=204)
+    run = run_of(pod, asked.container, previous=asked.previous)
+    path = log_of(pods_root / uid / asked.container, run)
+    response = web.StreamResponse(headers={"Content-Type": "text/plain"})
+    await response.prepare(request)
+    left = asked.limit_bytes
+    log: LogFile | None = None
+    wait_s = SHORTEST_WAIT_S
+    try:
+        while not stopping.is_set():
+            # Asked before reading: what was written before the end is then read too.
+            is_over = not asked.follow or _is_over(store, record, asked, run)
+            if log is None:
+                with suppress(FileNotFoundError):
+                    log = LogFile.open(path, tail=asked.tail, timestamps=asked.timestamps, since=asked.since)
+            text = log.read() if log is not None else None
+            if text:
+                wait_s = SHORTEST_WAIT_S
+                await response.write(text if left is None else text[:left])
+                left = None if left is None else left - len(text)
+            if left is not None and left <= 0:
+                break
+            if text is None:
+                if is_over:
+                    break
+                await asyncio.sleep(wait_s)
+                wait_s = min(wait_s * 2, LONGEST_WAIT_S)
+    finally:
+        if log is not None:
+            log.close()
+    await response.write_eof()
+    return response
+
+
+def _is_over(store: Store, asked_for: Record, asked: LogRequest, run: int) -> bool:
+    """Tell whether a run has ended, or its pod is gone."""
+    record = store.get("pods", asked_for.namespace, asked_for.name)
+    if record is None or record.obj["metadata"]["uid"] != asked_for.obj["metadata"]["uid"]:
+        return True
+    status = status_of(record.obj, asked.container)
+    return "running" not in (status.get("state") or {}) or int(status.get("restartCount") or 0) != run
+
+
+def _whole(query: Mapping[str, str], name: str) -> int | None:
+    text = query.get(name, "")
+    if not text:
+        return None
+    if not text.isdecimal():
+        raise refused.bad_request(f'{name}: Invalid value: "{text}": must be a whole number, not below zero')
+    return int(text)
+
+
+def _is_on(query: Mapping[str, str], name: str) -> bool:
+    return query.get(name) in ("true", "1")

@@ -1,0 +1,305 @@
+"""The rules by which objects come and change: what a real API server does between a request and its store."""
+
+from __future__ import annotations
+
+import secrets
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from k8s.sandbox.api import checks, defaults, ownership, patches, refused, shapes
+from k8s.sandbox.api.endings import Deletion, Endings, now
+from k8s.sandbox.api.refused import Cause, Refused
+from k8s.sandbox.api.served import BY_KEY, Served
+from k8s.sandbox.api.store import Object, Record, Store
+
+SYSTEM_META = (
+    "uid",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "generation",
+    "selfLink",
+    "managedFields",
+)
+"""Metadata that the server alone writes."""
+NAME_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+"""Letters of a generated name: no vowels, so no words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """How a request wants its write done."""
+
+    manager: str = "unknown"
+    """Who writes, for managedFields."""
+    dry_run: bool = False
+    """Answer as if, and store nothing."""
+    strict: bool = False
+    """Refuse fields that are not known."""
+
+
+class Registry:
+    """Everything that may be done to the objects in a store; all of it without waiting."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        """Where the objects are."""
+        self._endings = Endings(store)
+        if store.get("namespaces", "", "default") is None:
+            self.create(BY_KEY["namespaces"], "", {"metadata": {"name": "default"}}, Write("gpuconsole"))
+
+    def get(self, served: Served, namespace: str, name: str) -> Record:
+        """Return an object.
+
+        Raises:
+            Refused: It is not there.
+        """
+        record = self.store.get(served.key, namespace, name)
+        if record is None:
+            raise refused.not_found(served, name)
+        return record
+
+    def create(self, served: Served, namespace: str, obj: Object, write: Write) -> Object:
+        """Store a new object and return it as stored.
+
+        Raises:
+            Refused: The name is taken, the namespace is not there or ending, or a field is wrong.
+        """
+        obj = self._understood(served, obj, write)
+        meta = obj["metadata"]
+        if namespace:
+            if meta.setdefault("namespace", namespace) != namespace:
+                raise refused.bad_request(
+                    "the namespace of the provided object does not match the namespace sent on the request"
+                )
+            self._refuse_outside_namespace(served, namespace, meta.get("name", ""))
+        else:
+            meta.pop("namespace", None)
+        if "resourceVersion" in meta:
+            raise refused.bad_request("resourceVersion should not be set on objects to be created")
+        for name in SYSTEM_META:
+            meta.pop(name, None)
+        if not meta.get("name") and meta.get("generateName"):
+            meta["name"] = meta["generateName"] + "".join(secrets.choice(NAME_LETTERS) for _ in range(5))
+        meta["uid"] = str(uuid.uuid4())
+        meta["creationTimestamp"] = now()
+        if served.is_custom or served.key == "jobs.batch":
+            meta["generation"] = 1
+        if served.has_status:
+            status = defaults.initial_status(served.key, {"spec": {}} | obj)
+            obj.pop("status", None)
+            if status is not None:
+                obj["status"] = status
+        if (old := self.store.get(served.key, namespace, meta.get("name", ""))) is not None:
+            terminating = "deletionTimestamp" in old.obj["metadata"]
+            raise refused.already_exists(served, meta["name"], terminating=terminating)
+        if meta.get("name"):
+            defaults.fill(served.key, obj)
+        self._check(served, obj, None)
+        ownership.record_update(obj, None, write.manager, meta["creationTimestamp"])
+        if write.dry_run:
+            return obj
+        self._endings.put(served.key, obj)
+        self._endings.collect_if_orphan(served, obj)
+        return obj
+
+    def replace(
+        self, served: Served, namespace: str, name: str, obj: Object, write: Write, subresource: str = ""
+    ) -> Object:
+        """Put an object, or its status, in the place of the stored one."""
+        old = self.get(served, namespace, name).obj
+        obj = self._understood(served, obj, write)
+        if obj["metadata"].setdefault("name", name) != name:
+            given = obj["metadata"]["name"]
+            raise refused.bad_request(
+                f"the name of the object ({given}) does not match the name on the URL ({name})"
+            )
+        if obj["metadata"].get("namespace", namespace) != namespace:
+            raise refused.bad_request(
+                "the namespace of the provided object does not match the namespace sent on the request"
+            )
+        if served.is_custom and not obj["metadata"].get("resourceVersion"):
+            cause = Cause.invalid("metadata.resourceVersion", 0, "must be specified for an update")
+            raise refused.invalid(served, name, [cause])
+        return self._update(served, old, obj, write, subresource)
+
+    def patch(
+        self,
+        served: Served,
+        namespace: str,
+        name: str,
+        patched: Callable[[Object], Any],
+        write: Write,
+        subresource: str = "",
+    ) -> Object:
+        """Change an object by a function that returns the changed one."""
+        old = self.get(served, namespace, name).obj
+        new = patched(old)
+        if not isinstance(new, dict) or not isinstance(new.get("metadata"), dict):
+            raise refused.bad_request("the patch does not leave an object")
+        for field, value in (("name", name), ("namespace", namespace)):
+            if new["metadata"].get(field, "") != value:
+                cause = Cause.invalid(f"metadata.{field}", new["metadata"].get(field), checks.IMMUTABLE)
+                raise refused.invalid(served, name, [cause])
+        return self._update(served, old, self._understood(served, new, write), write, subresource)
+
+    def apply(
+        self, served: Served, namespace: str, name: str, wanted: Object, write: Write, *, force: bool
+    ) -> tuple[Object, bool]:
+        """Apply server-side; return the object, and whether it is new."""
+        wanted = self._understood(served, wanted, write)
+        if wanted["metadata"].setdefault("name", name) != name:
+            raise refused.bad_request(f"metadata.name should be {name}")
+        moment = now()
+        record = self.store.get(served.key, namespace, name)
+        if record is None:
+            empty: Object = {"metadata": {}}
+            obj = ownership.apply(empty, wanted, write.manager, moment, force=True)
+            managers = obj["metadata"].pop("managedFields", [])
+            obj = self.create(served, namespace, obj, Write(write.manager, dry_run=True))
+            obj["metadata"]["managedFields"] = managers
+            if not write.dry_run:
+                self._endings.put(served.key, obj)
+            return obj, True
+        old = record.obj
+        new = ownership.apply(old, wanted, write.manager, moment, force=force)
+        managers = new["metadata"].get("managedFields", [])
+        new = self._understood(served, new, Write())
+        return self._update(served, old, new, write, "", managers=managers), False
+
+    def bind(self, namespace: str, name: str, node: str) -> None:
+        """Assign a pod to a node, as schedulers do."""
+        served = BY_KEY["pods"]
+        old = self.get(served, namespace, name).obj
+        if "deletionTimestamp" in old["metadata"]:
+            raise _conflict_about(f"pod {name} is being deleted, cannot be assigned to a host", name)
+        if at := old["spec"].get("nodeName"):
+            raise _conflict_about(f'pod {name} is already assigned to node "{at}"', name)
+        new = patches.without_nulls(old)
+        new["spec"]["nodeName"] = node
+        condition = {"type": "PodScheduled", "status": "True", "lastTransitionTime": now()}
+        new["status"] = patches.strategic(new["status"], {"conditions": [condition]})
+        self._endings.put("pods", new)
+
+    def delete(self, served: Served, namespace: str, name: str, how: Deletion) -> tuple[Object, bool]:
+        """Delete an object; see `Endings.delete`."""
+        return self._endings.delete(served, self.get(served, namespace, name).obj, how)
+
+    def expire_events(self, older_than_s: float) -> None:
+        """Remove events that were last written long ago."""
+        oldest = now(-int(older_than_s))
+        for record in self.store.records("events"):
+            seen = record.obj.get("lastTimestamp") or record.obj["metadata"]["creationTimestamp"]
+            if seen < oldest:
+                self._endings.remove("events", record.obj)
+
+    def _update(
+        self,
+        served: Served,
+        old: Object,
+        new: Object,
+        write: Write,
+        subresource: str,
+        managers: list[Any] | None = None,
+    ) -> Object:
+        name = old["metadata"]["name"]
+        meta, old_meta = new["metadata"], old["metadata"]
+        if meta.get("uid") not in (None, "", old_meta["uid"]):
+            why = (
+                f"Precondition failed: UID in precondition: {meta['uid']}, "
+                f"UID in object meta: {old_meta['uid']}"
+            )
+            raise refused.conflict(served, name, why)
+        if meta.get("resourceVersion") not in (None, "", old_meta["resourceVersion"]):
+            why = (
+                "the object has been modified; please apply your changes to the latest version and try again"
+            )
+            raise refused.conflict(served, name, why)
+        for field in (*SYSTEM_META, "resourceVersion", "namespace"):
+            meta.pop(field, None)
+            if field in old_meta:
+                meta[field] = old_meta[field]
+        if subresource == "status":
+            status = new.get("status")
+            new = {**old, "metadata": dict(old_meta if served.is_custom else meta)}
+            new.pop("status", None)
+            if status is not None:
+                new["status"] = status
+        elif served.has_status:
+            new.pop("status", None)
+            if "status" in old:
+                new["status"] = old["status"]
+        defaults.fill(served.key, new)
+        if _content(new) == _content(old) and (managers is None or managers == old_meta.get("managedFields")):
+            return old
+        if subresource == "":
+            self._check(served, new, old)
+        if "generation" in old_meta and subresource == "" and new.get("spec") != old.get("spec"):
+            new["metadata"]["generation"] = old_meta["generation"] + 1
+        if managers is not None:
+            new["metadata"]["managedFields"] = managers
+        elif subresource == "":
+            ownership.record_update(new, old, write.manager, now())
+        if write.dry_run:
+            return new
+        self._endings.put(served.key, new)
+        return new
+
+    def _understood(self, served: Served, obj: Object, write: Write) -> Object:
+        """Return a copy of a body that is certainly an object of this kind."""
+        if not isinstance(obj, dict) or not isinstance(obj.get("metadata", {}), dict):
+            raise refused.bad_request(
+                f"the object provided is unrecognized (must be of type {served.resource.kind})"
+            )
+        resource = served.resource
+        kind, version = obj.get("kind", resource.kind), obj.get("apiVersion", resource.api_version)
+        cannot = f'{kind} in version "{version}" cannot be handled as a {resource.kind}: '
+        if (kind, version) != (resource.kind, resource.api_version):
+            raise refused.bad_request(cannot + "it is another kind")
+        copied: Object = {"kind": kind, "apiVersion": version} | patches.without_nulls(obj)
+        copied["metadata"] = {
+            name: value for name, value in copied.get("metadata", {}).items() if value != []
+        }
+        findings = shapes.look_over(served.key, copied)
+        if findings.misfits:
+            raise refused.bad_request(cannot + ", ".join(findings.misfits))
+        if findings.unknown and write.strict:
+            listed = ", ".join(f'unknown field "{path}"' for _, _, path in findings.unknown)
+            raise refused.bad_request(f"{cannot}strict decoding error: {listed}")
+        for holder, name, _ in findings.unknown:
+            del holder[name]
+        return copied
+
+    def _check(self, served: Served, obj: Object, old: Object | None) -> None:
+        try:
+            causes = checks.wrong_fields(served.key, obj, old)
+        except ValueError as error:
+            kind, version = served.resource.kind, served.resource.api_version
+            raise refused.bad_request(
+                f'{kind} in version "{version}" cannot be handled as a {kind}: {error}'
+            ) from error
+        if causes:
+            raise refused.invalid(served, obj["metadata"].get("name", ""), causes)
+
+    def _refuse_outside_namespace(self, served: Served, namespace: str, name: str) -> None:
+        found = self.store.get("namespaces", "", namespace)
+        if found is None:
+            raise refused.not_found(BY_KEY["namespaces"], namespace)
+        if "deletionTimestamp" in found.obj["metadata"]:
+            why = f"unable to create new content in namespace {namespace} because it is being terminated"
+            raise refused.forbidden(served, name, why)
+
+
+def _conflict_about(why: str, pod: str) -> Refused:
+    message = f'Operation cannot be fulfilled on pods/binding "{pod}": {why}'
+    return Refused(409, "Conflict", message, {"name": pod, "kind": "pods/binding"})
+
+
+def _content(obj: Mapping[str, Any]) -> Object:
+    """Return what a client can change of an object."""
+    meta = {
+        name: value for name, value in obj["metadata"].items() if name not in ("managedFields", "generation")
+    }
+    return {**obj, "metadata": meta}

@@ -1,0 +1,103 @@
+"""Which kinds the sandbox serves: one line each, and what is special about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from k8s.resources import (
+    CLAIMS,
+    CONFIG_MAPS,
+    EVENTS,
+    JOBS,
+    NAMESPACES,
+    NODES,
+    PODS,
+    PYTORCH_JOBS,
+    SECRETS,
+    SERVICES,
+    VOLUMES,
+    Resource,
+)
+
+NO_FIELDS: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """One kind of object as this server treats it."""
+
+    resource: Resource
+    """What it is called, and where its paths are."""
+    short: str = ""
+    """What people type for it, as in `po`."""
+    has_status: bool = False
+    """Whether `status` is written by its own path only."""
+    is_custom: bool = False
+    """Whether a real cluster has it from a CRD: other rules hold for those."""
+    fields: tuple[str, ...] = NO_FIELDS
+    """Field selectors besides the name and the namespace."""
+    subresources: tuple[str, ...] = ()
+    """Paths below an object besides `status`."""
+    deleted_is_returned: bool = False
+    """Whether a delete answers the object, not a `Status`."""
+
+    @property
+    def key(self) -> str:
+        """Return its name in messages and in the store: `pods`, `jobs.batch`."""
+        resource = self.resource
+        return f"{resource.plural}.{resource.group}" if resource.group else resource.plural
+
+    @property
+    def merges_lists(self) -> bool:
+        """Tell whether it takes strategic merge patches: what comes from a CRD does not."""
+        return not self.is_custom
+
+
+POD_FIELDS = (
+    "spec.nodeName",
+    "spec.restartPolicy",
+    "spec.schedulerName",
+    "spec.serviceAccountName",
+    "status.phase",
+    "status.podIP",
+    "status.nominatedNodeName",
+)
+EVENT_FIELDS = (
+    *(
+        f"involvedObject.{name}"
+        for name in ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
+    ),
+    "reason",
+    "reportingComponent",
+    "source",
+    "type",
+)
+POD_PATHS = ("log", "exec", "binding", "attach", "portforward", "proxy")
+SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
+PRIORITY_CLASSES = Resource(
+    "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", is_namespaced=False
+)
+
+SERVED: tuple[Served, ...] = (
+    Served(NAMESPACES, "ns", has_status=True, fields=("status.phase",), deleted_is_returned=True),
+    Served(NODES, "no", has_status=True, fields=("spec.unschedulable",)),
+    Served(PODS, "po", has_status=True, fields=POD_FIELDS, subresources=POD_PATHS, deleted_is_returned=True),
+    Served(EVENTS, "ev", fields=EVENT_FIELDS),
+    Served(SERVICES, "svc", has_status=True),
+    Served(CONFIG_MAPS, "cm"),
+    Served(SECRETS, fields=("type",)),
+    Served(CLAIMS, "pvc", has_status=True, deleted_is_returned=True),
+    Served(VOLUMES, "pv", has_status=True, deleted_is_returned=True),
+    Served(SERVICE_ACCOUNTS, "sa", deleted_is_returned=True),
+    Served(PRIORITY_CLASSES, "pc"),
+    Served(JOBS, has_status=True, fields=("status.successful",)),
+    Served(PYTORCH_JOBS, has_status=True, is_custom=True),
+)
+"""All kinds. To serve another, add a line; columns for `kubectl get` are in `tables`."""
+
+BY_PATH: Mapping[tuple[str, str, str], Served] = {
+    (each.resource.group, each.resource.version, each.resource.plural): each for each in SERVED
+}
+"""By group, version and plural, as they stand in a path."""
+BY_KEY: Mapping[str, Served] = {each.key: each for each in SERVED}

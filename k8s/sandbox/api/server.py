@@ -1,0 +1,368 @@
+"""The sandbox's API server: paths and methods to the registry's rules, on a loopback socket."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+import ssl
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
+
+from k8s.sandbox.api import bodies, discovery, lists, patches, refused, views
+from k8s.sandbox.api.pod_exec import run_exec
+from k8s.sandbox.api.pod_log import send_log
+from k8s.sandbox.api.refused import Cause, Refused
+from k8s.sandbox.api.registry import Registry
+from k8s.sandbox.api.served import BY_PATH, SERVED, Served
+from k8s.sandbox.api.store import Object, Store, StoreError
+
+log = logging.getLogger(__name__)
+
+LARGEST_BODY_BYTES = 3 * 1024 * 1024
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+OPEN_PATHS = ("/healthz", "/livez", "/readyz")
+"""What is answered without a token."""
+EVENTS_KEPT_S = 3600.0
+"""How long events stay, as on a real server."""
+JOB_WARNING = (
+    '299 - "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to '
+    'remove them or set propagationPolicy=Orphan to suppress this warning"'
+)
+
+
+SUCCESS: Object = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a path means."""
+
+    served: Served
+    namespace: str
+    name: str
+    subresource: str
+
+
+def target_of(path: str) -> Target:
+    """Read a path below `/api/` or `/apis/`.
+
+    Raises:
+        Refused: Nothing is served there.
+    """
+    parts = [part for part in path.split("/") if part]
+    group = "" if parts[0] == "api" else parts.pop(1) if len(parts) > 1 else ""
+    _, version, *rest = parts if len(parts) > 2 else (*parts, "", "", "")
+    namespace = ""
+    if rest[0] == "namespaces" and len(rest) > 2 and rest[2] not in ("status", "finalize"):
+        namespace, rest = rest[1], rest[2:]
+    plural, name, subresource, *extra = [*rest, "", ""] if len(rest) < 3 else rest
+    served = BY_PATH.get((group, version, plural))
+    if served is None or any(extra):
+        raise refused.no_such_path()
+    is_lost = bool(name) and not namespace if served.resource.is_namespaced else bool(namespace)
+    is_known = subresource in ("", *served.subresources) or (subresource == "status" and served.has_status)
+    if is_lost or not is_known:
+        raise refused.no_such_path()
+    return Target(served, namespace, name, subresource)
+
+
+class Server:
+    """The server and what it needs: a store, a token, the folder where pods run."""
+
+    def __init__(self, store: Store, *, token: str, pods_root: Path, component_token: str = "") -> None:
+        """Prepare; nothing listens yet.
+
+        Args:
+            store: Where the objects are.
+            token: What people and their tools must present.
+            pods_root: Folder of a folder for each pod, by uid: logs, and what exec needs.
+            component_token: What the sandbox's own operators and agents present, so that
+                `idle_s` is not about them.
+        """
+        self.registry = Registry(store)
+        """The rules; use it from the server's own loop only."""
+        self.pods_root = pods_root
+        """Folder of a folder for each pod, by uid."""
+        self.stopping = asyncio.Event()
+        """Set when streams must end."""
+        self._tokens = {token.encode(): True, component_token.encode(): False}
+        self._last_used = time.monotonic()
+        self._in_use = 0
+        self._runner: web.AppRunner | None = None
+        self._sweeper: asyncio.Task[None] | None = None
+
+    @property
+    def idle_s(self) -> float:
+        """Return for how long nobody has asked anything; zero while somebody's request or stream is open."""
+        return 0.0 if self._in_use else time.monotonic() - self._last_used
+
+    async def start(self, host: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None) -> int:
+        """Listen, and return the port; 0 takes a free one.
+
+        kubectl sends its token over TLS only: give `tls` to whoever may meet kubectl.
+
+        Raises:
+            ValueError: The host is not this machine's loopback.
+            OSError: The port is taken.
+        """
+        if host not in LOOPBACK:
+            raise ValueError(f"the sandbox listens on loopback only, not on {host}")
+        self._runner = web.AppRunner(
+            self.make_app(), handler_cancellation=True, access_log=None, shutdown_timeout=2.0
+        )
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, host, port, ssl_context=tls)
+        await site.start()
+        self._sweeper = asyncio.create_task(self._sweep())
+        return int(self._runner.addresses[0][1])
+
+    async def stop(self) -> None:
+        """End all streams, then stop listening."""
+        self.stopping.set()
+        self.registry.store.wake_all()
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._sweeper
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    def make_app(self) -> web.Application:
+        """Return the application, for whoever listens by other means."""
+        app = web.Application(client_max_size=LARGEST_BODY_BYTES, middlewares=[self._guarded()])
+        app.router.add_route("*", "/{path:.*}", self._dispatch)
+        return app
+
+    def _guarded(self) -> Middleware:
+        @web.middleware
+        async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
+            return await self._guard(request, handler)
+
+        return guard
+
+    async def _guard(self, request: web.Request, answer: Handler) -> web.StreamResponse:
+        """Let in who has the token, and turn refusals into `Status` answers."""
+        sent = request.headers.get("Authorization", "").partition(" ")[2].strip().encode()
+        counts = [used for token, used in self._tokens.items() if token and hmac.compare_digest(token, sent)]
+        if not counts and request.path not in OPEN_PATHS:
+            return _status_response(Refused(401, "Unauthorized", "Unauthorized"))
+        is_somebody = any(counts)
+        self._in_use += is_somebody
+        try:
+            return await answer(request)
+        except Refused as error:
+            return _status_response(error)
+        except web.HTTPRequestEntityTooLarge:
+            message = f"Request entity too large: limit is {LARGEST_BODY_BYTES}"
+            return _status_response(Refused(413, "RequestEntityTooLarge", message))
+        except StoreError as error:
+            return _status_response(Refused(500, "InternalError", f"{error.what} {error.details}"))
+        except web.HTTPException:
+            raise
+        except Exception:
+            log.exception("%s %s", request.method, request.path)
+            return _status_response(Refused(500, "InternalError", "the sandbox failed: see its log"))
+        finally:
+            if is_somebody:
+                self._in_use -= 1
+                self._last_used = time.monotonic()
+
+    async def _dispatch(self, request: web.Request) -> web.StreamResponse:
+        parts = [part for part in request.path.split("/") if part]
+        if not parts or parts[0] not in ("api", "apis"):
+            return self._about_server(request, parts)
+        if len(parts) <= (2 if parts[0] == "api" else 3):
+            return self._about_resources(request, parts)
+        if parts[1] == "authorization.k8s.io":
+            return await self._review(request, parts)
+        target = target_of(request.path)
+        if target.subresource not in ("", "status"):
+            return await self._subresource(request, target)
+        method = request.method
+        if not target.name:
+            if method == "GET":
+                return await self._list(request, target)
+            if method == "POST" and bool(target.namespace) == target.served.resource.is_namespaced:
+                return await self._create(request, target)
+            if method == "DELETE" and target.served.key != "namespaces":
+                return await self._delete_many(request, target)
+        elif method == "GET":
+            view = self._view(request, target)
+            return _json(view.record(self.registry.get(target.served, target.namespace, target.name)))
+        elif method == "PUT":
+            return await self._replace(request, target)
+        elif method == "PATCH":
+            return await self._patch(request, target)
+        elif method == "DELETE" and not target.subresource:
+            return await self._delete(request, target)
+        raise refused.not_allowed()
+
+    def _about_server(self, request: web.Request, parts: list[str]) -> web.Response:
+        if request.method != "GET":
+            raise refused.not_allowed()
+        path = "/".join(parts)
+        if f"/{path}" in OPEN_PATHS:
+            return web.Response(text="ok")
+        if path == "version":
+            return _json(msgspec.json.encode(discovery.server_version()))
+        if path == "openapi/v3":
+            return _json(msgspec.json.encode(discovery.openapi_index()))
+        found = (
+            discovery.openapi(path.removeprefix("openapi/v3/")) if path.startswith("openapi/v3/") else None
+        )
+        if found is None:
+            raise refused.no_such_path()
+        return _json(msgspec.json.encode(found))
+
+    def _about_resources(self, request: web.Request, parts: list[str]) -> web.Response:
+        if request.method != "GET":
+            raise refused.not_allowed()
+        core, rest = parts[0] == "api", parts[1:]
+        if not rest and "g=apidiscovery.k8s.io;v=v2;" in request.headers.get("Accept", ""):
+            media = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+            body = msgspec.json.encode(discovery.aggregated(core=core))
+            return web.Response(body=body, headers={"Content-Type": media})
+        found: Object | None
+        if core and not rest:
+            found = {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}
+        elif core:
+            found = discovery.resource_list("", rest[0])
+        elif not rest:
+            found = discovery.group_list()
+        elif len(rest) == 1:
+            found = discovery.group(rest[0])
+        else:
+            found = discovery.resource_list(rest[0], rest[1])
+        if found is None:
+            raise refused.no_such_path()
+        return _json(msgspec.json.encode(found))
+
+    async def _review(self, request: web.Request, parts: list[str]) -> web.Response:
+        kind = dict(discovery.REVIEWS).get(parts[-1])
+        if kind is None or len(parts) != 4:
+            raise refused.no_such_path()
+        if request.method != "POST":
+            raise refused.not_allowed()
+        known = {(each.resource.group, each.resource.plural): each for each in SERVED}
+        answer = bodies.review(await bodies.read(request, kind), kind, known)
+        return _json(msgspec.json.encode(answer), 201)
+
+    async def _list(self, request: web.Request, target: Target) -> web.StreamResponse:
+        asked = lists.Listing.from_query(target.served, target.namespace, request.query)
+        view = self._view(request, target)
+        store = self.registry.store
+        if request.query.get("watch") in ("true", "1"):
+            return await lists.watch(store, asked, view, request, self.stopping)
+        return _json(lists.page(store, asked, view))
+
+    async def _create(self, request: web.Request, target: Target) -> web.Response:
+        write = bodies.write_options(request, "CreateOptions")
+        body = await bodies.read(request, target.served.resource.kind)
+        obj = self.registry.create(target.served, target.namespace, body, write)
+        return _json(self._view(request, target).obj(obj), 201)
+
+    async def _replace(self, request: web.Request, target: Target) -> web.Response:
+        write = bodies.write_options(request, "UpdateOptions")
+        body = await bodies.read(request, target.served.resource.kind)
+        obj = self.registry.replace(
+            target.served, target.namespace, target.name, body, write, target.subresource
+        )
+        return _json(self._view(request, target).obj(obj))
+
+    async def _patch(self, request: web.Request, target: Target) -> web.Response:
+        write = bodies.write_options(request, "PatchOptions")
+        served = target.served
+        types = [each for each in discovery.PATCH_TYPES if served.merges_lists or "strategic" not in each]
+        body = await bodies.read(request, served.resource.kind, types)
+        place = target.namespace, target.name
+        created = False
+        if request.content_type == "application/apply-patch+yaml":
+            if not request.query.get("fieldManager"):
+                cause = Cause.required("fieldManager", "is required for apply patch")
+                raise refused.invalid_options("PatchOptions", cause)
+            if target.subresource:
+                raise refused.not_served("apply to a subresource")
+            force = request.query.get("force") == "true"
+            obj, created = self.registry.apply(served, *place, body, write, force=force)
+        else:
+            change = {
+                "application/json-patch+json": patches.json_patch,
+                "application/strategic-merge-patch+json": patches.strategic,
+            }.get(request.content_type, patches.merge)
+            if change is not patches.json_patch and not isinstance(body, dict):
+                raise refused.bad_request("the patch is not an object")
+
+            def patched(old: Object) -> Any:
+                return change(old, body)
+
+            obj = self.registry.patch(served, *place, patched, write, target.subresource)
+        return _json(self._view(request, target).obj(obj), 201 if created else 200)
+
+    async def _delete(self, request: web.Request, target: Target) -> web.Response:
+        served = target.served
+        how = await bodies.deletion_options(request)
+        obj, gone = self.registry.delete(served, target.namespace, target.name, how)
+        headers = {}
+        if served.key == "jobs.batch" and not how.propagation:
+            headers["Warning"] = JOB_WARNING
+        if not gone or served.deleted_is_returned:
+            return _json(self._view(request, target).obj(obj), headers=headers)
+        resource = served.resource
+        uid = obj["metadata"]["uid"]
+        details = {"name": target.name, "group": resource.group, "kind": resource.plural, "uid": uid}
+        answer = SUCCESS | {"details": {key: value for key, value in details.items() if value}}
+        return _json(msgspec.json.encode(answer), headers=headers)
+
+    async def _delete_many(self, request: web.Request, target: Target) -> web.Response:
+        asked = lists.Listing.from_query(target.served, target.namespace, request.query)
+        how = await bodies.deletion_options(request)
+        store = self.registry.store
+        records = store.records(target.served.key, target.namespace)
+        found = [each for each in records if asked.selector is None or asked.selector(each.obj)]
+        answer = self._view(request, target).many(found, {"resourceVersion": str(store.version)})
+        for record in found:
+            with suppress(Refused):
+                self.registry.delete(target.served, record.namespace, record.name, how)
+        return _json(answer)
+
+    async def _subresource(self, request: web.Request, target: Target) -> web.StreamResponse:
+        """Answer for the paths below a pod."""
+        place = target.namespace, target.name
+        if target.subresource == "binding" and request.method == "POST":
+            self.registry.bind(*place, bodies.node_of(await bodies.read(request, "Binding")))
+            return _json(msgspec.json.encode(SUCCESS | {"code": 201}), 201)
+        pod = self.registry.get(target.served, *place)
+        if target.subresource == "log" and request.method == "GET":
+            return await send_log(request, self.registry.store, pod, self.pods_root, self.stopping)
+        if target.subresource == "exec" and request.method in ("GET", "POST"):
+            return await run_exec(request, self.registry.store, pod, self.pods_root, self.stopping)
+        if target.subresource in ("attach", "portforward", "proxy"):
+            raise refused.not_served(f"{target.subresource} of pods")
+        raise refused.not_allowed()
+
+    def _view(self, request: web.Request, target: Target) -> views.View:
+        accept = request.headers.get("Accept", "")
+        return views.accepted(target.served, accept, request.query.get("includeObject", ""))
+
+    async def _sweep(self) -> None:
+        """Remove events that are too old, for as long as the server runs."""
+        while True:
+            await asyncio.sleep(60)
+            with suppress(StoreError):
+                self.registry.expire_events(EVENTS_KEPT_S)
+
+
+def _json(body: bytes, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
+    return web.Response(body=body, status=status, content_type="application/json", headers=headers)
+
+
+def _status_response(error: Refused) -> web.Response:
+    return _json(msgspec.json.encode(error.status), error.code)

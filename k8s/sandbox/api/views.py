@@ -1,0 +1,103 @@
+"""How objects are written in an answer: whole, as rows of a table, or as metadata only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from k8s.sandbox.api import tables
+from k8s.sandbox.api.refused import Refused
+from k8s.sandbox.api.served import Served
+from k8s.sandbox.api.store import Record
+
+Object = Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class View:
+    """What one request accepts. A table's headings are sent once per stream."""
+
+    served: Served
+    form: str = "Object"
+    """Object, Table or PartialObjectMetadata."""
+    meta_version: str = "v1"
+    """Version of the group meta.k8s.io that was asked for."""
+    include: str = "Metadata"
+    """What a table's row holds besides its cells: None, Metadata or Object."""
+    headings_sent: bool = False
+
+    def record(self, record: Record) -> bytes:
+        """Write a stored object."""
+        return record.json if self.form == "Object" else self.obj(record.obj)
+
+    def obj(self, obj: Object) -> bytes:
+        """Write an object."""
+        if self.form == "Table":
+            meta = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
+            return msgspec.json.encode(self._table([obj], meta))
+        return msgspec.json.encode(self._partial(obj) if self.form == "PartialObjectMetadata" else obj)
+
+    def many(self, records: Iterable[Record], meta: Mapping[str, Any]) -> bytes:
+        """Write a list."""
+        if self.form == "Table":
+            return msgspec.json.encode(self._table((record.obj for record in records), meta))
+        if self.form == "PartialObjectMetadata":
+            kind, version = "PartialObjectMetadataList", f"meta.k8s.io/{self.meta_version}"
+            items = [msgspec.json.encode(self._partial(record.obj)) for record in records]
+        else:
+            kind, version = f"{self.served.resource.kind}List", self.served.resource.api_version
+            items = [record.json for record in records]
+        head = msgspec.json.encode({"kind": kind, "apiVersion": version, "metadata": meta})
+        return head[:-1] + b',"items":[' + b",".join(items) + b"]}"
+
+    def _table(self, objects: Iterable[Object], meta: Mapping[str, Any]) -> Object:
+        key = self.served.key
+        rows = []
+        for obj in objects:
+            row: dict[str, Any] = {"cells": tables.cells(key, obj)}
+            if self.include != "None":
+                row["object"] = obj if self.include == "Object" else self._partial(obj)
+            rows.append(row)
+        headings = None if self.headings_sent else tables.column_definitions(key)
+        self.headings_sent = True
+        return {
+            "kind": "Table",
+            "apiVersion": f"meta.k8s.io/{self.meta_version}",
+            "metadata": meta,
+            "columnDefinitions": headings,
+            "rows": rows,
+        }
+
+    def _partial(self, obj: Object) -> Object:
+        version = f"meta.k8s.io/{self.meta_version}"
+        return {"kind": "PartialObjectMetadata", "apiVersion": version, "metadata": obj["metadata"]}
+
+
+def accepted(served: Served, accept: str, include: str) -> View:
+    """Return the first form in an `Accept` header that we can write.
+
+    Raises:
+        Refused: There is none.
+    """
+    for media in (accept or "*/*").split(","):
+        kind, *parameters = (part.strip() for part in media.split(";"))
+        if kind not in ("application/json", "application/*", "*/*"):
+            continue
+        asked = dict(parameter.partition("=")[::2] for parameter in parameters)
+        form = asked.get("as", "Object").removesuffix("List")
+        if form == "Object" or (
+            form in ("Table", "PartialObjectMetadata")
+            and asked.get("g") == "meta.k8s.io"
+            and asked.get("v") in ("v1", "v1beta1")
+        ):
+            return View(served, form, asked.get("v", "v1"), include or "Metadata")
+    raise Refused(
+        406,
+        "NotAcceptable",
+        "only the following media types are accepted: application/json, "
+        "application/json;as=Table;v=v1;g=meta.k8s.io, "
+        "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io",
+    )

@@ -1,0 +1,145 @@
+"""What an operator wants done for one job, and the doing of it, in an order that may be cut anywhere."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from typing import Any
+
+from k8s.client import Client
+from k8s.errors import Conflict, KubeError, NotFound
+from k8s.resources import PODS, SERVICES, Resource
+from k8s.sandbox.control import Manifest, Recorder, View, now_text
+
+GANG = "gpuconsole.dev/gang"
+"""Annotation of a pod: how many pods its job must have before any is bound."""
+RESTARTS = "gpuconsole.dev/restarts"
+"""Annotation of a pod: how many pods of its job were replaced before it."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Plan:
+    """What is to be done for one job; empty when all is well."""
+
+    status: Manifest
+    """How the job's status shall be."""
+    create: list[Manifest] = field(default_factory=list)
+    """Pods to create."""
+    services: list[Manifest] = field(default_factory=list)
+    """Services to create with them."""
+    delete: list[Manifest] = field(default_factory=list)
+    """Pods to delete."""
+    events: list[tuple[str, str, bool]] = field(default_factory=list)
+    """Reason, message, and whether it is a warning."""
+    delete_job: bool = False
+    replaced: list[str] = field(default_factory=list)
+    """Uids of the deleted pods that failed and shall be made anew."""
+    again_s: float | None = None
+    """After how long to look again, though nothing changes."""
+
+    def again_in(self, seconds: float) -> None:
+        """Ask to look again after so long, or sooner."""
+        seconds = max(0.0, seconds) + 0.01
+        self.again_s = seconds if self.again_s is None else min(self.again_s, seconds)
+
+
+async def carry_out(
+    plan: Plan, resource: Resource, job: Manifest, client: Client, recorder: Recorder, jobs: View
+) -> None:
+    """Do what a plan says: first the status, so that nothing done later is misread."""
+    meta = job["metadata"]
+    name, namespace = str(meta["name"]), str(meta["namespace"])
+    if plan.status != (job.get("status") or {}):
+        change = {"status": changes(job.get("status") or {}, plan.status)}
+        try:
+            jobs.remember(await client.patch(resource, name, change, namespace, subresource="status"))
+        except NotFound:
+            return
+    for reason, message, is_warning in plan.events:
+        await recorder.record(resource, job, reason, message, is_warning=is_warning)
+    for service in plan.services:
+        await _create(client, SERVICES, service, namespace)
+    for pod in plan.create:
+        pod_name = pod["metadata"]["name"]
+        try:
+            if await _create(client, PODS, pod, namespace):
+                await recorder.record(resource, job, "SuccessfulCreatePod", f"Created pod: {pod_name}")
+        except KubeError as error:
+            words = f"Error creating pod {pod_name}: {error.why or error.what}"
+            await recorder.record(resource, job, "FailedCreatePod", words, is_warning=True)
+            raise
+    for pod in plan.delete:
+        pod_meta = pod["metadata"]
+        try:
+            await client.delete(PODS, pod_meta["name"], namespace, uid=pod_meta["uid"])
+        except (NotFound, Conflict):
+            continue
+        await recorder.record(resource, job, "SuccessfulDeletePod", f"Deleted pod: {pod_meta['name']}")
+    if plan.delete_job:
+        try:
+            await client.delete(resource, name, namespace, uid=str(meta["uid"]))
+        except (NotFound, Conflict):
+            return
+
+
+async def _create(client: Client, resource: Resource, obj: Manifest, namespace: str) -> bool:
+    """Create an object; tell whether it was not there already."""
+    try:
+        await client.create(resource, obj, namespace)
+    except Conflict:
+        return False
+    return True
+
+
+def changes(old: Manifest, new: Manifest) -> Manifest:
+    """Return the merge patch from one status to another, whose lists are replaced as a whole."""
+    patch: Manifest = {key: None for key in old if key not in new}
+    for key, value in new.items():
+        before = old.get(key)
+        if isinstance(value, dict) and isinstance(before, dict):
+            if value != before:
+                patch[key] = changes(before, value)
+        elif value != before:
+            patch[key] = value
+    return patch
+
+
+def owner_reference(resource: Resource, job: Manifest) -> Manifest:
+    """Return what a job's pods carry so that they go when it goes."""
+    return {
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        "name": job["metadata"]["name"],
+        "uid": job["metadata"]["uid"],
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def set_condition(
+    conditions: list[Manifest], kind: str, is_true: bool, reason: str, message: str
+) -> list[Manifest]:
+    """Return the conditions with this one set; one that says the same already stays as it is."""
+    status = "True" if is_true else "False"
+    old = next((each for each in conditions if each.get("type") == kind), None)
+    if old is not None and (old.get("status"), old.get("reason")) == (status, reason):
+        return conditions
+    now = now_text()
+    same_status = old is not None and old.get("status") == status
+    since: Any = old.get("lastTransitionTime", now) if old is not None and same_status else now
+    new = {
+        "type": kind,
+        "status": status,
+        "reason": reason,
+        "message": message,
+        "lastUpdateTime": now,
+        "lastTransitionTime": since,
+    }
+    return [*(each for each in conditions if each.get("type") != kind), new]
+
+
+def is_true(conditions: list[Manifest], kind: str) -> bool:
+    """Tell whether a condition is there and true."""
+    return any(each.get("type") == kind and each.get("status") == "True" for each in conditions)

@@ -1,0 +1,164 @@
+"""The gang scheduler: binds all pods of a job or none, and says why when it binds none."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+
+import msgspec
+
+from k8s.errors import Conflict, NotFound
+from k8s.resources import CLAIMS, NODES, PODS
+from k8s.sandbox.control import Manifest, Recorder, View, Views, controller_of
+from k8s.sandbox.controllers.placement import Room, Wish, asked_by, place, room_of, take
+from k8s.sandbox.controllers.plans import GANG, set_condition
+
+NAME = "gpuconsole"
+"""What a pod's `schedulerName` says when it wants this scheduler on a real cluster."""
+OURS = frozenset({NAME, "default-scheduler", ""})
+"""The schedulers that the sandbox stands for."""
+
+log = logging.getLogger(__name__)
+
+
+class Scheduler:
+    """Gives pods their nodes."""
+
+    def __init__(self, views: Views, names: Collection[str] = OURS) -> None:
+        """Prepare; pods that ask for a scheduler not in `names` are left alone."""
+        self._client = views.client
+        self._pods = views.of(PODS)
+        self._nodes = views.of(NODES)
+        self._claims = views.of(CLAIMS)
+        self._names = names
+        self._bound: dict[str, str] = {}
+        self._recorder = Recorder(views.client, "gpuconsole-scheduler")
+
+    @property
+    def views(self) -> list[View]:
+        """Return everything that must be listed before it may look."""
+        return [self._pods, self._nodes, self._claims]
+
+    async def look(self) -> None:
+        """Bind what fits, the most important and then the oldest first; what does not fit holds up nobody."""
+        pods = list(self._pods)
+        by_node: dict[str, list[Manifest]] = {}
+        for pod in pods:
+            by_node.setdefault(self._node_of(pod), []).append(pod)
+        self._bound = {
+            uid: self._bound[uid] for pod in pods if (uid := pod["metadata"]["uid"]) in self._bound
+        }
+        rooms = [room_of(node, by_node.get(str(node["metadata"]["name"]), ())) for node in self._nodes]
+        rooms.sort(key=lambda room: room.name)
+        gangs = self._gangs(pods, by_node.get("", []))
+        for gang in sorted(gangs, key=_turn):
+            await self._schedule(gang, rooms)
+
+    def _node_of(self, pod: Manifest) -> str:
+        """Return where a pod is bound, even if the watch has not said so yet."""
+        return str(pod["spec"].get("nodeName") or self._bound.get(pod["metadata"]["uid"], ""))
+
+    def _gangs(self, pods: list[Manifest], unbound: list[Manifest]) -> list[list[Manifest]]:
+        """Return the pods to bind, job by job; a job that still lacks pods waits for them."""
+        present: dict[str, int] = {}
+        for pod in pods:
+            has_failed = (pod.get("status") or {}).get("phase") == "Failed"
+            if not has_failed and not pod["metadata"].get("deletionTimestamp"):
+                key = _gang_key(pod)
+                present[key] = present.get(key, 0) + 1
+        found: dict[str, list[Manifest]] = {}
+        for pod in unbound:
+            if not _is_over(pod) and str(pod["spec"].get("schedulerName") or "") in self._names:
+                found.setdefault(_gang_key(pod), []).append(pod)
+        return [gang for key, gang in found.items() if present[key] >= max(map(_gang_size, gang))]
+
+    async def _schedule(self, gang: list[Manifest], rooms: list[Room]) -> None:
+        try:
+            wishes = [Wish(str(pod["metadata"]["name"]), asked_by(pod["spec"]), pod["spec"]) for pod in gang]
+        except msgspec.ValidationError as error:
+            log.warning("pod %s makes no sense: %s", gang[0]["metadata"]["name"], error)
+            return
+        placed, why = place(wishes, rooms)
+        if missing := self._missing_claims(gang):
+            placed = {}
+            why = f'0/{len(rooms)} nodes are available: persistentvolumeclaim "{missing}" not found.'
+        by_name = {room.name: room for room in rooms}
+        for pod, wish in zip(gang, wishes, strict=True):
+            if wish.name in placed:
+                take(by_name[placed[wish.name]], wish)
+                await self._bind(pod, placed[wish.name])
+            else:
+                await self._say_why(pod, why)
+
+    def _missing_claims(self, gang: list[Manifest]) -> str:
+        """Return the name of a claim that the pods mount and that is not there."""
+        known = {(claim["metadata"]["namespace"], claim["metadata"]["name"]) for claim in self._claims}
+        for pod in gang:
+            for volume in pod["spec"].get("volumes") or ():
+                name = (volume.get("persistentVolumeClaim") or {}).get("claimName")
+                if name and (pod["metadata"]["namespace"], name) not in known:
+                    return str(name)
+        return ""
+
+    async def _bind(self, pod: Manifest, node: str) -> None:
+        meta = pod["metadata"]
+        binding = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": meta["name"], "namespace": meta["namespace"], "uid": meta["uid"]},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+        }
+        try:
+            await self._client.create(
+                PODS, binding, meta["namespace"], of=str(meta["name"]), subresource="binding"
+            )
+        except (NotFound, Conflict) as error:
+            log.info("pod %s is not bound: %s", meta["name"], error.why)
+            return
+        self._bound[meta["uid"]] = node
+        words = f"Successfully assigned {meta['namespace']}/{meta['name']} to {node}"
+        await self._recorder.record(PODS, pod, "Scheduled", words)
+
+    async def _say_why(self, pod: Manifest, why: str) -> None:
+        """Write why a pod has no node, unless that is what it says already."""
+        meta = pod["metadata"]
+        conditions = list((pod.get("status") or {}).get("conditions") or ())
+        said = [each.get("message") for each in conditions if each.get("type") == "PodScheduled"]
+        if said == [why]:
+            return
+        others = [each for each in conditions if each.get("type") != "PodScheduled"]
+        status = {"conditions": set_condition(others, "PodScheduled", False, "Unschedulable", why)}
+        change = {"metadata": {"uid": meta["uid"]}, "status": status}
+        try:
+            written = await self._client.patch(
+                PODS, str(meta["name"]), change, meta["namespace"], subresource="status"
+            )
+        except (NotFound, Conflict):
+            return
+        self._pods.remember(written)
+        await self._recorder.record(PODS, pod, "FailedScheduling", why, is_warning=True)
+
+
+def _gang_key(pod: Manifest) -> str:
+    return str(controller_of(pod).get("uid") or pod["metadata"]["uid"])
+
+
+def _gang_size(pod: Manifest) -> int:
+    text = str((pod["metadata"].get("annotations") or {}).get(GANG, ""))
+    return int(text) if text.isdecimal() else 1
+
+
+def _is_over(pod: Manifest) -> bool:
+    """Tell whether a pod holds nothing, or soon will not."""
+    is_finished = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+    return is_finished or bool(pod["metadata"].get("deletionTimestamp"))
+
+
+def _turn(gang: list[Manifest]) -> tuple[int, str, str]:
+    """Return a key that sorts by whose turn it is."""
+    first = min(gang, key=lambda pod: str(pod["metadata"].get("creationTimestamp")))
+    return (
+        -int(first["spec"].get("priority") or 0),
+        str(first["metadata"].get("creationTimestamp")),
+        str(first["metadata"]["name"]),
+    )

@@ -1,0 +1,297 @@
+"""Starts the sandbox in the background or joins the one that runs; stops, empties, describes it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import ssl
+import subprocess
+import sys
+import urllib.request
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from k8s.errors import KubeError
+from k8s.sandbox.places import Places
+
+START_S = 60.0
+"""How long a sandbox may take to be ready."""
+ANSWER_S = 15.0
+"""How long one that runs may take to answer."""
+STOP_S = 30.0
+"""How long one that was asked to stop may take: its pods have their grace period."""
+_TURN_S = 0.05
+_LOG_BYTES = 1024 * 1024
+_HINT = "See {log}, or start afresh: gpuconsole sandbox stop"
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxOptions:
+    """What a new sandbox shall be like; one that runs already stays as it is."""
+
+    nodes: int = 0
+    """How many nodes; 0 follows the machine."""
+    gpus_per_node: int = -1
+    """Simulated GPUs of each node; -1 follows the machine."""
+    idle_s: float = 1800.0
+    """It ends by itself after so long without a running pod and without anybody asking."""
+    restart_delay_s: float = 10.0
+    """Before a container is restarted for the second time."""
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxAddress:
+    """A sandbox that answers."""
+
+    kubeconfig: Path
+    url: str
+    pid: int
+    was_running: bool
+    """It was there before, so the options were not used."""
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxStatus:
+    """How the sandbox is."""
+
+    is_running: bool
+    answers: bool
+    pid: int
+    """0 when it does not run."""
+    url: str
+    folder: Path
+    kubeconfig: Path
+    log: Path
+    started_s: float
+    """When it started, in seconds since 1970; 0 when it does not run."""
+
+
+def kubeconfig_path() -> Path:
+    """Return where the sandbox's kubeconfig is, or will be."""
+    return Places.default().kubeconfig
+
+
+async def start(
+    options: SandboxOptions | None = None,
+    progress: Callable[[str], None] = lambda words: None,
+    *,
+    answer_s: float = ANSWER_S,
+) -> SandboxAddress:
+    """Join the sandbox that runs, or start one in the background, and wait until it answers.
+
+    Args:
+        options: How a new one shall be.
+        progress: Is told, in a few words, what is being done.
+        answer_s: How long one that runs may take to answer.
+
+    Raises:
+        KubeError: It could not be started, or the one that runs does not answer.
+    """
+    places = Places.default()
+    places.prepare()
+    async with _alone(places, progress):
+        if places.is_held:
+            progress("Joining the sandbox that runs")
+            await _until_it_answers(places, answer_s)
+            was_running = True
+        else:
+            progress("Starting the sandbox")
+            await _launch(places, options or SandboxOptions(), progress)
+            was_running = False
+    holder = places.holder()
+    return SandboxAddress(places.kubeconfig, _url(places), holder.pid, was_running)
+
+
+async def stop(*, patience_s: float = STOP_S) -> bool:
+    """Stop the sandbox and its pods; tell whether there was one. Its objects and volumes stay.
+
+    One that has not stopped after `patience_s` is killed.
+
+    Raises:
+        KubeError: It cannot be stopped.
+    """
+    places = Places.default()
+    if not places.folder.is_dir():
+        return False
+    async with _alone(places, lambda words: None):
+        return await _stop(places, patience_s)
+
+
+async def reset() -> None:
+    """Stop the sandbox and delete everything it keeps: objects, volumes, logs. Ask before.
+
+    Raises:
+        KubeError: It cannot be stopped, or something cannot be deleted.
+    """
+    places = Places.default()
+    if not places.folder.is_dir():
+        return
+    async with _alone(places, lambda words: None):
+        await _stop(places, STOP_S)
+        try:
+            for path in places.folder.iterdir():
+                if path.is_dir() and not path.is_symlink():
+                    await asyncio.to_thread(shutil.rmtree, path)
+                elif path not in (places.lock, places.start_lock):
+                    path.unlink()
+        except OSError as error:
+            raise KubeError("The sandbox's folder could not be emptied.", str(error)) from error
+
+
+async def status() -> SandboxStatus:
+    """Return how the sandbox is."""
+    places = Places.default()
+    is_running = places.is_held
+    holder = places.holder()
+    return SandboxStatus(
+        is_running=is_running,
+        answers=is_running and not await asyncio.to_thread(_silence, places),
+        pid=holder.pid if is_running else 0,
+        url=_url(places) if is_running else "",
+        folder=places.folder,
+        kubeconfig=places.kubeconfig,
+        log=places.log,
+        started_s=holder.started_s if is_running else 0.0,
+    )
+
+
+@asynccontextmanager
+async def _alone(places: Places, progress: Callable[[str], None]) -> AsyncIterator[None]:
+    """Be the only one who starts or stops the sandbox."""
+    deadline = asyncio.get_running_loop().time() + START_S
+    is_told = False
+    while True:
+        with places.starting() as is_ours:
+            if is_ours:
+                yield
+                return
+        if not is_told:
+            progress("Waiting for another console that starts the sandbox")
+            is_told = True
+        if asyncio.get_running_loop().time() > deadline:
+            raise KubeError(
+                "The sandbox could not be started.",
+                f"Another program has been starting or stopping it for {START_S:.0f} s.",
+                _HINT.format(log=places.log),
+            )
+        await asyncio.sleep(_TURN_S)
+
+
+async def _launch(places: Places, options: SandboxOptions, progress: Callable[[str], None]) -> None:
+    """Start the process and read from it how far it is."""
+    if places.log.exists() and places.log.stat().st_size > _LOG_BYTES:
+        places.log.replace(places.log.with_suffix(".log.1"))
+    root = str(Path(__file__).resolve().parents[2])
+    words = [sys.executable, "-P", "-m", "k8s.sandbox", "serve"]
+    words += ["--folder", str(places.folder), "--nodes", str(options.nodes)]
+    words += ["--gpus-per-node", str(options.gpus_per_node), "--idle-s", str(options.idle_s)]
+    words += ["--restart-delay-s", str(options.restart_delay_s)]
+    read_end, write_end = os.pipe()
+    try:
+        with places.log.open("ab") as log:
+            process = subprocess.Popen(
+                [*words, "--ready-fd", str(write_end)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=places.folder,
+                env={**os.environ, "PYTHONPATH": root},
+                pass_fds=[write_end],
+                start_new_session=True,
+            )
+    except OSError as error:
+        os.close(read_end)
+        raise KubeError("The sandbox could not be started.", str(error)) from error
+    finally:
+        os.close(write_end)
+    try:
+        async with asyncio.timeout(START_S):
+            await _until_ready(read_end, progress)
+    except KubeError:
+        await asyncio.to_thread(process.wait)
+        raise
+    except (TimeoutError, EOFError) as error:
+        process.kill()
+        await asyncio.to_thread(process.wait)
+        why = _last_words(places) or f"It was not ready after {START_S:.0f} s."
+        raise KubeError("The sandbox could not be started.", why, f"See {places.log}.") from error
+    process.returncode = 0  # it lives on without us, which is no mistake to warn about
+
+
+async def _until_ready(read_end: int, progress: Callable[[str], None]) -> None:
+    """Follow what a starting sandbox says.
+
+    Raises:
+        KubeError: Its own words about why it cannot start.
+        EOFError: It died without a word.
+    """
+    reports = asyncio.StreamReader()
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reports), os.fdopen(read_end, "rb")
+    )
+    try:
+        async for line in reports:
+            words = json.loads(line)
+            if "what" in words:
+                raise KubeError(words["what"], words["why"], words["hint"])
+            if words["progress"] == "ready":
+                return
+            progress(words["progress"])
+    finally:
+        transport.close()
+    raise EOFError
+
+
+async def _until_it_answers(places: Places, answer_s: float) -> None:
+    deadline = asyncio.get_running_loop().time() + answer_s
+    while why := await asyncio.to_thread(_silence, places):
+        if asyncio.get_running_loop().time() > deadline:
+            raise KubeError(
+                "The sandbox runs but does not answer.",
+                f"Process {places.holder().pid}: {why}",
+                _HINT.format(log=places.log),
+            )
+        await asyncio.sleep(_TURN_S)
+
+
+def _silence(places: Places) -> str:
+    """Return why the sandbox does not answer; nothing when it does."""
+    try:
+        trust = ssl.create_default_context(cafile=str(places.certificate))
+        with urllib.request.urlopen(_url(places) + "/readyz", timeout=2, context=trust):
+            return ""
+    except (OSError, ValueError) as error:
+        return str(error)
+
+
+async def _stop(places: Places, patience_s: float) -> bool:
+    if not places.is_held:
+        return False
+    pid = places.holder().pid
+    for number, within_s in ((signal.SIGTERM, patience_s), (signal.SIGKILL, 5.0)):
+        try:
+            os.kill(pid, number)
+        except OSError as error:
+            raise KubeError(
+                "The sandbox could not be stopped.", f"Process {pid}: {error.strerror}."
+            ) from error
+        if await places.freed(within_s):
+            return True
+    raise KubeError("The sandbox could not be stopped.", f"Process {pid} does not end.")
+
+
+def _last_words(places: Places) -> str:
+    """Return the last line of the sandbox's log."""
+    try:
+        return places.log.read_text(errors="replace").strip().splitlines()[-1][:500]
+    except (OSError, IndexError):
+        return ""
+
+
+def _url(places: Places) -> str:
+    return f"https://127.0.0.1:{places.holder().port}"

@@ -1,0 +1,265 @@
+"""The node agent: one for all nodes of the sandbox. It runs the pods bound to them as processes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+from pathlib import Path
+
+from k8s.errors import Conflict, KubeError, NotFound
+from k8s.resources import NODES, PODS
+from k8s.sandbox.control import Manifest, Recorder, Views, controller_of, now_text
+from k8s.sandbox.node import nodes
+from k8s.sandbox.node.containers import PYTHONS
+from k8s.sandbox.node.pod_run import RESTART_DELAY_S, Allotment, Folders, PodRun
+from k8s.sandbox.node.pod_status import terminated
+from k8s.sandbox.node.ports import Ports
+from k8s.sandbox.node.processes import Ended
+
+HEARTBEAT_S = 300.0
+"""Between two signs of life of the nodes. Source: kubelet's nodeStatusReportFrequency."""
+KEEP_LOGS_S = 600.0
+"""How long a pod's logs outlive it."""
+_FORCED_GRACE_S = 2.0
+
+log = logging.getLogger(__name__)
+
+
+class Agent:
+    """Runs pods."""
+
+    def __init__(
+        self, views: Views, folders: Folders, shape: nodes.Shape, restart_delay_s: float = RESTART_DELAY_S
+    ) -> None:
+        self.runs: dict[str, PodRun] = {}
+        """The pods that run, by uid."""
+        self.pods = views.of(PODS)
+        """What must be listed before it may look."""
+        self._client = views.client
+        self._recorder = Recorder(views.client, "sandbox-agent")
+        self._folders = folders
+        self._shape = shape
+        self._restart_delay_s = restart_delay_s
+        self._since = now_text()
+        self._devices = nodes.Devices(shape)
+        self._ports = Ports()
+        self._lives: dict[str, asyncio.Task[None]] = {}
+        self._ends: dict[str, asyncio.Task[None]] = {}
+        self._seen: set[str] = set()
+        self._is_first_look = True
+
+    async def register(self) -> None:
+        """Make the nodes be there as they should, and no others of an earlier sandbox."""
+        for folder in (self._folders.logs, self._folders.scratch):
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        write_programs(self._folders.bin)
+        for name in self._shape.names:
+            node = nodes.manifest(name, self._shape)
+            try:
+                await self._client.create(NODES, node)
+            except Conflict:
+                await self._client.patch(
+                    NODES, name, {"metadata": {"labels": _only(node["metadata"]["labels"])}}
+                )
+            await self._client.patch(
+                NODES, name, {"status": nodes.status(self._shape, self._since)}, subresource="status"
+            )
+        for node in await self._client.list(NODES, label_selector=f"{nodes.SANDBOX}=true"):
+            if node["metadata"]["name"] not in self._shape.names:
+                await self._client.delete(NODES, node["metadata"]["name"])
+
+    async def keep_alive(self) -> None:
+        """Say for ever that the nodes are well, rarely."""
+        while True:
+            await asyncio.sleep(HEARTBEAT_S)
+            for name in self._shape.names:
+                try:
+                    status = {"status": nodes.status(self._shape, self._since)}
+                    await self._client.patch(NODES, name, status, subresource="status")
+                except KubeError as error:
+                    log.warning("heartbeat of %s: %s", name, error)
+
+    async def look(self) -> None:
+        """Start what was bound, stop what is being deleted, forget what is gone."""
+        present = {str(pod["metadata"]["uid"]): pod for pod in self.pods}
+        for uid, pod in present.items():
+            is_deleted = bool(pod["metadata"].get("deletionTimestamp"))
+            if uid in self.runs:
+                if is_deleted:
+                    self._end(uid, _grace_s(pod))
+            elif not self._is_ours(pod):
+                continue
+            elif is_deleted:
+                await self._forget(pod)
+            elif uid not in self._seen:
+                self._seen.add(uid)
+                await self._take_up(pod)
+        self._seen &= present.keys()
+        if self._is_first_look:
+            self._is_first_look = False
+            self._sweep(set(present))
+        for uid, run in self.runs.items():
+            if uid not in present:
+                run.is_gone = True
+                self._end(uid, _FORCED_GRACE_S)
+        self._ports.keep({str(controller_of(pod).get("uid", uid)) for uid, pod in present.items()})
+
+    async def stop(self, grace_s: float) -> None:
+        """End all pods, asked first; they are marked as failed by the sandbox's end."""
+        words = "The sandbox was stopped while this pod ran."
+        runs = list(self.runs.values())
+        await asyncio.gather(
+            *(run.stop(min(grace_s, _grace_s(run.pod)), "SandboxStopped", words) for run in runs)
+        )
+        await asyncio.gather(*self._lives.values(), *self._ends.values(), return_exceptions=True)
+
+    def _is_ours(self, pod: Manifest) -> bool:
+        """Tell whether a pod is bound to a node of this sandbox, or of one with another shape."""
+        node = str(pod["spec"].get("nodeName") or "")
+        return node in self._shape.names or (node.startswith("sandbox-") and node[8:].isdecimal())
+
+    async def _take_up(self, pod: Manifest) -> None:
+        """Begin with a pod that this agent has not seen."""
+        status = pod.get("status") or {}
+        if status.get("phase") in ("Succeeded", "Failed"):
+            return
+        if status.get("startTime") or pod["spec"]["nodeName"] not in self._shape.names:
+            await self._fail(pod, "SandboxStopped", "The sandbox was killed while this pod ran.")
+        else:
+            await self._start(pod, str(pod["spec"]["nodeName"]))
+
+    async def _start(self, pod: Manifest, node: str) -> None:
+        uid = str(pod["metadata"]["uid"])
+        count = nodes.asked_gpus(pod["spec"])
+        gpus = self._devices.take(uid, node, count)
+        if gpus is None:
+            words = (
+                "Pod was rejected: Allocate failed due to requested number of devices unavailable for "
+                f"{nodes.GPU}. Requested: {count}, Available: {self._devices.free(node)}, which is unexpected"
+            )
+            await self._fail(pod, "UnexpectedAdmissionError", words)
+            return
+        owner = str(controller_of(pod).get("uid", ""))
+        siblings = [each for each in self.pods if owner and controller_of(each).get("uid") == owner]
+        names = {str(each["metadata"]["name"]) for each in siblings}
+        names |= {str(each["spec"]["hostname"]) for each in siblings if each["spec"].get("hostname")}
+        allotment = Allotment(
+            gpus, self._shape.is_simulated, self._ports.of(owner) if owner else 0, frozenset(names)
+        )
+        run = PodRun(pod, self._client, self._recorder, self._folders, allotment, self._restart_delay_s)
+        self.runs[uid] = run
+        self._lives[uid] = asyncio.create_task(self._live(run))
+
+    async def _live(self, run: PodRun) -> None:
+        try:
+            await run.run(lambda: self._devices.give_back(run.uid))
+        except Exception as error:
+            log.exception("pod %s", run.pod["metadata"]["name"])
+            await run.stop(0.0)
+            await self._fail(run.pod, "SandboxError", f"The sandbox could not run this pod: {error}")
+        finally:
+            self._devices.give_back(run.uid)
+            if run.uid not in self._ends:
+                self.runs.pop(run.uid, None)
+            self._lives.pop(run.uid, None)
+
+    def _end(self, uid: str, grace_s: float) -> None:
+        """Stop a pod and let its object go, once."""
+        if uid not in self._ends:
+            self._ends[uid] = asyncio.create_task(self._end_and_forget(uid, grace_s))
+
+    async def _end_and_forget(self, uid: str, grace_s: float) -> None:
+        run = self.runs[uid]
+        try:
+            if not run.is_gone:
+                await self._recorder.record(PODS, run.pod, "Killing", "Stopping its containers")
+            await run.stop(grace_s)
+            if uid in self._lives:
+                await asyncio.wait({self._lives[uid]})
+            if not run.is_gone:
+                await self._forget(run.pod)
+            shutil.rmtree(self._folders.scratch / uid, ignore_errors=True)
+            asyncio.get_running_loop().call_later(KEEP_LOGS_S, self._remove_logs, uid)
+        finally:
+            self.runs.pop(uid, None)
+            self._ends.pop(uid, None)
+
+    async def _forget(self, pod: Manifest) -> None:
+        """Tell the server that nothing of a deleted pod is left."""
+        meta = pod["metadata"]
+        try:
+            await self._client.delete(
+                PODS, meta["name"], meta["namespace"], grace_period_s=0, uid=meta["uid"]
+            )
+        except (NotFound, Conflict):
+            return
+
+    async def _fail(self, pod: Manifest, reason: str, message: str) -> None:
+        meta = pod["metadata"]
+        old = pod.get("status") or {}
+        statuses = [_lost(each) for each in old.get("containerStatuses") or ()]
+        conditions = [
+            {**each, "status": "False", "reason": "PodFailed"} if "Ready" in each["type"] else each
+            for each in old.get("conditions") or ()
+        ]
+        status: Manifest = {"phase": "Failed", "reason": reason, "message": message, "conditions": conditions}
+        if statuses:
+            status["containerStatuses"] = statuses
+        change = {"metadata": {"uid": meta["uid"]}, "status": status}
+        try:
+            await self._client.patch(PODS, meta["name"], change, meta["namespace"], subresource="status")
+        except (NotFound, Conflict):
+            return
+        await self._recorder.record(PODS, pod, reason, message, is_warning=True)
+
+    def _sweep(self, present: set[str]) -> None:
+        """Remove what pods left that are gone since the sandbox last ran."""
+        for root in (self._folders.logs, self._folders.scratch):
+            for folder in root.iterdir():
+                if folder.name not in present:
+                    shutil.rmtree(folder, ignore_errors=True)
+
+    def _remove_logs(self, uid: str) -> None:
+        shutil.rmtree(self._folders.logs / uid, ignore_errors=True)
+
+
+def write_programs(folder: Path) -> None:
+    """Write the programs that every pod finds first on its PATH: this Python, by its usual names."""
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    for name, words in PYTHONS.items():
+        program = folder / f"{name}.new"
+        line = " ".join(f"'{word}'" for word in words)
+        program.write_text(f'#!/bin/sh\nexec {line} "$@"\n')
+        program.chmod(0o700)
+        program.replace(folder / name)
+
+
+def _only(labels: dict[str, str]) -> dict[str, str | None]:
+    """Return a change of labels that also removes ours from an earlier shape."""
+    old: dict[str, str | None] = {
+        "nvidia.com/gpu.product": None,
+        "nvidia.com/gpu.count": None,
+        nodes.SIMULATED: None,
+    }
+    return {**old, **labels}
+
+
+def _grace_s(pod: Manifest) -> float:
+    grace = pod["metadata"].get("deletionGracePeriodSeconds")
+    if grace is None:
+        grace = pod["spec"].get("terminationGracePeriodSeconds")
+    return 30.0 if grace is None else float(grace)
+
+
+def _lost(status: Manifest) -> Manifest:
+    """Return the status of a container whose end nobody saw."""
+    if "terminated" in (status.get("state") or {}):
+        return status
+    since = ((status.get("state") or {}).get("running") or {}).get("startedAt")
+    return {
+        **status,
+        "ready": False,
+        "started": False,
+        "state": terminated(Ended(137, signal=9), since or ""),
+    }

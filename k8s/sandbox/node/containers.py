@@ -1,0 +1,216 @@
+"""From a container's manifest to a process: words, environment and folder, with the volumes' real paths.
+
+There is no image and no mount namespace, so a mount path in a word, a variable or the
+working folder is replaced by the folder that stands for the volume. Touches no file.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from k8s.sandbox.pod_folder import Launch, rewrite
+
+Manifest = Mapping[str, Any]
+
+PYTHONS: Mapping[str, tuple[str, ...]] = {
+    "python": (sys.executable,),
+    "python3": (sys.executable,),
+    "torchrun": (sys.executable, "-m", "torch.distributed.run"),
+}
+"""Programs that are this Python, wherever the image would have them."""
+KEPT = ("LANG", "LC_ALL", "LC_CTYPE", "TZ", "LD_LIBRARY_PATH", "CUDA_HOME")
+"""What a container keeps of the sandbox's own environment: nothing that could be a secret."""
+LOOPBACK = "127.0.0.1"
+POD_UID = "GPUCONSOLE_POD_UID"
+"""Variable that tells to which pod a process belongs, should its shim be killed."""
+_ADDRESSES = ("MASTER_ADDR", "PET_MASTER_ADDR")
+_PORTS = ("MASTER_PORT", "PET_MASTER_PORT")
+_ENDPOINT = "PET_RDZV_ENDPOINT"
+_REFERENCE = re.compile(r"\$(\$|\(([A-Za-z_][\w.-]*)\))")
+_FIELD_KEY = re.compile(r"metadata\.(labels|annotations)\['([^']+)'\]")
+
+
+class CannotStart(Exception):
+    """A container that can never run as it is written, in words for its owner."""
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a container finds around it on this machine."""
+
+    scratch: Path
+    """The pod's own folder: home and working folder."""
+    bin: Path
+    """Folder with `python`, `python3` and `torchrun`."""
+    volumes: Mapping[str, Path | None]
+    """Volume name to its folder or file; None for what is left where it is."""
+    gpus: tuple[int, ...]
+    is_simulated: bool
+    names: Collection[str]
+    """Pods and services of the same job: all of them are this machine."""
+    port: int
+    """The job's own MASTER_PORT; 0 keeps what the manifest says."""
+    lookup: Callable[[str, str], Mapping[str, str] | None]
+    """From `configMap` or `secret`, and a name, to its texts; None when there is none."""
+
+
+def launch_of(pod: Manifest, container: Manifest, around: Surroundings) -> Launch:
+    """Return the process that a container asks for.
+
+    Raises:
+        CannotStart: It cannot run here, for a reason its owner can change.
+    """
+    mounts = mounts_of(container, around.volumes)
+    declared = _declared(pod, container, around)
+    words = [*(container.get("command") or ()), *(container.get("args") or ())]
+    if not container.get("command"):
+        raise CannotStart("The sandbox has no images, so a container must say its command.")
+    argv = [rewrite(expand(str(word), declared), mounts) for word in words]
+    argv[:1] = PYTHONS.get(os.path.basename(argv[0]), (argv[0],))
+    own = {name: rewrite(value, mounts) for name, value in declared.items()}
+    return Launch(tuple(argv), environment(own, pod, around), _folder(container, mounts, around), mounts)
+
+
+def mounts_of(container: Manifest, volumes: Mapping[str, Path | None]) -> tuple[tuple[str, str], ...]:
+    """Return mount paths and what stands for them, the longest first; /dev/shm and hostPath need nothing."""
+    found = []
+    for mount in container.get("volumeMounts") or ():
+        path = str(mount.get("mountPath", "")).rstrip("/")
+        if mount.get("name") not in volumes:
+            raise CannotStart(
+                f"The mount at {path} names the volume {mount.get('name')!r}, which is not there."
+            )
+        root = volumes[mount["name"]]
+        if root is None or path in ("", "/dev/shm"):
+            continue
+        below = os.path.normpath("/" + str(mount.get("subPath") or "")).lstrip("/")
+        found.append((path, str(root / below)))
+    return tuple(sorted(found, key=lambda pair: -len(pair[0])))
+
+
+def expand(text: str, env: Mapping[str, str]) -> str:
+    """Replace `$(NAME)` by a variable; unknown ones stay, `$$` is one `$`.
+
+    Source: Kubernetes, "Define dependent environment variables".
+    """
+
+    def value(match: re.Match[str]) -> str:
+        return "$" if match[1] == "$" else env.get(match[2], match[0])
+
+    return _REFERENCE.sub(value, text)
+
+
+def environment(own: Mapping[str, str], pod: Manifest, around: Surroundings) -> dict[str, str]:
+    """Return a container's variables: a clean start, its own, and what this machine decides."""
+    home = str(around.scratch)
+    env = {name: os.environ[name] for name in KEPT if name in os.environ}
+    env |= {"PATH": os.environ.get("PATH", os.defpath), "HOME": home, "TMPDIR": f"{home}/tmp"}
+    env |= {"HOSTNAME": str(pod["metadata"]["name"]), "GLOO_SOCKET_IFNAME": "lo", **own}
+    env[POD_UID] = str(pod["metadata"]["uid"])
+    env["PATH"] = f"{around.bin}{os.pathsep}{env['PATH']}"
+    indices = ",".join(str(index) for index in around.gpus)
+    env["CUDA_VISIBLE_DEVICES"] = "" if around.is_simulated else indices
+    if around.is_simulated and indices:
+        env["GPUCONSOLE_SIMULATED_GPUS"] = indices
+    return env
+
+
+def _declared(pod: Manifest, container: Manifest, around: Surroundings) -> dict[str, str]:
+    """Return the variables that the manifest gives, in its order, pointing at this machine."""
+    env: dict[str, str] = {}
+    for source in container.get("envFrom") or ():
+        for kind in ("configMap", "secret"):
+            if reference := source.get(f"{kind}Ref"):
+                texts = _texts(kind, reference, around)
+                env |= {f"{source.get('prefix') or ''}{key}": text for key, text in texts.items()}
+    for variable in container.get("env") or ():
+        name = str(variable.get("name"))
+        if origin := variable.get("valueFrom"):
+            value = _from_source(origin, pod, container, around)
+            if value is None:
+                continue
+        else:
+            value = expand(str(variable.get("value") or ""), env)
+        env[name] = _localised(name, value, around)
+    return env
+
+
+def _localised(name: str, value: str, around: Surroundings) -> str:
+    """Point a variable that names the job's pods at this machine, and at the job's own port."""
+    if name in _PORTS and around.port:
+        return str(around.port)
+    if name in _ADDRESSES and value != "localhost":
+        return LOOPBACK
+    if name == _ENDPOINT and around.port:
+        return f"{LOOPBACK}:{around.port}"
+    host, colon, port = value.partition(":")
+    if host.split(".", 1)[0] in around.names and (not colon or port.isdecimal()):
+        return f"{LOOPBACK}{colon}{port}"
+    return value
+
+
+def _from_source(origin: Manifest, pod: Manifest, container: Manifest, around: Surroundings) -> str | None:
+    for kind in ("configMap", "secret"):
+        if reference := origin.get(f"{kind}KeyRef"):
+            texts = _texts(kind, reference, around)
+            key = str(reference.get("key"))
+            if key not in texts and not reference.get("optional"):
+                raise CannotStart(f"couldn't find key {key} in {kind} {reference.get('name')}")
+            return texts.get(key)
+    if reference := origin.get("fieldRef"):
+        return _field(str(reference.get("fieldPath")), pod)
+    if reference := origin.get("resourceFieldRef"):
+        section, _, resource = str(reference.get("resource")).partition(".")
+        return str(((container.get("resources") or {}).get(section) or {}).get(resource, ""))
+    return ""
+
+
+def _texts(kind: str, reference: Manifest, around: Surroundings) -> Mapping[str, str]:
+    texts = around.lookup(kind, str(reference.get("name")))
+    if texts is None and not reference.get("optional"):
+        raise CannotStart(f'{kind.lower()} "{reference.get("name")}" not found')
+    return texts or {}
+
+
+def _field(path: str, pod: Manifest) -> str:
+    meta, spec = pod.get("metadata") or {}, pod.get("spec") or {}
+    if match := _FIELD_KEY.fullmatch(path):
+        return str((meta.get(match[1]) or {}).get(match[2], ""))
+    known = {
+        "metadata.name": meta.get("name"),
+        "metadata.namespace": meta.get("namespace"),
+        "metadata.uid": meta.get("uid"),
+        "spec.nodeName": spec.get("nodeName"),
+        "spec.serviceAccountName": spec.get("serviceAccountName") or "default",
+        "status.podIP": LOOPBACK,
+        "status.podIPs": LOOPBACK,
+        "status.hostIP": LOOPBACK,
+    }
+    if path not in known:
+        raise CannotStart(f"The sandbox cannot give {path} to a variable.")
+    return str(known[path] or "")
+
+
+def _folder(container: Manifest, mounts: Sequence[tuple[str, str]], around: Surroundings) -> str:
+    """Return the working folder, which may have to be made: in a volume, else the pod's scratch folder."""
+    asked = str(container.get("workingDir") or "/")
+    real = rewrite(asked, mounts)
+    if asked == "/":
+        return str(around.scratch)
+    if real != asked:
+        return real
+    for mount in container.get("volumeMounts") or ():
+        path = str(mount.get("mountPath", "")).rstrip("/")
+        is_left = around.volumes.get(mount.get("name"), around.scratch) is None
+        if is_left and (asked + "/").startswith(path + "/"):
+            return asked
+    raise CannotStart(
+        f"workingDir {asked} is in no volume of this pod, and the sandbox has no image that could hold it. "
+        "Mount a volume there, or leave workingDir out."
+    )

@@ -1,0 +1,166 @@
+"""The sandbox's nodes: this machine with its GPUs under one name, or under several with simulated ones."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from k8s.devices import of_pod
+from k8s.models import PodSpec
+from k8s.sandbox.control import now_text
+
+GPU = "nvidia.com/gpu"
+SIMULATED = "gpuconsole.dev/simulated"
+"""Label of a node whose GPUs do not exist."""
+SANDBOX = "gpuconsole.dev/sandbox"
+"""Label of every node that a sandbox made."""
+PODS_PER_NODE = 110
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What nodes the sandbox has."""
+
+    names: tuple[str, ...]
+    gpus: int
+    """GPUs of each node."""
+    model: str
+    is_simulated: bool
+
+
+def shape_of(nodes: int = 0, gpus_per_node: int = -1) -> Shape:
+    """Return the nodes asked for; by default one with this machine's GPUs, else two with simulated ones."""
+    if not nodes and gpus_per_node < 0:
+        models = real_gpus()
+        if models:
+            return Shape(("sandbox-0",), len(models), models[0], is_simulated=False)
+    names = tuple(f"sandbox-{index}" for index in range(nodes or 2))
+    return Shape(names, 4 if gpus_per_node < 0 else gpus_per_node, "simulated", is_simulated=True)
+
+
+def real_gpus() -> list[str]:
+    """Return the models of this machine's GPUs; empty without a driver."""
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        return []
+    try:
+        handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
+        names = [pynvml.nvmlDeviceGetName(handle) for handle in handles]
+    except pynvml.NVMLError:
+        return []
+    finally:
+        pynvml.nvmlShutdown()
+    return [(name.decode() if isinstance(name, bytes) else str(name)).replace(" ", "-") for name in names]
+
+
+def manifest(name: str, shape: Shape) -> dict[str, Any]:
+    """Return the Node object for one of the nodes."""
+    labels = {
+        "kubernetes.io/hostname": name,
+        "kubernetes.io/os": "linux",
+        "kubernetes.io/arch": {"x86_64": "amd64", "aarch64": "arm64"}.get(
+            platform.machine(), platform.machine()
+        ),
+        SANDBOX: "true",
+    }
+    if shape.gpus:
+        labels |= {"nvidia.com/gpu.product": shape.model, "nvidia.com/gpu.count": str(shape.gpus)}
+    if shape.is_simulated:
+        labels[SIMULATED] = "true"
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}}
+
+
+def status(shape: Shape, since: str) -> dict[str, Any]:
+    """Return the status of a node that works since then; each has the whole machine's cores and memory."""
+    memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    capacity = {
+        "cpu": str(os.cpu_count() or 1),
+        "memory": f"{memory_bytes // 1024}Ki",
+        "pods": str(PODS_PER_NODE),
+    }
+    if shape.gpus:
+        capacity[GPU] = str(shape.gpus)
+    return {
+        "capacity": capacity,
+        "allocatable": capacity,
+        "conditions": [
+            {
+                "type": "Ready",
+                "status": "True",
+                "reason": "SandboxReady",
+                "message": "the sandbox runs pods as processes",
+                "lastHeartbeatTime": now_text(),
+                "lastTransitionTime": since,
+            }
+        ],
+        "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
+        "nodeInfo": {
+            "architecture": platform.machine(),
+            "containerRuntimeVersion": "gpuconsole-sandbox://1",
+            "kernelVersion": platform.release(),
+            "kubeProxyVersion": "",
+            "kubeletVersion": "gpuconsole-sandbox",
+            "machineID": "",
+            "systemUUID": "",
+            "bootID": "",
+            "operatingSystem": "linux",
+            "osImage": "processes on this machine",
+        },
+    }
+
+
+class Devices:
+    """Which GPU of which node belongs to which pod."""
+
+    def __init__(self, shape: Shape) -> None:
+        self._free = {name: set(range(shape.gpus)) for name in shape.names}
+        self._held: dict[str, tuple[str, tuple[int, ...]]] = {}
+
+    def take(self, pod_uid: str, node: str, count: int) -> tuple[int, ...] | None:
+        """Give a pod `count` GPUs of a node, neighbours where there are; None when there are not enough."""
+        free = self._free.get(node, set())
+        if count > len(free):
+            return None
+        chosen = neighbours(free, count)
+        self._free[node] = free - set(chosen)
+        self._held[pod_uid] = (node, chosen)
+        return chosen
+
+    def give_back(self, pod_uid: str) -> None:
+        """Free what a pod held."""
+        node, indices = self._held.pop(pod_uid, ("", ()))
+        if indices:
+            self._free[node] |= set(indices)
+
+    def free(self, node: str) -> int:
+        """Return how many GPUs of a node are free."""
+        return len(self._free.get(node, ()))
+
+
+def neighbours(free: set[int], count: int) -> tuple[int, ...]:
+    """Choose `count` of the free indices: the tightest run of neighbours that fits, else the lowest.
+
+    Neighbouring GPUs share switches and links on most machines.
+    """
+    runs: list[list[int]] = []
+    for index in sorted(free):
+        if runs and runs[-1][-1] == index - 1:
+            runs[-1].append(index)
+        else:
+            runs.append([index])
+    fitting = [run for run in runs if len(run) >= count]
+    best = min(fitting, key=len) if fitting else sorted(free)
+    return tuple(best[:count])
+
+
+def asked_gpus(spec: Mapping[str, Any]) -> int:
+    """Return how many of this machine's GPUs a pod asks for."""
+    return of_pod(msgspec.convert(spec, PodSpec)).get(GPU, 0)

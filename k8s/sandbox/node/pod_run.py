@@ -1,0 +1,278 @@
+"""The life of one pod on this machine: from its volumes to the exit codes of its containers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from k8s.client import Client
+from k8s.errors import Conflict, KubeError, NotFound
+from k8s.resources import PODS
+from k8s.sandbox.control import FIRST_DELAY_S, LONGEST_DELAY_S, Manifest, Recorder, now_text
+from k8s.sandbox.node import pod_status
+from k8s.sandbox.node.containers import CannotStart, Surroundings, launch_of
+from k8s.sandbox.node.pod_status import ContainerRun, phase_of, status_of
+from k8s.sandbox.node.processes import Ended, Process
+from k8s.sandbox.node.volumes import NotYet, Texts, make_private, prepare
+
+RESTART_DELAY_S, LONGEST_RESTART_DELAY_S = 10.0, 300.0
+"""Before the second restart of a container, then doubled. Source: kubelet."""
+IMAGE_IGNORED = "Sandbox: the image is ignored, the command runs as a process of this machine"
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Folders:
+    """Where the sandbox keeps what belongs to pods."""
+
+    logs: Path
+    """Of each pod uid and container: its logs and `process.json`."""
+    scratch: Path
+    """Of each pod uid: its home and its own volumes."""
+    bin: Path
+    """Programs that every pod finds first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Allotment:
+    """What the node gives a pod."""
+
+    gpus: tuple[int, ...]
+    is_simulated: bool
+    port: int
+    names: frozenset[str]
+    """Pods of the same job."""
+
+
+class PodRun:
+    """One pod that runs on this machine, until its containers have ended for good."""
+
+    def __init__(
+        self,
+        pod: Manifest,
+        client: Client,
+        recorder: Recorder,
+        folders: Folders,
+        allotment: Allotment,
+        restart_delay_s: float = RESTART_DELAY_S,
+    ) -> None:
+        spec = pod["spec"]
+        self.pod = pod
+        """The pod as it was when it came."""
+        self.uid = str(pod["metadata"]["uid"])
+        """Its uid."""
+        self.is_gone = False
+        """Its object was deleted: there is nobody to tell any more."""
+        self.is_stopping = asyncio.Event()
+        """Set once it shall end: nothing is started any more."""
+        self._client = client
+        self._recorder = recorder
+        self._folders = folders
+        self._allotment = allotment
+        self._restart_delay_s = restart_delay_s
+        self._policy = str(spec.get("restartPolicy") or "Always")
+        first = {
+            "waiting": {"reason": "PodInitializing" if spec.get("initContainers") else "ContainerCreating"}
+        }
+        self._inits = [ContainerRun(each, first, is_init=True) for each in spec.get("initContainers") or ()]
+        self._containers = [ContainerRun(each, first) for each in spec["containers"]]
+        self._started_at = now_text()
+        self._verdict = ("", "")
+        self._processes: set[Process] = set()
+        self._publishing = asyncio.Lock()
+        self._published: Manifest = {}
+        self._around: Surroundings | None = None
+
+    async def run(self, release: Callable[[], None]) -> None:
+        """Run it to its end, call `release`, and only then say that it is over."""
+        await self._publish()
+        deadline_s = self.pod["spec"].get("activeDeadlineSeconds")
+        watchdog = asyncio.create_task(self._enforce(deadline_s)) if deadline_s else None
+        try:
+            self._around = await self._prepare()
+            if self._around is not None:
+                await self._run_all()
+        finally:
+            if watchdog is not None:
+                watchdog.cancel()
+        release()
+        await self._publish(is_over=True)
+
+    async def stop(self, grace_s: float, reason: str = "", message: str = "") -> None:
+        """End its processes: asked first, killed after `grace_s`; a `reason` makes it a failed pod."""
+        if reason and not self._verdict[0]:
+            self._verdict = (reason, message)
+        self.is_stopping.set()
+        if not self._processes:
+            return
+        for process in self._processes:
+            process.ask_to_end()
+        deadline = asyncio.get_running_loop().time() + grace_s
+        while self._processes and asyncio.get_running_loop().time() < deadline:
+            await asyncio.sleep(0.02)
+        for process in self._processes:
+            process.end()
+
+    async def _enforce(self, deadline_s: float) -> None:
+        await asyncio.sleep(deadline_s)
+        words = "Pod was active on the node longer than the specified deadline"
+        await self._event("DeadlineExceeded", words, is_warning=True)
+        await self.stop(
+            float(self.pod["spec"].get("terminationGracePeriodSeconds") or 30), "DeadlineExceeded", words
+        )
+
+    async def _prepare(self) -> Surroundings | None:
+        """Wait for its volumes; None when it shall stop before they came."""
+        delay_s = FIRST_DELAY_S
+        scratch = self._folders.scratch / self.uid
+        texts = Texts(self._client, str(self.pod["metadata"]["namespace"]))
+        said = ""
+        while not self.is_stopping.is_set():
+            try:
+                make_private(scratch / "home" / "tmp")
+                await texts.fetch(self.pod)
+                volumes = await prepare(self.pod, self._client, texts, scratch / "volumes")
+            except (NotYet, KubeError, OSError) as error:
+                if str(error) != said:
+                    said = str(error)
+                    await self._event("FailedMount", f"MountVolume.SetUp failed: {said}", is_warning=True)
+                await self._rest(delay_s)
+                delay_s = min(delay_s * 2, LONGEST_DELAY_S)
+            else:
+                given = self._allotment
+                return Surroundings(
+                    scratch / "home",
+                    self._folders.bin,
+                    volumes,
+                    given.gpus,
+                    given.is_simulated,
+                    given.names,
+                    given.port,
+                    texts.variables,
+                )
+        return None
+
+    async def _run_all(self) -> None:
+        for init in self._inits:
+            await self._keep_running(init)
+            if init.exit_code != 0:
+                return
+        async with asyncio.TaskGroup() as group:
+            for container in self._containers:
+                group.create_task(self._keep_running(container))
+
+    async def _keep_running(self, container: ContainerRun) -> None:
+        """Run a container, again where its pod's restart policy says so."""
+        while not self.is_stopping.is_set():
+            await self._run_once(container)
+            is_wanted = self._policy == "Always" and not container.is_init
+            if self.is_stopping.is_set() or not (
+                is_wanted or (container.exit_code and self._policy != "Never")
+            ):
+                return
+            delay_s = self._restart_delay_s * 2 ** (container.restarts - 1) if container.restarts else 0.0
+            delay_s = min(delay_s, LONGEST_RESTART_DELAY_S)
+            container.last_state = container.state
+            if delay_s:
+                words = f"back-off {delay_s:.0f}s restarting failed container={container.name}"
+                container.state = {"waiting": {"reason": "CrashLoopBackOff", "message": words}}
+                await self._event(
+                    "BackOff", f"Back-off restarting failed container {container.name}", is_warning=True
+                )
+                await self._publish()
+                await self._rest(delay_s)
+                if self.is_stopping.is_set():
+                    container.state = container.last_state
+                    return
+            container.restarts += 1
+
+    async def _run_once(self, container: ContainerRun) -> None:
+        """Run a container once, until it has ended."""
+        assert self._around is not None
+        started_at = now_text()
+        if not container.restarts:
+            await self._event("Pulled", f"{IMAGE_IGNORED} ({container.spec.get('image', '')})")
+        log_error = ""
+        try:
+            launch = launch_of(self.pod, container.spec, self._around)
+            for folder in (*(real for _, real in launch.mounts), launch.cwd):
+                if not os.path.exists(folder):
+                    make_private(Path(folder))
+            logs = self._folders.logs / self.uid / container.name
+            process = await Process.start(launch, logs, container.restarts)
+        except (CannotStart, OSError) as error:
+            ended = Ended(128, start_error=str(error))
+        else:
+            self._processes.add(process)
+            if self.is_stopping.is_set():
+                process.end()
+            ended = await self._follow(container, process, started_at)
+            self._processes.discard(process)
+            log_error = process.log_error
+        container.state = pod_status.terminated(ended, started_at, log_error)
+        if ended.start_error or log_error:
+            await self._event("Failed", f"Error: {ended.start_error or log_error}", is_warning=True)
+        await self._publish()
+
+    async def _follow(self, container: ContainerRun, process: Process, started_at: str) -> Ended:
+        why = await process.started()
+        if why:
+            await process.ended()
+            return Ended(128, start_error=why)
+        container.state = {"running": {"startedAt": started_at}}
+        await self._publish()
+        await self._event("Created", f"Created container {container.name}")
+        await self._event("Started", f"Started container {container.name}")
+        return await process.ended()
+
+    async def _rest(self, delay_s: float) -> None:
+        """Wait, but not once it shall stop."""
+        try:
+            await asyncio.wait_for(self.is_stopping.wait(), delay_s)
+        except TimeoutError:
+            return
+
+    async def _publish(self, *, is_over: bool = False) -> None:
+        """Write the status; while the server is away, again until it is back."""
+        delay_s = FIRST_DELAY_S
+        async with self._publishing:
+            while not self.is_gone:
+                status = status_of(
+                    self.pod,
+                    self._phase(is_over),
+                    self._inits,
+                    self._containers,
+                    self._started_at,
+                    self._verdict,
+                )
+                if status == self._published:
+                    return
+                meta = self.pod["metadata"]
+                change = {"metadata": {"uid": self.uid}, "status": status}
+                try:
+                    await self._client.patch(
+                        PODS, meta["name"], change, meta["namespace"], subresource="status"
+                    )
+                except (NotFound, Conflict):
+                    return
+                except KubeError as error:
+                    log.warning("status of %s: %s", meta["name"], error)
+                    await asyncio.sleep(delay_s)
+                    delay_s = min(delay_s * 2, LONGEST_DELAY_S)
+                else:
+                    self._published = status
+                    return
+
+    def _phase(self, is_over: bool) -> str:
+        if not is_over:
+            return phase_of(self._policy, self._inits, self._containers)
+        has_worked = all(each.exit_code == 0 for each in (*self._inits, *self._containers))
+        return "Succeeded" if has_worked and not self._verdict[0] else "Failed"
+
+    async def _event(self, reason: str, message: str, *, is_warning: bool = False) -> None:
+        await self._recorder.record(PODS, self.pod, reason, message, is_warning=is_warning)

@@ -1,0 +1,138 @@
+"""What a kubelet would say about a pod, from what is known of its containers. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from k8s.sandbox.control import now_text
+from k8s.sandbox.node.containers import LOOPBACK
+from k8s.sandbox.node.processes import Ended
+
+Manifest = dict[str, Any]
+
+
+@dataclass(slots=True)
+class ContainerRun:
+    """One container, through all its runs."""
+
+    spec: Mapping[str, Any]
+    state: Manifest
+    """As in a container status: waiting, running or terminated."""
+    is_init: bool = False
+    last_state: Manifest = field(default_factory=dict)
+    restarts: int = 0
+
+    @property
+    def name(self) -> str:
+        """Return its name."""
+        return str(self.spec["name"])
+
+    @property
+    def exit_code(self) -> int | None:
+        """Return how it ended; None while it has not."""
+        ended = self.state.get("terminated")
+        return None if ended is None else int(ended["exitCode"])
+
+    def status(self, pod_uid: str) -> Manifest:
+        """Return its status as the API has it."""
+        is_running = "running" in self.state
+        found: Manifest = {
+            "name": self.name,
+            "image": self.spec.get("image", ""),
+            "imageID": "",
+            "ready": self.exit_code == 0 if self.is_init else is_running,
+            "started": is_running,
+            "restartCount": self.restarts,
+            "state": self.state,
+            "lastState": self.last_state,
+        }
+        if "waiting" not in self.state:
+            found["containerID"] = f"sandbox://{pod_uid}/{self.name}/{self.restarts}"
+        return found
+
+
+def terminated(ended: Ended, started_at: str, message: str = "") -> Manifest:
+    """Return the state of a container that has ended."""
+    if ended.start_error:
+        reason = "StartError"
+    elif ended.is_oom:
+        reason = "OOMKilled"
+    else:
+        reason = "Error" if ended.exit_code else "Completed"
+    state: Manifest = {
+        "exitCode": ended.exit_code,
+        "reason": reason,
+        "startedAt": started_at,
+        "finishedAt": now_text(),
+    }
+    if ended.signal:
+        state["signal"] = ended.signal
+    if ended.start_error or message:
+        state["message"] = ended.start_error or message
+    return {"terminated": state}
+
+
+def phase_of(policy: str, inits: Sequence[ContainerRun], containers: Sequence[ContainerRun]) -> str:
+    """Return the phase of a pod. Source: kubelet's `getPhase`."""
+    for init in inits:
+        if init.exit_code == 0:
+            continue
+        return "Failed" if init.exit_code is not None and policy == "Never" else "Pending"
+    codes = [container.exit_code for container in containers]
+    if any("waiting" in container.state and not container.last_state for container in containers):
+        return "Pending"
+    if any(code is None for code in codes) or policy == "Always":
+        return "Running"
+    if all(code == 0 for code in codes):
+        return "Succeeded"
+    return "Failed" if policy == "Never" else "Running"
+
+
+def status_of(
+    pod: Manifest,
+    phase: str,
+    inits: Sequence[ContainerRun],
+    containers: Sequence[ContainerRun],
+    started_at: str,
+    verdict: tuple[str, str] = ("", ""),
+) -> Manifest:
+    """Return a pod's whole status; `verdict` is the reason and the message for the pod as a whole."""
+    is_initialized = all(init.exit_code == 0 for init in inits)
+    is_ready = phase == "Running" and all("running" in container.state for container in containers)
+    done = "PodCompleted" if phase == "Succeeded" else "PodFailed" if phase == "Failed" else ""
+    unready = done or "ContainersNotReady"
+    claims = [
+        ("PodScheduled", True, ""),
+        (
+            "Initialized",
+            is_initialized,
+            (done if phase == "Succeeded" else "") if is_initialized else "ContainersNotInitialized",
+        ),
+        ("ContainersReady", is_ready, "" if is_ready else unready),
+        ("Ready", is_ready, "" if is_ready else unready),
+    ]
+    old = {each["type"]: each for each in (pod.get("status") or {}).get("conditions") or ()}
+    found: Manifest = {
+        "phase": phase,
+        "conditions": [_condition(old.get(kind), kind, is_true, reason) for kind, is_true, reason in claims],
+        "containerStatuses": [container.status(pod["metadata"]["uid"]) for container in containers],
+        "hostIP": LOOPBACK,
+        "podIP": LOOPBACK,
+        "podIPs": [{"ip": LOOPBACK}],
+        "startTime": started_at,
+        "qosClass": "BestEffort",
+    }
+    if inits:
+        found["initContainerStatuses"] = [init.status(pod["metadata"]["uid"]) for init in inits]
+    if verdict[0]:
+        found |= {"reason": verdict[0], "message": verdict[1]}
+    return found
+
+
+def _condition(old: Manifest | None, kind: str, is_true: bool, reason: str) -> Manifest:
+    status = "True" if is_true else "False"
+    since = old.get("lastTransitionTime") if old and old.get("status") == status else None
+    found = {"type": kind, "status": status, "lastProbeTime": None, "lastTransitionTime": since or now_text()}
+    return found | ({"reason": reason} if reason else {})

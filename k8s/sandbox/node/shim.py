@@ -1,0 +1,283 @@
+"""Runs one container's process: writes its log, reports its end, leaves nobody behind.
+
+A small process of its own for each run, so that no log line passes through the sandbox
+and nothing outlives it: every descendant comes back to the shim (it is their subreaper),
+and when the sandbox is gone its end of the control pipe closes and all of them are killed.
+
+Started as `python -I -S shim.py PROCESS LOG`; needs only the standard library.
+PROCESS is a JSON file with `argv`, `env`, `cwd`. Standard input is the control pipe
+(`T` asks the descendants to end, `K` ends them), standard output takes JSON lines:
+`{"pid"}` or `{"error"}`, maybe `{"log_error"}`, at last `{"exit_code", "signal", "oom"}`.
+"""
+
+import ctypes
+import json
+import os
+import select
+import signal
+import sys
+import time
+
+LONGEST_RECORD = 16 * 1024
+"""Bytes of a line in one record; longer lines are split as containerd does."""
+_READ_BYTES = 64 * 1024
+_PATIENCE_S = 10.0
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+
+
+class Log:
+    """Writes what the process says as CRI records: time, stream, F or P, text."""
+
+    def __init__(self, path: str) -> None:
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self._rest = {b"stdout": bytearray(), b"stderr": bytearray()}
+        self._last_ns = 0
+        self._second = 0
+        self._second_text = b""
+        self._lost_bytes = 0
+        self._is_torn = False
+        self.error = ""
+        """Why something could not be written, once; the reader empties it."""
+
+    def take(self, stream: bytes, chunk: bytes) -> None:
+        """Write every whole line of `chunk`, and of what is left every full record."""
+        rest = self._rest[stream]
+        records: list[bytes] = []
+        lines = chunk.split(b"\n")
+        if rest:
+            lines[0] = bytes(rest) + lines[0]
+            rest.clear()
+        last = lines.pop()
+        for line in lines:
+            while len(line) > LONGEST_RECORD:
+                records.append(self._record(stream, b"P", line[:LONGEST_RECORD]))
+                line = line[LONGEST_RECORD:]
+            records.append(self._record(stream, b"F", line))
+        while len(last) >= LONGEST_RECORD:
+            records.append(self._record(stream, b"P", last[:LONGEST_RECORD]))
+            last = last[LONGEST_RECORD:]
+        rest += last
+        self._write(b"".join(records))
+
+    def close(self) -> None:
+        """Write what did not end with a newline, as the partial line that it is."""
+        for stream, rest in self._rest.items():
+            if rest:
+                self._write(self._record(stream, b"P", bytes(rest)))
+        os.close(self._file)
+
+    def _record(self, stream: bytes, tag: bytes, text: bytes) -> bytes:
+        """Format one record; no two have the same time, so that a reader can resume after any."""
+        self._last_ns = max(self._last_ns + 1, time.time_ns())
+        second, fraction = divmod(self._last_ns, 10**9)
+        if second != self._second:
+            self._second = second
+            self._second_text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second)).encode()
+        return b"%s.%09dZ %s %s %s\n" % (self._second_text, fraction, stream, tag, text)
+
+    def _write(self, records: bytes) -> None:
+        """Write at once; when the disk is full, count what is lost and say so when it works again."""
+        if not records:
+            return
+        if self._lost_bytes:
+            words = b"gpuconsole: %d bytes of this log were lost." % self._lost_bytes
+            records = b"\n" * self._is_torn + self._record(b"stderr", b"F", words) + records
+        left = memoryview(records)
+        try:
+            while left:
+                left = left[os.write(self._file, left) :]
+        except OSError as error:
+            self._is_torn = self._is_torn or 0 < len(left) < len(records)
+            self._lost_bytes += len(left)
+            self.error = f"The log could not be written: {error.strerror}."
+        else:
+            self._lost_bytes, self._is_torn = 0, False
+
+
+def descendants(root: int) -> list[int]:
+    """Return the processes below `root`, whatever sessions and groups they made for themselves."""
+    children: dict[int, list[int]] = {}
+    for name in os.listdir("/proc"):
+        if name.isdecimal():
+            try:
+                with open(f"/proc/{name}/stat", "rb") as file:
+                    fields = file.read().rpartition(b")")[2].split()
+            except OSError:
+                continue
+            if fields[0] not in (b"Z", b"X"):
+                children.setdefault(int(fields[1]), []).append(int(name))
+    found: list[int] = []
+    todo = [root]
+    while todo:
+        below = children.get(todo.pop(), [])
+        found += below
+        todo += below
+    return found
+
+
+def send(number: int) -> None:
+    """Send a signal to everything below this process."""
+    for pid in descendants(os.getpid()):
+        try:
+            os.kill(pid, number)
+        except OSError:
+            continue
+
+
+def end_all() -> None:
+    """Kill everything below this process, and what it forks meanwhile, until nothing is left."""
+    deadline = time.monotonic() + _PATIENCE_S
+    while time.monotonic() < deadline:
+        send(signal.SIGKILL)
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            return
+        time.sleep(0.002)
+
+
+def spawn(argv: list[str], env: dict[str, str], cwd: str, stdout: int, stderr: int) -> tuple[int, str]:
+    """Start the process in a session of its own; return its id, or why it could not start."""
+    failed_read, failed_write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.setsid()
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+            for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD):
+                signal.signal(number, signal.SIG_DFL)
+            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+            os.dup2(stdout, 1)
+            os.dup2(stderr, 2)
+            os.chdir(cwd)
+            os.execvpe(argv[0], argv, env)
+        except FileNotFoundError as error:
+            where = " in $PATH" if "/" not in argv[0] else ""
+            why = f'exec: "{argv[0]}": executable file not found{where}'
+            os.write(failed_write, (f"{error.strerror}: {cwd}" if error.filename == cwd else why).encode())
+        except BaseException as error:
+            os.write(failed_write, f'exec: "{argv[0]}": {error}'.encode())
+        os._exit(127)
+    os.close(failed_write)
+    why = os.read(failed_read, 4096).decode("utf-8", "replace")
+    os.close(failed_read)
+    if why:
+        os.waitpid(pid, 0)
+    return pid, why
+
+
+def report(**words: object) -> None:
+    """Tell the sandbox; it may be gone."""
+    try:
+        os.write(1, json.dumps(words).encode() + b"\n")
+    except OSError:
+        return
+
+
+def oom_kills() -> int:
+    """Return how many processes the kernel has killed for want of memory since it started."""
+    try:
+        with open("/proc/vmstat", "rb") as file:
+            return next((int(line.split()[1]) for line in file if line.startswith(b"oom_kill ")), 0)
+    except OSError:
+        return 0
+
+
+def main(process_path: str, log_path: str) -> None:
+    """Run the process until it ends, or the sandbox does."""
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    try:
+        with open(process_path, "rb") as file:
+            process = json.load(file)
+        log = Log(log_path)
+    except (OSError, ValueError) as error:
+        report(error=str(error))
+        return
+    wake_read, wake_write = os.pipe()
+    os.set_blocking(wake_write, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+    oom_before = oom_kills()
+    (out_read, out_write), (err_read, err_write) = os.pipe(), os.pipe()
+    pid, why = spawn(process["argv"], process["env"], process["cwd"], out_write, err_write)
+    os.close(out_write)
+    os.close(err_write)
+    if why:
+        report(error=why)
+        return
+    report(pid=pid)
+    status, was_killed = _serve(pid, log, {out_read: b"stdout", err_read: b"stderr"}, wake_read)
+    if status is None:
+        return
+    log.close()
+    code = os.waitstatus_to_exitcode(status)
+    ended_by = -code if code < 0 else 0
+    oom = ended_by == signal.SIGKILL and not was_killed and oom_kills() > oom_before
+    report(exit_code=128 + ended_by if ended_by else code, signal=ended_by, oom=oom)
+
+
+def _serve(pid: int, log: Log, streams: dict[int, bytes], wake: int) -> tuple[int | None, bool]:
+    """Move output to the log until the process has ended; return its wait status, none without a sandbox."""
+    poller = select.poll()
+    for reader in (0, wake, *streams):
+        poller.register(reader, select.POLLIN)
+    was_killed = False
+    status: int | None = None
+    while status is None:
+        ready = [reader for reader, _ in poller.poll()]
+        for reader in ready:
+            if reader in streams:
+                _move(reader, log, streams, poller)
+        if 0 in ready:
+            words = os.read(0, 64)
+            if not words:
+                end_all()
+                return None, True
+            was_killed = was_killed or b"K" in words
+            send(signal.SIGKILL if b"K" in words else signal.SIGTERM)
+        if wake in ready:
+            os.read(wake, 4096)
+            status = _reap(pid)
+        if log.error:
+            report(log_error=log.error)
+            log.error = ""
+    end_all()
+    for reader in list(streams):
+        os.set_blocking(reader, False)
+        while reader in streams and _move(reader, log, streams, poller):
+            pass
+    return status, was_killed
+
+
+def _move(reader: int, log: Log, streams: dict[int, bytes], poller: select.poll) -> bool:
+    """Move what can be read now; tell whether there was anything."""
+    try:
+        chunk = os.read(reader, _READ_BYTES)
+    except BlockingIOError:
+        return False
+    if chunk:
+        log.take(streams[reader], chunk)
+    else:
+        poller.unregister(reader)
+        del streams[reader]
+        os.close(reader)
+    return bool(chunk)
+
+
+def _reap(pid: int) -> int | None:
+    """Collect everything that has ended; return the wait status of `pid` when it is among them."""
+    found: int | None = None
+    while True:
+        try:
+            ended, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return found
+        if ended == 0:
+            return found
+        if ended == pid:
+            found = status
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2])

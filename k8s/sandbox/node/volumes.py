@@ -1,0 +1,211 @@
+"""Folders that stand for volumes, and the claims that are bound to them."""
+
+from __future__ import annotations
+
+import base64
+import os
+import shutil
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from k8s.client import Client
+from k8s.errors import Conflict, KubeError, NotFound
+from k8s.resources import CLAIMS, CONFIG_MAPS, NAMESPACES, SECRETS
+from k8s.sandbox.control import Manifest, View
+
+PATH = "gpuconsole.dev/path"
+"""Annotation of a claim: the folder that stands for it."""
+WORKSPACE = "workspace"
+"""The claim that is there from the start."""
+
+
+class NotYet(Exception):
+    """A volume that is not there, and may come."""
+
+
+class Provisioner:
+    """Binds every claim to a folder of its own; the folder stays when the claim is deleted."""
+
+    def __init__(self, client: Client, claims: View, root: Path) -> None:
+        self._client = client
+        self._claims = claims
+        self._root = root
+
+    async def look(self) -> None:
+        """Bind what is unbound."""
+        await self.bind_all(self._claims)
+
+    async def bind_all(self, claims: Iterable[Manifest]) -> None:
+        """Bind those of the claims that are unbound."""
+        for claim in claims:
+            is_bound = (claim.get("status") or {}).get("phase") == "Bound"
+            if not is_bound and not claim["metadata"].get("deletionTimestamp"):
+                await self._bind(claim)
+
+    async def _bind(self, claim: Manifest) -> None:
+        meta, spec = claim["metadata"], claim.get("spec") or {}
+        name, namespace = str(meta["name"]), str(meta["namespace"])
+        folder = self._root / namespace / name
+        make_private(folder)
+        volume = {
+            "metadata": {"annotations": {PATH: str(folder)}},
+            "spec": {"volumeName": f"sandbox-{meta['uid']}"},
+        }
+        status = {
+            "phase": "Bound",
+            "accessModes": spec.get("accessModes") or ["ReadWriteMany"],
+            "capacity": {
+                "storage": ((spec.get("resources") or {}).get("requests") or {}).get("storage", "0")
+            },
+        }
+        try:
+            await self._client.patch(CLAIMS, name, volume, namespace)
+            bound = await self._client.patch(
+                CLAIMS, name, {"status": status}, namespace, subresource="status"
+            )
+        except NotFound:
+            return
+        self._claims.remember(bound)
+
+
+async def ensure_workspace(client: Client, root: Path) -> None:
+    """Make the namespace `default` and the claim `workspace` in it, unless they are there."""
+    size_gi = max(1, shutil.disk_usage(root).total // 2**30)
+    claim = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": WORKSPACE, "namespace": "default"},
+        "spec": {
+            "accessModes": ["ReadWriteMany"],
+            "resources": {"requests": {"storage": f"{size_gi}Gi"}},
+        },
+    }
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}}
+    for resource, obj, where in ((NAMESPACES, namespace, ""), (CLAIMS, claim, "default")):
+        try:
+            await client.create(resource, obj, where)
+        except Conflict:
+            continue
+
+
+class Texts:
+    """What the ConfigMaps and Secrets say that a pod names, fetched once when it starts."""
+
+    def __init__(self, client: Client, namespace: str) -> None:
+        self._client = client
+        self._namespace = namespace
+        self._found: dict[tuple[str, str], dict[str, bytes] | None] = {}
+
+    async def fetch(self, pod: Manifest) -> None:
+        """Fetch everything the pod's volumes and containers name."""
+        spec = pod["spec"]
+        wanted = {
+            ("configMap", str(v["configMap"].get("name")))
+            for v in spec.get("volumes") or ()
+            if v.get("configMap")
+        }
+        wanted |= {
+            ("secret", str(v["secret"].get("secretName")))
+            for v in spec.get("volumes") or ()
+            if v.get("secret")
+        }
+        for container in [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]:
+            sources = [v.get("valueFrom") or {} for v in container.get("env") or ()]
+            for kind in ("configMap", "secret"):
+                named = [source.get(f"{kind}KeyRef") for source in sources]
+                named += [source.get(f"{kind}Ref") for source in container.get("envFrom") or ()]
+                wanted |= {(kind, str(reference.get("name"))) for reference in named if reference}
+        for kind, name in wanted:
+            self._found[kind, name] = await self._fetch(kind, name)
+
+    def files(self, kind: str, name: str) -> Mapping[str, bytes] | None:
+        """Return the files of a ConfigMap or Secret; None when there is no such object."""
+        return self._found.get((kind, name))
+
+    def variables(self, kind: str, name: str) -> Mapping[str, str] | None:
+        """Return its entries as text; None when there is no such object."""
+        files = self.files(kind, name)
+        return (
+            None if files is None else {key: value.decode("utf-8", "replace") for key, value in files.items()}
+        )
+
+    async def _fetch(self, kind: str, name: str) -> dict[str, bytes] | None:
+        try:
+            found = await self._client.get(
+                CONFIG_MAPS if kind == "configMap" else SECRETS, name, self._namespace
+            )
+        except NotFound:
+            return None
+        encoded = dict(found.get("data") or {}) if kind == "secret" else dict(found.get("binaryData") or {})
+        plain = found.get("data") or {} if kind == "configMap" else {}
+        return {key: base64.b64decode(value) for key, value in encoded.items()} | {
+            key: str(value).encode() for key, value in plain.items()
+        }
+
+
+async def prepare(pod: Manifest, client: Client, texts: Texts, root: Path) -> dict[str, Path | None]:
+    """Return what stands for each of a pod's volumes, made under `root` where it is the pod's own.
+
+    Raises:
+        NotYet: A claim, ConfigMap or Secret is not there.
+    """
+    return {
+        str(volume["name"]): await _prepare_one(volume, pod["metadata"]["namespace"], client, texts, root)
+        for volume in pod["spec"].get("volumes") or ()
+    }
+
+
+async def _prepare_one(
+    volume: Mapping[str, Any], namespace: str, client: Client, texts: Texts, root: Path
+) -> Path | None:
+    folder = root / str(volume["name"])
+    if claim := volume.get("persistentVolumeClaim"):
+        return await _claimed(str(claim.get("claimName")), namespace, client)
+    if "hostPath" in volume:
+        return None
+    if "emptyDir" in volume:
+        make_private(folder)
+        return folder
+    for kind, key in (("configMap", "name"), ("secret", "secretName")):
+        if source := volume.get(kind):
+            files = texts.files(kind, str(source.get(key)))
+            if files is None and not source.get("optional"):
+                raise NotYet(f'{kind.lower()} "{source.get(key)}" not found')
+            _write_files(folder, files or {}, source, is_secret=kind == "secret")
+            return folder
+    other = next((key for key in volume if key != "name"), "nothing")
+    raise KubeError(f"The sandbox has no volumes of the type {other}.")
+
+
+async def _claimed(name: str, namespace: str, client: Client) -> Path:
+    try:
+        claim = await client.get(CLAIMS, name, namespace)
+    except NotFound as error:
+        raise NotYet(f'persistentvolumeclaim "{name}" not found') from error
+    path = (claim["metadata"].get("annotations") or {}).get(PATH)
+    if not path or (claim.get("status") or {}).get("phase") != "Bound":
+        raise NotYet(f'persistentvolumeclaim "{name}" is not bound')
+    os.makedirs(path, exist_ok=True)
+    return Path(path)
+
+
+def _write_files(
+    folder: Path, files: Mapping[str, bytes], source: Mapping[str, Any], *, is_secret: bool
+) -> None:
+    make_private(folder)
+    chosen = {str(item["key"]): item for item in source.get("items") or ()}
+    for key, content in files.items():
+        if chosen and key not in chosen:
+            continue
+        item = chosen.get(key, {})
+        path = folder / os.path.normpath("/" + str(item.get("path") or key)).lstrip("/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
+        path.write_bytes(content)
+        path.chmod(int(item.get("mode") or source.get("defaultMode") or (0o600 if is_secret else 0o644)))
+
+
+def make_private(folder: Path) -> None:
+    """Make a folder that nobody else may enter."""
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)

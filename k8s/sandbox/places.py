@@ -1,0 +1,205 @@
+"""Where the sandbox keeps its things, and who holds them: one sandbox per folder."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import fcntl
+import json
+import os
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import platformdirs
+import yaml
+
+from k8s.errors import KubeError
+
+CONTEXT = "sandbox"
+"""Name of the kubeconfig's context."""
+_TURN_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """The sandbox that holds a folder, or held it last."""
+
+    pid: int = 0
+    port: int = 0
+    started_s: float = 0.0
+    """When it started, in seconds since 1970."""
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The sandbox's folder and what lies in it."""
+
+    folder: Path
+
+    @classmethod
+    def default(cls) -> Places:
+        """Return where the sandbox of this user lives."""
+        return cls(Path(platformdirs.user_data_path("gpuconsole")) / "sandbox")
+
+    @property
+    def kubeconfig(self) -> Path:
+        """How to reach the sandbox; only its owner may read it."""
+        return self.folder / "kubeconfig"
+
+    @property
+    def log(self) -> Path:
+        """What the sandbox says about itself."""
+        return self.folder / "sandbox.log"
+
+    @property
+    def database(self) -> Path:
+        """The objects."""
+        return self.folder / "objects.db"
+
+    @property
+    def pods(self) -> Path:
+        """Logs of pods."""
+        return self.folder / "pods"
+
+    @property
+    def scratch(self) -> Path:
+        """What belongs to one pod each, and goes with it."""
+        return self.folder / "scratch"
+
+    @property
+    def volumes(self) -> Path:
+        """What stands for volume claims."""
+        return self.folder / "volumes"
+
+    @property
+    def certificate(self) -> Path:
+        """What proves that it is the sandbox."""
+        return self.folder / "tls.crt"
+
+    @property
+    def bin(self) -> Path:
+        """Programs that every pod finds first."""
+        return self.folder / "bin"
+
+    @property
+    def start_lock(self) -> Path:
+        """Held while somebody starts, stops or empties the sandbox."""
+        return self.folder / "start.lock"
+
+    @property
+    def lock(self) -> Path:
+        """Held by the sandbox as long as it lives; says who it is."""
+        return self.folder / "sandbox.lock"
+
+    def prepare(self) -> None:
+        """Make the folder, for its owner only.
+
+        Raises:
+            KubeError: It cannot be made or written.
+        """
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self.folder.chmod(0o700)
+            probe = self.folder / ".probe"
+            probe.write_bytes(b"x" * 4096)
+            probe.unlink()
+        except OSError as error:
+            raise KubeError(
+                "The sandbox cannot use its folder.",
+                f"{self.folder}: {error.strerror}.",
+                "Free some space or set XDG_DATA_HOME to a folder that you can write.",
+            ) from error
+
+    def holder(self) -> Holder:
+        """Return who holds the folder, or held it last."""
+        try:
+            return Holder(**json.loads(self.lock.read_text()))
+        except (OSError, ValueError, TypeError):
+            return Holder()
+
+    @property
+    def is_held(self) -> bool:
+        """Tell whether a sandbox lives here."""
+        if not self.lock.exists():
+            return False
+        with _locked(self.lock) as is_ours:
+            return not is_ours
+
+    @contextmanager
+    def held(self) -> Iterator[bool]:
+        """Hold the folder as its sandbox; gives False when there is one already."""
+        with _locked(self.lock) as is_ours:
+            yield is_ours
+
+    def sign(self, port: int) -> None:
+        """Say who holds the folder. Needs `held`."""
+        self.lock.write_text(json.dumps(asdict(Holder(os.getpid(), port, time.time()))))
+
+    @contextmanager
+    def starting(self) -> Iterator[bool]:
+        """Be the only one who starts or stops; gives False when somebody else is at it."""
+        with _locked(self.start_lock) as is_ours:
+            yield is_ours
+
+    async def freed(self, within_s: float) -> bool:
+        """Wait until no sandbox holds the folder; tell whether that came true."""
+        deadline = asyncio.get_running_loop().time() + within_s
+        while self.is_held:
+            if asyncio.get_running_loop().time() > deadline:
+                return False
+            await asyncio.sleep(_TURN_S)
+        return True
+
+    def token(self) -> str:
+        """Return the secret that opens the sandbox, made when there is none."""
+        path = self.folder / "token"
+        try:
+            if found := path.read_text().strip():
+                return found
+        except OSError:
+            pass
+        write_private(path, secrets.token_urlsafe(32))
+        return path.read_text()
+
+    def write_kubeconfig(self, port: int, token: str, certificate: str) -> None:
+        """Write how to reach the sandbox, for its owner only."""
+        trusted = base64.b64encode(certificate.encode()).decode()
+        server = {"server": f"https://127.0.0.1:{port}", "certificate-authority-data": trusted}
+        context = {"cluster": CONTEXT, "user": CONTEXT, "namespace": "default"}
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": CONTEXT, "cluster": server}],
+            "users": [{"name": CONTEXT, "user": {"token": token}}],
+            "contexts": [{"name": CONTEXT, "context": context}],
+            "current-context": CONTEXT,
+        }
+        write_private(self.kubeconfig, yaml.safe_dump(config, sort_keys=False))
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file that only its owner may read, whole or not at all."""
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    fresh.unlink(missing_ok=True)
+    fresh.touch(0o600)
+    fresh.write_text(text)
+    fresh.replace(path)
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[bool]:
+    """Lock a file if nobody else has; the lock ends with the process, however it ends."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,143 @@
+"""The sandbox's process: server, operators, scheduler and agent, until it is stopped or idle for long."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import secrets
+import signal
+import ssl
+from collections.abc import Callable
+from contextlib import suppress
+
+from k8s.access import Access
+from k8s.client import Client
+from k8s.errors import KubeError
+from k8s.resources import CLAIMS
+from k8s.sandbox.api.certificate import server_context
+from k8s.sandbox.api.server import Server
+from k8s.sandbox.api.store import Store
+from k8s.sandbox.control import Views, keep_looking
+from k8s.sandbox.controllers.operators import Operators
+from k8s.sandbox.controllers.scheduler import Scheduler
+from k8s.sandbox.launcher import SandboxOptions
+from k8s.sandbox.node.agent import Agent
+from k8s.sandbox.node.nodes import shape_of
+from k8s.sandbox.node.pod_run import Folders
+from k8s.sandbox.node.volumes import Provisioner, ensure_workspace, make_private
+from k8s.sandbox.places import Places
+
+_STOP_GRACE_S = 10.0
+_LOOK_AROUND_S = 60.0
+
+log = logging.getLogger(__name__)
+
+
+async def serve(places: Places, options: SandboxOptions, say: Callable[[str], None]) -> None:
+    """Run a sandbox until SIGTERM, SIGINT or a long silence; `say` takes progress, at last "ready".
+
+    Raises:
+        KubeError: It cannot run: another one does, or its folder cannot be used.
+    """
+    places.prepare()
+    with places.held() as is_ours:
+        if not is_ours:
+            raise KubeError(
+                "The sandbox runs already.",
+                f"Process {places.holder().pid} holds {places.folder}.",
+                "Use it, or stop it first: gpuconsole sandbox stop",
+            )
+        say("Opening the database")
+        store = Store(places.database)
+        try:
+            own_token = secrets.token_urlsafe(32)
+            server = Server(store, token=places.token(), pods_root=places.pods, component_token=own_token)
+            tls, certificate = server_context(places.folder)
+            port = await _listen(server, places.holder().port, tls)
+            places.sign(port)
+            places.write_kubeconfig(port, places.token(), certificate)
+            access = Access(
+                host=f"https://127.0.0.1:{port}",
+                api_key={"BearerToken": f"Bearer {own_token}"},
+                ssl_ca_cert=str(places.certificate),
+            )
+            try:
+                async with Client(access) as client:
+                    await _control(client, server, places, options, say)
+            finally:
+                await server.stop()
+        finally:
+            store.close()
+
+
+async def _control(
+    client: Client, server: Server, places: Places, options: SandboxOptions, say: Callable[[str], None]
+) -> None:
+    """Run the controllers until it is time to stop, then end the pods in order."""
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    say("Setting up nodes and volumes")
+    make_private(places.volumes)
+    await ensure_workspace(client, places.volumes)
+    views = Views(client)
+    agent = Agent(
+        views,
+        Folders(places.pods, places.scratch, places.bin),
+        shape_of(options.nodes, options.gpus_per_node),
+        options.restart_delay_s,
+    )
+    await agent.register()
+    operators = Operators(views)
+    scheduler = Scheduler(views)
+    claims = views.of(CLAIMS)
+    provisioner = Provisioner(client, claims, places.volumes)
+    await provisioner.bind_all(await client.list(CLAIMS))
+    deciding = [
+        keep_looking(operators, views.waker(), *operators.views),
+        keep_looking(scheduler, views.waker(), *scheduler.views),
+        keep_looking(provisioner, views.waker(), claims),
+    ]
+    working = [keep_looking(agent, views.waker(), agent.pods), agent.keep_alive(), views.run()]
+    deciders = [asyncio.create_task(each) for each in deciding]
+    workers = [asyncio.create_task(each) for each in working]
+    watcher = asyncio.create_task(_watch_idle(agent, server, options.idle_s, stopping))
+    every = [*deciders, *workers, watcher]
+    gc.freeze()
+    say("ready")
+    broken = asyncio.ensure_future(asyncio.wait(every, return_when=asyncio.FIRST_EXCEPTION))
+    await asyncio.wait({broken, asyncio.create_task(stopping.wait())}, return_when=asyncio.FIRST_COMPLETED)
+    broken.cancel()
+    await _cancel(*deciders, watcher)
+    await agent.stop(_STOP_GRACE_S)
+    await _cancel(*workers)
+    for task in every:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            raise error
+
+
+async def _cancel(*tasks: asyncio.Task[None]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _watch_idle(agent: Agent, server: Server, idle_s: float, stopping: asyncio.Event) -> None:
+    """Stop the sandbox when nothing runs and nobody asked for long."""
+    while True:
+        await asyncio.sleep(min(_LOOK_AROUND_S, idle_s / 4))
+        if not agent.runs and server.idle_s >= idle_s:
+            log.info("nobody asked for %.0f s and nothing runs: the sandbox ends", server.idle_s)
+            stopping.set()
+
+
+async def _listen(server: Server, wished: int, tls: ssl.SSLContext) -> int:
+    """Listen on loopback, on the port of last time if it is free; return the port."""
+    with suppress(OSError):
+        return await server.start(port=wished, tls=tls)
+    try:
+        return await server.start(tls=tls)
+    except OSError as error:
+        raise KubeError("The sandbox cannot listen.", f"127.0.0.1: {error.strerror}.") from error

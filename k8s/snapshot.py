@@ -1,0 +1,174 @@
+"""What is on screen at one moment: nodes, jobs and instances as frozen values.
+
+Made by `k8s.cluster.join`; whoever shows them needs no other knowledge of Kubernetes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from k8s.kinds.base import JobRef
+from k8s.models import Condition
+from k8s.status import Status
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """One accelerator resource of one node."""
+
+    total: int
+    """What may be given to pods: allocatable."""
+    allocated: int
+    """What pods hold that are bound to the node and not finished."""
+    unhealthy: int
+    """What is there but may not be used: capacity less allocatable."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A pod that holds accelerators of a node."""
+
+    namespace: str
+    pod: str
+    job: str
+    """Name of its job, or of whatever else owns it."""
+    gpus: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRow:
+    """A node and who holds its accelerators."""
+
+    name: str
+    ip: str
+    roles: tuple[str, ...]
+    status: str
+    """Ready or NotReady, and `, cordoned`."""
+    is_simulated: bool
+    """Its accelerators are make-believe: the sandbox says so itself."""
+    gpu_model: str
+    resources: Mapping[str, Share]
+    """Resource name to its share; empty on a node without accelerators."""
+    holders: tuple[Holder, ...]
+    created: datetime | None
+
+    @property
+    def gpus_total(self) -> int:
+        """Return the devices that may be given to pods."""
+        return sum(share.total for share in self.resources.values())
+
+    @property
+    def gpus_allocated(self) -> int:
+        """Return the devices that pods hold."""
+        return sum(share.allocated for share in self.resources.values())
+
+    @property
+    def gpus_unhealthy(self) -> int:
+        """Return the devices that are there but may not be used."""
+        return sum(share.unhealthy for share in self.resources.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """One pod of a job, or the place of one that does not exist yet."""
+
+    name: str
+    """Short name within the job: `worker-2`."""
+    role: str
+    index: int
+    is_chief: bool
+    ranks: tuple[int, ...]
+    ranks_proof: str
+    """`declared`, `assumed`, `observed` or `none`."""
+    status: Status
+    reason: str
+    gpus: int
+    node: str
+    restarts: int
+    created: datetime | None
+    pod: str
+    """Name of its pod; empty while there is none."""
+    pod_uid: str
+    containers: tuple[str, ...]
+    """Names of its containers, the training one first; init containers last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job and its instances."""
+
+    ref: JobRef
+    uid: str
+    status: Status
+    reason: str
+    gpus_requested: int
+    """What its object asks for, pods or not."""
+    gpus_allocated: int
+    """What its pods hold now."""
+    instances: tuple[Instance, ...]
+    instances_running: int
+    user: str
+    priority: str
+    created: datetime | None
+    started: datetime | None
+    finished: datetime | None
+    conditions: tuple[Condition, ...]
+    log_dir: str
+    trainer: str
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """Return the nodes that its pods are on, each once."""
+        return tuple(dict.fromkeys(each.node for each in self.instances if each.node))
+
+    @property
+    def ranks_total(self) -> int:
+        """Return how many ranks its instances have together; 0 when that is unknown."""
+        return sum(len(each.ranks) for each in self.instances)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ClusterSnapshot:
+    """Everything the console shows at one moment.
+
+    Compared by identity, so that a new one always notifies, at no cost.
+    """
+
+    context: str = ""
+    user: str = ""
+    namespace: str = ""
+    """The namespace asked for; empty for all."""
+    server_version: str = ""
+    nodes: tuple[NodeRow, ...] = ()
+    jobs: tuple[Job, ...] = ()
+    is_synced: bool = False
+    """Every collection was listed once, or is known not to be readable."""
+    progress: str = ""
+    """What is being done before there is anything to show, in words."""
+    stale: str = ""
+    """Why what is shown may be old, in words; empty while all is live."""
+    stale_since_s: float = 0.0
+    """When the cluster was last heard, in seconds of the event loop's clock."""
+    problems: Mapping[str, str] = field(default_factory=dict)
+    """What cannot be read (`nodes`, `pods`, …) to why, for the pane that misses it."""
+
+    @property
+    def gpus_total(self) -> int:
+        """Return the devices of all nodes."""
+        return sum(node.gpus_total for node in self.nodes)
+
+    @property
+    def gpus_allocated(self) -> int:
+        """Return the devices held on all nodes."""
+        return sum(node.gpus_allocated for node in self.nodes)
+
+    @property
+    def is_simulated(self) -> bool:
+        """Tell whether any accelerator shown is make-believe."""
+        return any(node.is_simulated for node in self.nodes)
+
+    def job(self, ref: JobRef) -> Job | None:
+        """Return the job with this reference, if it is still there."""
+        return next((job for job in self.jobs if job.ref == ref), None)

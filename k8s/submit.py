@@ -1,0 +1,193 @@
+"""From the user's wish to a job on the cluster, and away again."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+
+from k8s.client import Client
+from k8s.errors import Conflict, Invalid, KubeError, NotFound
+from k8s.kinds import KINDS, JobKind, JobRef, Manifest
+from k8s.resources import ACCESS_REVIEWS, CLAIMS, NAMESPACES, Resource
+from k8s.spec import JobSpec
+
+_FIELD_ENDINGS: Mapping[str, str] = {
+    "metadata.name": "name",
+    ".image": "image",
+    ".command": "command",
+    ".workingDir": "working_dir",
+    ".replicas": "workers",
+    "spec.completions": "workers",
+    "spec.parallelism": "workers",
+    ".nprocPerNode": "processes",
+    ".backoffLimit": "retries",
+    ".priorityClassName": "priority_class",
+    ".claimName": "mounts",
+    ".mountPath": "mounts",
+    ".emptyDir.sizeLimit": "shared_memory",
+    "[cpu]": "cpu",
+    "[memory]": "memory",
+}
+"""How the path of a refused field ends, and which of the form's fields made it."""
+
+
+_NUMBER = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|0[xob][0-9a-fA-F]+")
+
+
+class Refused(Invalid):
+    """The wish cannot be granted as it is; `causes` are keyed by the fields of `JobSpec`."""
+
+
+def to_yaml(manifest: Manifest) -> str:
+    """Return a manifest as people read it."""
+    return str(yaml.dump(manifest, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100))
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes texts that PyYAML, which reads YAML 1.1, leaves bare and kubectl takes for numbers: `1e-4`."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+    def represent_text(self, text: str) -> yaml.ScalarNode:
+        style = "'" if _NUMBER.fullmatch(text) else None
+        return self.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _Dumper.represent_text)
+
+
+def check(spec: JobSpec) -> None:
+    """Look for mistakes without asking anybody.
+
+    Raises:
+        Refused: There are some.
+    """
+    problems = spec.problems()
+    if problems:
+        error = Refused(
+            f"Job {spec.name or '(no name)'} cannot be made like this.",
+            "\n".join(f"{name}: {sentence}" for name, sentence in problems.items()),
+        )
+        error.causes = problems
+        raise error
+
+
+async def create_job(client: Client, kind: JobKind, spec: JobSpec, *, dry_run: bool = False) -> JobRef:
+    """Create a job, or with `dry_run` ask the server whether it would.
+
+    Raises:
+        Refused: Something is wrong with a field, by our rules or the server's.
+        KubeError: It could not be created for another reason.
+    """
+    check(spec)
+    return await create_manifest(client, kind.resource, kind.manifest(spec), spec.namespace, dry_run=dry_run)
+
+
+async def create_manifest(
+    client: Client, resource: Resource, manifest: Manifest, namespace: str, *, dry_run: bool = False
+) -> JobRef:
+    """Create a job from a manifest as it stands.
+
+    Raises:
+        Refused: The name is taken, or the server names a field that is wrong.
+        KubeError: It could not be created for another reason.
+    """
+    try:
+        made = await client.create(resource, manifest, namespace, dry_run=dry_run)
+    except Conflict as error:
+        if not error.name_is_taken:
+            raise
+        refused = Refused(error.what, error.why, "Choose another name, or delete that job first.")
+        refused.causes = {"name": f"There is already a {resource.kind} of this name in {namespace}."}
+        raise refused from error
+    except Invalid as error:
+        refused = Refused(error.what, error.why, error.hint)
+        by_field: dict[str, str] = {}
+        for path, sentence in error.causes.items():
+            field = _field_of(path)
+            by_field[field] = f"{by_field[field]}; {sentence}" if field in by_field else sentence
+        refused.causes = by_field
+        raise refused from error
+    except NotFound as error:
+        if f'namespaces "{namespace}"' in error.why or await _namespace_is_missing(client, namespace):
+            refused = Refused(error.what, f"There is no namespace {namespace}.")
+            refused.causes = {"namespace": f"There is no namespace {namespace}."}
+            raise refused from error
+        raise Refused(
+            error.what,
+            f"This cluster does not serve {resource.kind} {resource.api_version}.",
+            "Choose another kind of job, or ask for its operator to be installed.",
+        ) from error
+    meta = made.get("metadata") or {}
+    return JobRef(
+        str(meta.get("namespace", namespace)), str(meta.get("name", "")), resource.kind, resource.api_version
+    )
+
+
+async def delete_job(client: Client, ref: JobRef, uid: str = "") -> None:
+    """Delete a job with all that it owns; with `uid`, only if it is still that job.
+
+    Raises:
+        NotFound: It is gone already.
+        Conflict: Another job has its name now.
+    """
+    await client.delete(resource_of(ref), ref.name, ref.namespace, uid=uid)
+
+
+def resource_of(ref: JobRef) -> Resource:
+    """Return where a job's kind is found on the server.
+
+    Raises:
+        KeyError: It is no kind of ours.
+    """
+    by_kind = {(kind.resource.kind, kind.resource.api_version): kind.resource for kind in KINDS}
+    return by_kind[ref.kind, ref.api_version]
+
+
+async def claim_names(client: Client, namespace: str) -> list[str]:
+    """Return the volume claims of a namespace, `workspace` first."""
+    names = [str(claim["metadata"]["name"]) for claim in await client.list(CLAIMS, namespace)]
+    return sorted(names, key=lambda name: (name != "workspace", name))
+
+
+async def may(client: Client, verb: str, resource: Resource, namespace: str) -> bool:
+    """Ask whether this user may do something."""
+    review: dict[str, Any] = {
+        "apiVersion": ACCESS_REVIEWS.api_version,
+        "kind": ACCESS_REVIEWS.kind,
+        "spec": {
+            "resourceAttributes": {
+                "verb": verb,
+                "group": resource.group,
+                "resource": resource.plural,
+                "namespace": namespace,
+            }
+        },
+    }
+    answer = await client.create(ACCESS_REVIEWS, review)
+    return bool((answer.get("status") or {}).get("allowed"))
+
+
+async def _namespace_is_missing(client: Client, namespace: str) -> bool:
+    try:
+        await client.get(NAMESPACES, namespace)
+    except NotFound:
+        return True
+    except KubeError:
+        return False
+    return False
+
+
+def _field_of(path: str) -> str:
+    for ending, name in _FIELD_ENDINGS.items():
+        if path.endswith(ending):
+            return name
+    if ".resources." in path:
+        return "gpus"
+    if ".env" in path:
+        return "env"
+    return path
