@@ -1,0 +1,206 @@
+"""The processes of a job as one group: they meet, agree, and part.
+
+A group of one works without a process group, so that a trainer started alone
+needs nothing.
+"""
+
+import os
+import re
+from collections.abc import Callable
+from datetime import timedelta
+from typing import TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed.distributed_c10d import PrefixStore, Store
+from torch.distributed.rendezvous import rendezvous
+
+from .errors import TrainingError, WrongUsage
+from .progress import duration
+from .ranks import Ranks
+
+LONGEST_STEP = timedelta(minutes=30)
+"""How long a process that has met the others waits for them in anything they do together."""
+
+T = TypeVar("T")
+
+
+class Group:
+    """All ranks of the job, and what they do together."""
+
+    def __init__(self, ranks: Ranks, device: torch.device, wait_s: int) -> None:
+        self.ranks = ranks
+        """Which one this process is."""
+        self.device = device
+        """Where tensors to be summed lie."""
+        self.backend = "" if ranks.world_size == 1 else "nccl" if device.type == "cuda" else "gloo"
+        """What carries the gradients; "" when this process is alone."""
+        self._wait = timedelta(seconds=wait_s)
+        self._agreement: dist.ProcessGroup | None = None
+
+    def meet(self) -> None:
+        """Wait until all processes are there, but no longer than was asked for.
+
+        Raises:
+            TrainingError: They cannot be reached.
+        """
+        if not self.backend:
+            return
+        place = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
+        try:
+            store = self._wait_for_all(place)
+            dist.init_process_group(
+                self.backend,
+                store=PrefixStore("default_pg", store),
+                rank=self.ranks.rank,
+                world_size=self.ranks.world_size,
+                timeout=LONGEST_STEP,
+                device_id=self.device if self.backend == "nccl" else None,
+            )
+            self._agreement = dist.new_group(backend="gloo") if self.backend == "nccl" else dist.group.WORLD
+        except (RuntimeError, ValueError, OSError) as error:
+            raise TrainingError(
+                f"Could not meet the other {self.ranks.world_size - 1} processes at {place}.",
+                f"{first_line(error)}.",
+                "Check that all of them run and that rank 0 can be reached; --wait-for-others waits longer.",
+            ) from error
+
+    def _wait_for_all(self, place: str) -> Store:
+        ranks = self.ranks
+        store: Store = next(rendezvous("env://", ranks.rank, ranks.world_size, timeout=self._wait))[0]
+        here = [f"here/{rank}" for rank in range(ranks.world_size)]
+        store.set(here[ranks.rank], "")
+        try:
+            store.wait(here, self._wait)
+        except dist.DistStoreError as error:
+            missing = [str(rank) for rank, key in enumerate(here) if not store.check([key])]
+            raise TrainingError(
+                f"Of {ranks.world_size} processes, rank {', '.join(missing[:8])} did not come to {place}"
+                f" within {duration(self._wait.total_seconds())}.",
+                now="Look for the reason in its log; --wait-for-others waits longer.",
+            ) from error
+        return store
+
+    def part(self) -> None:
+        """End the process group, if there is one."""
+        if self.backend and dist.is_initialized():
+            dist.destroy_process_group()
+
+    def sum(self, numbers: Tensor) -> Tensor:
+        """Add `numbers`, which lie on the device, over all ranks, in place."""
+        if self.backend:
+            dist.all_reduce(numbers)
+        return numbers
+
+    def any_wants(self, wish: float) -> float:
+        """Give every rank the largest wish of all; waits for the ranks, not for their GPUs."""
+        if not self.backend:
+            return wish
+        wishes = torch.tensor([wish])
+        dist.all_reduce(wishes, dist.ReduceOp.MAX, group=self._agreement)
+        return float(wishes.item())
+
+    def gather(self, mine: T) -> list[T]:
+        """Give every rank what each rank brought, by rank."""
+        if not self.backend:
+            return [mine]
+        gathered: list[T | None] = [None] * self.ranks.world_size
+        dist.all_gather_object(gathered, mine, group=self._agreement)
+        return [each for each in gathered if each is not None]
+
+    def first_does(self, work: Callable[[], T]) -> T:
+        """Let rank 0 do `work` and give every rank its outcome.
+
+        Raises:
+            TrainingError: What `work` raised on rank 0, on every rank.
+        """
+        outcome: list[T | TrainingError | None] = [None]
+        if self.ranks.is_first:
+            outcome[0] = _outcome(work)
+        if self.backend:
+            dist.broadcast_object_list(outcome, src=0, group=self._agreement)
+        if isinstance(outcome[0], TrainingError):
+            raise outcome[0]
+        return outcome[0]  # type: ignore[return-value]
+
+    def all_do(self, work: Callable[[], T]) -> T:
+        """Let every rank do `work`; if one fails, all do, so that none waits for it.
+
+        Raises:
+            TrainingError: What `work` raised on the lowest rank where it failed.
+        """
+        mine = _outcome(work)
+        errors = self.gather((mine if isinstance(mine, TrainingError) else None,))
+        for (error,) in errors:
+            if error is not None:
+                raise error
+        assert not isinstance(mine, TrainingError)
+        return mine
+
+
+def _outcome(work: Callable[[], T]) -> T | TrainingError:
+    try:
+        return work()
+    except TrainingError as error:
+        return error
+
+
+def lost_a_rank(error: RuntimeError) -> bool:
+    """Say whether `error` means that another process of the job is gone."""
+    words = str(error)
+    return isinstance(error, dist.DistError) or ("gloo" in words and "onnect" in words)
+
+
+def choose_device(wanted: str, ranks: Ranks) -> torch.device:
+    """Pick this rank's device: the GPU of its local rank, or the processor.
+
+    Raises:
+        WrongUsage: A GPU is wanted and there is none for this rank.
+    """
+    if wanted == "cpu" or (wanted == "auto" and not torch.cuda.is_available()):
+        return torch.device("cpu")
+    if not torch.cuda.is_available():
+        raise WrongUsage(
+            "--device cuda: torch finds no GPU here.", now="Ask for a GPU, or use --device auto."
+        )
+    if ranks.local_rank >= torch.cuda.device_count():
+        raise WrongUsage(
+            f"This is process {ranks.local_rank} of {ranks.local_world_size} here,"
+            f" but there are only {torch.cuda.device_count()} GPUs.",
+            now="Start as many processes as there are GPUs, or use --device cpu.",
+        )
+    device = torch.device("cuda", ranks.local_rank)
+    torch.cuda.set_device(device)
+    return device
+
+
+def use_cores(ranks: Ranks) -> int:
+    """Give this rank its share of the cores and return how many threads that makes.
+
+    OMP_NUM_THREADS counts if the user set it; the 1 that torchrun sets by itself does not.
+    """
+    threads = max(1, _cores() // ranks.local_world_size)
+    wanted = os.environ.get("OMP_NUM_THREADS", "")
+    by_torchrun = ranks.launcher == "torchrun" and ranks.local_world_size > 1 and wanted == "1"
+    if wanted.isdigit() and int(wanted) > 0 and not by_torchrun:
+        threads = int(wanted)
+    torch.set_num_threads(threads)
+    return threads
+
+
+def first_line(error: BaseException) -> str:
+    """Say an error as one short sentence without its full stop: no C++ frames, no source files."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return re.sub(r"^\[[^\]]*\.\w+:\d+\] ", "", lines[0]).split(". ")[0].removesuffix(".")
+
+
+def _cores() -> int:
+    """Count the cores this process may use: its affinity, and the limit of its container."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        with open("/sys/fs/cgroup/cpu.max") as limit:
+            quota, period = limit.read().split()
+        return min(cores, max(1, int(quota) // int(period)))
+    except (OSError, ValueError):
+        return cores

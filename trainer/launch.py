@@ -1,0 +1,64 @@
+"""torchrun for a pod: ends with the exit status of what happened, and says it in a line.
+
+    python -P -m trainer.launch --nproc-per-node 2 -m trainer.train_ddp --epochs 3
+
+Takes torchrun's arguments and PET_* variables. The ranks' own output is left as it is.
+"""
+
+import logging
+import os
+import signal
+import sys
+from types import FrameType
+
+from .stopping import LAUNCHER, SIGNALS, StopRequest
+
+_TALKATIVE = ("run", "elastic.agent.server.api", "elastic.multiprocessing.api")
+"""Modules of torch.distributed that announce what is said here, or what a rank settles itself."""
+
+
+def main() -> int:
+    """Run torchrun's own `main` in this process; returns the exit status."""
+    StopRequest().leave_at_once("before the ranks were started")
+    from torch.distributed import DistError, run
+    from torch.distributed.elastic.multiprocessing import api
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
+    from torch.distributed.elastic.rendezvous import RendezvousError
+
+    def pass_on(signum: int, frame: FrameType | None) -> None:
+        """Stop the ranks with the first signal; a second one would only tear the agent from them."""
+        for each in SIGNALS:
+            signal.signal(each, signal.SIG_IGN)
+        raise api.SignalException("asked to stop", signal.Signals(signum))
+
+    def age(failure: ProcessFailure) -> tuple[int, bool]:
+        """Sort by second; who was killed comes before who noticed it."""
+        return failure.timestamp, failure.exitcode >= 0
+
+    api._terminate_process_handler = pass_on
+    for name in _TALKATIVE:
+        logging.getLogger(f"torch.distributed.{name}").setLevel(logging.CRITICAL)
+    os.environ |= {LAUNCHER: str(os.getpid()), "PYTHONSAFEPATH": "1"}
+    try:
+        run.main(sys.argv[1:])
+    except api.SignalException as asked:
+        return 128 + asked.sigval
+    except ChildFailedError as error:
+        status = min(error.failures.values(), key=age).exitcode
+        return _report([rank for rank, each in error.failures.items() if each.exitcode == status], status)
+    except (RendezvousError, DistError) as error:
+        print(f"error: The pods of this job did not meet. {str(error).splitlines()[0]}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _report(ranks: list[int], status: int) -> int:
+    """Say how the ranks that failed first ended, below zero by a signal; returns the status to end with."""
+    who = f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))}"
+    how = f"exit status {status}" if status > 0 else signal.Signals(-status).name
+    print(f"launcher: {who} ended with {how}", file=sys.stderr, flush=True)
+    return status if status > 0 else 128 - status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,120 @@
+"""The network being trained and how one step changes it; all that a checkpoint must bring back."""
+
+import math
+from contextlib import AbstractContextManager, nullcontext
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim import AdamW
+
+from .checkpoint import State
+from .errors import TrainingError
+from .group import Group
+
+WARM_UP = 0.1
+"""Share of the steps in which the learning rate rises."""
+
+
+class Learner:
+    """A network, its optimizer and its learning rate on one rank, in step with the other ranks."""
+
+    def __init__(
+        self, network: nn.Module, group: Group, *, lr: float, weight_decay: float, bf16: bool, seed: int
+    ) -> None:
+        self.group = group
+        """The ranks whose gradients are averaged."""
+        self.network = network.to(group.device)
+        """The bare network."""
+        self.model: nn.Module = self.network
+        """The network as it is called in a step."""
+        if group.backend:
+            self.model = DistributedDataParallel(self.network, gradient_as_bucket_view=True)
+        self._optimizer = AdamW(self.network.parameters(), lr=lr, weight_decay=weight_decay, fused=True)
+        self._highest_lr = lr
+        self._step = 0
+        self._steps = 1
+        self._bf16 = bf16
+        self._seed = seed
+        torch.manual_seed(seed * 1_000_003 + group.ranks.rank)
+
+    def plan(self, steps: int) -> None:
+        """Spread the learning rate over `steps`, counted from the start of training."""
+        self._steps = max(1, steps)
+
+    @property
+    def lr(self) -> float:
+        """Learning rate of the next step."""
+        return self._highest_lr * learning_rate_share(self._step / self._steps)
+
+    def learn(self, images_B1HW: Tensor, labels_B: Tensor) -> Tensor:
+        """Take one step and return this rank's mean loss, a scalar left on the device."""
+        with self._precision():
+            loss = nn.functional.cross_entropy(self.model(images_B1HW), labels_B)
+        for parameters in self._optimizer.param_groups:
+            parameters["lr"] = self.lr
+        self._optimizer.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        self._optimizer.step()
+        self._step += 1
+        return loss.detach()
+
+    @torch.no_grad()
+    def judge(self, images_B1HW: Tensor, labels_B: Tensor) -> Tensor:
+        """Sum up this batch: loss, right answers, images, as one tensor of three on the device."""
+        with self._precision():
+            logits_B10 = self.network(images_B1HW)
+        loss = nn.functional.cross_entropy(logits_B10.float(), labels_B, reduction="sum")
+        right = (logits_B10.argmax(1) == labels_B).sum()
+        return torch.stack([loss, right.float(), torch.full_like(loss, len(labels_B))])
+
+    def state(self) -> State:
+        """Gather what the next start needs; every rank must call this, rank 0 keeps it."""
+        device = self.group.device
+        mine = [torch.get_rng_state()]
+        if device.type == "cuda":
+            mine.append(torch.cuda.get_rng_state(device))
+        return {
+            "model": self.network.state_dict(),
+            "optimizer": self._optimizer.state_dict(),
+            "schedule": {"step": self._step, "highest_lr": self._highest_lr},
+            "random": self.group.gather(mine),
+        }
+
+    def restore(self, state: State) -> None:
+        """Bring back a `state`, also one of another number of ranks.
+
+        Random numbers go on where they were if the ranks are the same; else they start anew.
+
+        Raises:
+            TrainingError: It belongs to another network.
+        """
+        try:
+            self.network.load_state_dict(state["model"])
+            self._optimizer.load_state_dict(state["optimizer"])
+            self._step = state["schedule"]["step"]
+        except (RuntimeError, ValueError, KeyError) as error:
+            raise TrainingError(
+                "The checkpoint does not fit the network.",
+                now="Choose the --model it was made with, another --checkpoint-dir, or --resume never.",
+            ) from error
+        random: list[list[Tensor]] = state["random"]
+        rank = self.group.ranks.rank
+        if len(random) == self.group.ranks.world_size:
+            torch.set_rng_state(random[rank][0])
+            if self.group.device.type == "cuda" and len(random[rank]) > 1:
+                torch.cuda.set_rng_state(random[rank][1], self.group.device)
+        else:
+            torch.manual_seed(self._seed * 1_000_003 + rank + 7919 * self._step)
+
+    def _precision(self) -> AbstractContextManager[object]:
+        if not self._bf16:
+            return nullcontext()
+        return torch.autocast(self.group.device.type, torch.bfloat16)
+
+
+def learning_rate_share(done: float) -> float:
+    """Say which share of the highest learning rate applies when `done` of the steps, 0 to 1, are behind."""
+    if done < WARM_UP:
+        return 0.05 + 0.95 * done / WARM_UP
+    return 0.5 * (1 + math.cos(math.pi * min(1.0, (done - WARM_UP) / (1 - WARM_UP))))

@@ -1,0 +1,139 @@
+"""Which of the job's processes this one is, whoever launched it.
+
+Sources: torchrun's "Environment Variables" page; the PyTorchJob operator (RANK,
+WORLD_SIZE, MASTER_*, where RANK counts pods); Open MPI's OMPI_COMM_WORLD_*; the
+PMI_* and MPI_* variables of MPICH and Intel MPI.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from .errors import WrongUsage
+
+_LAUNCHERS = (
+    ("torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"),
+    (
+        "Open MPI",
+        "OMPI_COMM_WORLD_RANK",
+        "OMPI_COMM_WORLD_SIZE",
+        "OMPI_COMM_WORLD_LOCAL_RANK",
+        "OMPI_COMM_WORLD_LOCAL_SIZE",
+    ),
+    ("MPICH", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
+    ("the environment", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Ranks:
+    """The place of this process among all processes of the job."""
+
+    rank: int
+    """0 to `world_size` - 1 over the whole job."""
+    world_size: int
+    """Processes in the job."""
+    local_rank: int
+    """0 to `local_world_size` - 1 on this machine or in this pod; which GPU to take."""
+    local_world_size: int
+    """Processes on this machine or in this pod."""
+    launcher: str
+    """Who gave the ranks, in words: "torchrun", "Open MPI", "MPICH", "the environment" or "alone"."""
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this process speaks and writes for all."""
+        return self.rank == 0
+
+    @property
+    def is_first_here(self) -> bool:
+        """Whether this process does what one process a machine should do."""
+        return self.local_rank == 0
+
+    @classmethod
+    def from_env(cls, env: Mapping[str, str] | None = None) -> "Ranks":
+        """Read the ranks from `env`, by default the environment of this process.
+
+        mpirun inside a pod wins over the pod's own RANK, torchrun over both.
+
+        Raises:
+            WrongUsage: The variables contradict each other, or one is missing.
+        """
+        env = os.environ if env is None else env
+        for launcher, rank, size, local_rank, local_size in _LAUNCHERS:
+            if rank not in env and size not in env:
+                continue
+            if launcher == "torchrun" and "TORCHELASTIC_RUN_ID" not in env:
+                continue
+            ranks = cls(
+                rank=_number(env, rank),
+                world_size=_number(env, size),
+                local_rank=_number(env, local_rank, 0),
+                local_world_size=_number(env, local_size, 1),
+                launcher=launcher,
+            )
+            ranks._check(rank, size, local_rank, local_size)
+            _check_meeting_point(env, ranks)
+            return ranks
+        return cls(0, 1, 0, 1, "alone")
+
+    def _check(self, rank: str, size: str, local_rank: str, local_size: str) -> None:
+        for name, value, size_name, limit in (
+            (rank, self.rank, size, self.world_size),
+            (local_rank, self.local_rank, local_size, self.local_world_size),
+        ):
+            if limit < 1:
+                raise WrongUsage(f"{size_name} is {limit}.", "A job has at least one process.")
+            if not 0 <= value < limit:
+                raise WrongUsage(
+                    f"{name} is {value} but {size_name} is {limit}.",
+                    f"Ranks count from 0 to {limit - 1}.",
+                    "Check the job's environment.",
+                )
+        if self.local_world_size > self.world_size:
+            raise WrongUsage(
+                f"{local_size} is {self.local_world_size} but {size} is only {self.world_size}.",
+                now="Check the job's environment.",
+            )
+
+
+def _number(env: Mapping[str, str], name: str, default: int | None = None) -> int:
+    text = env.get(name, "").strip()
+    if not text:
+        if default is not None:
+            return default
+        raise WrongUsage(
+            f"{name} is not set.",
+            "The rank and the number of processes must come together.",
+            "Start with torchrun or mpirun, or set both.",
+        )
+    try:
+        return int(text)
+    except ValueError:
+        raise WrongUsage(f"{name} is {text!r}, which is not a whole number.") from None
+
+
+def _check_meeting_point(env: Mapping[str, str], ranks: Ranks) -> None:
+    """Check that the processes can find each other, and that all of them will come."""
+    if ranks.world_size == 1:
+        return
+    for name in ("MASTER_ADDR", "MASTER_PORT"):
+        if not env.get(name):
+            raise WrongUsage(
+                f"{name} is not set, but the job has {ranks.world_size} processes.",
+                "They meet at MASTER_ADDR:MASTER_PORT.",
+                "Start with torchrun, or set both to an address of rank 0.",
+            )
+    _number(env, "MASTER_PORT")
+    each_pod = env.get("PET_NPROC_PER_NODE", "")
+    if (
+        ranks.launcher == "the environment"
+        and "LOCAL_RANK" not in env
+        and each_pod.isdigit()
+        and int(each_pod) > 1
+    ):
+        raise WrongUsage(
+            f"WORLD_SIZE counts {each_pod} processes a pod, but this pod started one.",
+            "RANK is then the number of the pod, and the others would be waited for in vain.",
+            "Start the trainer with torchrun.",
+        )

@@ -1,0 +1,200 @@
+"""The payload of one record: the scalars in an `Event` message, found without protobuf.
+
+Field numbers are from TensorBoard's event.proto, summary.proto and tensor.proto.
+Beside each value stands where it lies, so that a run of equal records can be
+read as columns.
+"""
+
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
+"""Protobuf's wire types."""
+
+_FORMATS = {1: "<f", 2: "<d", 3: "<i", 4: "<B", 5: "<h", 6: "<b", 9: "<q", 10: "<?"}
+_FORMATS |= {17: "<H", 19: "<e", 22: "<I", 23: "<Q"}
+_BFLOAT16 = 14
+_LIST_OF_DTYPE = {1: 5, 2: 6, 9: 10, 10: 11, 14: 13, 19: 13, 22: 16, 23: 17}
+_INT_LIST = 7
+
+
+class Point(NamedTuple):
+    """One scalar of one tag; `wall_time` is in seconds since 1970."""
+
+    tag: str
+    step: int
+    wall_time: float
+    value: float
+
+
+class Found(NamedTuple):
+    """A value, and where it lies in the payload; `form` is "" when it has no fixed place."""
+
+    tag: str
+    value: float
+    at: int
+    form: str
+
+
+class Event(NamedTuple):
+    """What one payload holds; the places are -1 where a field is absent."""
+
+    wall_time: float
+    step: int
+    wall_time_at: int
+    step_at: int
+    step_end: int
+    scalars: list[Found]
+
+
+class BadPayload(Exception):
+    """The bytes are not an Event message."""
+
+
+def decode_event(payload: bytes) -> Event:
+    """Find the scalars of one event; other summaries (images, text, histograms) are left out.
+
+    Raises:
+        BadPayload: The bytes are not an Event message.
+    """
+    wall_time, step, wall_time_at, step_at, step_end = 0.0, 0, -1, -1, -1
+    scalars: list[Found] = []
+    try:
+        for number, wire, start, end in _fields(payload, 0, len(payload)):
+            if (number, wire) == (1, FIXED64):
+                wall_time, wall_time_at = struct.unpack_from("<d", payload, start)[0], start
+            elif (number, wire) == (2, VARINT):
+                step, step_at, step_end = _signed(_varint(payload, start)[0]), start, end
+            elif (number, wire) == (5, BYTES):
+                scalars += _summary_scalars(payload, start, end)
+    except (IndexError, struct.error) as error:
+        raise BadPayload(str(error)) from error
+    return Event(wall_time, step, wall_time_at, step_at, step_end, scalars)
+
+
+def _summary_scalars(payload: bytes, start: int, end: int) -> Iterator[Found]:
+    for number, wire, value_start, value_end in _fields(payload, start, end):
+        if (number, wire) == (1, BYTES):
+            found = _scalar(payload, value_start, value_end)
+            if found is not None:
+                yield found
+
+
+def _scalar(payload: bytes, start: int, end: int) -> Found | None:
+    """Read one Summary.Value: `simple_value`, or a tensor of one number."""
+    tag, plugin, found = "", b"scalars", None
+    for number, wire, at, stop in _fields(payload, start, end):
+        if (number, wire) == (1, BYTES):
+            tag = payload[at:stop].decode("utf-8", "replace")
+        elif (number, wire) == (2, FIXED32):
+            found = (struct.unpack_from("<f", payload, at)[0], at, "<f")
+        elif (number, wire) == (8, BYTES):
+            found = _tensor_scalar(payload, at, stop)
+        elif (number, wire) == (9, BYTES):
+            plugin = _plugin_name(payload, at, stop) or plugin
+    if found is None or plugin != b"scalars":
+        return None
+    return Found(tag, *found)
+
+
+def _plugin_name(payload: bytes, start: int, end: int) -> bytes:
+    for number, wire, at, stop in _fields(payload, start, end):
+        if (number, wire) == (1, BYTES):
+            for inner, inner_wire, name_at, name_stop in _fields(payload, at, stop):
+                if (inner, inner_wire) == (1, BYTES):
+                    return payload[name_at:name_stop]
+    return b""
+
+
+def _tensor_scalar(payload: bytes, start: int, end: int) -> tuple[float, int, str] | None:
+    """Read a tensor that holds exactly one number, of whatever numeric dtype."""
+    dtype, size, content = 0, 1, None
+    lists: dict[int, tuple[int, int, int]] = {}
+    for number, wire, at, stop in _fields(payload, start, end):
+        if (number, wire) == (1, VARINT):
+            dtype = _varint(payload, at)[0]
+        elif (number, wire) == (2, BYTES):
+            size = _tensor_size(payload, at, stop)
+        elif (number, wire) == (4, BYTES) and stop > at:
+            content = (at, stop)
+        elif stop > at:
+            lists[number] = (wire, at, stop)
+    if size != 1 or (dtype not in _FORMATS and dtype != _BFLOAT16):
+        return None
+    form = _FORMATS.get(dtype, "")
+    if content is not None:
+        at, stop = content
+        if dtype == _BFLOAT16:
+            return _from_bfloat16(int.from_bytes(payload[at:stop], "little")), at, ""
+        if stop - at != struct.calcsize(form):
+            raise IndexError("a tensor's content does not fit its shape")
+        return float(struct.unpack_from(form, payload, at)[0]), at, form if form in ("<f", "<d") else ""
+    wire, at, stop = lists.get(_LIST_OF_DTYPE.get(dtype, _INT_LIST), (BYTES, -1, -1))
+    if at < 0:
+        return 0.0, at, ""
+    if form in ("<f", "<d"):
+        return struct.unpack_from(form, payload, at)[0], at, form
+    number = _varint(payload, at)[0]
+    if dtype == _BFLOAT16:
+        return _from_bfloat16(number), at, ""
+    if form == "<e":
+        return struct.unpack("<e", struct.pack("<H", number & 0xFFFF))[0], at, ""
+    return float(number if form == "<Q" else _signed(number)), at, ""
+
+
+def _tensor_size(payload: bytes, start: int, end: int) -> int:
+    size = 1
+    for number, wire, at, stop in _fields(payload, start, end):
+        if (number, wire) == (2, BYTES):
+            length = 0
+            for inner, inner_wire, length_at, _ in _fields(payload, at, stop):
+                if (inner, inner_wire) == (1, VARINT):
+                    length = _signed(_varint(payload, length_at)[0])
+            size *= length
+    return size
+
+
+def _fields(payload: bytes, at: int, end: int) -> Iterator[tuple[int, int, int, int]]:
+    """Walk a message: (field number, wire type, where its value starts, where it ends)."""
+    while at < end:
+        key, at = _varint(payload, at)
+        wire = key & 7
+        if wire == BYTES:
+            length, at = _varint(payload, at)
+            stop = at + length
+        elif wire == VARINT:
+            stop = _varint(payload, at)[1]
+        elif wire == FIXED32:
+            stop = at + 4
+        elif wire == FIXED64:
+            stop = at + 8
+        else:
+            raise IndexError(f"unknown wire type {wire}")
+        if stop > end:
+            raise IndexError("a field runs past its message")
+        yield key >> 3, wire, at, stop
+        at = stop
+
+
+def _varint(payload: bytes, at: int) -> tuple[int, int]:
+    """Read a varint: the number, and where the next byte lies."""
+    number, shift = 0, 0
+    while True:
+        octet = payload[at]
+        at += 1
+        number |= (octet & 127) << shift
+        if octet < 128:
+            return number & 0xFFFFFFFFFFFFFFFF, at
+        shift += 7
+        if shift > 63:
+            raise IndexError("a varint is longer than ten bytes")
+
+
+def _signed(number: int) -> int:
+    return number - (1 << 64) if number >> 63 else number
+
+
+def _from_bfloat16(bits: int) -> float:
+    value: float = struct.unpack("<f", struct.pack("<I", (bits & 0xFFFF) << 16))[0]
+    return value

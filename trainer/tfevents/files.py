@@ -1,0 +1,222 @@
+"""The event files of a folder tree, joined into curves.
+
+Each folder with event files is a run. A job that was restarted leaves a second
+file, and the curve goes on in it; two ranks that write into one folder at the
+same time have a curve each.
+"""
+
+import os
+import re
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+from .columns import Columns
+from .stream import EventStream, Restart, Series
+
+READ_BYTES = 1 << 22
+"""Most that is read of a file at once; bounds memory, not what is read."""
+
+_NAME = re.compile(r"tfevents\.(?P<second>\d+)\.(?P<host>.*?)(?:\.\d+)*$")
+
+
+class Fresh(NamedTuple):
+    """New points of one tag of one run."""
+
+    run: str
+    columns: Columns
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Curve:
+    """One line to draw: the points of one tag, steps rising.
+
+    The arrays may be the reader's own and grow with it: do not change them.
+    """
+
+    run: str
+    """The folder, relative to the root; "." for the root itself."""
+    tag: str
+    """As it stands in the file: clean it before showing it."""
+    writer: str
+    """Name of the newest file the points come from."""
+    steps: "array[int]"
+    """int64."""
+    wall_times: "array[float]"
+    """float64, seconds since 1970."""
+    values: "array[float]"
+    """float64; may hold NaN and infinities."""
+    restarts: tuple[Restart, ...]
+    """Where the steps went back and were written anew."""
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+
+class EventFiles:
+    """Join event files fed from anywhere: a folder, a pod, a test."""
+
+    def __init__(self) -> None:
+        self._streams: dict[str, EventStream] = {}
+        self.unreadable: dict[str, str] = {}
+        """By path: why a file or folder cannot be opened."""
+
+    @staticmethod
+    def is_event_file(path: str) -> bool:
+        """Say whether a file is an event file, by its name."""
+        return "tfevents" in PurePosixPath(path).name
+
+    def offset(self, path: str) -> int:
+        """Say from which byte on the file at `path` has still to be read."""
+        return self._streams[path].offset if path in self._streams else 0
+
+    def feed(self, path: str, chunk: bytes) -> list[Fresh]:
+        """Take the next bytes of the file at `path` ("/" between folders); returns the new points."""
+        stream = self._streams.setdefault(path, EventStream())
+        run = str(PurePosixPath(path).parent)
+        return [Fresh(run, columns) for columns in stream.feed(chunk)]
+
+    def forget(self, path: str) -> None:
+        """Drop what was read of a file, which is gone or was replaced."""
+        self._streams.pop(path, None)
+
+    @property
+    def problems(self) -> dict[str, str]:
+        """By path: what could not be read, in words; empty while all is well."""
+        problems = dict(self.unreadable)
+        for path, stream in self._streams.items():
+            if stream.problem:
+                problems[path] = stream.problem
+            elif stream.skipped:
+                problems[path] = f"{stream.skipped} damaged records were left out."
+        return problems
+
+    def curves(self) -> list[Curve]:
+        """Join the files of each run into curves, sorted by run, tag and file.
+
+        A file continues another one that had its last event before this one's
+        first; a point of the later file drops the earlier file's points at and after it.
+        """
+        paths_by_run: dict[str, list[str]] = {}
+        for path in sorted(self._streams, key=_creation):
+            paths_by_run.setdefault(str(PurePosixPath(path).parent), []).append(path)
+        curves = [
+            curve
+            for run, paths in paths_by_run.items()
+            for lane in self._lanes(paths)
+            for curve in self._curves_of_lane(run, lane)
+        ]
+        return sorted(curves, key=lambda curve: (curve.run, curve.tag, curve.writer))
+
+    def _lanes(self, paths: Iterable[str]) -> list[list[str]]:
+        """Group files, oldest first, so that within a group one starts after the other ended."""
+        lanes: list[list[str]] = []
+        for path in paths:
+            stream = self._streams[path]
+            if stream.first_wall_time is None:
+                continue
+            ended = [lane for lane in lanes if self._ended(lane[-1]) <= stream.first_wall_time]
+            if ended:
+                host = _host(path)
+                max(ended, key=lambda lane: (_host(lane[-1]) == host, self._ended(lane[-1]))).append(path)
+            else:
+                lanes.append([path])
+        return lanes
+
+    def _ended(self, path: str) -> float:
+        stream = self._streams[path]
+        ended = stream.last_wall_time
+        return float("inf") if ended is None or not stream.series else ended
+
+    def _curves_of_lane(self, run: str, lane: list[str]) -> Iterable[Curve]:
+        tags = {tag for path in lane for tag in self._streams[path].series}
+        for tag in tags:
+            paths = [path for path in lane if tag in self._streams[path].series]
+            series = _join([self._streams[path].series[tag] for path in paths])
+            writer = PurePosixPath(paths[-1]).name
+            restarts = tuple(series.restarts)
+            yield Curve(run, tag, writer, series.steps, series.wall_times, series.values, restarts)
+
+
+class EventFolder(EventFiles):
+    """Follow the event files under a folder of this machine."""
+
+    def __init__(self, root: str | os.PathLike[str]) -> None:
+        super().__init__()
+        self.root = Path(root)
+        """The folder; it need not exist yet."""
+
+    def read_new(self) -> list[Fresh]:
+        """Read what was appended since the last call, and files that are new.
+
+        Files that are gone are forgotten, unless a part of the tree cannot be
+        read just now. Waits for the disk; call it and `curves` from one thread at a time.
+        """
+        self.unreadable = {}
+        found: set[str] = set()
+        fresh: list[Fresh] = []
+        for folder, _, names in os.walk(self.root, onerror=self._note):
+            for name in filter(self.is_event_file, names):
+                file = Path(folder, name)
+                path = file.relative_to(self.root).as_posix()
+                found.add(path)
+                try:
+                    fresh += self._read_file(file, path)
+                except OSError as error:
+                    self._note(error)
+        if not self.unreadable:
+            for path in self._streams.keys() - found:
+                self.forget(path)
+        return fresh
+
+    def _read_file(self, file: Path, path: str) -> list[Fresh]:
+        size = file.stat().st_size
+        if size < self.offset(path):
+            self.forget(path)
+        if size <= self.offset(path):
+            return []
+        fresh: list[Fresh] = []
+        with file.open("rb") as opened:
+            while (at := self.offset(path)) < size:
+                opened.seek(at)
+                fresh += self.feed(path, opened.read(READ_BYTES))
+                if self.offset(path) == at:
+                    break
+        return fresh
+
+    def _note(self, error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError):
+            path = Path(error.filename or self.root)
+            inside = path.relative_to(self.root).as_posix() if path.is_relative_to(self.root) else str(path)
+            self.unreadable[inside] = error.strerror or str(error)
+
+
+def _join(parts: list[Series]) -> Series:
+    """Put series one after the other; a single one is handed on as it is."""
+    joined = parts[0]
+    for part in parts[1:]:
+        cut = bisect_left(joined.steps, part.steps[0])
+        restarts = [mark for mark in joined.restarts if mark.step < part.steps[0]]
+        if cut < len(joined.steps) and joined.steps[-1] > part.steps[0]:
+            restarts.append(Restart(part.steps[0], part.wall_times[0]))
+        joined = Series(
+            joined.steps[:cut] + part.steps,
+            joined.wall_times[:cut] + part.wall_times,
+            joined.values[:cut] + part.values,
+            restarts + part.restarts,
+        )
+    return joined
+
+
+def _creation(path: str) -> tuple[int, str]:
+    """Sort files by the second in their names, then by name."""
+    matched = _NAME.search(path)
+    return (int(matched["second"]) if matched else 0, path)
+
+
+def _host(path: str) -> str:
+    matched = _NAME.search(path)
+    return matched["host"] if matched else ""

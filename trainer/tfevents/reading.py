@@ -1,0 +1,151 @@
+"""One pass over a piece of an event file: record by record until a repetition shows, then in columns."""
+
+import contextlib
+
+from .columns import Columns, Form, read_rows
+from .event import BadPayload, Point, decode_event
+from .records import HEADER_BYTES, payload_is_good, record_end
+
+LONGEST_CYCLE = 64
+"""How many records back a repetition is looked for."""
+
+MOST_FORMS = 16
+"""Forms remembered for records of one length."""
+
+LONGEST_WAIT = 1024
+"""Records read one by one, at most, after a repetition that was none."""
+
+
+def read_points(chunk: bytes) -> tuple[list[Point], int]:
+    """Decode every whole record at the start of `chunk`.
+
+    A record is: u64 length, u32 masked CRC of those 8 bytes, the payload, u32
+    masked CRC of the payload; little-endian. A file being written may end
+    inside a record: read again later from `chunk[used:]`. A payload that is
+    damaged under a good length is skipped. `EventStream` is faster.
+
+    Returns:
+        The scalars found, in the order of the file, and the number of bytes used.
+
+    Raises:
+        BrokenEvents: A length does not match its CRC.
+
+    Source: "TFRecords Format Details", TensorFlow guide.
+    """
+    points: list[Point] = []
+    used = 0
+    while (end := record_end(chunk, used)) is not None:
+        if payload_is_good(chunk, used, end):
+            with contextlib.suppress(BadPayload):
+                event = decode_event(chunk[used + HEADER_BYTES : end - 4])
+                points += [
+                    Point(found.tag, event.step, event.wall_time, found.value) for found in event.scalars
+                ]
+        used = end
+    return points, used
+
+
+class Reading:
+    """What one pass found so far; after an error, what it found before."""
+
+    def __init__(self, chunk: bytes) -> None:
+        self.columns: list[Columns] = []
+        """Points in the order of the file, each tag's by itself."""
+        self.used = 0
+        """Bytes of whole records read."""
+        self.skipped = 0
+        """Records left out because their payload was damaged."""
+        self.first_wall_time: float | None = None
+        """Of the first event, scalar or not."""
+        self.last_wall_time: float | None = None
+        """Of the last."""
+        self._chunk = chunk
+        self._single: dict[str, Columns] = {}
+        self._known: dict[int, list[Form]] = {}
+        self._recent: dict[Form, None] = {}
+        self._wait = 1
+
+    def run(self) -> None:
+        """Read up to the last whole record.
+
+        Raises:
+            BrokenEvents: A length does not match its CRC.
+        """
+        try:
+            self._run()
+        finally:
+            self._close_single()
+
+    def _run(self) -> None:
+        before_look = 0
+        while (end := record_end(self._chunk, self.used)) is not None:
+            at, self.used = self.used, end
+            if not payload_is_good(self._chunk, at, end):
+                self.skipped += 1
+                continue
+            form = self._take_known(at, end) or self._take(at, end)
+            before_look -= 1
+            if before_look > 0:
+                continue
+            if form is None or len(self._recent) == LONGEST_CYCLE:
+                self._recent.clear()
+            elif form in self._recent:
+                before_look = self._read_cycle(form)
+            else:
+                self._recent[form] = None
+
+    def _take_known(self, at: int, end: int) -> Form | None:
+        """Read a record that has a form seen before, which is fast; None if it has not."""
+        for form in self._known.get(end - at, ()):
+            point = form.read(self._chunk, at)
+            if point is not None:
+                self._add(form.tag, *point)
+                self.last_wall_time = point[1]
+                return form
+        return None
+
+    def _take(self, at: int, end: int) -> Form | None:
+        """Read a record of any form, and remember the form if it holds one plain scalar."""
+        try:
+            event = decode_event(self._chunk[at + HEADER_BYTES : end - 4])
+        except BadPayload:
+            self.skipped += 1
+            return None
+        if self.first_wall_time is None:
+            self.first_wall_time = event.wall_time
+        self.last_wall_time = event.wall_time
+        for tag, value, _, _ in event.scalars:
+            self._add(tag, event.step, event.wall_time, value)
+        form = Form.of(self._chunk[at:end], event)
+        known = self._known.setdefault(end - at, [])
+        if form is not None and len(known) < MOST_FORMS:
+            known.append(form)
+        return form
+
+    def _add(self, tag: str, step: int, wall_time: float, value: float) -> None:
+        columns = self._single.get(tag)
+        if columns is None:
+            columns = self._single[tag] = Columns.empty(tag)
+        columns.append(step, wall_time, value)
+
+    def _close_single(self) -> None:
+        self.columns += self._single.values()
+        self._single = {}
+
+    def _read_cycle(self, form: Form) -> int:
+        """Read on in columns, `form` having come back; returns how many records to read singly now."""
+        recent = list(self._recent)
+        cycle = [*recent[recent.index(form) + 1 :], form]
+        self._recent.clear()
+        used_before = self.used
+        if len({each.tag for each in cycle}) == len(cycle):
+            while True:
+                columns, used = read_rows(self._chunk, self.used, cycle)
+                if not used:
+                    break
+                self._close_single()
+                self.columns += columns
+                self.used += used
+                self.last_wall_time = columns[-1].wall_times[-1]
+        self._wait = 1 if self.used > used_before else min(2 * self._wait, LONGEST_WAIT)
+        return self._wait

@@ -1,0 +1,120 @@
+"""One event file, followed: bytes go in as they arrive, points come out once."""
+
+from array import array
+from bisect import bisect_left
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from .columns import Columns
+from .reading import Reading
+from .records import HEADER_BYTES, BrokenEvents
+
+
+class Restart(NamedTuple):
+    """A place where a tag's step went back: the points from `step` on were written anew."""
+
+    step: int
+    wall_time: float
+
+
+@dataclass(slots=True, eq=False)
+class Series:
+    """The points of one tag as one writer left them: steps always rise.
+
+    A step at or below the last one drops the points at and after it, as
+    TensorBoard's data server does.
+    """
+
+    steps: "array[int]" = field(default_factory=lambda: array("q"))
+    """int64."""
+    wall_times: "array[float]" = field(default_factory=lambda: array("d"))
+    """float64, seconds since 1970."""
+    values: "array[float]" = field(default_factory=lambda: array("d"))
+    """float64."""
+    restarts: list[Restart] = field(default_factory=list)
+    """Where the steps went back, rising; a mark goes when the points around it go."""
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def extend(self, new: Columns) -> None:
+        """Add points in the order they were written; costs what is added."""
+        if not new.steps:
+            return
+        if (not self.steps or new.steps[0] > self.steps[-1]) and new.steps_rise():
+            self.steps.extend(new.steps)
+            self.wall_times.extend(new.wall_times)
+            self.values.extend(new.values)
+            return
+        for step, wall_time, value in zip(new.steps, new.wall_times, new.values, strict=True):
+            if self.steps and step <= self.steps[-1]:
+                self._go_back(step, wall_time)
+            self.steps.append(step)
+            self.wall_times.append(wall_time)
+            self.values.append(value)
+
+    def _go_back(self, step: int, wall_time: float) -> None:
+        if step < self.steps[-1]:
+            while self.restarts and self.restarts[-1].step >= step:
+                self.restarts.pop()
+            self.restarts.append(Restart(step, wall_time))
+        cut = bisect_left(self.steps, step)
+        del self.steps[cut:], self.wall_times[cut:], self.values[cut:]
+
+
+class EventStream:
+    """Follow one event file, wherever its bytes come from.
+
+    Bytes are fed in order, in pieces of any size. What is damaged is counted
+    or named, never raised: a stream has no one to catch it.
+    """
+
+    def __init__(self) -> None:
+        self.series: dict[str, Series] = {}
+        """The points by tag."""
+        self.offset = 0
+        """Where in the file the next bytes to feed begin."""
+        self.skipped = 0
+        """Records left out because their payload was damaged."""
+        self.problem = ""
+        """Why nothing more can be read, in words; empty while all is well."""
+        self.first_wall_time: float | None = None
+        """Wall time of the first event, scalar or not; None before it came."""
+        self.last_wall_time: float | None = None
+        """Wall time of the last event."""
+        self._pending = b""
+        self._parts: list[bytes] = []
+        self._wanted = 0
+
+    def feed(self, chunk: bytes) -> list[Columns]:
+        """Take the next bytes of the file and return the points they completed."""
+        self.offset += len(chunk)
+        if self.problem:
+            return []
+        self._parts.append(chunk)
+        self._wanted -= len(chunk)
+        if self._wanted > 0:
+            return []
+        pending = b"".join(self._parts)
+        reading = Reading(pending)
+        try:
+            reading.run()
+        except BrokenEvents as error:
+            self.problem = str(error)
+        self.skipped += reading.skipped
+        if self.first_wall_time is None:
+            self.first_wall_time = reading.first_wall_time
+        self.last_wall_time = reading.last_wall_time or self.last_wall_time
+        self._keep(pending[reading.used :])
+        for columns in reading.columns:
+            self.series.setdefault(columns.tag, Series()).extend(columns)
+        return reading.columns
+
+    def _keep(self, rest: bytes) -> None:
+        """Hold the start of an unfinished record, and how much of it is still to come."""
+        if len(rest) >= HEADER_BYTES and not any(rest[:HEADER_BYTES]):
+            self.offset -= len(rest)
+            rest = b""
+        self._parts = [rest] if rest and not self.problem else []
+        length = int.from_bytes(rest[:8], "little") if len(rest) >= HEADER_BYTES else 0
+        self._wanted = max(0, length + HEADER_BYTES + 4 - len(rest))

@@ -1,0 +1,87 @@
+"""Writing scalars that TensorBoard, and this package, can read."""
+
+import itertools
+import os
+import socket
+import struct
+import time
+from pathlib import Path
+from types import TracebackType
+
+from .records import frame
+
+_counter = itertools.count()
+_LARGEST_FLOAT32 = 3.4028235677973366e38
+
+
+class EventWriter:
+    """Append scalars to a new event file in `folder`, which is made if needed.
+
+    What is written reaches the file after `flush_s` seconds at the latest
+    provided that writing goes on, else with `flush` or `close`.
+
+    Raises:
+        OSError: The folder or the file cannot be made or written.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], flush_s: float = 2.0) -> None:
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        now = time.time()
+        name = f"events.out.tfevents.{int(now):010d}.{socket.gethostname()}.{os.getpid()}.{next(_counter)}"
+        self.path = folder / name
+        """The file; named as TensorBoard names its own, so that names sort by time."""
+        self._flush_s = flush_s
+        self._file = self.path.open("xb")
+        self._file.write(frame(_event(now, 0, b"\x1a\x0dbrain.Event:2")))
+        self.flush()
+
+    def write_scalar(self, tag: str, step: int, value: float, wall_time: float | None = None) -> None:
+        """Write one float32; `wall_time` in seconds since 1970, now if None."""
+        if wall_time is None:
+            wall_time = time.time()
+        name = tag.encode()
+        scalar = b"\x0a" + _varint(len(name)) + name + b"\x15" + _float32(value)
+        summary = b"\x0a" + _varint(len(scalar)) + scalar
+        self._file.write(frame(_event(wall_time, step, b"\x2a" + _varint(len(summary)) + summary)))
+        if time.monotonic() - self._flushed_at >= self._flush_s:
+            self.flush()
+
+    def flush(self) -> None:
+        """Hand everything written so far to the operating system."""
+        self._file.flush()
+        self._flushed_at = time.monotonic()
+
+    def close(self) -> None:
+        """Write out what is left and close the file; twice does no harm."""
+        self._file.close()
+
+    def __enter__(self) -> "EventWriter":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _event(wall_time: float, step: int, rest: bytes) -> bytes:
+    """Encode an Event: field 1 the wall time, field 2 the step unless it is 0, then `rest`."""
+    return b"\x09" + struct.pack("<d", wall_time) + (b"\x10" + _varint(step) if step else b"") + rest
+
+
+def _varint(number: int) -> bytes:
+    number &= 0xFFFFFFFFFFFFFFFF
+    octets = bytearray()
+    while number > 127:
+        octets.append(number & 127 | 128)
+        number >>= 7
+    octets.append(number)
+    return bytes(octets)
+
+
+def _float32(value: float) -> bytes:
+    """Round to float32 as protobuf does: what is too large becomes infinite."""
+    if abs(value) >= _LARGEST_FLOAT32:
+        value = float("inf") if value > 0 else float("-inf")
+    return struct.pack("<f", value)

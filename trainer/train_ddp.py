@@ -1,0 +1,31 @@
+"""Train an image classifier with DistributedDataParallel.
+
+    python -P -m trainer.train_ddp --epochs 1                       alone
+    python -P -m trainer.launch --nproc-per-node 2 -m trainer.train_ddp    two processes here
+    RANK=0 WORLD_SIZE=2 MASTER_ADDR=... python -P -m trainer.train_ddp    as an operator starts it
+
+Arguments: `trainer.catalogue`. Writes event files, checkpoints, and lines of progress from every rank.
+"""
+
+import sys
+
+from .catalogue import find
+from .stopping import StopRequest, stop_with_launcher
+
+
+def main() -> int:
+    """Train as the command line says; returns the exit status.
+
+    torch takes seconds to import, so signals and wrong arguments are answered first.
+    """
+    stop = StopRequest()
+    stop.leave_at_once("before training began; there is nothing new to save")
+    stop_with_launcher()
+    arguments = find("ddp").parser().parse_args()
+    from .training import run
+
+    return run(arguments, stop)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
