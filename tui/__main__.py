@@ -1,0 +1,114 @@
+"""`gpuconsole`: opens the console, or runs one command; nobody sees a traceback for what can go wrong.
+
+Imports as little as it can, so that `--help` and mistakes are answered at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import importlib.util
+import io
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+DONE, FAILED, WRONG_USAGE = 0, 1, 2
+"""What the program answers its caller."""
+INTERRUPTED, PIPE_CLOSED = 130, 141
+"""128 and the number of SIGINT, of SIGPIPE."""
+
+_TOGETHER = ("k8s", "trainer", "themes")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit status."""
+    if problem := find_intruder():
+        sys.stderr.write(problem)
+        return FAILED
+    # Only now is it known that these are ours.
+    from k8s.errors import KubeError
+    from tui.commands.errors import WrongUsage, say
+
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+    try:
+        status = _run(list(sys.argv[1:] if argv is None else argv))
+        sys.stdout.flush()
+        return status
+    except KubeError as error:
+        say(str(error))
+        return FAILED
+    except WrongUsage as error:
+        say(f"{error}\nSee gpuconsole --help")
+        return WRONG_USAGE
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # What is still buffered has no reader; the interpreter must not try once more at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return PIPE_CLOSED
+    except OSError as error:
+        say(f"This machine would not do it.\n{error}.")
+        return FAILED
+
+
+def find_intruder() -> str:
+    """Return what is wrong with the packages that must lie beside this one; nothing when all is well.
+
+    Their names are common, so another program's may be found first.
+    """
+    home = Path(__file__).resolve().parent.parent
+    for name in _TOGETHER:
+        spec = importlib.util.find_spec(name)
+        places = list(spec.submodule_search_locations or [spec.origin or ""]) if spec else []
+        if not places:
+            return f"gpuconsole is not whole.\nThere is no {name} in {home}.\nInstall it again.\n"
+        if Path(places[0]).resolve() != home / name:
+            return (
+                f"Another package called {name} is in the way.\n"
+                f"{places[0]} is found instead of {home / name}.\n"
+                "Start gpuconsole from another folder, or rename that one.\n"
+            )
+    return ""
+
+
+def _run(words: list[str]) -> int:
+    from tui.commands.parser import make_parser, options_of
+
+    parser = make_parser()
+    own, dashes, rest = _cut(words)
+    flags = parser.parse_args(own)
+    if flags.version:
+        from importlib.metadata import version
+
+        sys.stdout.write(f"gpuconsole {version('gpuconsole')}\n")
+        return DONE
+    if dashes and flags.chosen != "submit":
+        parser.error("only submit takes words after --")
+    flags.rest = rest
+    options = options_of(flags)
+    if flags.chosen is None:
+        from tui.commands.console import prepare, reach
+
+        options = prepare(options)
+        from tui.app import run_console
+
+        return run_console(options, reach)
+    module = importlib.import_module(f"tui.commands.{flags.module}")
+    status: int = asyncio.run(module.run(options, flags))
+    return status
+
+
+def _cut(words: list[str]) -> tuple[list[str], bool, list[str]]:
+    """Split the words at the first `--`: what follows is another program's."""
+    if "--" not in words:
+        return words, False, []
+    at = words.index("--")
+    return words[:at], True, words[at + 1 :]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

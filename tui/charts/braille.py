@@ -1,0 +1,102 @@
+"""A canvas of dots: eight in a cell as braille, or one in a cell for terminals that have only ASCII."""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+_BITS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
+_MASKS = [
+    [[sum(side[row] for row in range(top, bottom + 1)) for bottom in range(4)] for top in range(4)]
+    for side in _BITS
+]
+"""By side, first and last row of a cell: the bits of that piece of a column of dots."""
+
+_BRAILLE = [" ", *map(chr, range(0x2801, 0x2900))]
+ASCII_MARKS = "*+ox#@"
+"""Marks for owners 1 to 6; all others get `.`."""
+
+
+class Canvas:
+    """Dots with owners. Where two owners meet in a cell, the later one has it alone."""
+
+    def __init__(self, width: int, height: int, *, ascii_only: bool = False) -> None:
+        """Make an empty canvas of `width` by `height` cells."""
+        self.width = width
+        """Cells in a row."""
+        self.height = height
+        """Rows of cells."""
+        self.ascii_only = ascii_only
+        """Whether a cell holds one dot, drawn as an ASCII mark."""
+        self.dots_x = width if ascii_only else 2 * width
+        """Columns of dots."""
+        self.dots_y = height if ascii_only else 4 * height
+        """Rows of dots."""
+        self.pattern = (1, 1)
+        """Dash of what is drawn next: columns of dots that are drawn, out of how many."""
+        self._bits = bytearray(width * height)
+        self._owners = bytearray(width * height)
+
+    def column(self, x: int, top: int, bottom: int, owner: int) -> None:
+        """Fill the dots from row `top` to row `bottom` of column `x`, which must be on the canvas.
+
+        Args:
+            x: Column of dots, from the left.
+            top: First row of dots, from above.
+            bottom: Last row of dots; not above `top`.
+            owner: 1 to 255; says whose dots these are.
+        """
+        drawn, period = self.pattern
+        if x % period >= drawn:
+            return
+        bits, owners, width = self._bits, self._owners, self.width
+        if self.ascii_only:
+            for cell in range(top * width + x, bottom * width + x + 1, width):
+                bits[cell], owners[cell] = 1, owner
+            return
+        masks = _MASKS[x & 1]
+        first, last = top >> 2, bottom >> 2
+        cell = first * width + (x >> 1)
+        for row in range(first, last + 1):
+            mask = masks[top & 3 if row == first else 0][bottom & 3 if row == last else 3]
+            if owners[cell] == owner:
+                bits[cell] |= mask
+            else:
+                bits[cell], owners[cell] = mask, owner
+            cell += width
+
+    def line(self, start: tuple[int, int], end: tuple[int, int], owner: int) -> None:
+        """Join two dots (x, y), the first one left of the second."""
+        (x0, y0), (x1, y1) = start, end
+        before = y0
+        for x in range(x0 + 1, x1 + 1):
+            y = round(y0 + (y1 - y0) * (x - x0) / (x1 - x0))
+            self.reach(x, before, y, y, owner)
+            before = y
+
+    def reach(self, x: int, before: int, top: int, bottom: int, owner: int) -> None:
+        """Fill from `top` to `bottom`, and on until it touches the dot in row `before` one column left."""
+        if before < top - 1:
+            top = before + 1
+        elif before > bottom + 1:
+            bottom = before - 1
+        self.column(x, top, bottom, owner)
+
+    def owner_at(self, column: int, row: int) -> int:
+        """Say whose dots are in a cell; 0 if there are none."""
+        return self._owners[row * self.width + column]
+
+    def row(self, row: int) -> list[tuple[str, int]]:
+        """Give one row as pieces of text and their owner; empty pieces have owner 0."""
+        start, end = row * self.width, (row + 1) * self.width
+        owners = self._owners[start:end]
+        runs = []
+        for owner, group in groupby(owners):
+            stop = start + len(list(group))
+            if self.ascii_only:
+                mark = ASCII_MARKS[owner - 1] if 0 < owner <= len(ASCII_MARKS) else "." if owner else " "
+                text = mark * (stop - start)
+            else:
+                text = "".join([_BRAILLE[bits] for bits in self._bits[start:stop]])
+            runs.append((text, owner))
+            start = stop
+        return runs

@@ -1,0 +1,236 @@
+"""The points of one curve, kept so that a million of them draw in milliseconds.
+
+Values are summed up in blocks as they arrive; what a column of the chart needs
+to know about its thousands of points is then found in a few dozen steps.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from itertools import accumulate, islice
+
+BLOCK = 64
+"""Values that are summed up together."""
+
+_CHUNK = 4096
+_SETTLED = 1e-15
+
+
+class Bands:
+    """Lowest and highest of any stretch of values, without reading the whole stretch."""
+
+    def __init__(self, values: array[float]) -> None:
+        """Watch `values`; call `catch_up` after they grew and `cut` after they shrank."""
+        self._values = values
+        self._lows: array[float] = array("d")
+        self._highs: array[float] = array("d")
+
+    def catch_up(self) -> None:
+        """Sum up the blocks that have become full; costs what is new."""
+        values = self._values
+        for start in range(len(self._lows) * BLOCK, len(values) - BLOCK + 1, BLOCK):
+            low, high = _low_high(values[start : start + BLOCK])
+            self._lows.append(low)
+            self._highs.append(high)
+
+    def cut(self, length: int) -> None:
+        """Forget what lies at and after `length`."""
+        del self._lows[length // BLOCK :], self._highs[length // BLOCK :]
+
+    def between(self, start: int, end: int) -> tuple[float, float]:
+        """Find the lowest and highest finite of `values[start:end]`; infinity and its negative if none."""
+        first = -(-start // BLOCK)
+        last = min(end // BLOCK, len(self._lows))
+        if last - first < 2:
+            return _low_high(self._values[start:end])
+        head = _low_high(self._values[start : first * BLOCK])
+        tail = _low_high(self._values[last * BLOCK : end])
+        return (
+            min(head[0], tail[0], min(self._lows[first:last])),
+            max(head[1], tail[1], max(self._highs[first:last])),
+        )
+
+
+def _low_high(part: array[float]) -> tuple[float, float]:
+    if part and math.isfinite(sum(part)):
+        return min(part), max(part)
+    finite = list(filter(math.isfinite, part))
+    return min(finite, default=math.inf), max(finite, default=-math.inf)
+
+
+class Series:
+    """The points of one curve; steps always rise.
+
+    A point at or below the last step drops the points at and after it, as when
+    a job was restarted from a checkpoint; `restarts` says where that happened.
+    Values may be NaN or infinite. Wall times never go back: a clock that does
+    is held where it was.
+    """
+
+    def __init__(self) -> None:
+        self.steps: array[int] = array("q")
+        """int64, rising."""
+        self.wall_times: array[float] = array("d")
+        """Seconds since 1970, never falling."""
+        self.values: array[float] = array("d")
+        """As they were written."""
+        self.restarts: list[int] = []
+        """Steps from which on the curve was written anew."""
+        self.broken: array[int] = array("q")
+        """Indices of the values that are NaN or infinite."""
+        self.version = 0
+        """Grows with every change."""
+        self.cuts = 0
+        """Grows whenever points are dropped."""
+        self.bands = Bands(self.values)
+        """Lowest and highest values of stretches."""
+        self._smoothed: Smoothed | None = None
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def append(self, points: Iterable[tuple[int, float, float]]) -> None:
+        """Add points (step, wall time, value), oldest first."""
+        columns = list(zip(*points, strict=True))
+        if columns:
+            self.extend(*columns)
+
+    def extend(self, steps: Sequence[int], wall_times: Sequence[float], values: Sequence[float]) -> None:
+        """Add points given as three columns of one length, oldest first; costs what is added."""
+        if not steps:
+            return
+        start = 0
+        while start < len(steps):
+            end = _rising_until(steps, start)
+            if self.steps and steps[start] <= self.steps[-1]:
+                self._go_back(steps[start])
+            if end - start == len(steps):
+                self._add(steps, wall_times, values)
+            else:
+                self._add(steps[start:end], wall_times[start:end], values[start:end])
+            start = end
+        self.bands.catch_up()
+        self.version += 1
+
+    def update(
+        self,
+        steps: Sequence[int],
+        wall_times: Sequence[float],
+        values: Sequence[float],
+        restarts: Iterable[int] = (),
+    ) -> None:
+        """Become these points; costs only what was added where the points before are a start of them."""
+        known = len(self)
+        if known and not self._begins(steps, values):
+            self._cut(0)
+            known = 0
+        self.extend(steps[known:], wall_times[known:], values[known:])
+        if self.restarts != (new := list(restarts)):
+            self.restarts = new
+            self.version += 1
+
+    def smoothed(self, weight: float) -> Smoothed:
+        """Give the running mean for a weight from 0 to 0.999; the latest weight is kept."""
+        if self._smoothed is None or self._smoothed.weight != weight:
+            self._smoothed = Smoothed(self, weight)
+        self._smoothed.catch_up()
+        return self._smoothed
+
+    def broken_between(self, start: int, end: int) -> int:
+        """Count the NaN and infinite values among `values[start:end]`."""
+        return bisect_left(self.broken, end) - bisect_left(self.broken, start)
+
+    def _begins(self, steps: Sequence[int], values: Sequence[float]) -> bool:
+        last = len(self) - 1
+        if last >= len(steps) or steps[0] != self.steps[0] or steps[last] != self.steps[last]:
+            return False
+        value, known = values[last], self.values[last]
+        return value == known or (math.isnan(value) and math.isnan(known))
+
+    def _go_back(self, step: int) -> None:
+        if step < self.steps[-1]:
+            self.restarts = [*(earlier for earlier in self.restarts if earlier < step), step]
+        self._cut(bisect_left(self.steps, step))
+
+    def _cut(self, length: int) -> None:
+        del self.steps[length:], self.wall_times[length:], self.values[length:]
+        del self.broken[bisect_left(self.broken, length) :]
+        self.bands.cut(length)
+        self.cuts += 1
+        self.version += 1
+
+    def _add(self, steps: Sequence[int], wall_times: Sequence[float], values: Sequence[float]) -> None:
+        known = len(self)
+        latest = self.wall_times[-1] if known else -math.inf
+        self.steps.extend(steps)
+        if latest <= wall_times[0] and all(map(operator.le, wall_times, islice(wall_times, 1, None))):
+            self.wall_times.extend(wall_times)
+        else:
+            times = (time if math.isfinite(time) else 0.0 for time in wall_times)
+            self.wall_times.extend(islice(accumulate(times, max, initial=latest), 1, None))
+        self.values.extend(values)
+        if not math.isfinite(sum(values)):
+            self.broken.extend(
+                index for index, value in enumerate(values, start=known) if not math.isfinite(value)
+            )
+
+
+class Smoothed:
+    """The exponential moving mean of a series, as TensorBoard draws it.
+
+    The mean starts unbiased: it is divided by `1 - weight ** n`. NaN and
+    infinite values stay as they are and do not enter the mean.
+
+    Source: `data_transformer.ts` of TensorBoard's time series page.
+    """
+
+    def __init__(self, series: Series, weight: float) -> None:
+        self.weight = weight
+        """How much of the mean so far is kept at each point."""
+        self.values: array[float] = array("d")
+        """One for each point of the series."""
+        self.bands = Bands(self.values)
+        """Lowest and highest values of stretches."""
+        self._series = series
+        self._cuts = series.cuts
+        self._mean = 0.0
+        self._count = 0
+
+    def catch_up(self) -> None:
+        """Go on with the points that are new; a series that was cut is read again."""
+        if self._cuts != self._series.cuts:
+            self._cuts = self._series.cuts
+            del self.values[:]
+            self.bands.cut(0)
+            self._mean, self._count = 0.0, 0
+        for start in range(len(self.values), len(self._series), _CHUNK):
+            self._add(self._series.values[start : start + _CHUNK])
+        self.bands.catch_up()
+
+    def _add(self, part: array[float]) -> None:
+        weight, rest = self.weight, 1 - self.weight
+        if weight**self._count < _SETTLED and math.isfinite(sum(part)):
+            means = accumulate(part, lambda mean, value: mean * weight + value * rest, initial=self._mean)
+            self.values.extend(islice(means, 1, None))
+            self._mean = self.values[-1]
+            self._count += len(part)
+            return
+        for value in part:
+            if math.isfinite(value):
+                self._mean = self._mean * weight + value * rest
+                self._count += 1
+                self.values.append(self._mean / (1 - weight**self._count))
+            else:
+                self.values.append(value)
+
+
+def _rising_until(steps: Sequence[int], start: int) -> int:
+    """Find where the stretch of rising steps that begins at `start` ends."""
+    part = steps[start:] if start else steps
+    if all(map(operator.lt, part, islice(part, 1, None))):
+        return len(steps)
+    return next(index for index in range(start + 1, len(steps)) if steps[index] <= steps[index - 1])

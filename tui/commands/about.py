@@ -1,0 +1,103 @@
+"""`info`: versions, file locations, the cluster, and what this user may do there."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import platform
+from importlib.metadata import PackageNotFoundError, version
+
+from k8s.client import Client
+from k8s.errors import KubeError
+from k8s.kinds import KINDS
+from k8s.resources import CLAIMS, EVENTS, NODES, PODS, Resource
+from k8s.submit import may
+from tui.commands.connect import cluster
+from tui.commands.output import add_format, write, write_fields, write_object
+from tui.commands.values import Values
+from tui.settings import ConsoleOptions
+
+PACKAGES = ("gpuconsole", "textual", "kubernetes", "aiohttp", "plotext", "torch", "tensorboard")
+"""Whose versions are told; the last two are needed by trainers only."""
+RIGHTS: tuple[tuple[str, Resource], ...] = (
+    ("list", NODES),
+    ("list", PODS),
+    ("list", EVENTS),
+    ("list", CLAIMS),
+    *((verb, kind.resource) for kind in KINDS for verb in ("list", "create", "delete")),
+)
+"""What the console needs, in whole or in part."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Let the command take `-o`."""
+    add_format(parser, ("table", "json", "yaml"))
+
+
+async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
+    """Print what is known of this installation and of the cluster; without a cluster, why there is none."""
+    versions = {"python": platform.python_version(), **{name: _version(name) for name in PACKAGES}}
+    files = {
+        "config": str(options.config_folder),
+        "themes": str(options.themes_folder),
+        "templates": str(options.templates_folder),
+        "keys": str(options.keys_file),
+        "state": str(options.state_folder),
+        "log": str(options.log_file),
+        "sandbox": str(options.sandbox_folder),
+    }
+    reached: Values = {}
+    problem = ""
+    try:
+        async with cluster(options) as client:
+            reached = await _reached(client)
+    except KubeError as error:
+        problem = str(error)
+    if flags.output in ("json", "yaml"):
+        found = {"versions": versions, "files": files, "cluster": reached or None, "problem": problem}
+        write_object(found, flags.output)
+        return 0
+    _print(versions, files, reached, problem)
+    return 0
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+async def _reached(client: Client) -> Values:
+    server = await client.get_json("/version", doing="ask for the server's version")
+    access = client.access
+    answers = await asyncio.gather(*(may(client, *right, access.namespace) for right in RIGHTS))
+    rights: dict[str, dict[str, bool]] = {}
+    for (verb, resource), is_allowed in zip(RIGHTS, answers, strict=True):
+        rights.setdefault(resource.plural, {})[verb] = is_allowed
+    return {
+        "context": access.context,
+        "host": access.host,
+        "user": access.user,
+        "namespace": access.namespace,
+        "server_version": str(server.get("gitVersion") or ""),
+        "may": rights,
+    }
+
+
+def _print(versions: dict[str, str | None], files: dict[str, str], reached: Values, problem: str) -> None:
+    write("Versions")
+    write_fields((f"  {name}", found or "not installed") for name, found in versions.items())
+    write("\nFiles")
+    write_fields((f"  {name}", path) for name, path in files.items())
+    write("\nCluster")
+    if problem:
+        write_fields([("  problem", line) for line in problem.split("\n")])
+        return
+    write_fields((f"  {name}", text) for name, text in reached.items() if isinstance(text, str))
+    write(f"\nThis user, in namespace {reached['namespace']}")
+    write_fields((f"  {plural}", _rights_words(verbs)) for plural, verbs in reached["may"].items())
+
+
+def _rights_words(verbs: dict[str, bool]) -> str:
+    return ", ".join(f"may {verb}" if is_allowed else f"may not {verb}" for verb, is_allowed in verbs.items())

@@ -1,0 +1,99 @@
+"""From what the user asked for to a cluster: a kubeconfig's, or the sandbox."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+from k8s.client import Client
+from k8s.errors import Forbidden, KubeError
+from k8s.kinds import KINDS
+from k8s.resources import NODES
+from k8s.snapshot import ClusterSnapshot
+from tui.commands.errors import say
+from tui.live import Live
+from tui.settings import ConsoleOptions
+
+
+@asynccontextmanager
+async def cluster(options: ConsoleOptions) -> AsyncIterator[Client]:
+    """Open the cluster that is meant; with `--sandbox`, join the sandbox or start it.
+
+    Raises:
+        NoCluster: There is no kubeconfig, or it cannot be used.
+    """
+    options = await with_sandbox(options)
+    async with await Client.connect(options.kubeconfig, options.context, options.namespace) as client:
+        yield client
+
+
+def _silent(_words: str) -> None:
+    """Take progress that nobody waits for."""
+
+
+async def with_sandbox(options: ConsoleOptions, progress: Callable[[str], None] = _silent) -> ConsoleOptions:
+    """Return options that name the sandbox's kubeconfig if it is meant; start it if need be."""
+    if not options.is_sandbox:
+        return options
+    from k8s import sandbox
+
+    address = await sandbox.start(progress=progress)
+    if not address.was_running and progress is _silent:
+        say("The sandbox was started, and stays in the background until: gpuconsole sandbox stop")
+    return replace(options, kubeconfig=str(address.kubeconfig), context="")
+
+
+def scope(options: ConsoleOptions, client: Client) -> str:
+    """Return the namespace that is meant; empty for all of them."""
+    return "" if options.is_all_namespaces else client.access.namespace
+
+
+async def read_jobs(options: ConsoleOptions, client: Client, *, has_nodes: bool = False) -> ClusterSnapshot:
+    """Read the cluster once, with the jobs that are meant; what of it cannot be read is said on stderr.
+
+    Args:
+        options: Whose jobs.
+        client: The cluster.
+        has_nodes: Nodes, and who holds them, will be shown too, so that all pods count.
+
+    Raises:
+        KubeError: The cluster cannot be read at all.
+        Forbidden: There are no jobs, as far as this user may list them.
+    """
+    namespace = scope(options, client)
+    snapshot = await Live(client, namespace).read_once()
+    problems = dict(snapshot.problems)
+    if not has_nodes:
+        problems.pop(NODES.plural, None)
+        # Reading only the namespace that is meant leaves out no job that is meant.
+        problems = {name: why for name, why in problems.items() if not (namespace and _is_narrowed(why))}
+    kinds = {kind.resource.plural for kind in KINDS}
+    words = [f"{name}: {why}" for name, why in problems.items()]
+    unlisted = [name for name, why in problems.items() if name in kinds and not _is_narrowed(why)]
+    if unlisted and not snapshot.jobs and not has_nodes:
+        raise Forbidden("Not all jobs can be listed.", "\n".join(words))
+    for line in words:
+        say(line)
+    return snapshot
+
+
+def _is_narrowed(why: str) -> bool:
+    """Tell a collection of which one namespace was read from one that was not read at all."""
+    return why.startswith("Only those in namespace ")
+
+
+def check_may_change(options: ConsoleOptions, doing: str) -> None:
+    """Refuse to change anything with `--readonly`.
+
+    Raises:
+        KubeError: It was asked for.
+    """
+    if options.is_read_only:
+        raise KubeError(f"Could not {doing}.", "Nothing is changed with --readonly.", "Leave that flag out.")
+
+
+def server_now(client: Client) -> datetime:
+    """Return the time by the cluster's clock, as far as it is known."""
+    return datetime.now(UTC) + timedelta(seconds=client.server_clock_offset_s)

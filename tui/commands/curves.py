@@ -1,0 +1,138 @@
+"""`curves`: plots of a job's scalars, or of the event files in a folder."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import math
+import shutil
+import sys
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+from k8s.client import Client
+from k8s.errors import KubeError
+from k8s.logs import LogLine, Options, read, targets_of
+from k8s.snapshot import Job
+from trainer.tfevents import Curve, EventFiles, EventFolder
+from tui.commands.connect import cluster, read_jobs
+from tui.commands.errors import say
+from tui.commands.log_points import read_log_points
+from tui.commands.output import add_format, write, write_object
+from tui.commands.plots import Line, plot
+from tui.commands.which_job import NAME_HELP, find_job, titles
+from tui.curve_feed import CurveFeed
+from tui.settings import ConsoleOptions
+
+
+class NoCurves(KubeError):
+    """There is nothing to draw."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Let the command take a job or a folder."""
+    parser.add_argument("source", metavar="JOB|FOLDER", help=f"{NAME_HELP}; or a folder with event files")
+    parser.add_argument("--tag", action="append", default=[], metavar="TEXT", help="only tags with this text")
+    add_format(parser, ("plot", "json", "csv"))
+
+
+async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
+    """Print the curves."""
+    folder = Path(flags.source).expanduser()
+    lines, source = _from_folder(folder), str(folder)
+    if not lines and flags.source.startswith((".", "/", "~")):
+        raise NoCurves(f"There are no event files with scalars in {folder}.")
+    if not lines:
+        async with cluster(options) as client:
+            job = find_job(await read_jobs(options, client), flags.source)
+            lines, source = await _from_job(client, job)
+    if flags.tag:
+        names = ", ".join(line.name for line in lines)
+        lines = [line for line in lines if any(text in line.name for text in flags.tag)]
+        if not lines:
+            raise NoCurves(f"No tag has {' or '.join(flags.tag)} in it.", f"There are: {names}.")
+    _print(lines, source, flags.output, is_ascii=options.is_ascii)
+    return 0
+
+
+def _from_folder(folder: Path) -> list[Line]:
+    """Return the curves in a folder; none where there is no such folder."""
+    if not folder.is_dir():
+        return []
+    events = EventFolder(folder)
+    events.read_new()
+    return _lines(events)
+
+
+async def _from_job(client: Client, job: Job) -> tuple[list[Line], str]:
+    """Return the curves in a job's event files, or else what its log tells, and where that was read.
+
+    Raises:
+        NoCurves: Neither holds any.
+    """
+    feed = CurveFeed(client, job.ref, lambda: job)
+    try:
+        await feed.read_once()
+        problem = feed.problem
+    except KubeError as error:
+        problem = error.details or error.what
+    if lines := _lines(feed.events):
+        return lines, feed.source
+    problem = problem or f"There are no scalars in {feed.source}."
+    said: list[LogLine] = []
+    try:
+        targets = targets_of(job)
+        said = [item async for item in read(client, targets, Options()) if isinstance(item, LogLine)]
+    except KubeError as error:
+        problem = f"{problem}\n{error.details or error.what}"
+    found = read_log_points(said)
+    if not found:
+        raise NoCurves(
+            f"There are no curves of {titles([job.ref])}.",
+            problem,
+            "Lines such as `step 10 loss 1.5` in its log are drawn too.",
+        )
+    say(problem)
+    lines = [Line(tag, one.steps, one.wall_times, one.values) for tag, one in sorted(found.items())]
+    return lines, f"the log of {said[0].source.name}"
+
+
+def _lines(events: EventFiles) -> list[Line]:
+    """Return the curves, named by their tags, and by run or file too where a tag has several."""
+    for path, problem in events.problems.items():
+        say(f"{path}: {problem}")
+    curves = [curve for curve in events.curves() if len(curve)]
+    tags = Counter(curve.tag for curve in curves)
+    runs = Counter((curve.tag, curve.run) for curve in curves)
+
+    def name(curve: Curve) -> str:
+        if tags[curve.tag] == 1:
+            return curve.tag
+        if runs[curve.tag, curve.run] == 1:
+            return f"{curve.tag} ({curve.run})"
+        return f"{curve.tag} ({curve.run}/{curve.writer})"
+
+    return [Line(name(curve), curve.steps, curve.wall_times, curve.values) for curve in curves]
+
+
+def _print(lines: Iterable[Line], source: str, form: str, *, is_ascii: bool) -> None:
+    if form == "json":
+        tags = {
+            line.name: [
+                {"step": step, "wall_time": wall_time, "value": value if math.isfinite(value) else None}
+                for step, wall_time, value in zip(line.steps, line.wall_times, line.values, strict=True)
+            ]
+            for line in lines
+        }
+        write_object({"tags": tags, "source": source}, form)
+    elif form == "csv":
+        rows = csv.writer(sys.stdout, lineterminator="\n")
+        rows.writerow(("tag", "step", "wall_time", "value"))
+        for line in lines:
+            for point in zip(line.steps, line.wall_times, line.values, strict=True):
+                rows.writerow((line.name, *point))
+    else:
+        width = shutil.get_terminal_size((100, 24)).columns
+        write(f"Read from {source}\n")
+        write("\n\n".join(plot(line, width, is_ascii=is_ascii) for line in lines))

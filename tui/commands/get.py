@@ -1,0 +1,154 @@
+"""`get`: one job, its instances, what its operator says."""
+
+from __future__ import annotations
+
+import argparse
+from datetime import datetime
+from typing import Any
+
+from k8s.client import Client
+from k8s.errors import Forbidden, NotFound
+from k8s.resources import NODES, SERVICES
+from k8s.snapshot import Instance, Job
+from tui.commands.connect import cluster, read_jobs, server_now
+from tui.commands.output import Column, add_format, write, write_fields, write_object, write_table
+from tui.commands.values import age_text, duration_text, job_details, timestamp
+from tui.commands.which_job import NAME_HELP, find_job
+from tui.format import NOTHING
+from tui.settings import ConsoleOptions
+
+INSTANCE_COLUMNS = (
+    Column("NAME"),
+    Column("STATUS"),
+    Column("AGE", "right"),
+    Column("CHIEF"),
+    Column("RANKS"),
+    Column("GPU", "right"),
+    Column("NODE"),
+    Column("RESTARTS", "right"),
+    Column("POD", is_wide=True),
+    Column("REASON"),
+)
+CONDITION_COLUMNS = (
+    Column("TYPE"),
+    Column("IS"),
+    Column("SINCE", "right"),
+    Column("REASON"),
+    Column("MESSAGE", is_wide=True),
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Let the command take a job."""
+    parser.add_argument("job", metavar="JOB", help=NAME_HELP)
+    add_format(parser)
+
+
+async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
+    """Print one job."""
+    async with cluster(options) as client:
+        job = find_job(await read_jobs(options, client), flags.job)
+        tensorboard = await _tensorboard(client, job)
+        now = server_now(client)
+    if flags.output in ("json", "yaml"):
+        write_object(job_details(job, now, tensorboard), flags.output)
+    else:
+        _print(job, tensorboard, now, is_wide=flags.output == "wide")
+    return 0
+
+
+def _print(job: Job, tensorboard: str | None, now: datetime, *, is_wide: bool) -> None:
+    write_fields(
+        (
+            ("Name", job.ref.name),
+            ("Kind", f"{job.ref.kind} {job.ref.api_version}"),
+            ("Namespace", job.ref.namespace),
+            ("Status", str(job.status)),
+            ("Reason", job.reason),
+            ("User", job.user),
+            ("Priority", job.priority),
+            ("Trainer", job.trainer),
+            ("GPUs", f"{job.gpus_requested} requested, {job.gpus_allocated} allocated"),
+            ("Created", f"{timestamp(job.created) or NOTHING}, {age_text(job.created, now)} ago"),
+            ("Started", timestamp(job.started) or ""),
+            ("Ended", timestamp(job.finished) or ""),
+            ("Duration", duration_text(job, now)),
+            ("Event files", job.log_dir),
+            ("TensorBoard", tensorboard or ""),
+        )
+    )
+    write("\nInstances:")
+    write_table(
+        INSTANCE_COLUMNS, [_instance_row(each, now) for each in job.instances], is_wide=is_wide, indent="  "
+    )
+    if job.conditions:
+        rows = [
+            (
+                each.type,
+                each.status,
+                age_text(each.last_transition_time, now),
+                each.reason or NOTHING,
+                each.message or NOTHING,
+            )
+            for each in job.conditions
+        ]
+        write("\nConditions:")
+        write_table(CONDITION_COLUMNS, rows, is_wide=is_wide, indent="  ")
+
+
+def _instance_row(instance: Instance, now: datetime) -> tuple[str, ...]:
+    return (
+        instance.name,
+        str(instance.status),
+        age_text(instance.created, now),
+        "yes" if instance.is_chief else "no",
+        _ranks(instance),
+        str(instance.gpus),
+        instance.node or NOTHING,
+        str(instance.restarts),
+        instance.pod or NOTHING,
+        instance.reason or NOTHING,
+    )
+
+
+def _ranks(instance: Instance) -> str:
+    """Return its ranks, as `0-3`; a `?` where they are only assumed."""
+    if not instance.ranks:
+        return NOTHING
+    first, last = min(instance.ranks), max(instance.ranks)
+    words = str(first) if first == last else f"{first}-{last}"
+    return f"{words}?" if instance.ranks_proof == "assumed" else words
+
+
+async def _tensorboard(client: Client, job: Job) -> str | None:
+    """Return the address of the TensorBoard that Arena started beside a job.
+
+    Source: arena v0.15.5: a Service labelled role=tensorboard, release=<job>; LoadBalancer, or
+    NodePort reached at the first node that is ready.
+    """
+    selector = f"role=tensorboard,release={job.ref.name}"
+    try:
+        services = await client.list(SERVICES, job.ref.namespace, label_selector=selector)
+        for service in services:
+            spec = service.get("spec") or {}
+            port: dict[str, Any] = next(iter(spec.get("ports") or ()), {})
+            ingress = ((service.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ()
+            for each in ingress:
+                if host := each.get("ip") or each.get("hostname"):
+                    return f"http://{host}:{port.get('port')}"
+            if port.get("nodePort") and (host := _first_ready(await client.list(NODES))):
+                return f"http://{host}:{port['nodePort']}"
+    except (Forbidden, NotFound):
+        return None
+    return None
+
+
+def _first_ready(nodes: list[dict[str, Any]]) -> str:
+    for node in nodes:
+        status = node.get("status") or {}
+        conditions = status.get("conditions") or ()
+        if any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions):
+            for address in status.get("addresses") or ():
+                if address.get("type") == "InternalIP":
+                    return str(address.get("address"))
+    return ""

@@ -1,0 +1,70 @@
+"""`list`: jobs of every kind, newest first."""
+
+from __future__ import annotations
+
+import argparse
+from datetime import datetime
+
+from k8s.snapshot import Job
+from tui.commands.connect import cluster, read_jobs, server_now
+from tui.commands.errors import say
+from tui.commands.output import Column, add_format, write_object, write_table
+from tui.commands.values import age_text, duration_text, job_values
+from tui.format import NOTHING
+from tui.settings import ConsoleOptions
+
+COLUMNS = (
+    Column("NAMESPACE"),
+    Column("NAME"),
+    Column("KIND"),
+    Column("STATUS"),
+    Column("PODS", "right"),
+    Column("GPU(Requested)", "right"),
+    Column("GPU(Allocated)", "right"),
+    Column("DURATION", "right"),
+    Column("NODES"),
+    Column("USER", is_wide=True),
+    Column("PRIORITY", is_wide=True),
+    Column("AGE", "right", is_wide=True),
+    Column("REASON", is_wide=True),
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Let the command take `-o`."""
+    add_format(parser)
+
+
+async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
+    """Print the jobs."""
+    async with cluster(options) as client:
+        snapshot = await read_jobs(options, client)
+        now = server_now(client)
+    if flags.output in ("json", "yaml"):
+        write_object({"items": [job_values(job, now) for job in snapshot.jobs]}, flags.output)
+        return 0
+    if not snapshot.jobs:
+        say(f"No jobs in namespace {snapshot.namespace}." if snapshot.namespace else "No jobs.")
+        return 0
+    skipped = 1 if snapshot.namespace else 0
+    rows = [_row(job, now)[skipped:] for job in snapshot.jobs]
+    write_table(COLUMNS[skipped:], rows, is_wide=flags.output == "wide")
+    return 0
+
+
+def _row(job: Job, now: datetime) -> tuple[str, ...]:
+    return (
+        job.ref.namespace,
+        job.ref.name,
+        job.ref.kind,
+        str(job.status),
+        f"{job.instances_running}/{len(job.instances)}",
+        str(job.gpus_requested),
+        str(job.gpus_allocated),
+        duration_text(job, now),
+        ",".join(job.nodes) or NOTHING,
+        job.user or NOTHING,
+        job.priority or NOTHING,
+        age_text(job.created, now),
+        job.reason or NOTHING,
+    )

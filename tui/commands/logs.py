@@ -1,0 +1,133 @@
+"""`logs`: what a job's processes print; rank 0 unless asked otherwise."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import re
+import sys
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+
+from k8s.client import Client
+from k8s.errors import NotFound
+from k8s.kinds import JobRef
+from k8s.logs import LogLine, Options, Target, printed, read, targets_of
+from k8s.snapshot import ClusterSnapshot, Job
+from tui.commands.connect import cluster, read_jobs, scope
+from tui.commands.errors import say
+from tui.commands.which_job import NAME_HELP, find_job, titles
+from tui.live import Live
+from tui.settings import ConsoleOptions
+
+_UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Let the command take a job, and which part of its logs."""
+    add = parser.add_argument
+    add("job", metavar="JOB", help=NAME_HELP)
+    add("-f", "--follow", action="store_true", help="go on until the job ends")
+    add("-t", "--tail", type=int, default=-1, metavar="N", help="begin N lines before the end")
+    add("--since", type=seconds, metavar="TIME", help="begin so long ago, as 90s, 10m, 2h")
+    add("--since-time", default="", metavar="TIME", help="begin at this time, as 2026-11-20T18:00:00Z")
+    add("--previous", action="store_true", help="the run before the last restart")
+    add("--timestamps", action="store_true", help="put the time of writing before each line")
+    add("-c", "--container", default="", metavar="NAME", help="this container of a pod")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("-i", "--instance", default="", metavar="NAME", help="one pod, as worker-2")
+    which.add_argument("-r", "--rank", type=int, metavar="N", help="one rank of the whole job")
+    which.add_argument("--all", action="store_true", help="all pods, merged by time")
+
+
+def seconds(text: str) -> int:
+    """Read a time as in `90s` or `1h30m`."""
+    if not re.fullmatch(r"(\d{1,9}[smhd])+", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time such as 90s, 10m, 1h30m")
+    return sum(int(number) * _UNITS_S[unit] for number, unit in re.findall(r"(\d+)([smhd])", text))
+
+
+async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
+    """Print the log."""
+    wanted = Options(
+        follow=flags.follow and not flags.previous,
+        tail=flags.tail if flags.tail >= 0 else None,
+        since_s=flags.since,
+        since_time=flags.since_time,
+        instance=flags.instance,
+        rank=flags.rank,
+        container=flags.container,
+        previous=flags.previous,
+        every=flags.all,
+    )
+    async with cluster(options) as client:
+        job = find_job(await read_jobs(options, client), flags.job)
+        _check_container(job, flags.container)
+        if not wanted.follow:
+            await _print(client, targets_of(job, container=flags.container), wanted, flags)
+            return 0
+        live = Live(client, scope(options, client))
+        async with aclosing(_pods_as_they_come(live, job.ref, flags.container)) as targets:
+            await _print(client, targets, wanted, flags)
+    return 0
+
+
+def _check_container(job: Job, container: str) -> None:
+    names = dict.fromkeys(name for each in job.instances for name in each.containers)
+    if container and names and container not in names:
+        raise NotFound(
+            f"There is no container {container} in {titles([job.ref])}.", f"There is: {', '.join(names)}."
+        )
+
+
+async def _print(
+    client: Client,
+    targets: Sequence[Target] | AsyncGenerator[Sequence[Target], None],
+    wanted: Options,
+    flags: argparse.Namespace,
+) -> None:
+    out, is_terminal = sys.stdout.buffer, sys.stdout.isatty()
+    async for item in read(client, targets, wanted):
+        if isinstance(item, LogLine):
+            out.write(printed(item, timestamps=flags.timestamps, name=flags.all, is_terminal=is_terminal))
+            if wanted.follow:
+                out.flush()
+        else:
+            say(f"-- {item.source.name}: {item.text}")
+
+
+async def _pods_as_they_come(
+    live: Live, ref: JobRef, container: str
+) -> AsyncGenerator[Sequence[Target], None]:
+    """Yield a job's containers whenever there are others, until the job has ended.
+
+    Raises:
+        NotFound: It ended, or was deleted, before there was a pod.
+    """
+    snapshots: asyncio.Queue[ClusterSnapshot | None] = asyncio.Queue()
+    mirroring = asyncio.create_task(live.run(snapshots.put_nowait))
+    mirroring.add_done_callback(lambda _: snapshots.put_nowait(None))
+    known: Sequence[Target] = ()
+    said = ""
+    try:
+        while True:
+            snapshot = await snapshots.get()
+            if snapshot is None:
+                await mirroring  # it ends by an error only, and here that is seen
+                break
+            if not snapshot.is_synced or snapshot.stale:
+                continue
+            job = snapshot.job(ref)
+            found = targets_of(job, container=container) if job is not None else ()
+            if found and found != known:
+                known = found
+                yield found
+            if job is None or job.status.is_final:
+                break
+            if not known and job.reason != said:
+                said = job.reason
+                say(f"-- {titles([ref])} waits: {said}")
+    finally:
+        mirroring.cancel()
+    if not known:
+        raise NotFound("There is no log to read.", f"{titles([ref])} ended, and its pods are gone.")

@@ -1,0 +1,106 @@
+"""Reads manifests that people wrote, and says where one is wrong."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+from k8s.errors import KubeError
+from k8s.kinds import KINDS, Manifest
+from k8s.resources import CLAIMS, CONFIG_MAPS, SECRETS, SERVICES, Resource
+
+LARGEST_BYTES = 3 * 2**20
+"""What an API server takes at most."""
+KNOWN: tuple[Resource, ...] = (*(kind.resource for kind in KINDS), CLAIMS, CONFIG_MAPS, SECRETS, SERVICES)
+"""Jobs, and what jobs need."""
+
+
+class Wanted(NamedTuple):
+    """One object to create."""
+
+    resource: Resource
+    manifest: Manifest
+
+
+class BadManifest(KubeError):
+    """A file holds no manifest of a known kind."""
+
+
+class _Loader(yaml.SafeLoader):
+    """Reads what looks like a date as text, as Kubernetes does."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    char: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith(":timestamp")]
+    for char, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def read_manifests(path: str) -> list[Wanted]:
+    """Read all objects of a file; `-` is standard input.
+
+    Raises:
+        BadManifest: It cannot be read, or an object in it is none that we know.
+    """
+    where = "standard input" if path == "-" else path
+    text = _read(path, where)
+    found = [_checked(obj, f"{where}, object {number}") for number, obj in enumerate(_load(text, where), 1)]
+    if not found:
+        raise BadManifest(f"There is no manifest in {where}.")
+    return found
+
+
+def _read(path: str, where: str) -> str:
+    try:
+        if path == "-":
+            raw = sys.stdin.buffer.read(LARGEST_BYTES + 1)
+        else:
+            with Path(path).expanduser().open("rb") as file:
+                raw = file.read(LARGEST_BYTES + 1)
+    except OSError as error:
+        raise BadManifest(f"Could not read {where}.", f"{error.strerror or error}.") from error
+    if len(raw) > LARGEST_BYTES:
+        raise BadManifest(f"Could not read {where}.", "It is larger than any manifest may be, 3 MiB.")
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise BadManifest(f"Could not read {where}.", f"It is not UTF-8 at byte {error.start}.") from error
+
+
+def _load(text: str, where: str) -> Iterator[Any]:
+    """Yield the objects of a YAML stream; empty ones are left out."""
+    try:
+        for obj in yaml.load_all(text, _Loader):
+            if obj is not None:
+                json.dumps(obj, allow_nan=False)
+                yield obj
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        words = ", ".join(part for part in (error.context, error.problem) if part)
+        raise BadManifest(f"{where} is not YAML{place}.", f"{words}.") from error
+    except (yaml.YAMLError, RecursionError) as error:
+        raise BadManifest(f"{where} is not YAML.", f"{str(error) or 'It never ends'}.") from error
+    except (TypeError, ValueError) as error:
+        raise BadManifest(f"{where} holds something that no manifest can.", f"{error}.") from error
+
+
+def _checked(obj: object, where: str) -> Wanted:
+    if not isinstance(obj, dict):
+        raise BadManifest(f"{where}, is no manifest.", f"It is a {type(obj).__name__}, not an object.")
+    api_version, kind, meta = obj.get("apiVersion"), obj.get("kind"), obj.get("metadata")
+    for name, value in (("apiVersion", api_version), ("kind", kind)):
+        if not isinstance(value, str) or not value:
+            raise BadManifest(f"{where}, has no {name}.", hint="Add it, as in kind: Job.")
+    if not isinstance(meta, dict) or not (meta.get("name") or meta.get("generateName")):
+        raise BadManifest(f"{where}, has no metadata.name.", hint="Add a name.")
+    for resource in KNOWN:
+        if (resource.kind, resource.api_version) == (kind, api_version):
+            return Wanted(resource, obj)
+    names = ", ".join(f"{each.kind} {each.api_version}" for each in KNOWN)
+    raise BadManifest(f"{where}, is a {kind} {api_version}, which is not known here.", f"Known are: {names}.")

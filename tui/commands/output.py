@@ -1,0 +1,100 @@
+"""How answers are written to stdout: tables, JSON, YAML; and how questions are asked.
+
+Whatever comes from a cluster passes `sanitize` here, so that no terminal obeys it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import yaml
+
+from k8s.text import sanitize
+from tui.format import cell_len, pad
+
+FORMATS = ("table", "wide", "json", "yaml")
+"""What `-o` of a list takes."""
+GAP = "   "
+"""Between two columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a printed table."""
+
+    title: str
+    align: Literal["left", "right"] = "left"
+    is_wide: bool = False
+    """Only with `-o wide`."""
+
+
+def add_format(parser: argparse.ArgumentParser, formats: Sequence[str] = FORMATS) -> None:
+    """Let a command take `-o`."""
+    parser.add_argument(
+        "-o", "--output", choices=formats, default=formats[0], help=f"one of {', '.join(formats)}"
+    )
+
+
+def write(text: str) -> None:
+    """Print part of the answer."""
+    sys.stdout.write(text + "\n")
+
+
+def write_object(found: Any, form: str) -> None:
+    """Print values as JSON or YAML, in ASCII: everything else is written as an escape."""
+    if form == "yaml":
+        sys.stdout.write(yaml.safe_dump(found, sort_keys=False, width=100))
+    else:
+        write(json.dumps(found, indent=2))
+
+
+def write_table(
+    columns: Sequence[Column], rows: Iterable[Sequence[str]], *, is_wide: bool = False, indent: str = ""
+) -> None:
+    """Print rows below their titles; each row has a cell for every column, wide ones too."""
+    shown = [index for index, column in enumerate(columns) if is_wide or not column.is_wide]
+    lines = [[columns[index].title for index in shown]]
+    lines += [[sanitize(row[index]) for index in shown] for row in rows]
+    widths = [max(cell_len(line[place]) for line in lines) for place in range(len(shown))]
+    for line in lines:
+        cells = [
+            pad(cell, width, columns[index].align)
+            for cell, width, index in zip(line, widths, shown, strict=True)
+        ]
+        write((indent + GAP.join(cells)).rstrip())
+
+
+def write_fields(fields: Iterable[tuple[str, str]]) -> None:
+    """Print names and values one below the other; a value that is empty is left out."""
+    filled = [(name, sanitize(value)) for name, value in fields if value]
+    width = max((len(name) for name, _ in filled), default=0)
+    for name, value in filled:
+        write(f"{name + ':':{width + 1}}  {value}")
+
+
+def confirm(question: str, *, default: bool = False) -> bool:
+    """Ask a yes-or-no question on the terminal; no answer at all is a no."""
+    sys.stderr.write(f"{sanitize(question)} {'[Y/n]' if default else '[y/N]'} ")
+    sys.stderr.flush()
+    # asyncio would only note ctrl+c, and go on waiting for the answer.
+    noting = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        answer = sys.stdin.readline()
+    finally:
+        signal.signal(signal.SIGINT, noting)
+    if not answer:
+        sys.stderr.write("\n")
+        return False
+    word = answer.strip().lower()
+    return word in ("y", "yes") or (default and not word)
+
+
+def is_interactive() -> bool:
+    """Tell whether somebody sits there to be asked."""
+    return sys.stdin.isatty() and sys.stderr.isatty()

@@ -1,0 +1,113 @@
+"""Draws curves as text with plotext, from as few points as the width can show."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import plotext
+
+from k8s.text import sanitize
+from tui.charts.downsample import downsample
+from tui.charts.series import Bands
+from tui.charts.ticks import number_ticks, whole_ticks
+from tui.format import number, plural
+
+HEIGHT = 16
+"""Rows of one plot, its axis and title among them."""
+WIDEST = 160
+_LARGEST, _SMALLEST = 1e300, 1e-300
+_ASCII = str.maketrans("┌┐└┘─│┤├┬┴┼", "++++-|+++++")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Line:
+    """One curve to print; the three arrays are of one length, steps rise."""
+
+    name: str
+    """The tag, and what tells it from another curve of that tag."""
+    steps: array[int]
+    wall_times: array[float]
+    values: array[float]
+
+
+def plot(line: Line, width: int, *, is_ascii: bool = False) -> str:
+    """Return a plot of one curve, without colours, and a line that sums it up."""
+    parts = [sanitize(line.name), _drawn(line, width, is_ascii), _summary(line)]
+    return "\n".join(part for part in parts if part)
+
+
+class _Axis:
+    """Maps values to places between 0 and 1: plotext's compiled part crashes on extreme numbers."""
+
+    def __init__(self, low: float, high: float) -> None:
+        if low == high:  # what has no extent, no axis can show
+            low, high = low - abs(low) / 10 - 1e-9, high + abs(high) / 10 + 1e-9
+        self.low = max(low, -_LARGEST)
+        self.high = min(high, _LARGEST)
+
+    def at(self, value: float) -> float:
+        """Return the place of a value."""
+        share = (value / 2 - self.low / 2) / max(self.high / 2 - self.low / 2, _SMALLEST)
+        return min(1.0, max(0.0, share))
+
+
+def _drawn(line: Line, width: int, is_ascii: bool) -> str:
+    """Return the plot; nothing for fewer than two points, which the summary says better."""
+    width = max(30, min(width, WIDEST))
+    xs, ys = _thinned(line, 2 * width)
+    if len(ys) < 2 or xs[0] == xs[-1]:
+        return ""
+    figure = plotext.figure
+    figure.clear()
+    figure.plot_size(width, HEIGHT)
+    horizontal, vertical = _Axis(xs[0], xs[-1]), _Axis(min(ys), max(ys))
+    marker = "*" if is_ascii else "braille"
+    signal = figure.signal([horizontal.at(x) for x in xs], [vertical.at(y) for y in ys], marker=marker)
+    figure.draw(signal.lines())
+    for name, axis, ticks in (
+        ("x", horizontal, whole_ticks(horizontal.low, horizontal.high, width // 12)),
+        ("y", vertical, number_ticks(vertical.low, vertical.high, HEIGHT // 3)),
+    ):
+        ruler = figure.ruler(name)
+        ruler.lim(0.0, 1.0)
+        ruler.ticks([axis.at(tick.value) for tick in ticks], [tick.text.removesuffix(".0") for tick in ticks])
+    text: str = plotext.uncolorize(figure.build().string())
+    text = "\n".join(row.rstrip() for row in text.rstrip("\n").split("\n"))
+    return text.translate(_ASCII) if is_ascii else text
+
+
+def _thinned(line: Line, columns: int) -> tuple[list[float], list[float]]:
+    """Return the lowest and highest value of each column, in the order in which they may be joined."""
+    if not line.values:
+        return [], []
+    first, last = float(line.steps[0]), float(line.steps[-1])
+    if first == last:
+        return [], []
+    bands = Bands(line.values)
+    bands.catch_up()
+    xs: list[float] = []
+    ys: list[float] = []
+    for span in downsample(line.steps, line.values, bands, low=first, high=last, columns=columns):
+        if span.low > span.high:
+            continue
+        ends: Sequence[float] = (span.low, span.high) if span.first <= span.last else (span.high, span.low)
+        for value in dict.fromkeys(ends):
+            xs.append(first + span.x * (last - first) / (columns - 1))
+            ys.append(value)
+    return xs, ys
+
+
+def _summary(line: Line) -> str:
+    finite = [
+        (value, step) for value, step in zip(line.values, line.steps, strict=True) if math.isfinite(value)
+    ]
+    words = [f"last {number(line.values[-1])} at step {line.steps[-1]}"] if line.values else []
+    if finite:
+        (low, low_step), (high, high_step) = min(finite), max(finite)
+        words += [f"lowest {number(low)} at {low_step}", f"highest {number(high)} at {high_step}"]
+    if broken := len(line.values) - len(finite):
+        words.append(f"{broken} not finite")
+    return f"{', '.join(words)}; {plural(len(line.values), 'point')}"

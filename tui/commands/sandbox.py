@@ -1,0 +1,106 @@
+"""`sandbox`: starts and stops the single-machine cluster."""
+
+from __future__ import annotations
+
+import argparse
+from datetime import UTC, datetime
+
+from k8s import sandbox
+from tui.commands.connect import check_may_change
+from tui.commands.errors import WrongUsage, say
+from tui.commands.output import add_format, confirm, is_interactive, write, write_fields, write_object
+from tui.commands.values import timestamp
+from tui.settings import ConsoleOptions
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Let the command take what to do."""
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    start = actions.add_parser("start", help="start it in the background")
+    start.add_argument("--nodes", type=int, default=0, metavar="N", help="how many nodes")
+    start.add_argument("--gpus-per-node", type=int, default=-1, metavar="N", help="simulated GPUs of each")
+    actions.add_parser("stop", help="stop it and its pods; objects and volumes stay")
+    add_format(actions.add_parser("status", help="whether it runs, and where"), ("table", "json", "yaml"))
+    reset = actions.add_parser("reset", help="stop it and delete its objects, volumes and logs")
+    reset.add_argument("-y", "--yes", action="store_true", help="do not ask; needed in scripts")
+    actions.add_parser("kubeconfig", help="print the path of its kubeconfig")
+
+
+async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
+    """Do what is asked with the sandbox."""
+    match flags.action:
+        case "start":
+            return await _start(options, flags)
+        case "stop":
+            check_may_change(options, "stop the sandbox")
+            write("The sandbox is stopped." if await sandbox.stop() else "The sandbox does not run.")
+            return 0
+        case "status":
+            return await _status(flags.output)
+        case "reset":
+            return await _reset(options, is_sure=flags.yes)
+    path = sandbox.kubeconfig_path()
+    if not path.exists():
+        say("The sandbox was never started: gpuconsole sandbox start")
+        return 1
+    write(str(path))
+    return 0
+
+
+async def _start(options: ConsoleOptions, flags: argparse.Namespace) -> int:
+    check_may_change(options, "start the sandbox")
+    if flags.nodes < 0 or flags.gpus_per_node < -1:
+        raise WrongUsage("--nodes and --gpus-per-node: numbers are not negative.")
+    shape = sandbox.SandboxOptions(nodes=flags.nodes, gpus_per_node=flags.gpus_per_node)
+    address = await sandbox.start(shape)
+    if address.was_running and (flags.nodes or flags.gpus_per_node >= 0):
+        say("It ran already and keeps its shape; to change that: gpuconsole sandbox stop")
+    write(f"The sandbox runs at {address.url}, process {address.pid}.")
+    write(f"For kubectl: export KUBECONFIG={address.kubeconfig}")
+    return 0
+
+
+async def _status(form: str) -> int:
+    found = await sandbox.status()
+    started = datetime.fromtimestamp(found.started_s, UTC) if found.started_s else None
+    words = {
+        "is_running": found.is_running,
+        "answers": found.answers,
+        "pid": found.pid,
+        "url": found.url,
+        "folder": str(found.folder),
+        "kubeconfig": str(found.kubeconfig),
+        "log": str(found.log),
+        "started": timestamp(started),
+    }
+    if form in ("json", "yaml"):
+        write_object(words, form)
+        return 0
+    state = (
+        "does not run" if not found.is_running else "runs" if found.answers else "runs, but does not answer"
+    )
+    write(f"The sandbox {state}.")
+    write_fields(
+        (
+            ("Process", str(found.pid) if found.pid else ""),
+            ("Address", found.url),
+            ("Started", timestamp(started) or ""),
+            ("Folder", str(found.folder)),
+            ("Kubeconfig", str(found.kubeconfig)),
+            ("Log", str(found.log)),
+        )
+    )
+    return 0
+
+
+async def _reset(options: ConsoleOptions, *, is_sure: bool) -> int:
+    check_may_change(options, "reset the sandbox")
+    if not is_sure:
+        if not is_interactive():
+            raise WrongUsage("There is nobody to ask here: say --yes to delete what the sandbox holds.")
+        folder = (await sandbox.status()).folder
+        if not confirm(f"Delete all jobs, volumes and logs of the sandbox in {folder}?"):
+            return 1
+    await sandbox.reset()
+    write("The sandbox is stopped and empty.")
+    return 0

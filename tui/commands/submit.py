@@ -1,0 +1,138 @@
+"""`submit`: starts a job from flags, or what a file of manifests says."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable
+
+from k8s.access import load
+from k8s.client import Client
+from k8s.errors import KubeError, NoCluster
+from k8s.kinds import KINDS, JobKind, Manifest
+from k8s.spec import JobSpec
+from k8s.submit import claim_names, create_manifest, to_yaml
+from tui.commands.connect import check_may_change, cluster
+from tui.commands.errors import WrongUsage, say
+from tui.commands.manifests import Wanted, read_manifests
+from tui.commands.output import write, write_object
+from tui.commands.wish import add_spec_arguments, spec_of
+from tui.settings import ConsoleOptions
+
+SANDBOX_IMAGE = "local"
+"""Stands in for an image in the sandbox, which has none: `python` is this machine's."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Let the command take a kind of job and its flags, or `-f`."""
+    parser.add_argument("-f", "--filename", metavar="FILE", help="create what it says; - is standard input")
+    _add_common(parser)
+    kinds = parser.add_subparsers(dest="kind", metavar="KIND")
+    for kind in KINDS:
+        word, *aliases = words_for(kind)
+        child = kinds.add_parser(word, aliases=aliases, help=f"a {kind.title}", epilog="ARGUMENTS after --")
+        add_spec_arguments(child)
+        _add_common(child)
+
+
+def words_for(kind: JobKind) -> tuple[str, ...]:
+    """Return what people type for a kind: Arena's word first, as `pytorch`."""
+    title = kind.title.lower()
+    return tuple(dict.fromkeys((title.removesuffix("job") or title, title)))
+
+
+def _add_common(parser: argparse.ArgumentParser) -> None:
+    # Suppressed, or else the kind's parser would overwrite what was said before the kind.
+    parser.add_argument(
+        "--dry-run",
+        choices=("client", "server"),
+        default=argparse.SUPPRESS,
+        help="create nothing: check it here, or let the server check it",
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        choices=("yaml", "json"),
+        default=argparse.SUPPRESS,
+        help="print the manifest instead of a sentence",
+    )
+
+
+async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
+    """Create a job, or show what would be created."""
+    dry_run, output = getattr(flags, "dry_run", ""), getattr(flags, "output", "")
+    if not dry_run:
+        check_may_change(options, "submit a job")
+    if bool(flags.filename) == bool(flags.kind):
+        words = ", ".join(words_for(kind)[0] for kind in KINDS)
+        raise WrongUsage(f"Say what to submit: a kind of job ({words}), or -f FILE.")
+    # Mistakes are answered before a cluster is reached for; standard input can be read only once.
+    wanted = _from_file(flags, options.namespace) if flags.filename else _from_flags(flags, options, "")
+    if dry_run == "client":
+        namespace = await _namespace(options)
+        wanted = wanted if flags.filename else _from_flags(flags, options, namespace)
+        _print(wanted, namespace, "looks right; it was not sent.", output)
+        return 0
+    async with cluster(options) as client:
+        namespace = client.access.namespace
+        if not flags.filename:
+            wanted = _from_flags(flags, options, namespace)
+            await _warn_of_missing_claims(client, namespace, spec_of(flags, namespace))
+        for each in wanted:
+            home = _home(each.manifest, namespace)
+            await create_manifest(client, each.resource, each.manifest, home, dry_run=dry_run == "server")
+            _print([each], namespace, "would be created." if dry_run else "is created.", output)
+    return 0
+
+
+def _from_file(flags: argparse.Namespace, namespace: str) -> list[Wanted]:
+    if flags.rest:
+        raise WrongUsage("Words after -- make no sense with -f.")
+    wanted = read_manifests(flags.filename)
+    for _, manifest in wanted:
+        said = manifest["metadata"].get("namespace")
+        if namespace and said and said != namespace:
+            raise WrongUsage(f"-n {namespace}: the manifest is for namespace {said}.")
+    return wanted
+
+
+def _from_flags(flags: argparse.Namespace, options: ConsoleOptions, namespace: str) -> list[Wanted]:
+    if options.is_sandbox and not flags.image:
+        flags.image = SANDBOX_IMAGE
+    kind = next(kind for kind in KINDS if flags.kind in words_for(kind))
+    return [Wanted(kind.resource, kind.manifest(spec_of(flags, namespace)))]
+
+
+async def _warn_of_missing_claims(client: Client, namespace: str, spec: JobSpec) -> None:
+    """Say which volume claims are not there: the pods would wait for them for ever."""
+    wanted = {mount.claim for mount in spec.mounts}
+    try:
+        missing = sorted(wanted.difference(await claim_names(client, namespace))) if wanted else []
+    except KubeError:
+        return  # it may not be asked; the cluster will tell by itself
+    for name in missing:
+        say(f"There is no volume claim {name} in {namespace}: the pods will wait until there is. See: -d")
+
+
+async def _namespace(options: ConsoleOptions) -> str:
+    """Return the namespace that would be meant, cluster or not."""
+    try:
+        access = await load(options.kubeconfig, options.context, options.namespace)
+    except NoCluster:
+        return options.namespace or "default"
+    return access.namespace
+
+
+def _home(manifest: Manifest, namespace: str) -> str:
+    return str(manifest["metadata"].get("namespace") or namespace)
+
+
+def _print(wanted: Iterable[Wanted], namespace: str, words: str, output: str) -> None:
+    for resource, manifest in wanted:
+        if output == "yaml":
+            write(f"---\n{to_yaml(manifest)}".rstrip())
+        elif output == "json":
+            write_object(manifest, output)
+        else:
+            meta = manifest["metadata"]
+            name = meta.get("name") or f"{meta['generateName']}…"
+            write(f"{resource.kind} {_home(manifest, namespace)}/{name} {words}")

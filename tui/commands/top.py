@@ -1,0 +1,121 @@
+"""`top nodes` and `top jobs`: who has the GPUs."""
+
+from __future__ import annotations
+
+import argparse
+
+from k8s.errors import KubeError
+from k8s.snapshot import ClusterSnapshot, NodeRow
+from tui.commands.connect import cluster, read_jobs, server_now
+from tui.commands.errors import say
+from tui.commands.output import Column, add_format, write, write_object, write_table
+from tui.commands.values import job_values, node_values
+from tui.format import NOTHING
+from tui.settings import ConsoleOptions
+
+NODE_COLUMNS = (
+    Column("NAME"),
+    Column("IP"),
+    Column("ROLE"),
+    Column("STATUS"),
+    Column("GPU"),
+    Column("GPU(Total)", "right"),
+    Column("GPU(Allocated)", "right"),
+    Column("UNHEALTHY", "right"),
+    Column("HELD BY", is_wide=True),
+)
+JOB_COLUMNS = (
+    Column("NAMESPACE"),
+    Column("NAME"),
+    Column("KIND"),
+    Column("STATUS"),
+    Column("GPU(Requested)", "right"),
+    Column("GPU(Allocated)", "right"),
+    Column("USER"),
+    Column("NODES"),
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Let the command take `nodes` or `jobs`."""
+    views = parser.add_subparsers(dest="view", required=True, metavar="nodes|jobs")
+    add_format(views.add_parser("nodes", aliases=["node"], help="GPUs of each node, and who holds them"))
+    add_format(views.add_parser("jobs", aliases=["job"], help="GPUs that each job asks for and holds"))
+
+
+async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
+    """Print the GPUs of nodes or of jobs."""
+    has_nodes = flags.view.startswith("node")
+    async with cluster(options) as client:
+        snapshot = await read_jobs(options, client, has_nodes=has_nodes)
+        now = server_now(client)
+    if has_nodes:
+        _print_nodes(snapshot, flags.output)
+        return 0
+    jobs = sorted(snapshot.jobs, key=lambda job: -job.gpus_requested)
+    requested = sum(job.gpus_requested for job in jobs if not job.status.is_final)
+    allocated = sum(job.gpus_allocated for job in jobs)
+    if flags.output in ("json", "yaml"):
+        items = [job_values(job, now) for job in jobs]
+        totals = {"gpus_requested": requested, "gpus_allocated": allocated}
+        write_object({"items": items, **totals}, flags.output)
+        return 0
+    rows = [
+        (
+            job.ref.namespace,
+            job.ref.name,
+            job.ref.kind,
+            str(job.status),
+            str(job.gpus_requested),
+            str(job.gpus_allocated),
+            job.user or NOTHING,
+            ",".join(job.nodes) or NOTHING,
+        )
+        for job in jobs
+    ]
+    if not rows:
+        say(f"No jobs in namespace {snapshot.namespace}." if snapshot.namespace else "No jobs.")
+        return 0
+    write_table(JOB_COLUMNS, rows, is_wide=flags.output == "wide")
+    write(f"\nAllocated/Requested GPUs of unfinished jobs: {_share(allocated, requested)}")
+    return 0
+
+
+def _print_nodes(snapshot: ClusterSnapshot, form: str) -> None:
+    if "nodes" in snapshot.problems:
+        raise KubeError("The nodes cannot be shown.", "This user may not list nodes.")
+    total, allocated = snapshot.gpus_total, snapshot.gpus_allocated
+    if form in ("json", "yaml"):
+        items = [node_values(node) for node in snapshot.nodes]
+        write_object({"items": items, "gpus_total": total, "gpus_allocated": allocated}, form)
+        return
+    write_table(NODE_COLUMNS, map(_node_row, snapshot.nodes), is_wide=form == "wide")
+    simulated = sum(node.gpus_total for node in snapshot.nodes if node.is_simulated)
+    words = f", {simulated} of them simulated" if simulated else ""
+    write(f"\nAllocated/Total GPUs in cluster: {_share(allocated, total)}{words}")
+
+
+def _node_row(node: NodeRow) -> tuple[str, ...]:
+    return (
+        node.name,
+        node.ip or NOTHING,
+        ",".join(node.roles) or NOTHING,
+        node.status,
+        _gpu_words(node) or NOTHING,
+        str(node.gpus_total),
+        str(node.gpus_allocated),
+        str(node.gpus_unhealthy),
+        ", ".join(f"{each.job} {each.gpus}" for each in node.holders) or NOTHING,
+    )
+
+
+def _gpu_words(node: NodeRow) -> str:
+    """Say what its accelerators are: the model, else what the cluster calls them."""
+    words = node.gpu_model or ",".join(node.resources)
+    is_unsaid = node.is_simulated and words and "simulated" not in words
+    return f"{words} (simulated)" if is_unsaid else words
+
+
+def _share(part: int, whole: int) -> str:
+    percent = part * 100 // whole if whole else 0
+    return f"{part}/{whole} ({percent} %)"

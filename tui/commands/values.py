@@ -1,0 +1,125 @@
+"""The values of `-o json` and `-o yaml`: their keys are a contract, so add, do not rename."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from k8s.snapshot import Holder, Instance, Job, NodeRow
+from tui.format import age, duration
+
+Values = dict[str, Any]
+"""Keys to values, as JSON has them."""
+
+
+def node_values(node: NodeRow) -> Values:
+    """Return a node as `top nodes` gives it."""
+    return {
+        "name": node.name,
+        "ip": node.ip,
+        "roles": list(node.roles),
+        "status": node.status,
+        "gpu_model": node.gpu_model,
+        "is_simulated": node.is_simulated,
+        "resources": {
+            name: {"total": share.total, "allocated": share.allocated, "unhealthy": share.unhealthy}
+            for name, share in node.resources.items()
+        },
+        "gpus_total": node.gpus_total,
+        "gpus_allocated": node.gpus_allocated,
+        "gpus_unhealthy": node.gpus_unhealthy,
+        "holders": [_holder_values(each) for each in node.holders],
+    }
+
+
+def _holder_values(holder: Holder) -> Values:
+    return {"namespace": holder.namespace, "pod": holder.pod, "job": holder.job, "gpus": holder.gpus}
+
+
+def job_values(job: Job, now: datetime) -> Values:
+    """Return a job as `list` gives it."""
+    return {
+        "namespace": job.ref.namespace,
+        "name": job.ref.name,
+        "kind": job.ref.kind,
+        "api_version": job.ref.api_version,
+        "status": str(job.status),
+        "reason": job.reason,
+        "gpus_requested": job.gpus_requested,
+        "gpus_allocated": job.gpus_allocated,
+        "instances_running": job.instances_running,
+        "instances_total": len(job.instances),
+        "nodes": list(job.nodes),
+        "user": job.user,
+        "priority": job.priority,
+        "age_s": seconds_since(job.created, now),
+        "duration_s": duration_s(job, now),
+        "created": timestamp(job.created),
+    }
+
+
+def job_details(job: Job, now: datetime, tensorboard: str | None) -> Values:
+    """Return a job as `get` gives it."""
+    return {
+        **job_values(job, now),
+        "trainer": job.trainer,
+        "log_dir": job.log_dir,
+        "started": timestamp(job.started),
+        "finished": timestamp(job.finished),
+        "instances": [_instance_values(each, now) for each in job.instances],
+        "conditions": [
+            {
+                "type": each.type,
+                "status": each.status,
+                "reason": each.reason or "",
+                "message": each.message or "",
+                "since": timestamp(each.last_transition_time),
+            }
+            for each in job.conditions
+        ],
+        "tensorboard": tensorboard,
+    }
+
+
+def _instance_values(instance: Instance, now: datetime) -> Values:
+    return {
+        "name": instance.name,
+        "role": instance.role,
+        "index": instance.index,
+        "is_chief": instance.is_chief,
+        "ranks": list(instance.ranks),
+        "ranks_proof": instance.ranks_proof,
+        "status": str(instance.status),
+        "reason": instance.reason,
+        "gpus": instance.gpus,
+        "node": instance.node,
+        "restarts": instance.restarts,
+        "age_s": seconds_since(instance.created, now),
+        "pod": instance.pod,
+    }
+
+
+def seconds_since(moment: datetime | None, now: datetime) -> int | None:
+    """Return how long ago something was, in whole seconds; never negative, for clocks differ."""
+    return None if moment is None else max(0, int((now - moment).total_seconds()))
+
+
+def duration_s(job: Job, now: datetime) -> int | None:
+    """Return how long a job ran or has run; None when it has not started."""
+    return None if job.started is None else seconds_since(job.started, job.finished or now)
+
+
+def duration_text(job: Job, now: datetime) -> str:
+    """Say how long a job ran or has run; the API counts whole seconds, so tenths are not shown."""
+    seconds = duration_s(job, now)
+    return age(seconds) if seconds is not None and seconds < 10 else duration(seconds)
+
+
+def timestamp(moment: datetime | None) -> str | None:
+    """Return a time as the API writes it."""
+    return None if moment is None else moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def age_text(moment: datetime | None, now: datetime) -> str:
+    """Say how long ago something was."""
+    return age(seconds_since(moment, now))

@@ -1,0 +1,166 @@
+"""From the flags of `submit` to a `JobSpec`; Arena's names where Arena has the flag."""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import posixpath
+from collections.abc import Mapping, Sequence
+
+from k8s.spec import JobSpec, Mount
+from trainer.catalogue import TRAINERS, Trainer, find
+from tui.commands.errors import WrongUsage
+
+WORKSPACE = Mount("workspace", "/workspace")
+"""Where a packaged trainer writes unless told otherwise."""
+
+_FLAGS: Mapping[str, str] = {
+    "command": "COMMAND",
+    "mounts": "--data",
+    "priority_class": "--priority",
+    "processes": "--nproc-per-node",
+    "retries": "--retry",
+    "shared_memory": "--share-memory",
+    "working_dir": "--working-dir",
+}
+"""Field of `JobSpec` to the flag that fills it, where the names differ."""
+
+
+def add_spec_arguments(parser: argparse.ArgumentParser) -> None:
+    """Let a parser take a job."""
+    add = parser.add_argument
+    add("command", metavar="COMMAND", nargs="*", help="one quoted line for the shell; or words after --")
+    add("--name", default="", help="the job's name")
+    add("--image", default="", help="what its containers start from")
+    add("--workers", type=int, default=1, metavar="N", help="pods in all, the master among them (1)")
+    add("--gpus", type=int, default=0, metavar="N", help="GPUs of each pod (0)")
+    add("--device", type=_pair, metavar="RESOURCE=N", help="other accelerators of each pod, as amd.com/gpu=2")
+    add("--nproc-per-node", type=int, metavar="N", help="processes of each pod (one for each GPU)")
+    add("--cpu", default="", metavar="QUANTITY", help="cores of each pod, as 4 or 500m")
+    add("--memory", default="", metavar="QUANTITY", help="memory of each pod, as 32Gi")
+    add("--share-memory", default="2Gi", metavar="QUANTITY", help="size of /dev/shm (2Gi)")
+    add("--retry", type=int, default=0, metavar="N", help="how often the job may start again (0)")
+    add("--clean-task-policy", choices=("None", "Running", "All"), default="None", help="pods to remove then")
+    add("--working-dir", default="", metavar="FOLDER", help="where the command starts")
+    add("--shell", default="sh", help="what runs COMMAND (sh)")
+    add("-e", "--env", type=_pair, action="append", default=[], metavar="NAME=VALUE", help="a variable")
+    add("-l", "--label", type=_pair, action="append", default=[], metavar="NAME=VALUE", help="a label")
+    add(
+        "-d", "--data", type=_mount, action="append", default=[], metavar="CLAIM:/PATH", help="a volume claim"
+    )
+    add("-p", "--priority", default="", metavar="CLASS", help="the priority class")
+    names = ", ".join(trainer.name for trainer in TRAINERS)
+    add("--trainer", default="", metavar="NAME", help=f"run a packaged trainer: {names}; arguments after --")
+    add("--logdir", default="", metavar="FOLDER", help="where COMMAND writes event files, for the curves")
+
+
+def spec_of(flags: argparse.Namespace, namespace: str) -> JobSpec:
+    """Return the job that the flags describe; what follows `--` is in `flags.rest`.
+
+    Raises:
+        WrongUsage: Something is wrong with a flag.
+    """
+    gpus, resource = flags.gpus, "nvidia.com/gpu"
+    if flags.device:
+        resource, amount = flags.device
+        if gpus or not amount.isdecimal():
+            raise WrongUsage("--device: write RESOURCE=N, and not --gpus beside it.")
+        gpus = int(amount)
+    command, log_dir, mounts = _command(flags)
+    spec = JobSpec(
+        name=flags.name,
+        namespace=namespace,
+        image=flags.image,
+        workers=flags.workers,
+        gpus=gpus,
+        gpu_resource=resource,
+        processes=max(1, gpus) if flags.nproc_per_node is None else flags.nproc_per_node,
+        command=command,
+        working_dir=flags.working_dir,
+        env=dict(flags.env),
+        mounts=mounts,
+        cpu=flags.cpu,
+        memory=flags.memory,
+        shared_memory=flags.share_memory,
+        priority_class=flags.priority,
+        retries=flags.retry,
+        clean_pods=flags.clean_task_policy,
+        trainer=flags.trainer,
+        log_dir=log_dir,
+        user=user_name(),
+        labels=dict(flags.label),
+    )
+    if problems := spec.problems():
+        lines = (f"{_FLAGS.get(name, f'--{name}')}: {words}" for name, words in problems.items())
+        raise WrongUsage("\n".join(lines))
+    return spec
+
+
+def user_name() -> str:
+    """Return who asks, empty when this machine does not know."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):
+        return ""
+
+
+def _command(flags: argparse.Namespace) -> tuple[tuple[str, ...], str, tuple[Mount, ...]]:
+    """Return the words to run, where event files will be, and the volumes."""
+    mounts = tuple(flags.data)
+    if flags.trainer:
+        if flags.command:
+            raise WrongUsage("COMMAND: leave it out with --trainer; the trainer's arguments come after --")
+        return _trainer_command(_find(flags.trainer), flags.rest, flags, mounts)
+    if flags.command and flags.rest:
+        raise WrongUsage("COMMAND: either one quoted line, or words after --, not both.")
+    words = tuple(flags.rest)
+    line = words[0] if len(words) == 1 and " " in words[0] else " ".join(flags.command)
+    return (flags.shell, "-c", line) if line else words, flags.logdir, mounts
+
+
+def _find(name: str) -> Trainer:
+    try:
+        return find(name)
+    except LookupError as error:
+        raise WrongUsage(f"--trainer: {error.args[0]}") from error
+
+
+def _trainer_command(
+    trainer: Trainer, words: Sequence[str], flags: argparse.Namespace, mounts: tuple[Mount, ...]
+) -> tuple[tuple[str, ...], str, tuple[Mount, ...]]:
+    """Add to the words of a trainer the folders that they leave open."""
+    trainer.parser().parse_args(words)
+    known = {argument.name for argument in trainer.arguments}
+    folders = {"log-dir": "logs", "checkpoint-dir": "checkpoints"}
+    words = list(words)
+    for name, folder in folders.items():
+        if name in known and not _given(name, words):
+            words += [f"--{name}", f"{WORKSPACE.path}/{flags.name}/{folder}"]
+            if all(mount.path != WORKSPACE.path for mount in mounts):
+                mounts = (*mounts, WORKSPACE)
+    log_dir = _given("log-dir", words)
+    return tuple(trainer.command(words)), posixpath.join(flags.working_dir, log_dir), mounts
+
+
+def _given(name: str, words: Sequence[str]) -> str:
+    """Return the value of a flag among words, the last one; empty when it is not there."""
+    value = ""
+    for index, word in enumerate(words):
+        flag, equals, text = word.partition("=")
+        if flag == f"--{name}":
+            value = text if equals else next(iter(words[index + 1 :]), "")
+    return value
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+    return name, value
+
+
+def _mount(text: str) -> Mount:
+    claim, colon, path = text.partition(":")
+    if not colon or not claim:
+        raise argparse.ArgumentTypeError(f"{text!r} is not CLAIM:/PATH")
+    return Mount(claim, path)

@@ -1,0 +1,289 @@
+"""Words and marks for numbers, times, names and GPUs, in as few cells as they need.
+
+Everything here is a pure function from values to text, shared by the screens
+and by the one-shot commands, so both say the same thing the same way. Widths
+are counted in terminal cells: a Chinese character takes two.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import pairwise
+from typing import Literal, TypeAlias
+
+Look: TypeAlias = Literal[
+    "",
+    "quiet",
+    "bright",
+    "running",
+    "pending",
+    "changing",
+    "failed",
+    "done",
+    "gpu-busy",
+    "gpu-free",
+    "gpu-bad",
+]
+"""How a piece of text is meant; `themes/base.tcss` gives each its colour. Empty means plain."""
+
+Run: TypeAlias = tuple[str, Look]
+"""A piece of text and how it is meant."""
+
+NOTHING = "\N{EN DASH}"
+"""Stands where a value is not known; never an empty cell, which could be a bug."""
+
+STATUS_LOOKS: dict[str, Look] = {
+    "Queued": "pending",
+    "Pending": "pending",
+    "Starting": "changing",
+    "Running": "running",
+    "Restarting": "changing",
+    "Suspended": "quiet",
+    "Succeeded": "done",
+    "Failed": "failed",
+    "Terminating": "changing",
+    "Unknown": "pending",
+}
+"""The look of each derived status; the word itself is always shown with it."""
+
+_BARS = "▁▂▃▄▅▆▇"
+_ASCII_BARS = "_.-=+*#"
+_SUFFIX = re.compile(r"(?:[-_./][^\W\d_]+)?[-_./]?\d+$")
+_ZERO_WIDTH = frozenset({"Mn", "Me", "Mc", "Cf"})
+_MINUTE, _HOUR, _DAY = 60, 3600, 86400
+
+
+@lru_cache(maxsize=4096)
+def _char_cells(char: str) -> int:
+    if unicodedata.category(char) in _ZERO_WIDTH:
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in "WF" else 1
+
+
+def cell_len(text: str) -> int:
+    """Count the terminal cells that `text` takes."""
+    if text.isascii():
+        return len(text)
+    return sum(map(_char_cells, text))
+
+
+def head(text: str, width: int) -> str:
+    """Take as much of the start of `text` as fits into `width` cells."""
+    if text.isascii():
+        return text[: max(0, width)]
+    used = 0
+    for index, char in enumerate(text):
+        used += _char_cells(char)
+        if used > width:
+            return text[:index]
+    return text
+
+
+def tail(text: str, width: int) -> str:
+    """Take as much of the end of `text` as fits into `width` cells."""
+    if text.isascii():
+        return text[len(text) - width :] if 0 < width < len(text) else text * (width > 0)
+    used = 0
+    for index in range(len(text) - 1, -1, -1):
+        used += _char_cells(text[index])
+        if used > width:
+            return text[index + 1 :]
+    return text
+
+
+def elide_end(text: str, width: int) -> str:
+    """Shorten `text` to `width` cells, marking a lost end with `…`."""
+    if cell_len(text) <= width:
+        return text
+    return head(text, width - 1) + "…" if width > 0 else ""
+
+
+def elide_middle(text: str, width: int) -> str:
+    """Shorten a name to `width` cells so that its suffix stays: `bert-larg…-worker-12`.
+
+    The suffix is the last word with its number; it says which instance this is.
+    Where even that does not fit, the number is what remains.
+    """
+    if cell_len(text) <= width:
+        return text
+    if width <= 1:
+        return "…"[:width]
+    suffix = _SUFFIX.search(text)
+    suffix_cells = cell_len(suffix.group()) if suffix else 0
+    end_cells = max((width - 1) // 2, min(suffix_cells, width - 1))
+    start = head(text, width - 1 - end_cells)
+    return f"{start}…{tail(text, end_cells)}"
+
+
+def pad(text: str, width: int, align: Literal["left", "right"] = "left") -> str:
+    """Fill `text` with spaces to `width` cells; longer text is returned as it is."""
+    if text.isascii():
+        return text.ljust(width) if align == "left" else text.rjust(width)
+    space = " " * (width - cell_len(text))
+    return text + space if align == "left" else space + text
+
+
+def age(seconds: float | None) -> str:
+    """Say coarsely how long ago: `45s`, `9m`, `2h15m`, `3d4h`.
+
+    Clocks of two machines differ, so a negative age is shown as `0s`.
+    """
+    if seconds is None or not math.isfinite(seconds):
+        return NOTHING
+    whole = max(0, int(seconds))
+    if whole < _MINUTE:
+        return f"{whole}s"
+    if whole < _HOUR:
+        return f"{whole // _MINUTE}m"
+    if whole < _DAY:
+        return f"{whole // _HOUR}h{whole % _HOUR // _MINUTE:02d}m"
+    if whole < 100 * _DAY:
+        return f"{whole // _DAY}d{whole % _DAY // _HOUR}h"
+    return f"{whole // _DAY}d"
+
+
+def duration(seconds: float | None) -> str:
+    """Say how long something took or will take: `0.4s`, `42s`, `4m12s`, `1h24m`, `3d4h`."""
+    if seconds is None or not math.isfinite(seconds):
+        return NOTHING
+    if seconds < 9.95:
+        return f"{max(0.0, seconds):.1f}s"
+    whole = round(seconds)
+    if _MINUTE <= whole < _HOUR:
+        return f"{whole // _MINUTE}m{whole % _MINUTE:02d}s"
+    return age(whole)
+
+
+def number(value: float | None) -> str:
+    """Show a measured value in three digits: `2.1e-05`, `1.87`, `412`, `24117`, `nan`."""
+    if value is None:
+        return NOTHING
+    if not math.isfinite(value):
+        return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
+    if 999.5 <= abs(value) < 999_999.5:
+        return f"{value:.0f}"
+    return f"{value:.3g}"
+
+
+def si(value: float) -> str:
+    """Show a large number with a letter for its thousands: `412`, `12k`, `1.25M`."""
+    if not math.isfinite(value):
+        return number(value)
+    for size, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= size * 0.9995:
+            return f"{_trimmed(value / size)}{letter}"
+    return _trimmed(value)
+
+
+def count(value: int) -> str:
+    """Show a count exactly up to 99,999, and shorter from there: `1,204`, `1.25M`."""
+    return f"{value:,}" if abs(value) < 100_000 else si(value)
+
+
+def memory(size_bytes: float) -> str:
+    """Show memory as Kubernetes counts it, in powers of 1024: `612G`, `1.5G`, `80M`."""
+    for power, letter in ((4, "T"), (3, "G"), (2, "M"), (1, "K")):
+        if abs(size_bytes) >= 1024**power:
+            amount = size_bytes / 1024**power
+            return f"{amount:.0f}{letter}" if amount >= 9.95 else f"{_trimmed(amount, 2)}{letter}"
+    return f"{size_bytes:.0f}B"
+
+
+def plural(amount: int, noun: str, nouns: str = "") -> str:
+    """Say an amount with its noun: `1 job`, `3 jobs`, `2 boxes` (given `nouns`)."""
+    return f"{count(amount)} {noun if amount == 1 else nouns or noun + 's'}"
+
+
+def _trimmed(value: float, digits: int = 3) -> str:
+    return f"{value:.{digits}g}" if abs(value) < 10**digits else f"{value:.0f}"
+
+
+def gpu_runs(busy: int, free: int, bad: int = 0, *, width: int = 8, ascii_only: bool = False) -> list[Run]:
+    """Draw GPUs as cells, `▮▮▮▯▯✕`: held, free, unhealthy.
+
+    One cell is one GPU while they fit into `width`; beyond that the cells are
+    shares, and whatever exists at all keeps at least one cell.
+    """
+    marks: tuple[tuple[str, Look], ...] = (
+        ("#" if ascii_only else "▮", "gpu-busy"),
+        ("-" if ascii_only else "▯", "gpu-free"),
+        ("x" if ascii_only else "✕", "gpu-bad"),
+    )
+    amounts = _shares((max(0, busy), max(0, free), max(0, bad)), width)
+    return [(mark * cells, look) for cells, (mark, look) in zip(amounts, marks, strict=True) if cells]
+
+
+def gpu_bar(busy: int, free: int, bad: int = 0, *, width: int = 8, ascii_only: bool = False) -> str:
+    """Draw GPUs as one plain string; see `gpu_runs`."""
+    return "".join(text for text, _ in gpu_runs(busy, free, bad, width=width, ascii_only=ascii_only))
+
+
+def _shares(amounts: tuple[int, ...], width: int) -> list[int]:
+    total = sum(amounts)
+    if total <= width:
+        return list(amounts)
+    cells = [max(1, amount * width // total) if amount else 0 for amount in amounts]
+    while sum(cells) < width:
+        missing = [amount * width / total - cell for amount, cell in zip(amounts, cells, strict=True)]
+        cells[missing.index(max(missing))] += 1
+    while sum(cells) > width and max(cells) > 0:
+        cells[cells.index(max(cells))] -= 1
+    return cells
+
+
+def sparkline(
+    values: Sequence[float],
+    width: int,
+    *,
+    low: float | None = None,
+    high: float | None = None,
+    ascii_only: bool = False,
+) -> str:
+    """Draw `values` as `▇▆▅▄▃▂`, the newest at the right end.
+
+    A cell shows the mean of its share of the values, the last cell the last
+    value, so that it agrees with a number beside it. NaN and infinity are
+    drawn as `✕`. No cell is full height, so lines above each other stay apart.
+
+    Args:
+        values: Any number of values, oldest first.
+        width: Cells to use at most; fewer values take fewer cells.
+        low: The value of the lowest bar; the smallest value when not given.
+        high: The value of the highest bar; the largest value when not given.
+        ascii_only: Draw with `_.-=+*#` and `x`.
+    """
+    bars, broken = (_ASCII_BARS, "x") if ascii_only else (_BARS, "✕")
+    cells = _cell_means(values, width)
+    finite = [value for value in cells if math.isfinite(value)]
+    if not finite:
+        return broken * len(cells)
+    lowest = min(finite) if low is None else low
+    highest = max(finite) if high is None else high
+    top = len(bars) - 1
+
+    def bar(value: float) -> str:
+        if not math.isfinite(value):
+            return broken
+        # Halves, because the distance of two large numbers may be infinite.
+        extent = highest / 2 - lowest / 2
+        share = (value / 2 - lowest / 2) / extent if extent > 0 else 0.5
+        return bars[round(min(1.0, max(0.0, share)) * top)]
+
+    return "".join(map(bar, cells))
+
+
+def _cell_means(values: Sequence[float], width: int) -> list[float]:
+    amount = len(values)
+    if amount <= width or width < 1:
+        return list(values) if width > 0 else []
+    edges = [index * amount // width for index in range(width + 1)]
+    means = []
+    for start, end in pairwise(edges):
+        finite = [value for value in values[start:end] if math.isfinite(value)]
+        means.append(sum(finite) / len(finite) if len(finite) == end - start else math.nan)
+    means[-1] = values[-1]
+    return means

@@ -1,0 +1,120 @@
+"""What stands in the new-job form, who put it there, and which of its problems may be shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from k8s.kinds import KINDS, JobKind
+from k8s.snapshot import Job
+from k8s.spec import JobSpec
+from tui.job_form import key_of_field, name_base, read, suggest_name, texts_of
+from tui.job_questions import ABOUT_COMMAND, RARE, SECTIONS, default_texts
+
+_ASKED = {question.key for _, part in SECTIONS for question in part} | {
+    question.key for question in (*ABOUT_COMMAND, *RARE)
+}
+
+
+class JobAnswers:
+    """The answers of one form. What the console fills in by itself is no reason to keep a draft."""
+
+    def __init__(
+        self, namespace: str, user: str = "", like: JobSpec | None = None, kind: JobKind | None = None
+    ) -> None:
+        """Start with what is usual, or with what makes a job like `like` of this kind."""
+        self.like = like.name if like is not None else ""
+        """Name of the job that is cloned; empty for a new one."""
+        self.user = user
+        """Who asks."""
+        texts = default_texts() | {"namespace": namespace or "default"}
+        if like is not None:
+            texts |= texts_of(like, kind or KINDS[0])
+        self.texts: Mapping[str, str] = texts
+        """The answers, by the key of their question."""
+        self._kept: Mapping[str, str] = texts
+        self._suggested = texts["name"]
+        self._given: set[str] = set()
+        self._touched: set[str] = set()
+        self._refused: dict[str, str] = {}
+        self._read()
+        self.suggest_name(())
+
+    def _read(self) -> None:
+        self.wish = read(self.texts, self.user)
+        """What the answers amount to."""
+
+    def give(self, key: str, text: str) -> None:
+        """Take an answer that somebody typed or chose."""
+        self._given.add(key)
+        self._touched.add(key)
+        self._refused.pop(key, None)
+        self.texts = {**self.texts, key: text}
+        self._read()
+
+    def offer(self, key: str, text: str) -> None:
+        """Fill in an answer unless somebody gave one."""
+        if key not in self._given:
+            self._kept = {**self._kept, key: text}
+            self.texts = {**self.texts, key: text}
+            self._read()
+
+    def suggest_name(self, jobs: Iterable[Job]) -> None:
+        """Offer a name that none of `jobs` has, unless somebody typed one."""
+        if self.texts["name"] != self._suggested:
+            return
+        taken = {job.ref.name for job in jobs if job.ref.namespace == self.texts["namespace"]}
+        self._suggested = suggest_name(self.like or name_base(self.texts), taken)
+        self._kept = {**self._kept, "name": self._suggested}
+        self.texts = {**self.texts, "name": self._suggested}
+        self._read()
+
+    def resume(self, texts: Mapping[str, str]) -> None:
+        """Go on with a draft."""
+        self._given |= set(texts)
+        self.texts = {**self.texts, **texts}
+        self.keep(self.texts)
+        self._read()
+
+    def keep(self, texts: Mapping[str, str]) -> None:
+        """Note that these answers are kept as a draft."""
+        self._kept = texts
+
+    @property
+    def is_dirty(self) -> bool:
+        """Whether something was given that is kept nowhere."""
+        return self.texts != self._kept
+
+    @property
+    def problems(self) -> Mapping[str, str]:
+        """What is wrong, by the key of the question: by the server's words, then by our own rules."""
+        return {**self._refused, **self.wish.problems}
+
+    @property
+    def shown_problems(self) -> Mapping[str, str]:
+        """What is wrong with answers that somebody gave, left, or tried to use."""
+        return {key: words for key, words in self.problems.items() if key in {*self._touched, *self._refused}}
+
+    def touch(self, keys: Iterable[str]) -> None:
+        """Show from now on what is wrong with these."""
+        self._touched |= set(keys)
+
+    def try_all(self) -> None:
+        """Show everything that is wrong by our own rules, and forget what the server said before."""
+        self._refused.clear()
+        self.touch(self.wish.problems)
+
+    def refuse(self, causes: Mapping[str, str]) -> tuple[list[str], list[str]]:
+        """Note what the server says is wrong, by fields of `JobSpec`.
+
+        Returns:
+            The keys of the questions that are meant, and sentences that belong to none.
+        """
+        keys, homeless = [], []
+        for name, words in causes.items():
+            key = key_of_field(name, self.texts)
+            if key in _ASKED:
+                self._refused[key] = words
+                keys.append(key)
+            else:
+                homeless.append(f"{name}: {words}" if name else words)
+        return keys, homeless

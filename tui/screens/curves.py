@@ -1,0 +1,167 @@
+"""Every scalar that a job writes, drawn as it grows: losses first, then the rest by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from textual import work
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import VerticalScroll
+from textual.widgets import Label
+
+from k8s.kinds import JobRef
+from tui.charts.series import Series
+from tui.curve_feed import CurveFeed
+from tui.format import plural
+from tui.keys import CURVES, Key
+from tui.match import matcher
+from tui.screens.view import View, bindings
+from tui.widgets.curve_chart import Curve, CurveChart
+from tui.widgets.curve_chart import View as ChartView
+
+LEAST_ROWS = 10
+"""Lines that a chart needs, with its frame, to say anything."""
+
+
+class CurvesView(View):
+    """The charts of one job."""
+
+    CSS_PATH = "curves.tcss"
+    AUTO_FOCUS: ClassVar[str] = "CurveChart"
+    KEYS: ClassVar[tuple[Key, ...]] = CURVES
+    BINDINGS: ClassVar[list[BindingType]] = bindings(CURVES)
+
+    def __init__(self, ref: JobRef, feed: CurveFeed, *, ascii_only: bool = False) -> None:
+        """Show what `feed` reads of the job `ref`."""
+        super().__init__(ascii_only=ascii_only)
+        self._ref = ref
+        self._feed = feed
+        self._series: dict[tuple[str, str], Series] = {}
+        self._charts: dict[str, CurveChart] = {}
+        self._points = 0
+
+    def compose_body(self) -> ComposeResult:
+        """Lay out an empty grid."""
+        yield Label("", id="notice", markup=False)
+        yield VerticalScroll(id="charts", can_focus=False)
+
+    def on_mount(self) -> None:
+        """Begin to follow the files."""
+        self._say()
+        self._follow()
+
+    @work(group="curves", exclusive=True)
+    async def _follow(self) -> None:
+        await self._feed.run(self._changed)
+
+    async def _changed(self) -> None:
+        """Bring the charts up to date with what was read, tag by tag."""
+        tags: dict[str, list[Curve]] = {}
+        self._points = 0
+        for curve in self._feed.events.curves():
+            series = self._series.setdefault((curve.run, curve.tag), Series())
+            series.update(curve.steps, curve.wall_times, curve.values, [mark.step for mark in curve.restarts])
+            tags.setdefault(curve.tag, []).append(Curve(curve.run, series))
+            self._points += len(curve)
+        await self._place(tags)
+        for tag, curves in tags.items():
+            self._charts[tag].set_curves(tag, curves)
+        self._say()
+
+    async def _place(self, tags: Mapping[str, list[Curve]]) -> None:
+        """Add charts for tags that are new, in their order."""
+        if set(tags) <= set(self._charts):
+            return
+        had_focus = next((tag for tag, chart in self._charts.items() if chart.has_focus), None)
+        ordered = sorted(tags, key=lambda tag: (_rank(tag), tag))
+        grid = self.query_one("#charts")
+        await grid.remove_children()
+        view = ChartView(ascii_only=self.ascii_only)
+        self._charts = {tag: CurveChart(tag, view=view, classes="pane") for tag in ordered}
+        await grid.mount_all(self._charts.values())
+        self._share_height()
+        self.watch_filter_text(self.filter_text)
+        (self._charts[had_focus] if had_focus else self._charts[ordered[0]]).focus()
+
+    def on_resize(self) -> None:
+        """Share the new height out."""
+        self.call_after_refresh(self._share_height)
+
+    def _share_height(self) -> None:
+        """Let all charts be seen at once if they can be, else scroll."""
+        if not self.is_drawable:
+            return
+        grid = self.query_one("#charts")
+        shown = len(self._shown())
+        rows = -(-shown // (1 if self.has_class("-narrow") else 2)) or 1
+        grid.styles.grid_rows = str(max(LEAST_ROWS, grid.size.height // rows))
+
+    def _shown(self) -> list[CurveChart]:
+        return [chart for chart in self._charts.values() if not chart.has_class("-filtered")]
+
+    def _say(self) -> None:
+        words = [f"Jobs › {self._ref.name} › curves"]
+        if self._feed.source:
+            words.append(
+                f"{plural(len(self._charts), 'tag')}, {plural(self._points, 'point')} · {self._feed.source}"
+            )
+        if self.filter_text:
+            words.append(f"/{self.filter_text}")
+        self.set_title("   ".join(words))
+        problem = self._feed.problem
+        if not problem and not self._charts:
+            problem = (
+                "No points yet: they appear here as the job writes them." if self._feed.source else "Looking…"
+            )
+        self.put("notice", problem)
+
+    def watch_filter_text(self, text: str) -> None:
+        """Show the tags that match."""
+        matches = matcher(text)
+        for tag, chart in self._charts.items():
+            chart.set_class(matches is not None and not matches(tag), "-filtered")
+        if self.is_drawable:
+            self._share_height()
+            self._say()
+
+    def action_move(self, charts: int) -> None:
+        """Go to another chart."""
+        shown = self._shown()
+        if not shown:
+            return
+        focused = next((index for index, chart in enumerate(shown) if chart.has_focus), 0)
+        target = shown[(focused + charts) % len(shown)]
+        target.focus(scroll_visible=True)
+        if self.has_class("-full"):
+            self._show_alone(target)
+
+    def action_full(self) -> None:
+        """Show the chart with the focus alone, or all again."""
+        self.toggle_class("-full")
+        self.query_one("#charts").styles.grid_rows = "1fr"
+        focused = next((chart for chart in self._charts.values() if chart.has_focus), None)
+        if self.has_class("-full") and focused is not None:
+            self._show_alone(focused)
+        else:
+            self.remove_class("-full")
+            self._share_height()
+
+    def _show_alone(self, target: CurveChart) -> None:
+        for chart in self._charts.values():
+            chart.set_class(chart is target, "-alone")
+
+    def action_back(self) -> None:
+        """Show all charts again, or go back."""
+        if self.has_class("-full"):
+            self.action_full()
+        else:
+            super().action_back()
+
+
+def _rank(tag: str) -> int:
+    words = tag.lower()
+    if "loss" in words:
+        return 0 if "val" not in words else 1
+    return 2 if "acc" in words else 3

@@ -1,0 +1,58 @@
+"""A view that is one table: sorted by a key, filtered by what is typed, with totals below."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.reactive import reactive
+from textual.widgets import Label
+
+from tui.screens.view import View, row_filter
+from tui.widgets.table import Column, Table
+
+
+class ListView(View):
+    """Draws its table anew for every new picture, order or filter; subclasses say how in `draw`."""
+
+    AUTO_FOCUS: ClassVar[str] = "Table"
+    COLUMNS: ClassVar[tuple[Column, ...]] = ()
+    """The table's columns, left to right."""
+    DESCENDING: ClassVar[frozenset[str]] = frozenset()
+    """What is sorted with the largest first unless turned round."""
+
+    order: reactive[tuple[str, bool]] = reactive(("name", False), init=False)
+    """Sorted by what, and whether largest first."""
+
+    def compose_body(self) -> ComposeResult:
+        """Lay out the table and the totals."""
+        yield Label("", id="notice", markup=False)
+        yield Table(self.COLUMNS, ascii_only=self.ascii_only)
+        yield Label("", id="totals", markup=False)
+
+    def draw(self, table: Table) -> None:
+        """Fill the table and the lines around it from the snapshot."""
+
+    def redraw(self) -> None:
+        """Draw, if there is anything to draw on."""
+        if self.is_drawable:
+            self.draw(self.query_one(Table))
+
+    def watch_snapshot(self) -> None:
+        """Show the new picture."""
+        self.redraw()
+
+    def watch_order(self) -> None:
+        """Sort anew."""
+        self.redraw()
+
+    def watch_filter_text(self, text: str) -> None:
+        """Show the rows that match."""
+        if self.is_drawable:
+            self.query_one(Table).set_filter(row_filter(text))
+            self.redraw()
+
+    def action_sort(self, by: str) -> None:
+        """Sort by a column, or turn the order round."""
+        was, is_turned = self.order
+        self.order = (by, not is_turned if was == by else by in self.DESCENDING)

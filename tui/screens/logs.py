@@ -1,0 +1,364 @@
+"""What the ranks of one job say: one of them, several side by side, or all merged by time."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from textual import work
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Container, Horizontal
+
+from k8s.client import Client
+from k8s.kinds import JobRef
+from k8s.logs import EVERYTHING, Choice, Feed, JobLogs, LogLine, RankRow, Target, Wanted, targets_of
+from k8s.text import sanitize
+from tui.format import NOTHING, age, count, plural
+from tui.keys import LOGS, Key
+from tui.screens.view import View, bindings, row_filter
+from tui.widgets.log_view import LogView
+from tui.widgets.table import Cell, Column, Row, Table
+
+WINDOWS: tuple[tuple[str, Wanted], ...] = (
+    ("last 2,000 lines", Wanted(tail=2_000)),
+    ("all since start", Wanted()),
+    ("last minute", Wanted(since_s=60)),
+    ("last 5 min", Wanted(since_s=300)),
+    ("last 15 min", Wanted(since_s=900)),
+    ("last 30 min", Wanted(since_s=1_800)),
+    ("last hour", Wanted(since_s=3_600)),
+)
+"""What each digit asks for, in words and as a request; the digits are k9s'."""
+
+MAX_PANES = 4
+"""Ranks side by side at most."""
+SILENT_S = 120.0
+"""A running rank that has said nothing for so long is pointed out."""
+
+_NUMBERS = ("-one", "-two", "-three", "-four")
+_COLUMNS = (
+    Column("rank", "RANK", align="right", min_width=4),
+    Column("instance", "INSTANCE", elide="middle", min_width=8, max_width=24),
+    Column("lines", "LINES", align="right"),
+    Column("last", "LAST", align="right", min_width=5),
+)
+
+
+@dataclass(slots=True)
+class _Pane:
+    view: LogView
+    choice: Choice
+    feed: Feed
+
+
+class LogsScreen(View):
+    """The logs of one job.
+
+    It needs a client to read with and a job to read; which pods the job has it learns
+    from `snapshot`, which is bound to the console's. Nothing is fetched but by its worker.
+    """
+
+    CSS_PATH = "logs.tcss"
+    AUTO_FOCUS: ClassVar[str] = "LogView"
+    KEYS: ClassVar[tuple[Key, ...]] = LOGS
+    BINDINGS: ClassVar[list[BindingType]] = bindings(LOGS)
+
+    def __init__(
+        self,
+        client: Client,
+        ref: JobRef,
+        *,
+        instance: str = "",
+        folder: Path | None = None,
+        logs: JobLogs | None = None,
+        ascii_only: bool = False,
+    ) -> None:
+        """Show the logs of the job `ref`.
+
+        Args:
+            client: The cluster.
+            ref: The job.
+            instance: Whose log to begin with; empty for rank 0, or the chief's.
+            folder: Where `ctrl+s` saves to; without one it does not.
+            logs: The reader; made here unless a caller needs it otherwise.
+            ascii_only: Draw with ASCII only.
+        """
+        super().__init__(ascii_only=ascii_only)
+        self.ref = ref
+        """The job that is shown."""
+        self._client = client
+        self._instance = instance
+        self._folder = folder
+        self._window = WINDOWS[0]
+        self._is_previous = False
+        self._logs = logs or JobLogs(client, wanted=self._window[1])
+        self._targets: tuple[Target, ...] = ()
+        self._panes: list[_Pane] = []
+        self._has_chosen = False
+        self._title = ""
+
+    def compose_body(self) -> ComposeResult:
+        """Lay out the list of ranks and the panes."""
+        with Horizontal(id="body"):
+            yield Table(
+                _COLUMNS, empty="No pods yet.", ascii_only=self.ascii_only, id="ranks", classes="pane"
+            )
+            yield Container(id="panes")
+
+    def on_mount(self) -> None:
+        """Open the first pane and begin to read."""
+        self.query_one("#ranks").border_title = "ranks"
+        self._add_pane(self._first_choice())
+        self.set_interval(1, self._draw)
+        self._read()
+        self._take_targets()
+
+    @work(group="logs", exclusive=True)
+    async def _read(self) -> None:
+        await self._logs.run()
+
+    def watch_snapshot(self) -> None:
+        """Take over which pods the job has."""
+        self._take_targets()
+
+    def _take_targets(self) -> None:
+        job = self.snapshot.job(self.ref)
+        if job is not None:
+            self._targets = targets_of(job)
+            self._logs.set_targets(self._targets)
+        if self._panes and not self._has_chosen and self._logs.targets:
+            self._has_chosen = True
+            self._open(self._panes[0], self._first_choice())
+        self._draw()
+
+    def _first_choice(self) -> Choice:
+        """Return what to show first: what was asked for, else rank 0, else the chief."""
+        rows = self._logs.rows()
+        mine = [row for row in rows if row.instance == self._instance]
+        if len(mine) > 1:
+            return Choice(instance=self._instance)
+        return next((row.choice for row in mine or rows), EVERYTHING)
+
+    def _add_pane(self, choice: Choice) -> None:
+        view = LogView(ascii_only=self.ascii_only, classes="pane")
+        view.filter_text = self.filter_text
+        pane = _Pane(view, choice, self._logs.open(choice))
+        self._panes.append(pane)
+        self.query_one("#panes").mount(view)
+        self._show(pane)
+        self._arrange()
+
+    def _open(self, pane: _Pane, choice: Choice) -> None:
+        """Show something else in a pane."""
+        self._logs.close(pane.feed)
+        pane.choice, pane.feed = choice, self._logs.open(choice)
+        self._show(pane)
+        self._logs.focus(each.choice for each in self._panes)
+        self._draw()
+
+    def _show(self, pane: _Pane) -> None:
+        choice = pane.choice
+        names = None if choice.rank is not None else _name_in_all if choice.is_merged else _name_in_instance
+        where = f"{self.ref.name}-{choice}".replace(" ", "-").replace("/", "-")
+        pane.view.show(
+            pane.feed, name_of=names, save_as=self._folder / f"{where}.log" if self._folder else None
+        )
+
+    def _arrange(self) -> None:
+        panes = self.query_one("#panes")
+        for number, name in enumerate(_NUMBERS, start=1):
+            panes.set_class(len(self._panes) == number, name)
+        self._logs.focus(each.choice for each in self._panes)
+        self._draw()
+
+    @property
+    def _pane(self) -> _Pane:
+        """Return the pane with the focus, or else the first."""
+        return next((pane for pane in self._panes if pane.view.has_focus), self._panes[0])
+
+    def _draw(self) -> None:
+        """Say what is shown and how; keep the list of ranks fresh while it is in sight."""
+        if not self._panes or not self.is_drawable:
+            return
+        rows = self._logs.rows()
+        for pane in self._panes:
+            title = self._pane_title(pane.choice, rows)
+            if pane.view.border_title != title:
+                pane.view.border_title = title
+            pane.view.say_when_empty("No lines yet." if self._logs.targets else "The job has no pods yet.")
+        shown = self._pane.view
+        ranks = " ".join(str(each.choice).removeprefix("rank ") for each in self._panes)
+        words = [
+            ("ranks " if any(each.choice.rank is not None for each in self._panes) else "") + ranks,
+            "previous run" if self._is_previous else "follow" if shown.follows else "held",
+            f"/{sanitize(self.filter_text)}  {shown.match_words}" if self.filter_text else "",
+            f"{plural(self._logs.gaps, 'gap')} marked" if self._logs.gaps else "",
+            self._window[0] if not self._is_previous else "",
+        ]
+        title = f"Jobs › {sanitize(self.ref.name)} › logs   {' · '.join(filter(None, words))}"
+        if title != self._title:
+            self._title = title
+            self.set_title(title)
+        table = self.query_one("#ranks", Table)
+        if table.display:
+            table.set_rows([self._row(each) for each in rows])
+
+    def _pane_title(self, choice: Choice, rows: list[RankRow]) -> str:
+        if choice.is_merged:
+            return "all ranks, by time"
+        row = next((row for row in rows if row.choice == choice), None)
+        if row is None or row.rank is None:
+            return f"{choice}  {row.status}" if row else str(choice)
+        told = "" if row.is_split else "  lines not marked by rank: all of the pod's"
+        return f"{_rank_words(row)} {row.instance}{told}"
+
+    def _row(self, row: RankRow) -> Row:
+        now_s = time.time() + self._client.server_clock_offset_s
+        silent_s = max(0.0, now_s - row.last_line_ns / 1e9) if row.last_line_ns else None
+        is_silent = row.status == "Running" and silent_s is not None and silent_s > SILENT_S
+        return Row(
+            _key(row.choice),
+            (
+                Cell(_rank_words(row), "bright"),
+                Cell(row.instance),
+                Cell(count(row.lines) if row.is_split else NOTHING, "quiet"),
+                Cell(age(silent_s) + ("!" if is_silent else ""), "pending" if is_silent else "quiet"),
+            ),
+        )
+
+    def watch_filter_text(self, text: str) -> None:
+        """Filter every pane, or the ranks while they are being picked."""
+        if self.is_drawable:
+            if self.has_class("-picking"):
+                self.query_one("#ranks", Table).set_filter(row_filter(text))
+            else:
+                for pane in self._panes:
+                    pane.view.filter_text = text
+            self._draw()
+
+    def on_log_view_changed(self, event: LogView.Changed) -> None:
+        """Say whether it follows, and which match it is at."""
+        event.stop()
+        self._draw()
+
+    def on_descendant_focus(self) -> None:
+        """Speak of the pane that has the focus."""
+        self._draw()
+
+    def on_table_chosen(self, event: Table.Chosen) -> None:
+        """Show the ranks that are marked, or the one under the cursor."""
+        event.stop()
+        choices = {_key(row.choice): row.choice for row in self._logs.rows()}
+        marked = [choices[key] for key in event.table.marks if key in choices][:MAX_PANES]
+        if len(marked) > 1:
+            event.table.action_clear_marks()
+            self._set_panes(marked)
+        elif event.key in choices:
+            self._open(self._pane, choices[event.key])
+        self.action_ranks()
+
+    def _set_panes(self, choices: list[Choice]) -> None:
+        while len(self._panes) > len(choices):
+            pane = self._panes.pop()
+            self._logs.close(pane.feed)
+            pane.view.remove()
+        for pane, choice in zip(self._panes, choices, strict=False):
+            self._open(pane, choice)
+        for choice in choices[len(self._panes) :]:
+            self._add_pane(choice)
+        self._arrange()
+
+    def action_ranks(self) -> None:
+        """Open the list of ranks, or close it."""
+        table = self.query_one("#ranks", Table)
+        self.toggle_class("-picking")
+        if self.has_class("-picking"):
+            table.set_rows([self._row(each) for each in self._logs.rows()])
+            table.move_to(_key(self._pane.choice))
+            table.focus()
+        else:
+            table.set_filter(None)
+            self._panes[0].view.focus()
+        self._draw()
+
+    def action_step(self, step: int) -> None:
+        """Show the next rank, or the one before, in the pane with the focus."""
+        choices = [row.choice for row in self._logs.rows()]
+        if choices:
+            place = choices.index(self._pane.choice) + step if self._pane.choice in choices else 0
+            self._open(self._pane, choices[place % len(choices)])
+
+    def action_all(self) -> None:
+        """Show all ranks in one pane."""
+        self._set_panes([EVERYTHING])
+
+    def action_split(self) -> None:
+        """Show one more rank beside those that are shown; after four, only the first."""
+        choices = [row.choice for row in self._logs.rows()]
+        shown = [pane.choice for pane in self._panes]
+        place = choices.index(shown[-1]) + 1 if shown[-1] in choices else 0
+        others = [each for each in choices[place:] + choices[:place] if each not in shown]
+        self._set_panes([*shown, others[0]] if others and len(shown) < MAX_PANES else shown[:1])
+
+    def action_next_pane(self) -> None:
+        """Give the focus to the next pane."""
+        self.focus_next(LogView)
+
+    def action_full(self) -> None:
+        """Show nothing but the log, or everything again."""
+        self.toggle_class("-full")
+
+    def action_previous(self) -> None:
+        """Show the runs before the last restart, or the present ones again."""
+        self._is_previous = not self._is_previous
+        self._restart(Wanted(previous=True, follow=False) if self._is_previous else self._window[1])
+
+    def action_window(self, number: int) -> None:
+        """Read another part of the logs."""
+        self._window = WINDOWS[number]
+        self._is_previous = False
+        self._restart(self._window[1])
+
+    def _restart(self, wanted: Wanted) -> None:
+        """Read everything anew."""
+        self._logs = JobLogs(self._client, self._targets, wanted=wanted)
+        for pane in self._panes:
+            pane.feed = self._logs.open(pane.choice)
+            self._show(pane)
+        self._read()
+        self._arrange()
+
+    def action_retry(self) -> None:
+        """Ask for every log again now."""
+        self._logs.wake()
+        super().action_retry()
+
+    def action_back(self) -> None:
+        """Close the list of ranks, show the frame again, clear the filter, or go back."""
+        if self.has_class("-picking"):
+            self.action_ranks()
+        elif self.has_class("-full"):
+            self.action_full()
+        else:
+            super().action_back()
+
+
+def _key(choice: Choice) -> str:
+    return f"rank {choice.rank}" if choice.rank is not None else f"instance {choice.instance}"
+
+
+def _rank_words(row: RankRow) -> str:
+    if row.rank is None:
+        return NOTHING
+    return {"assumed": f"~{row.rank}", "observed": f"{row.rank} ✓"}.get(row.proof, str(row.rank))
+
+
+def _name_in_all(line: LogLine) -> str:
+    return line.source.name if line.rank is None else str(line.rank)
+
+
+def _name_in_instance(line: LogLine) -> str:
+    return "" if line.rank is None else str(line.rank)

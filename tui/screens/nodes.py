@@ -1,0 +1,110 @@
+"""Every node: its GPUs as a bar, how many are held, and by whom."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual.binding import BindingType
+
+from k8s.snapshot import ClusterSnapshot, NodeRow
+from tui.format import NOTHING, Look, count, gpu_runs, plural
+from tui.keys import NODES, Key
+from tui.screens.list_view import ListView
+from tui.screens.view import bindings
+from tui.widgets.table import Cell, Column, Row, Table
+
+COLUMNS = (
+    Column("name", "NODE", min_width=12, elide="middle", max_width=40),
+    Column("bar", "GPUS", min_width=8),
+    Column("held", "HELD", align="right"),
+    Column("free", "FREE", align="right", priority=2),
+    Column("status", "STATUS", min_width=8, elide="end", max_width=34),
+    Column("model", "MODEL", priority=5, elide="end", min_width=8, max_width=26),
+    Column("holders", "HELD BY", min_width=10, elide="end", max_width=80, priority=1),
+    Column("ip", "ADDRESS", priority=6),
+)
+BAR_WIDTH = 8
+"""Cells of a node's bar: one for each GPU of the usual machine."""
+
+
+class NodesView(ListView):
+    """The list of nodes."""
+
+    KEYS: ClassVar[tuple[Key, ...]] = NODES
+    BINDINGS: ClassVar[list[BindingType]] = bindings(NODES)
+    COLUMNS: ClassVar[tuple[Column, ...]] = COLUMNS
+    DESCENDING: ClassVar[frozenset[str]] = frozenset({"free"})
+
+    def draw(self, table: Table) -> None:
+        """Fill the table and the lines around it from the snapshot."""
+        snapshot = self.snapshot
+        by, is_turned = self.order
+        table.set_sort_mark(by, descending=is_turned)
+        nodes = sorted(snapshot.nodes, key=_SORTS[by], reverse=is_turned)
+        table.empty = _empty(snapshot)
+        table.set_rows([_row(node, ascii_only=self.ascii_only) for node in nodes])
+        self.set_title(
+            f"Nodes ({count(len(nodes))})" + (f"  /{self.filter_text}" if self.filter_text else "")
+        )
+        words = snapshot.stale or snapshot.problems.get("nodes", "")
+        self.put("notice", words)
+        free = sorted((_free(node) for node in nodes if _free(node)), reverse=True)
+        blocks = "·".join(str(size) for size in free[:8])
+        self.put(
+            "totals",
+            f"Σ {plural(len(nodes), 'node')} · {snapshot.gpus_allocated} of {snapshot.gpus_total} GPUs held"
+            + (f" · free in blocks of {blocks}" if blocks else ""),
+        )
+
+    def on_table_chosen(self, event: Table.Chosen) -> None:
+        """Open the job that holds most of the node."""
+        event.stop()
+        node = next((node for node in self.snapshot.nodes if node.name == event.key), None)
+        for holder in node.holders if node else ():
+            for job in self.snapshot.jobs:
+                if (job.ref.namespace, job.ref.name) == (holder.namespace, holder.job):
+                    self.post_message(self.Go("open", refs=[job.ref]))
+                    return
+        self.notify("No job of this list holds GPUs of this node.", markup=False)
+
+    def action_next_view(self) -> None:
+        """Go to the jobs."""
+        self.post_message(self.Go("jobs"))
+
+
+def _empty(snapshot: ClusterSnapshot) -> str:
+    if "nodes" in snapshot.problems:
+        return "This user may not list nodes.\nJobs and their GPUs are shown all the same."
+    return "No nodes." if snapshot.is_synced else "Reading the cluster…"
+
+
+def _free(node: NodeRow) -> int:
+    """Return how many GPUs of a node a pod could have now."""
+    return max(0, node.gpus_total - node.gpus_allocated) if node.status == "Ready" else 0
+
+
+def _row(node: NodeRow, *, ascii_only: bool) -> Row:
+    total, held, bad = node.gpus_total, node.gpus_allocated, node.gpus_unhealthy
+    width = min(BAR_WIDTH, total + bad) or 1
+    bar = gpu_runs(held, max(0, total - held), bad, width=width, ascii_only=ascii_only)
+    look: Look = "" if node.status == "Ready" else "failed" if "NotReady" in node.status else "pending"
+    status = (
+        node.status + (f" · {bad} unhealthy" if bad else "") + (" · simulated" if node.is_simulated else "")
+    )
+    holders = ", ".join(f"{holder.job} {holder.gpus}" for holder in node.holders)
+    return Row(
+        node.name,
+        (
+            Cell(node.name, "bright"),
+            Cell.of(*bar) if total or bad else Cell(NOTHING, "quiet"),
+            Cell(f"{held}/{total}" if total or held else NOTHING),
+            Cell(str(_free(node)) if total else NOTHING, "quiet"),
+            Cell(status, look or ("gpu-bad" if bad else "")),
+            Cell(node.gpu_model or NOTHING, "quiet"),
+            Cell(holders or NOTHING, "" if holders else "quiet"),
+            Cell(node.ip or NOTHING, "quiet"),
+        ),
+    )
+
+
+_SORTS = {"name": lambda node: node.name, "free": _free}

@@ -1,0 +1,69 @@
+"""What the user asked for when starting the console, and where its files lie."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from platformdirs import PlatformDirs
+
+_DIRS = PlatformDirs("gpuconsole", appauthor=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsoleOptions:
+    """What holds for the console and for every one-shot command."""
+
+    kubeconfig: str = ""
+    """Path of a kubeconfig; empty for the one that kubectl would take."""
+    context: str = ""
+    """Context in the kubeconfig; empty for its current one."""
+    namespace: str = ""
+    """Whose jobs are meant; empty for the namespace of the context."""
+    is_all_namespaces: bool = False
+    is_sandbox: bool = False
+    """Talk to the single-machine cluster, and start it if need be."""
+    is_read_only: bool = False
+    """Change nothing on the cluster."""
+    theme: str = ""
+    """Name of a palette; empty for the default."""
+    is_mono: bool = False
+    """Without colours."""
+    is_ascii: bool = False
+    """With nothing but ASCII in what we draw ourselves."""
+    config_folder: Path = field(default_factory=lambda: _DIRS.user_config_path)
+    """What the user wrote."""
+    state_folder: Path = field(default_factory=lambda: _DIRS.user_state_path)
+    """What the console remembers: its log, drafts."""
+    data_folder: Path = field(default_factory=lambda: _DIRS.user_data_path)
+    """What must not get lost: the sandbox."""
+
+    @property
+    def themes_folder(self) -> Path:
+        """Return where palettes of the user's own are."""
+        return self.config_folder / "themes"
+
+    @property
+    def templates_folder(self) -> Path:
+        """Return where manifests to start a job from are."""
+        return self.config_folder / "templates"
+
+    @property
+    def keys_file(self) -> Path:
+        """Return where the user's own keys are."""
+        return self.config_folder / "keys.yaml"
+
+    @property
+    def drafts_folder(self) -> Path:
+        """Return where jobs not yet submitted are kept."""
+        return self.state_folder / "drafts"
+
+    @property
+    def log_file(self) -> Path:
+        """Return where the console writes what happened to itself."""
+        return self.state_folder / "gpuconsole.log"
+
+    @property
+    def sandbox_folder(self) -> Path:
+        """Return where the sandbox keeps its objects, volumes and logs."""
+        return self.data_folder / "sandbox"

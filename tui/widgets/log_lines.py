@@ -1,0 +1,156 @@
+"""The lines that a log view holds: which of them are shown, and where each begins when wrapped."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+
+from k8s.logs import Item, LogLine
+from tui.match import matcher
+from tui.widgets.log_text import plain_text, wrap_cuts
+
+MAX_ITEMS = 20_000
+"""Lines that one view holds; older ones go, and are still on the cluster."""
+
+
+class LogLines:
+    """A bounded list of items, those shown of it, and their rows on screen."""
+
+    def __init__(self, max_items: int = MAX_ITEMS) -> None:
+        """Hold at most `max_items`."""
+        self.items: list[Item] = []
+        """Everything held, hidden or not."""
+        self.shown: list[Item] = []
+        """What the filter lets through; markers always are."""
+        self.match_count = 0
+        """How many lines match the filter."""
+        self._max_items = max_items
+        self._matches: Callable[[str], bool] | None = None
+        self._hides = True
+        self._wrap_width = 0
+        self._prefix_width: Callable[[Item], int] = lambda _: 0
+        self._ends: list[int] = []
+        self._base = 0
+        self._cleared: list[Item] = []
+
+    @property
+    def row_count(self) -> int:
+        """Return the rows that all shown items take."""
+        return (self._ends[-1] if self._ends else 0) - self._base if self._wrap_width else len(self.shown)
+
+    def add(self, items: Sequence[Item]) -> int:
+        """Add items at the end; return the rows that went at the start."""
+        self.items.extend(items)
+        shown = self._chosen(items)
+        self.shown.extend(shown)
+        if self._wrap_width:
+            self._measure(shown)
+        excess = len(self.items) - self._max_items
+        return self._trim(excess + self._max_items // 16) if excess > 0 else 0
+
+    def _is_match(self, item: Item) -> bool:
+        return isinstance(item, LogLine) and self._matches is not None and self._matches(plain_text(item))
+
+    def _chosen(self, items: Sequence[Item]) -> list[Item]:
+        """Return what is to be shown of new items, and count the matches."""
+        if self._matches is None:
+            return list(items)
+        matching = [self._is_match(item) for item in items]
+        self.match_count += sum(matching)
+        if not self._hides:
+            return list(items)
+        return [
+            item
+            for item, is_match in zip(items, matching, strict=True)
+            if is_match or not isinstance(item, LogLine)
+        ]
+
+    def _trim(self, amount: int) -> int:
+        """Let the oldest items go; return the rows they took."""
+        held, self.match_count = self.match_count, 0
+        hidden = len(self._chosen(self.items[:amount]))
+        self.match_count = held - self.match_count
+        del self.items[:amount], self.shown[:hidden]
+        if not self._wrap_width:
+            return hidden
+        rows = (self._ends[hidden - 1] if hidden else self._base) - self._base
+        self._base += rows
+        del self._ends[:hidden]
+        return rows
+
+    def set_filter(self, typed: str, *, hides: bool) -> None:
+        """Show what matches; with `hides` false the rest too."""
+        self._matches = matcher(typed)
+        self._hides = hides
+        self._rebuild()
+
+    def set_wrap(self, width: int, prefix_width: Callable[[Item], int]) -> None:
+        """Break lines to `width` cells, their prefixes counted in; 0 leaves them long."""
+        self._prefix_width = prefix_width
+        self._wrap_width = width
+        self._rebuild_rows()
+
+    def clear(self) -> None:
+        """Hide all that is held, for `undo_clear` to bring back."""
+        self._cleared = [*self._cleared, *self.items][-self._max_items :]
+        self.items = []
+        self._rebuild()
+
+    def undo_clear(self) -> bool:
+        """Bring back what was cleared, before what came since; return whether there was anything."""
+        if not self._cleared:
+            return False
+        self.items = [*self._cleared, *self.items][-self._max_items :]
+        self._cleared = []
+        self._rebuild()
+        return True
+
+    def at_row(self, row: int) -> tuple[int, int]:
+        """Return the index of the shown item at a row, and which of its rows that is."""
+        if not self._wrap_width:
+            return row, 0
+        index = bisect_right(self._ends, row + self._base)
+        start = self._ends[index - 1] if index else self._base
+        return index, row + self._base - start
+
+    def row_of(self, index: int) -> int:
+        """Return the first row of a shown item."""
+        if not self._wrap_width:
+            return index
+        return (self._ends[index - 1] if index else self._base) - self._base
+
+    def next_match(self, index: int, step: int) -> int | None:
+        """Return the shown item that matches next, going round at the ends."""
+        if self._matches is None or not self.shown:
+            return None
+        amount = len(self.shown)
+        for distance in range(1, amount + 1):
+            place = (index + step * distance) % amount
+            if self._is_match(self.shown[place]):
+                return place
+        return None
+
+    def match_number(self, index: int) -> int:
+        """Return which of the matches a shown item is, counted from 1."""
+        return sum(map(self._is_match, self.shown[: index + 1]))
+
+    def _rebuild(self) -> None:
+        self.match_count = 0
+        self.shown = self._chosen(self.items)
+        self._rebuild_rows()
+
+    def _rebuild_rows(self) -> None:
+        self._ends, self._base = [], 0
+        if self._wrap_width:
+            self._measure(self.shown)
+
+    def _measure(self, items: Sequence[Item]) -> None:
+        end = self._ends[-1] if self._ends else self._base
+        for item in items:
+            text = plain_text(item)
+            width = max(8, self._wrap_width - self._prefix_width(item))
+            if text.isascii():
+                end += max(1, -(-len(text) // width))
+            else:
+                end += len(wrap_cuts(text, width))
+            self._ends.append(end)

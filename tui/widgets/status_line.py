@@ -1,0 +1,94 @@
+"""The line above every view that is always true: which cluster, how many GPUs, since when."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from rich.style import Style
+from rich.text import Text
+from textual.reactive import reactive
+from textual.widget import Widget
+
+from k8s.snapshot import ClusterSnapshot
+from k8s.text import sanitize
+from tui.format import age, gpu_bar
+
+
+class StatusLine(Widget):
+    """Context, namespace and user; GPUs held of all; live, or how old what is shown is."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        "status-line--context",
+        "status-line--quiet",
+        "status-line--stale",
+        "status-line--simulated",
+        "status-line--live",
+    }
+
+    DEFAULT_CSS = """
+    StatusLine { height: 1; }
+    """
+
+    snapshot: reactive[ClusterSnapshot] = reactive(ClusterSnapshot, layout=False)
+    """What is shown."""
+
+    def __init__(self, *, ascii_only: bool = False) -> None:
+        """Make the line; `ascii_only` draws the bar of GPUs with ASCII."""
+        super().__init__()
+        self._ascii_only = ascii_only
+
+    def on_mount(self) -> None:
+        """Count the age of old rows up while the cluster is away."""
+        self.set_interval(5, self._tick)
+
+    def _tick(self) -> None:
+        if self.snapshot.stale:
+            self.refresh()
+
+    def render(self) -> Text:
+        """Draw what fits; the state of the connection is never given up."""
+        snapshot = self.snapshot
+        width = self.size.width
+        right = self._right(snapshot)
+        quiet = self._style("quiet")
+        bar_width = 16 if width >= 100 else 8
+        gpus = Text()
+        if snapshot.nodes:
+            total, held = snapshot.gpus_total, snapshot.gpus_allocated
+            bar = gpu_bar(held, max(0, total - held), width=bar_width, ascii_only=self._ascii_only)
+            gpus = Text.assemble((" GPUs ", quiet), bar, f" {held}/{total}")
+            if snapshot.is_simulated:
+                gpus.append(" simulated", self._style("simulated"))
+            gpus.append(" ")
+        room = width - gpus.cell_len - right.cell_len - 4
+        left = self._left(snapshot)
+        left.truncate(max(8, room), overflow="ellipsis")
+        rule = "-" if self._ascii_only else "─"
+        fill = max(1, room - left.cell_len + 1)
+        return Text.assemble(
+            left, " ", (rule * fill, quiet), gpus, (rule * 2, quiet), right, no_wrap=True, end=""
+        )
+
+    def _left(self, snapshot: ClusterSnapshot) -> Text:
+        quiet = self._style("quiet")
+        left = Text(" ", no_wrap=True)
+        left.append(sanitize(snapshot.context) or "…", self._style("context"))
+        left.append(" / ", quiet)
+        left.append(sanitize(snapshot.namespace) or "all namespaces")
+        if snapshot.user:
+            left.append(f" · {sanitize(snapshot.user)}", quiet)
+        return left
+
+    def _right(self, snapshot: ClusterSnapshot) -> Text:
+        if snapshot.stale:
+            now = self.app._loop.time() if self.app._loop is not None else snapshot.stale_since_s
+            lost = "" if not snapshot.stale_since_s else f", {age(now - snapshot.stale_since_s)} old"
+            return Text(f" away{lost} ", self._style("stale"))
+        if not snapshot.is_synced:
+            return Text(" reading… ", self._style("quiet"))
+        if snapshot.problems:
+            return Text(f" live, {len(snapshot.problems)} not readable ", self._style("stale"))
+        return Text(" live ", self._style("live"))
+
+    def _style(self, name: str) -> Style:
+        return self.get_component_rich_style(f"status-line--{name}", partial=True)

@@ -1,0 +1,84 @@
+"""YAML to read beside a form: names of fields apart from their values, nothing read as markup."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.content import Content
+from textual.widgets import Static
+
+from k8s.text import sanitize
+from tui.format import cell_len, head
+
+_NAME = re.compile(r"( *(?:- )*)([\w./-]+:)(?= |$)")
+_MARGIN = 3
+"""Cells that a line cannot have: one at each side, and the scroll bar."""
+
+
+class YamlView(VerticalScroll):
+    """A pane that scrolls; what is too long goes on in the next line, further to the right."""
+
+    DEFAULT_CSS = """
+    YamlView > Static { width: 100%; height: auto; padding: 0 1; }
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("j", "scroll_down", "Down", show=False),
+        Binding("k", "scroll_up", "Up", show=False),
+        Binding("g", "scroll_home", "Start", show=False),
+        Binding("G", "scroll_end", "End", show=False),
+    ]
+
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
+        """Make an empty pane."""
+        super().__init__(id=id, classes=classes)
+        self._text = ""
+        self._line_count = 0
+
+    def compose(self) -> ComposeResult:
+        """Lay out the text."""
+        yield Static("", markup=False)
+
+    def show(self, text: str) -> None:
+        """Replace the text."""
+        self._text = text
+        self._draw()
+
+    def on_resize(self) -> None:
+        """Break the lines anew."""
+        self._draw()
+
+    def _draw(self) -> None:
+        width = max(20, self.size.width - _MARGIN)
+        lines = [
+            _drawn(part, is_first=not number)
+            for line in self._text.splitlines()
+            for number, part in enumerate(_broken(sanitize(line), width))
+        ]
+        self.query_one(Static).update(Content("\n").join(lines), layout=len(lines) != self._line_count)
+        self._line_count = len(lines)
+
+
+def _drawn(line: str, *, is_first: bool) -> Content:
+    found = _NAME.match(line) if is_first else None
+    if found is None:
+        return Content(line)
+    return Content.assemble(found[1], (found[2], "$primary"), line[found.end() :])
+
+
+def _broken(line: str, width: int) -> Iterator[str]:
+    """Break a line at spaces where there are some, and indent what follows by two more."""
+    indent = " " * min(len(line) - len(line.lstrip(" -")) + 2, width // 2)
+    while cell_len(line) > width:
+        part = head(line, width)
+        space = part.rfind(" ")
+        if space > len(indent):
+            part = part[:space]
+        yield part
+        line = indent + line[len(part) :].lstrip(" ")
+    yield line
