@@ -1,0 +1,1 @@
+"""Our figures beside those of the tools we compare with, measured in one run on one machine."""

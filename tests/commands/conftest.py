@@ -1,0 +1,147 @@
+"""The command line run for real, as a process, against a recorded cluster on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.objects import RECORDED
+from tests.scripted import Answer, ScriptedCluster, page
+from tui.__main__ import main
+
+ROOT = Path(__file__).parents[2]
+COLLECTIONS = ("nodes", "pods", "services", "persistentvolumeclaims", "events")
+"""What was recorded of the core; and PyTorchJobs."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A command that has ended."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def values(self) -> Any:
+        """Return the JSON that it printed."""
+        return json.loads(self.out)
+
+    def titles(self) -> list[str]:
+        """Return the words of the first printed line."""
+        return self.out.splitlines()[0].split()
+
+    def row(self, name: str) -> list[str]:
+        """Return the words of the printed line that begins with a name."""
+        return next(line.split() for line in self.out.splitlines() if line.split()[:1] == [name])
+
+
+class CommandLine:
+    """Runs `gpuconsole` as a user of one machine would, in this process or in one of its own."""
+
+    def __init__(
+        self, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        self.home = home
+        self._monkeypatch = monkeypatch
+        self._capsys = capsys
+        folders = {f"XDG_{name}_HOME": str(home / name.lower()) for name in ("CONFIG", "STATE", "DATA")}
+        for name, value in {"HOME": str(home), "LOGNAME": "li", "TERM": "dumb", **folders}.items():
+            self.set(name, value)
+        for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST"):
+            monkeypatch.delenv(name, raising=False)
+
+    def set(self, name: str, value: str) -> None:
+        """Set a variable of the environment."""
+        self._monkeypatch.setenv(name, value)
+
+    async def __call__(self, *words: str) -> Ended:
+        """Run the command in a thread, for the cluster is served by this one."""
+        self._capsys.readouterr()
+        status = await asyncio.to_thread(_status_of, words)
+        for _ in range(20):  # the server is to see that the connections are closed
+            await asyncio.sleep(0)
+        said = self._capsys.readouterr()
+        return Ended(status, said.out, said.err)
+
+    async def process(self, *words: str, stdin: str = "") -> Ended:
+        """Run the command as a process."""
+        child = await self.start(*words)
+        out, err = await child.communicate(stdin.encode())
+        assert b"Traceback" not in err, err.decode()
+        return Ended(child.returncode or 0, out.decode(errors="replace"), err.decode())
+
+    async def start(self, *words: str) -> asyncio.subprocess.Process:
+        """Start the command as a process."""
+        return await asyncio.create_subprocess_exec(
+            sys.executable,
+            *("-P", "-W", "error", "-m", "tui"),
+            *words,
+            cwd=self.home,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+
+
+def _status_of(words: tuple[str, ...]) -> int:
+    try:
+        return main(words)
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else 1
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[ScriptedCluster]:
+    """Serve the recorded cluster."""
+    async with ScriptedCluster() as serving:
+        for name in COLLECTIONS:
+            items = json.loads((RECORDED / f"{name}.json").read_bytes())["items"]
+            serving.say(f"/api/v1/{name}", page(items))
+            serving.say(f"/api/v1/namespaces/default/{name}", page(items))
+        jobs = json.loads((RECORDED / "pytorchjobs.json").read_bytes())["items"]
+        serving.say("/apis/kubeflow.org/v1/pytorchjobs", page(jobs))
+        serving.say("/apis/batch/v1/jobs", page([]))
+        serving.say("/version", Answer(json.loads((RECORDED / "version.json").read_bytes())))
+        yield serving
+
+
+@pytest.fixture
+def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> CommandLine:
+    """Return the command line of somebody without a kubeconfig."""
+    home = tmp_path / "home"
+    home.mkdir()
+    return CommandLine(home, monkeypatch, capsys)
+
+
+@pytest.fixture
+def run(alone: CommandLine, cluster: ScriptedCluster) -> CommandLine:
+    """Return the command line of a user of the recorded cluster."""
+    alone.set("KUBECONFIG", write_kubeconfig(alone.home, cluster.host))
+    return alone
+
+
+def write_kubeconfig(folder: Path, host: str, namespace: str = "default") -> str:
+    """Write a kubeconfig and return its path."""
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "recorded",
+        "clusters": [{"name": "recorded", "cluster": {"server": host}}],
+        "users": [{"name": "li", "user": {"token": "secret-token"}}],
+        "contexts": [
+            {"name": "recorded", "context": {"cluster": "recorded", "user": "li", "namespace": namespace}}
+        ],
+    }
+    path = folder / "kubeconfig"
+    path.write_text(json.dumps(config))
+    return str(path)

@@ -1,0 +1,56 @@
+"""Questions on a terminal: the safe answer is the one that comes without a word."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+
+from tests.commands.conftest import ROOT, CommandLine
+from tests.scripted import Answer, ScriptedCluster
+from tests.terminal import Terminal
+
+PATH = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs/waits"
+
+
+def terminal(line: CommandLine, *words: str) -> Terminal:
+    """Start the command in a terminal."""
+    line.set("TERM", "xterm-256color")
+    command = [sys.executable, "-P", "-m", "tui", *words]
+    return Terminal(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, columns=160)
+
+
+async def answer(asking: Terminal, question: str, keys: str) -> int:
+    """Wait for a question, type, and return the exit status."""
+    await asyncio.to_thread(asking.wait_for, question)
+    asking.send(keys)
+    return await asyncio.to_thread(asking.wait_for_end)
+
+
+async def test_a_delete_asks_first_and_enter_means_no(run: CommandLine, cluster: ScriptedCluster) -> None:
+    question = "Delete PyTorchJob default/waits, with 3 pods and their logs, freeing 8 GPUs? [y/N]"
+    for keys in ("\r", "n\r", "\x04"):
+        with terminal(run, "delete", "waits") as asking:
+            assert await answer(asking, question, keys) == 1
+    assert cluster.asked(PATH, method="DELETE") == []
+
+
+async def test_a_delete_does_it_once_the_answer_is_yes(run: CommandLine, cluster: ScriptedCluster) -> None:
+    cluster.say(PATH, Answer({"status": "Success"}), method="DELETE")
+    with terminal(run, "delete", "waits") as asking:
+        assert await answer(asking, "[y/N]", "y\r") == 0
+        assert "PyTorchJob default/waits is being deleted." in asking.text
+    assert len(cluster.asked(PATH, method="DELETE")) == 1
+
+
+async def test_the_console_offers_the_sandbox_where_there_is_no_cluster(alone: CommandLine) -> None:
+    with terminal(alone) as asking:
+        assert await answer(asking, "Start the sandbox? [Y/n]", "n\r") == 1
+        assert "gpuconsole --sandbox" in asking.text
+    assert not (alone.home / "data").exists()
+
+
+async def test_ctrl_c_at_a_question_is_no_answer(run: CommandLine, cluster: ScriptedCluster) -> None:
+    with terminal(run, "delete", "waits") as asking:
+        assert await answer(asking, "[y/N]", "\x03") == 130
+    assert cluster.asked(PATH, method="DELETE") == []

@@ -1,0 +1,208 @@
+"""`curves`: from event files of a folder, of a job's volume or pod, or from the lines of a log."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from array import array
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from k8s.logs import LogLine, Target
+from tests.commands.conftest import CommandLine
+from tests.objects import recorded
+from tests.scripted import SUCCESS, Answer, ScriptedCluster, Socket, page
+from trainer.tfevents import EventWriter
+from tui.commands.log_points import read_log_points
+from tui.commands.plots import WIDEST, Line, plot
+
+JOB_PATH = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs/running"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Return a folder with the event files of one run."""
+    written = EventWriter(tmp_path / "runs")
+    for step in range(100):
+        written.write_scalar("train/loss", step, 2.5 * math.exp(-step / 30))
+    written.write_scalar("val/accuracy", 99, 0.5)
+    written.write_scalar("val/accuracy", 199, math.nan)
+    written.close()
+    return tmp_path / "runs"
+
+
+async def test_a_folder_is_plotted_without_a_cluster(alone: CommandLine, folder: Path) -> None:
+    alone.set("COLUMNS", "80")
+    ended = await alone("curves", str(folder))
+    assert (ended.status, ended.err) == (0, "")
+    assert f"Read from {folder}" in ended.out
+    assert "train/loss\n" in ended.out
+    assert "last 0.0922 at step 99, lowest 0.0922 at 99, highest 2.5 at 0; 100 points" in ended.out
+    assert {len(row) for row in ended.out.splitlines() if row.endswith("┐")} == {80}
+    assert "\x1b" not in ended.out
+    assert any("⠀" < char <= "⣿" for char in ended.out)
+
+
+async def test_with_ascii_there_is_nothing_else(alone: CommandLine, folder: Path) -> None:
+    assert (await alone("--ascii", "curves", str(folder))).out.isascii()
+
+
+async def test_json_has_every_point(alone: CommandLine, folder: Path) -> None:
+    found = (await alone("curves", str(folder), "-o", "json")).values
+    assert found.keys() == {"tags", "source"}
+    assert found["tags"].keys() == {"train/loss", "val/accuracy"}
+    points = found["tags"]["train/loss"]
+    assert [each["step"] for each in points] == list(range(100))
+    assert points[0].keys() == {"step", "wall_time", "value"}
+    assert [each["value"] for each in found["tags"]["val/accuracy"]] == [0.5, None]
+
+
+async def test_csv_has_a_row_for_each_point(alone: CommandLine, folder: Path) -> None:
+    ended = await alone("curves", str(folder), "-o", "csv", "--tag", "accuracy")
+    rows = list(csv.reader(io.StringIO(ended.out)))
+    assert rows[0] == ["tag", "step", "wall_time", "value"]
+    assert [row[:2] + row[3:] for row in rows[1:]] == [
+        ["val/accuracy", "99", "0.5"],
+        ["val/accuracy", "199", "nan"],
+    ]
+
+
+async def test_two_runs_in_a_folder_are_told_apart(alone: CommandLine, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        written = EventWriter(tmp_path / "runs" / name)
+        written.write_scalar("loss", 1, 1.0)
+        written.close()
+    found = (await alone("curves", str(tmp_path / "runs"), "-o", "json")).values
+    assert found["tags"].keys() == {"loss (a)", "loss (b)"}
+
+
+async def test_a_folder_without_event_files_is_told(alone: CommandLine, tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "missing"):
+        ended = await alone("curves", str(path))
+        assert (ended.status, ended.out) == (1, "")
+        assert f"There are no event files with scalars in {path}." in ended.err
+
+
+async def test_a_tag_that_is_not_there_is_told(alone: CommandLine, folder: Path) -> None:
+    ended = await alone("curves", str(folder), "--tag", "lr")
+    assert ended.status == 1
+    assert "train/loss, val/accuracy" in ended.err
+
+
+def job_writing_to(cluster: ScriptedCluster, log_dir: str) -> None:
+    """Let the recorded job `running` say where it writes, on the claim `training-data`."""
+    jobs: list[Any] = recorded("pytorchjobs")
+    job = next(each for each in jobs if each["metadata"]["name"] == "running")
+    if log_dir:
+        job["metadata"].setdefault("annotations", {})["gpuconsole.dev/log-dir"] = log_dir
+    for role in job["spec"]["pytorchReplicaSpecs"].values():
+        pod = role["template"]["spec"]
+        pod["volumes"] = [{"name": "v", "persistentVolumeClaim": {"claimName": "training-data"}}]
+        pod["containers"][0]["volumeMounts"] = [{"name": "v", "mountPath": "/mnt"}]
+    cluster.forget("/apis/kubeflow.org/v1/pytorchjobs")
+    cluster.say("/apis/kubeflow.org/v1/pytorchjobs", page(jobs))
+    cluster.say(JOB_PATH, Answer(job))
+
+
+async def test_a_jobs_volume_on_this_machine_is_read_directly(
+    run: CommandLine, cluster: ScriptedCluster, folder: Path
+) -> None:
+    job_writing_to(cluster, "/mnt/runs")
+    claim = {"metadata": {"annotations": {"gpuconsole.dev/path": str(folder.parent)}}}
+    cluster.say("/api/v1/namespaces/default/persistentvolumeclaims/training-data", Answer(claim))
+    found = (await run("curves", "running", "-o", "json")).values
+    assert len(found["tags"]["train/loss"]) == 100
+    assert found["source"] == "/mnt/runs on this machine"
+
+
+async def test_a_jobs_pod_is_asked_for_its_event_files(
+    run: CommandLine, cluster: ScriptedCluster, folder: Path
+) -> None:
+    job_writing_to(cluster, "/mnt/runs")
+    (file,) = folder.iterdir()
+    body = file.read_bytes()
+    listed = f"{len(body)} /mnt/runs/{file.name}\n".encode()
+    path = "/api/v1/namespaces/default/pods/running-master-0/exec"
+    cluster.say(path, Socket([(1, listed), SUCCESS]), Socket([(1, body), SUCCESS]))
+    found = (await run("curves", "running", "-o", "json")).values
+    assert len(found["tags"]["train/loss"]) == 100
+    assert found["source"] == "/mnt/runs in running-master-0"
+
+
+async def test_without_event_files_the_log_is_read(run: CommandLine, cluster: ScriptedCluster) -> None:
+    job_writing_to(cluster, "")
+    pod = next(each for each in recorded("pods") if each["metadata"]["name"] == "running-master-0")
+    path = "/api/v1/namespaces/default/pods/running-master-0"
+    cluster.say(path, Answer(pod))
+    stamps = [f"2026-11-20T18:36:{second}.000000000Z" for second in range(10, 60)]
+    lines = [f"{stamp} epoch 1/2 step {at}/50 loss {9 - at / 10}" for at, stamp in enumerate(stamps)]
+    cluster.say(f"{path}/log", Answer("\n".join(lines).encode()))
+    ended = await run("curves", "running", "-o", "json")
+    assert ended.values["source"] == "the log of master-0"
+    points = ended.values["tags"]["loss"]
+    assert (points[0]["step"], points[0]["value"], points[0]["wall_time"]) == (0, 9, 1795199770)
+    assert points[49]["value"] == pytest.approx(4.1)
+    assert "does not say where its event files are" in ended.err
+
+
+async def test_a_job_without_curves_is_told(run: CommandLine, cluster: ScriptedCluster) -> None:
+    job_writing_to(cluster, "")
+    ended = await run("curves", "running")
+    assert (ended.status, ended.out) == (1, "")
+    assert "There are no curves of PyTorchJob default/running." in ended.err
+
+
+SOURCE = Target("default", "pod")
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("step 40/800 loss 1.87 lr 3.0e-03", {"loss": (40, 1.87), "lr": (40, 0.003)}),
+        ("[rank0]: epoch 1/5 step 10/31 loss 2.2 201 images/s eta 7s", {"loss": (10, 2.2)}),
+        ("step=7 train_loss=nan, acc=0.5", {"train_loss": (7, math.nan), "acc": (7, 0.5)}),
+        ("Iter: 12, Loss: -inf", {"Loss": (12, -math.inf)}),
+        (
+            "epoch 3 step 5/9 val_loss 0.5 val_accuracy 0.9100",
+            {"val_loss": (5, 0.5), "val_accuracy": (5, 0.91)},
+        ),
+        ("| iteration 10/ 500 | lm loss: 9.1E+00 | grad norm: 1.5", {"loss": (10, 9.1), "norm": (10, 1.5)}),
+        ("loss 1.87", {}),
+        ("step 5 took 3 ms", {}),
+        ("footstep 5 loss 1", {}),
+        ("loss weights step", {}),
+        ("step 99999999999999999999999 loss 1", {}),
+    ],
+)
+def test_progress_lines_hold_points(line: str, found: dict[str, tuple[int, float]]) -> None:
+    points = read_log_points([LogLine(10**9, line.encode(), SOURCE, 0)])
+    seen = {tag: (series.steps[0], series.values[0]) for tag, series in points.items()}
+    assert repr(seen) == repr(found)
+
+
+@given(st.lists(st.binary(max_size=60)))
+def test_any_lines_can_be_looked_through(raws: list[bytes]) -> None:
+    lines = [LogLine(1, b"step 5 loss 1 " + raw, SOURCE, 0) for raw in raws]
+    points = read_log_points(lines)
+    assert ("loss" in points) == bool(raws)
+
+
+@given(
+    st.lists(st.floats(), max_size=40),
+    st.integers(1, 10**17),
+    st.integers(0, 400),
+    st.booleans(),
+    st.text(max_size=5),
+)
+def test_anything_can_be_plotted(
+    values: list[float], stride: int, width: int, is_ascii: bool, name: str
+) -> None:
+    steps = array("q", [at * stride for at in range(len(values))])
+    line = Line(name, steps, array("d", [0.0] * len(values)), array("d", values))
+    rows = plot(line, width, is_ascii=is_ascii).splitlines()
+    assert all(len(row) <= WIDEST for row in rows[1:-1])

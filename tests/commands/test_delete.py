@@ -1,0 +1,66 @@
+"""`delete`: it asks, it says what it did, and it never deletes another job than the one that was meant."""
+
+from __future__ import annotations
+
+import json
+
+from tests.commands.conftest import CommandLine
+from tests.objects import batch_job
+from tests.scripted import Answer, ScriptedCluster, page, refusal
+
+PATH = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs"
+
+
+async def test_a_job_is_deleted_by_its_uid(run: CommandLine, cluster: ScriptedCluster) -> None:
+    cluster.say(f"{PATH}/waits", Answer({"status": "Success"}), method="DELETE")
+    ended = await run("delete", "waits", "--yes")
+    assert (ended.status, ended.out, ended.err) == (0, "PyTorchJob default/waits is being deleted.\n", "")
+    (asked,) = cluster.asked(f"{PATH}/waits", method="DELETE")
+    options = json.loads(asked.body)
+    assert options["preconditions"]["uid"]
+    assert options["propagationPolicy"] == "Background"
+
+
+async def test_without_a_terminal_it_wants_to_be_told_to_be_sure(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
+    ended = await run.process("delete", "waits")
+    assert (ended.status, ended.out) == (2, "")
+    assert "--yes" in ended.err
+    assert cluster.requests == []
+
+
+async def test_one_that_is_not_there_does_not_keep_the_others(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
+    cluster.say(f"{PATH}/done", Answer({"status": "Success"}), method="DELETE")
+    cluster.say(f"{PATH}/fails", refusal(403, "you may not", "Forbidden"), method="DELETE")
+    ended = await run("delete", "nope", "fails", "done", "done", "--yes")
+    assert ended.status == 1
+    assert ended.out == "PyTorchJob default/done is being deleted.\n"
+    assert "There is no job nope in namespace default." in ended.err
+    assert "you may not" in ended.err
+    assert len(cluster.asked(f"{PATH}/done", method="DELETE")) == 1
+
+
+async def test_a_name_that_two_kinds_share_is_not_guessed(run: CommandLine, cluster: ScriptedCluster) -> None:
+    cluster.forget("/apis/batch/v1/jobs")
+    cluster.say("/apis/batch/v1/jobs", page([batch_job("waits")]))
+    cluster.say("/apis/batch/v1/namespaces/default/jobs/waits", Answer({}), method="DELETE")
+    ended = await run("delete", "waits", "--yes")
+    assert (ended.status, ended.out) == (1, "")
+    assert "2 jobs are called waits." in ended.err
+    assert {"PyTorchJob/waits", "Job/waits"} <= set(ended.err.split())
+    assert (await run("delete", "job/waits", "--yes")).out == "Job default/waits is being deleted.\n"
+
+
+async def test_a_job_that_went_meanwhile_is_gone(run: CommandLine, cluster: ScriptedCluster) -> None:
+    cluster.say(f"{PATH}/done", refusal(404, "not found", "NotFound"), method="DELETE")
+    ended = await run("delete", "done", "--yes")
+    assert (ended.status, ended.out) == (0, "PyTorchJob default/done is gone already.\n")
+
+
+async def test_nothing_is_deleted_with_readonly(run: CommandLine, cluster: ScriptedCluster) -> None:
+    ended = await run("delete", "done", "--yes", "--readonly")
+    assert ended.status == 1
+    assert cluster.requests == []

@@ -1,0 +1,127 @@
+"""`logs`: lines to stdout, whatever else happened to stderr."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.commands.conftest import CommandLine
+from tests.objects import recorded
+from tests.scripted import Answer, ScriptedCluster, Stream, refusal
+
+STAMPED = (
+    b"2026-11-20T18:36:10.000000001Z one\n"
+    b"2026-11-20T18:36:11.000000001Z \x1b[31mtwo\x1b[0m \xff\n"
+    b"2026-11-20T18:36:12.000000001Z three\n"
+)
+
+
+def pod(name: str) -> Any:
+    return next(each for each in recorded("pods") if each["metadata"]["name"] == name)
+
+
+def serve(cluster: ScriptedCluster, name: str, log: bytes = STAMPED) -> str:
+    """Serve a recorded pod and its log; return the path of the log."""
+    path = f"/api/v1/namespaces/default/pods/{name}"
+    cluster.say(path, Answer(pod(name)))
+    cluster.say(f"{path}/log", Answer(log))
+    return f"{path}/log"
+
+
+async def test_the_chiefs_log_goes_to_stdout_byte_by_byte(run: CommandLine, cluster: ScriptedCluster) -> None:
+    path = serve(cluster, "done-master-0")
+    child = await run.start("logs", "done")
+    out, err = await child.communicate()
+    assert (child.returncode, out, err) == (0, b"one\n\x1b[31mtwo\x1b[0m \xff\nthree\n", b"")
+    assert cluster.asked(path)[0].query["container"] == "pytorch"
+
+
+async def test_times_are_printed_when_asked_for(run: CommandLine, cluster: ScriptedCluster) -> None:
+    serve(cluster, "done-master-0", b"2026-11-20T18:36:10.000000001Z one\n")
+    child = await run.start("logs", "done", "--timestamps")
+    out, _ = await child.communicate()
+    assert out == b"2026-11-20T18:36:10.000000001Z one\n"
+
+
+async def test_what_is_asked_for_is_asked_of_the_server(run: CommandLine, cluster: ScriptedCluster) -> None:
+    path = serve(cluster, "restarts-master-0")
+    assert (await run.process("logs", "restarts", "-t", "5", "--since", "1h30m")).status == 0
+    assert (await run.process("logs", "restarts", "--previous")).status == 0
+    first, second = (each.query for each in cluster.asked(path))
+    assert (first["tailLines"], first["sinceSeconds"]) == ("5", "5400")
+    assert second["previous"] == "true"
+
+
+async def test_an_instance_may_be_named(run: CommandLine, cluster: ScriptedCluster) -> None:
+    path = serve(cluster, "waits-master-0")
+    assert (await run.process("logs", "waits", "-i", "master-0")).status == 0
+    assert len(cluster.asked(path)) == 1
+    ended = await run("logs", "waits", "-i", "worker-7")
+    assert (ended.status, ended.out) == (1, "")
+    assert "There is no instance worker-7." in ended.err
+    assert "master-0" in ended.err
+
+
+async def test_a_container_that_is_not_there_is_told(run: CommandLine) -> None:
+    ended = await run("logs", "done", "-c", "sidecar")
+    assert (ended.status, ended.out) == (1, "")
+    assert "There is no container sidecar in PyTorchJob default/done." in ended.err
+    assert "pytorch" in ended.err
+
+
+async def test_a_log_that_may_not_be_read_is_told(run: CommandLine, cluster: ScriptedCluster) -> None:
+    path = serve(cluster, "done-master-0")
+    cluster.forget(path)
+    cluster.say(path, refusal(403, 'User "li" cannot get resource "pods/log"', "Forbidden"))
+    ended = await run("logs", "done")
+    assert (ended.status, ended.out) == (1, "")
+    assert 'User "li" cannot get resource "pods/log"' in ended.err
+
+
+@pytest.fixture
+def live(cluster: ScriptedCluster) -> ScriptedCluster:
+    """Serve watches in which nothing happens."""
+    for path in ("/api/v1/nodes", "/api/v1/pods", "/apis/batch/v1/jobs", "/apis/kubeflow.org/v1/pytorchjobs"):
+        cluster.say(path, Stream(), watch=True)
+    return cluster
+
+
+async def test_following_a_job_that_has_ended_ends(run: CommandLine, live: ScriptedCluster) -> None:
+    serve(live, "done-master-0")
+    child = await run.start("logs", "-f", "done")
+    out, err = await child.communicate()
+    assert (child.returncode, out.count(b"\n")) == (0, 3)
+    assert err == b"-- master-0: ended, exit 0\n"
+
+
+async def test_lines_come_as_they_are_written(run: CommandLine, live: ScriptedCluster) -> None:
+    log = Stream(b"2026-11-20T18:36:10.000000001Z one\n")
+    path = "/api/v1/namespaces/default/pods/running-master-0"
+    live.say(path, Answer(pod("running-master-0")))
+    live.say(f"{path}/log", log)
+    child = await run.start("logs", "-f", "running")
+    assert child.stdout is not None
+    assert await child.stdout.readline() == b"one\n"
+    log.send(b"2026-11-20T18:36:11.000000001Z two\n")
+    assert await child.stdout.readline() == b"two\n"
+    child.terminate()
+    await child.communicate()
+
+
+async def test_following_a_job_that_went_before_it_had_pods_is_told(
+    run: CommandLine, live: ScriptedCluster
+) -> None:
+    live.forget("/api/v1/pods")
+    live.say("/api/v1/pods", Answer({"metadata": {"resourceVersion": "1"}, "items": []}))
+    jobs = Stream()
+    live.forget("/apis/kubeflow.org/v1/pytorchjobs", watch=True)
+    live.say("/apis/kubeflow.org/v1/pytorchjobs", jobs, watch=True)
+    child = await run.start("logs", "-f", "waits")
+    assert child.stderr is not None
+    assert b"PyTorchJob default/waits waits: no pods yet" in await child.stderr.readline()
+    waits = next(each for each in recorded("pytorchjobs") if each["metadata"]["name"] == "waits")
+    jobs.event("DELETED", waits)
+    out, err = await child.communicate()
+    assert (child.returncode, out) == (1, b"")
+    assert b"There is no log to read." in err

@@ -1,0 +1,37 @@
+"""`sandbox` while none runs: what it says then. That jobs run in it is tested in `tests/sandbox`."""
+
+from __future__ import annotations
+
+from tests.commands.conftest import CommandLine
+
+
+async def test_a_sandbox_that_does_not_run_is_said_not_to(alone: CommandLine) -> None:
+    found = (await alone("sandbox", "status", "-o", "json")).values
+    assert (found["is_running"], found["pid"], found["started"]) == (False, 0, None)
+    assert found["folder"] == str(alone.home / "data/gpuconsole/sandbox")
+    assert (await alone("sandbox", "status")).out.startswith("The sandbox does not run.\n")
+    assert (await alone("sandbox", "stop")).out == "The sandbox does not run.\n"
+
+
+async def test_a_kubeconfig_that_was_never_written_is_not_printed(alone: CommandLine) -> None:
+    ended = await alone("sandbox", "kubeconfig")
+    assert (ended.status, ended.out) == (1, "")
+    assert "gpuconsole sandbox start" in ended.err
+
+
+async def test_a_reset_wants_somebody_to_be_sure(alone: CommandLine) -> None:
+    ended = await alone.process("sandbox", "reset")
+    assert (ended.status, ended.out) == (2, "")
+    assert "--yes" in ended.err
+    assert (await alone("sandbox", "reset", "--yes")).status == 0
+
+
+async def test_the_sandbox_is_left_alone_with_readonly(alone: CommandLine) -> None:
+    for action in (["start"], ["stop"], ["reset", "--yes"]):
+        ended = await alone("--readonly", "sandbox", *action)
+        assert ended.status == 1
+        assert "--readonly" in ended.err
+
+
+async def test_a_shape_of_less_than_nothing_is_refused(alone: CommandLine) -> None:
+    assert (await alone("sandbox", "start", "--nodes", "-1")).status == 2

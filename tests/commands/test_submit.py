@@ -1,0 +1,320 @@
+"""From the command line to what is sent: flags, trainers, files; and what is refused before it is sent."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import string
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from k8s.spec import JobSpec
+from tests.commands.conftest import CommandLine
+from tests.scripted import Answer, Asked, Compute, Reply, ScriptedCluster, refusal
+from tui.commands.errors import WrongUsage
+from tui.commands.wish import add_spec_arguments, spec_of
+
+PYTORCH_JOBS = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs"
+BATCH_JOBS = "/apis/batch/v1/namespaces/default/jobs"
+
+
+def echo(asked: Asked) -> Reply:
+    return Answer(json.loads(asked.body), 201)
+
+
+async def manifest_of(run: CommandLine, *words: str) -> Any:
+    """Return the manifest that a command line would send."""
+    ended = await run("submit", *words)
+    assert ended.status == 0, ended.err
+    return yaml.safe_load(ended.out)
+
+
+AS_MANIFEST = ("--dry-run", "client", "-o", "yaml")
+SMALL = ("pytorch", "--name", "demo", "--image", "x", *AS_MANIFEST)
+
+
+async def test_a_job_is_created_from_flags(run: CommandLine, cluster: ScriptedCluster) -> None:
+    cluster.say(PYTORCH_JOBS, Compute(echo), method="POST")
+    ended = await run(
+        "submit", "pytorch", "--name", "demo", "--image", "train:1", "--workers", "3", "--gpus", "2",
+        "--cpu", "4", "--memory", "8Gi", "--share-memory", "1Gi", "--retry", "2",
+        "--clean-task-policy", "All",
+        "--working-dir", "/root", "-e", "A=1=2", "--env", "B=", "-d", "training-data:/mnt", "-p", "high",
+        "--label", "team=vision", "python train.py --epochs 3",
+    )  # fmt: skip
+    assert (ended.status, ended.out, ended.err) == (0, "PyTorchJob default/demo is created.\n", "")
+    (asked,) = cluster.asked(PYTORCH_JOBS, method="POST")
+    sent = json.loads(asked.body)
+    assert asked.query["fieldManager"] == "gpuconsole"
+    assert sent["metadata"]["annotations"] == {"gpuconsole.dev/user": "li"}
+    assert sent["metadata"]["labels"] == {"team": "vision"}
+    roles = sent["spec"]["pytorchReplicaSpecs"]
+    assert {role: part["replicas"] for role, part in roles.items()} == {"Master": 1, "Worker": 2}
+    assert sent["spec"]["nprocPerNode"] == "2"
+    assert sent["spec"]["runPolicy"] == {"cleanPodPolicy": "All", "backoffLimit": 2}
+    pod = roles["Worker"]["template"]["spec"]
+    container = pod["containers"][0]
+    assert container["command"] == ["sh", "-c", "python train.py --epochs 3"]
+    assert (container["image"], container["workingDir"]) == ("train:1", "/root")
+    assert container["resources"]["limits"] == {"nvidia.com/gpu": "2", "cpu": "4", "memory": "8Gi"}
+    env = {each["name"]: each["value"] for each in container["env"]}
+    assert (env["A"], env["B"]) == ("1=2", "")
+    assert pod["priorityClassName"] == "high"
+    assert {"name": "claim-0", "mountPath": "/mnt"} in container["volumeMounts"]
+
+
+async def test_words_after_dashes_are_run_as_they_are(run: CommandLine) -> None:
+    found = await manifest_of(run, *SMALL, "--", "python", "a b.py", "--", "-x")
+    container = found["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]["containers"][0]
+    assert container["command"] == ["python", "a b.py", "--", "-x"]
+
+
+async def test_one_line_after_dashes_is_a_line_for_the_shell(run: CommandLine) -> None:
+    found = await manifest_of(run, *SMALL, "--shell", "bash", "--", "python a.py && sync")
+    container = found["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]["containers"][0]
+    assert container["command"] == ["bash", "-c", "python a.py && sync"]
+
+
+async def test_a_batch_job_is_called_job(run: CommandLine) -> None:
+    found = await manifest_of(run, "job", *SMALL[1:], "--workers", "2", "true")
+    assert (found["kind"], found["spec"]["completions"]) == ("Job", 2)
+
+
+async def test_a_trainer_writes_to_the_workspace_claim_unless_told_otherwise(run: CommandLine) -> None:
+    found = await manifest_of(run, *SMALL, "--gpus", "2", "--trainer", "ddp", "--", "--epochs", "1")
+    assert found["metadata"]["annotations"] == {
+        "gpuconsole.dev/trainer": "ddp",
+        "gpuconsole.dev/log-dir": "/workspace/demo/logs",
+        "gpuconsole.dev/user": "li",
+    }
+    assert found["spec"]["nprocPerNode"] == "2"
+    pod = found["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]
+    words = pod["containers"][0]["command"]
+    assert words[:6] == ["python", "-P", "-m", "trainer.launch", "-m", "trainer.train_ddp"]
+    assert words[6:] == [
+        *("--epochs", "1"),
+        *("--log-dir", "/workspace/demo/logs"),
+        *("--checkpoint-dir", "/workspace/demo/checkpoints"),
+    ]
+    assert pod["volumes"][0]["persistentVolumeClaim"] == {"claimName": "workspace"}
+    assert pod["containers"][0]["volumeMounts"][0]["mountPath"] == "/workspace"
+
+
+async def test_a_trainer_told_where_to_write_gets_no_volume_of_its_own(run: CommandLine) -> None:
+    arguments = ("--log-dir=/mnt/logs", "--checkpoint-dir", "/mnt/saved")
+    found = await manifest_of(run, *SMALL, "-d", "mine:/mnt", "--trainer", "ddp", "--", *arguments)
+    assert found["metadata"]["annotations"]["gpuconsole.dev/log-dir"] == "/mnt/logs"
+    pod = found["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]
+    assert pod["containers"][0]["command"][6:] == list(arguments)
+    claims = [
+        each["persistentVolumeClaim"]["claimName"]
+        for each in pod["volumes"]
+        if "persistentVolumeClaim" in each
+    ]
+    assert claims == ["mine"]
+
+
+async def test_a_claim_mounted_as_the_workspace_takes_its_place(run: CommandLine) -> None:
+    found = await manifest_of(run, *SMALL, "-d", "mine:/workspace", "--trainer", "ddp")
+    pod = found["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]
+    assert [each.get("persistentVolumeClaim") for each in pod["volumes"]] == [{"claimName": "mine"}, None]
+
+
+async def test_a_claim_that_is_not_there_is_told_of(run: CommandLine, cluster: ScriptedCluster) -> None:
+    cluster.say(PYTORCH_JOBS, Compute(echo), method="POST")
+    ended = await run("submit", "pytorch", "--name", "demo", "--image", "x", "--trainer", "ddp")
+    assert (ended.status, ended.out) == (0, "PyTorchJob default/demo is created.\n")
+    assert ended.err.startswith("There is no volume claim workspace in default: the pods will wait")
+
+
+async def test_other_accelerators_are_asked_for_by_their_names(run: CommandLine) -> None:
+    found = await manifest_of(run, *SMALL, "--device", "amd.com/gpu=2", "true")
+    container = found["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]["containers"][0]
+    assert container["resources"]["limits"] == {"amd.com/gpu": "2"}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--image", "x", "true"), "--name: A job needs a name"),
+        (("--name", "Demo_", "--image", "x", "true"), "--name: Use a-z, 0-9 and -"),
+        (("--name", "demo", "true"), "--image: An image is needed"),
+        (("--name", "demo", "--image", "x"), "COMMAND: Say what to run"),
+        (("--name", "demo", "--image", "x", "--workers", "0", "true"), "--workers: At least 1"),
+        (("--name", "demo", "--image", "x", "--gpus", "-1", "true"), "--gpus: At least 0"),
+        (("--name", "demo", "--image", "x", "--cpu", "much", "true"), "--cpu: 'much' is not a quantity"),
+        (("--name", "demo", "--image", "x", "-d", "claim:/", "true"), "--data: '/'"),
+        (("--name", "demo", "--image", "x", "-d", "claim", "true"), "'claim' is not CLAIM:/PATH"),
+        (("--name", "demo", "--image", "x", "-e", "novalue", "true"), "'novalue' is not NAME=VALUE"),
+        (("--name", "demo", "--image", "x", "-e", "1A=2", "true"), "--env: '1A' cannot be"),
+        (("--name", "demo", "--image", "x", "--trainer", "gan"), "--trainer: There is no trainer 'gan'"),
+        (("--name", "demo", "--image", "x", "--trainer", "ddp", "true"), "COMMAND: leave it out"),
+        (("--name", "demo", "--image", "x", "true", "--", "false"), "not both"),
+        (
+            ("--name", "demo", "--image", "x", "--trainer", "ddp", "--", "--epochs", "many"),
+            "--epochs: 'many'",
+        ),
+        (("--name", "demo", "--image", "x", "--gpus", "1", "--device", "a/b=1", "true"), "--device:"),
+    ],
+)
+async def test_a_wish_that_makes_no_sense_is_refused_before_anything_is_sent(
+    run: CommandLine, cluster: ScriptedCluster, words: tuple[str, ...], said: str
+) -> None:
+    ended = await run("submit", "pytorch", *words)
+    assert (ended.status, ended.out) == (2, "")
+    assert said in ended.err
+    assert cluster.requests == []
+
+
+async def test_a_name_in_use_is_told(run: CommandLine, cluster: ScriptedCluster) -> None:
+    words = 'pytorchjobs.kubeflow.org "waits" already exists'
+    cluster.say(PYTORCH_JOBS, refusal(409, words, "AlreadyExists"), method="POST")
+    ended = await run("submit", "pytorch", "--name", "waits", "--image", "x", "true")
+    assert (ended.status, ended.out) == (1, "")
+    assert words in ended.err
+    assert "Choose another name" in ended.err
+
+
+async def test_a_server_without_the_operator_is_told(run: CommandLine, cluster: ScriptedCluster) -> None:
+    cluster.say("/api/v1/namespaces/default", Answer({"metadata": {"name": "default"}}))
+    ended = await run("submit", "pytorch", "--name", "demo", "--image", "x", "true")
+    assert ended.status == 1
+    assert "does not serve PyTorchJob" in ended.err
+
+
+async def test_a_dry_run_asks_the_server_and_creates_nothing(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
+    cluster.say(BATCH_JOBS, Compute(echo), method="POST")
+    ended = await run("submit", "job", "--name", "demo", "--image", "x", "--dry-run=server", "true")
+    assert (ended.status, ended.out) == (0, "Job default/demo would be created.\n")
+    (asked,) = cluster.asked(BATCH_JOBS, method="POST")
+    assert asked.query["dryRun"] == "All"
+
+
+async def test_a_dry_run_by_the_client_needs_no_cluster(alone: CommandLine) -> None:
+    ended = await alone("submit", "--dry-run=client", "job", "--name", "demo", "--image", "x", "true")
+    assert (ended.status, ended.out) == (0, "Job default/demo looks right; it was not sent.\n")
+    found = await manifest_of(alone, *SMALL, "-n", "vision", "true")
+    assert found["metadata"]["namespace"] == "vision"
+
+
+async def test_nothing_is_created_with_readonly(run: CommandLine, cluster: ScriptedCluster) -> None:
+    ended = await run("--readonly", "submit", "job", "--name", "demo", "--image", "x", "true")
+    assert ended.status == 1
+    assert "--readonly" in ended.err
+    assert cluster.requests == []
+
+
+async def test_what_was_printed_can_be_submitted(run: CommandLine, cluster: ScriptedCluster) -> None:
+    printed = await run("submit", *SMALL, "true")
+    path = run.home / "job.yaml"
+    path.write_text(printed.out + printed.out.replace("demo", "demo-2"))
+    cluster.say(PYTORCH_JOBS, Compute(echo), method="POST")
+    ended = await run("submit", "-f", str(path))
+    assert ended.out.splitlines() == [
+        "PyTorchJob default/demo is created.",
+        "PyTorchJob default/demo-2 is created.",
+    ]
+    sent = [json.loads(asked.body) for asked in cluster.asked(PYTORCH_JOBS, method="POST")]
+    assert sent[0] == yaml.safe_load(printed.out)
+
+
+async def test_standard_input_may_hold_the_manifest(run: CommandLine, cluster: ScriptedCluster) -> None:
+    cluster.say(BATCH_JOBS, Compute(echo), method="POST")
+    manifest = (
+        "apiVersion: batch/v1\nkind: Job\nmetadata: {name: demo, labels: {since: 2026-01-02}}\nspec: {}\n"
+    )
+    ended = await run.process("submit", "-f", "-", stdin=manifest)
+    assert (ended.status, ended.out) == (0, "Job default/demo is created.\n")
+    (asked,) = cluster.asked(BATCH_JOBS, method="POST")
+    assert json.loads(asked.body)["metadata"]["labels"] == {"since": "2026-01-02"}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a: b: c\n", "is not YAML at line 1, column 5."),
+        ("kind: Job\n\tspec: 1\n", "is not YAML at line 2, column 1."),
+        ("kind: [Job\n", "is not YAML at line 2"),
+        ("", "There is no manifest in"),
+        ("---\n---\n", "There is no manifest in"),
+        ("- a\n- b\n", "It is a list, not an object"),
+        ("kind: Job\n", "has no apiVersion"),
+        ("apiVersion: batch/v1\n", "has no kind"),
+        ("apiVersion: batch/v1\nkind: Job\n", "has no metadata.name"),
+        (
+            "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: x}\n",
+            "a Deployment apps/v1, which is not",
+        ),
+        ("apiVersion: batch/v1\nkind: Job\nmetadata: {name: .nan}\n", "holds something that no manifest can"),
+        (
+            "apiVersion: batch/v1\nkind: Job\nmetadata: {name: x, namespace: other}\n",
+            "is for namespace other",
+        ),
+        ("a: &a [*a]\n", "holds something that no manifest can"),
+        ("a: !!python/object:os.system {}\n", "is not YAML at line 1"),
+        ("a: \x01\n", "is not YAML"),
+    ],
+)
+async def test_a_file_that_is_no_manifest_is_told_where(
+    run: CommandLine, cluster: ScriptedCluster, text: str, said: str
+) -> None:
+    path = run.home / "job.yaml"
+    path.write_text(text)
+    ended = await run("submit", "-f", str(path), "-n", "default")
+    assert ended.status in (1, 2)
+    assert ended.out == ""
+    assert said in ended.err
+    assert cluster.requests == []
+
+
+async def test_a_file_that_cannot_be_read_is_named(run: CommandLine) -> None:
+    (run.home / "bytes.yaml").write_bytes(b"kind: \xff")
+    for name, said in (
+        ("missing.yaml", "No such file"),
+        ("bytes.yaml", "not UTF-8 at byte 6"),
+        (".", "director"),
+    ):
+        ended = await run("submit", "-f", str(run.home / name))
+        assert ended.status == 1
+        assert said in ended.err
+
+
+def flags_of(words: list[str], rest: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(exit_on_error=False)
+    add_spec_arguments(parser)
+    flags = parser.parse_args(words)
+    flags.rest = rest
+    return flags
+
+
+TEXT = st.text(max_size=12) | st.text(string.ascii_lowercase + string.digits + "-./:=", max_size=12)
+
+
+@given(
+    name=TEXT, image=TEXT, cpu=TEXT, memory=TEXT, folder=TEXT, line=TEXT,
+    workers=st.integers(-3, 10**6), gpus=st.integers(-3, 10**6),
+    pairs=st.lists(st.tuples(st.text(min_size=1, max_size=5).filter(lambda name: "=" not in name), TEXT)),
+    rest=st.lists(TEXT, max_size=3),
+)  # fmt: skip
+def test_any_flags_make_a_job_or_wrong_usage(
+    name: str, image: str, cpu: str, memory: str, folder: str, line: str, workers: int, gpus: int,
+    pairs: list[tuple[str, str]], rest: list[str],
+) -> None:  # fmt: skip
+    words = [f"--name={name}", f"--image={image}", f"--cpu={cpu}", f"--memory={memory}"]
+    words += [f"--working-dir={folder}", f"--workers={workers}", f"--gpus={gpus}"]
+    words += [f"--env={key}={value}" for key, value in pairs]
+    flags = flags_of(words, rest)
+    flags.command = [line] if line else []
+    try:
+        spec = spec_of(flags, "default")
+    except WrongUsage as error:
+        assert str(error)
+    else:
+        assert isinstance(spec, JobSpec)
+        assert spec.problems() == {}

@@ -1,0 +1,208 @@
+"""Mistakes, refusals and interruptions: an exit status, a reason on stderr, and never a traceback."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.commands.conftest import ROOT, CommandLine, write_kubeconfig
+from tests.scripted import ScriptedCluster, Stream, refusal
+from tui.commands import COMMANDS
+
+SLOW = ("textual", "rich", "kubernetes", "aiohttp", "torch", "numpy", "tensorboard", "msgspec")
+
+
+async def imported_by(*words: str, home: Path) -> set[str]:
+    """Return the modules that are loaded once a command has run."""
+    code = (
+        "import sys\n"
+        "from tui.__main__ import main\n"
+        "try:\n    main(sys.argv[1:])\nexcept SystemExit:\n    pass\n"
+        "sys.stderr.write('|'.join(sys.modules))"
+    )
+    child = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-P", "-c", code, *words),
+        env={"PYTHONPATH": str(ROOT), "HOME": str(home)},
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    _, err = await child.communicate()
+    return {name.partition(".")[0] for name in err.decode().splitlines()[-1].split("|")}
+
+
+async def test_help_loads_nothing_that_is_slow(tmp_path: Path) -> None:
+    loaded = await imported_by("--help", home=tmp_path)
+    assert "argparse" in loaded
+    assert not loaded & {*SLOW, "yaml"}
+
+
+async def test_one_shot_commands_load_neither_the_screens_nor_torch(tmp_path: Path) -> None:
+    loaded = await imported_by("list", home=tmp_path)
+    assert "aiohttp" in loaded
+    assert not loaded & {"textual", "rich", "torch", "numpy", "tensorboard", "plotext"}
+    loaded = await imported_by(
+        "submit", "pytorch", "--name", "x", "--image", "y", "--dry-run", "client", "--trainer", "ddp",
+        home=tmp_path,
+    )  # fmt: skip
+    assert not loaded & {"textual", "rich", "torch", "numpy", "tensorboard"}
+
+
+async def test_every_command_has_a_help_of_its_own(alone: CommandLine) -> None:
+    overview = await alone("--help")
+    assert overview.status == 0
+    for command in COMMANDS:
+        assert command.name in overview.out
+        ended = await alone(command.name, "--help")
+        assert (ended.status, ended.err) == (0, "")
+        assert ended.out.startswith(f"usage: gpuconsole {command.name}")
+        assert "--kubeconfig" in ended.out
+
+
+async def test_the_version_is_printed(alone: CommandLine) -> None:
+    assert (await alone("--version")).out.startswith("gpuconsole ")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("fly",),
+        ("list", "--colour"),
+        ("list", "-o", "xml"),
+        ("top",),
+        ("top", "pods"),
+        ("get",),
+        ("delete",),
+        ("logs", "x", "--since", "yesterday"),
+        ("logs", "x", "-i", "a", "-r", "1"),
+        ("logs", "x", "-t", "few"),
+        ("list", "--", "words"),
+        ("sandbox", "dance"),
+        ("get", "Deployment/x"),
+        ("get", "/"),
+        ("submit",),
+        ("submit", "mpi"),
+    ],
+)
+async def test_wrong_usage_is_said_in_a_few_lines(run: CommandLine, words: tuple[str, ...]) -> None:
+    ended = await run(*words)
+    assert (ended.status, ended.out) == (2, "")
+    assert ended.err.rstrip().endswith("--help")
+    assert len(ended.err.splitlines()) <= 3
+
+
+async def test_abbreviated_flags_are_not_guessed(run: CommandLine) -> None:
+    assert (await run("list", "--name", "x")).status == 2
+
+
+@pytest.mark.parametrize(
+    "words", [("list",), ("get", "x"), ("logs", "x"), ("data", "list"), ("top", "nodes")]
+)
+async def test_without_a_kubeconfig_the_sandbox_is_offered(
+    alone: CommandLine, words: tuple[str, ...]
+) -> None:
+    ended = await alone(*words)
+    assert (ended.status, ended.out) == (1, "")
+    assert "There is no kubeconfig at ~/.kube/config" in ended.err
+    assert "gpuconsole --sandbox" in ended.err
+
+
+async def test_a_kubeconfig_that_is_none_is_named(alone: CommandLine) -> None:
+    broken = alone.home / "broken"
+    broken.write_text("a: [b")
+    for path in (str(broken), str(alone.home / "missing")):
+        ended = await alone("list", "--kubeconfig", path)
+        assert ended.status == 1
+        assert path in ended.err
+
+
+async def test_an_unknown_context_is_named(run: CommandLine) -> None:
+    ended = await run("list", "--context", "mars")
+    assert ended.status == 1
+    assert "mars" in ended.err
+
+
+async def test_a_server_that_is_away_is_said_to_be(alone: CommandLine) -> None:
+    alone.set("KUBECONFIG", write_kubeconfig(alone.home, "http://127.0.0.1:9"))
+    ended = await alone.process("list")
+    assert (ended.status, ended.out) == (1, "")
+    assert ended.err.startswith("Could not list ")
+    assert "127.0.0.1" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("code", "words"), [(401, "Unauthorized"), (500, "etcd has no leader"), (429, "too many requests")]
+)
+async def test_what_the_server_refuses_is_told_in_its_words(
+    alone: CommandLine, code: int, words: str
+) -> None:
+    async with ScriptedCluster() as cluster:
+        for path in ("/api/v1/nodes", "/api/v1/pods", "/apis/batch/v1/jobs"):
+            cluster.say(path, refusal(code, words))
+        alone.set("KUBECONFIG", write_kubeconfig(alone.home, cluster.host))
+        ended = await alone("list")
+    assert (ended.status, ended.out) == (1, "")
+    assert words in ended.err
+    assert "secret-token" not in ended.err
+
+
+async def test_jobs_that_nobody_may_list_are_no_empty_list(alone: CommandLine) -> None:
+    async with ScriptedCluster() as cluster:
+        for path in ("/apis/kubeflow.org/v1/pytorchjobs", "/apis/batch/v1/jobs"):
+            for place in (path, path.replace("/v1/", "/v1/namespaces/default/")):
+                cluster.say(place, refusal(403, 'User "li" cannot list jobs', "Forbidden"))
+        alone.set("KUBECONFIG", write_kubeconfig(alone.home, cluster.host))
+        ended = await alone("list")
+    assert (ended.status, ended.out) == (1, "")
+    assert 'User "li" cannot list jobs' in ended.err
+
+
+async def test_a_job_that_is_not_there_is_named(run: CommandLine) -> None:
+    for words in (("get", "nope[/b]x"), ("logs", "nope[/b]x"), ("events", "nope[/b]x"), ("curves", "nope")):
+        ended = await run(*words)
+        assert ended.out == ""
+        assert ended.status in (1, 2)
+        assert "nope" in ended.err
+
+
+async def test_the_console_needs_a_terminal(run: CommandLine) -> None:
+    ended = await run.process()
+    assert (ended.status, ended.out) == (2, "")
+    assert "needs a terminal" in ended.err
+    assert "gpuconsole list" in ended.err
+
+
+async def test_a_package_that_intrudes_is_named(alone: CommandLine) -> None:
+    (alone.home / "themes").mkdir()
+    (alone.home / "themes" / "__init__.py").write_text("")
+    child = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-P", "-m", "tui", "list"),
+        env={"PYTHONPATH": f"{alone.home}:{ROOT}", "HOME": str(alone.home)},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, err = await child.communicate()
+    assert (child.returncode, out) == (1, b"")
+    assert str(alone.home / "themes") in err.decode()
+    assert "Traceback" not in err.decode()
+
+
+async def test_a_reader_that_goes_away_is_no_error(run: CommandLine) -> None:
+    child = await run.start("list", "-o", "json")
+    assert child.stdout is not None and child.stderr is not None
+    child._transport.get_pipe_transport(1).close()  # type: ignore[attr-defined]
+    assert await child.wait() == 141
+    assert await child.stderr.read() == b""
+
+
+async def test_ctrl_c_ends_quietly(run: CommandLine, cluster: ScriptedCluster) -> None:
+    cluster.forget("/api/v1/pods")
+    cluster.say("/api/v1/pods", Stream())
+    child = await run.start("list")
+    await cluster.until_asked("/api/v1/pods")
+    child.send_signal(signal.SIGINT)
+    out, err = await child.communicate()
+    assert (child.returncode, out, err) == (130, b"", b"")

@@ -1,0 +1,272 @@
+"""What `top`, `list`, `get`, `events`, `data list` and `info` say of a recorded cluster, number by number."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.commands.conftest import CommandLine
+from tests.scripted import Answer, Asked, Compute, Reply, ScriptedCluster, page, refusal
+
+NODES = {
+    # name: status, resource, total, allocated, unhealthy
+    "gpu-node-0": ("Ready", "nvidia.com/gpu", 8, 8, 0),
+    "gpu-node-1": ("NotReady", "nvidia.com/gpu", 7, 7, 1),
+    "gpu-node-2": ("NotReady, cordoned", "nvidia.com/mig-1g.10gb", 14, 0, 0),
+}
+JOBS = {
+    # name: status, requested, allocated
+    "done": ("Succeeded", 1, 0),
+    "fails": ("Failed", 1, 0),
+    "restarts": ("Restarting", 1, 1),
+    "running": ("Running", 2, 2),
+    "too-big": ("Pending", 16, 0),
+    "waits": ("Running", 12, 8),
+    "pytorch-dist": ("Pending", 3, 2),
+    "pytorch-dist-git": ("Starting", 2, 2),
+}
+LIST_KEYS = (
+    "namespace name kind api_version status reason gpus_requested gpus_allocated instances_running "
+    "instances_total nodes user priority age_s duration_s created"
+)
+
+
+async def test_top_nodes_gives_every_number_of_the_recorded_nodes(run: CommandLine) -> None:
+    ended = await run("top", "nodes", "-o", "json")
+    assert ended.status == 0
+    found = ended.values
+    assert {name: found[name] for name in ("gpus_total", "gpus_allocated")} == {
+        "gpus_total": 29,
+        "gpus_allocated": 15,
+    }
+    seen = {}
+    for node in found["items"]:
+        ((resource, share),) = node["resources"].items()
+        seen[node["name"]] = (
+            node["status"],
+            resource,
+            share["total"],
+            share["allocated"],
+            share["unhealthy"],
+        )
+        assert {"ip", "roles", "gpu_model", "gpus_total", "gpus_allocated", "gpus_unhealthy"} < node.keys()
+        assert sum(holder["gpus"] for holder in node["holders"]) == node["gpus_allocated"]
+        assert all(holder.keys() == {"namespace", "pod", "job", "gpus"} for holder in node["holders"])
+    assert seen == NODES
+
+
+async def test_top_nodes_prints_a_row_for_each_node_and_the_line_of_the_cluster(run: CommandLine) -> None:
+    ended = await run("top", "nodes")
+    assert ended.row("gpu-node-0")[-3:] == ["8", "8", "0"]
+    assert ended.row("gpu-node-1")[-3:] == ["7", "7", "1"]
+    assert ended.row("gpu-node-2")[-3:] == ["14", "0", "0"]
+    assert ended.out.endswith("Allocated/Total GPUs in cluster: 15/29 (51 %)\n")
+    assert ended.err == ""
+
+
+async def test_top_node_is_understood_as_arena_writes_it(run: CommandLine) -> None:
+    assert (await run("top", "node")).out == (await run("top", "nodes")).out
+    assert (await run("top", "job")).out == (await run("top", "jobs")).out
+
+
+async def test_wide_nodes_say_who_holds_them(run: CommandLine) -> None:
+    ended = await run("top", "nodes", "-o", "wide")
+    assert "waits 4, running 2" in ended.out
+    assert "HELD BY" not in (await run("top", "nodes")).out
+
+
+async def test_numbers_stand_right_and_columns_align(run: CommandLine) -> None:
+    lines = (await run("top", "jobs")).out.splitlines()
+    ends = {line.index("PyTorchJob") for line in lines[1:9]}
+    assert len(ends) == 1
+    edge = lines[0].index("GPU(Requested)") + len("GPU(Requested)")
+    assert [line[:edge].split()[-1] for line in lines[1:4]] == ["16", "12", "3"]
+
+
+async def test_top_jobs_adds_up_to_what_the_nodes_say(run: CommandLine) -> None:
+    found = (await run("top", "jobs", "-o", "json")).values
+    assert found["gpus_allocated"] == 15 == sum(job["gpus_allocated"] for job in found["items"])
+    assert found["gpus_requested"] == 36
+    assert [job["gpus_requested"] for job in found["items"]] == [16, 12, 3, 2, 2, 1, 1, 1]
+    ended = await run("top", "jobs")
+    assert ended.out.endswith("Allocated/Requested GPUs of unfinished jobs: 15/36 (41 %)\n")
+
+
+async def test_list_gives_every_number_of_the_recorded_jobs(run: CommandLine) -> None:
+    found = (await run("list", "-o", "json")).values
+    seen = {
+        job["name"]: (job["status"], job["gpus_requested"], job["gpus_allocated"]) for job in found["items"]
+    }
+    assert seen == JOBS
+    assert all(set(LIST_KEYS.split()) <= job.keys() for job in found["items"])
+    done = next(job for job in found["items"] if job["name"] == "done")
+    assert (done["duration_s"], done["created"]) == (5, "2026-11-20T18:36:05Z")
+    waits = next(job for job in found["items"] if job["name"] == "waits")
+    assert (waits["instances_running"], waits["instances_total"]) == (1, 3)
+    assert waits["nodes"] == ["gpu-node-0", "gpu-node-1"]
+
+
+async def test_yaml_says_what_json_says(run: CommandLine) -> None:
+    as_json = (await run("list", "-o", "json")).values
+    as_yaml: Any = yaml.safe_load((await run("list", "-o", "yaml")).out)
+    ages = [job.pop("age_s") for job in as_json["items"]] + [job.pop("age_s") for job in as_yaml["items"]]
+    spans = [job.pop("duration_s") for job in as_json["items"] + as_yaml["items"]]
+    assert ages and spans
+    assert as_yaml == as_json
+
+
+async def test_all_namespaces_have_a_column_of_their_own(run: CommandLine) -> None:
+    assert (await run("list", "-A")).titles()[:2] == ["NAMESPACE", "NAME"]
+    assert (await run("list")).titles()[0] == "NAME"
+
+
+async def test_flags_for_every_command_may_stand_before_it_and_after_it(run: CommandLine) -> None:
+    before = await run("-n", "vision", "list")
+    after = await run("list", "-n", "vision")
+    assert before == after
+    assert (before.status, before.out, before.err) == (0, "", "No jobs in namespace vision.\n")
+
+
+async def test_no_jobs_at_all_is_still_json(run: CommandLine) -> None:
+    ended = await run("list", "-n", "vision", "-o", "json")
+    assert ended.values == {"items": []}
+    assert ended.err == ""
+
+
+async def test_get_shows_one_job_with_its_instances(run: CommandLine, cluster: ScriptedCluster) -> None:
+    cluster.forget("/api/v1/namespaces/default/services")
+    found = (await run("get", "waits", "-o", "json")).values
+    assert set(LIST_KEYS.split()) | {"instances", "conditions", "tensorboard"} <= found.keys()
+    keys = "name role index is_chief ranks ranks_proof status reason gpus node restarts age_s"
+    assert all(set(keys.split()) <= each.keys() for each in found["instances"])
+    seen = [(each["name"], each["status"], each["node"], each["gpus"]) for each in found["instances"]]
+    assert seen == [
+        ("master-0", "Running", "gpu-node-0", 4),
+        ("worker-0", "Starting", "gpu-node-1", 4),
+        ("worker-1", "Pending", "", 4),
+    ]
+    assert found["tensorboard"] is None
+    assert [each["type"] for each in found["conditions"]] == ["Created", "Running"]
+    printed = await run("get", "waits")
+    assert "12 requested, 8 allocated" in printed.out
+    assert printed.row("worker-1")[1] == "Pending"
+
+
+async def test_get_finds_the_tensorboard_that_arena_started(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
+    found = (await run("get", "pytorch-dist", "-o", "json")).values
+    assert found["tensorboard"] == "http://192.0.2.2:32199"
+    (asked, *_) = cluster.asked("/api/v1/namespaces/default/services")
+    assert asked.query["labelSelector"] == "role=tensorboard,release=pytorch-dist"
+
+
+async def test_events_of_a_job_are_those_of_the_job_and_its_pods(run: CommandLine) -> None:
+    found = (await run("events", "restarts", "-o", "json")).values["items"]
+    assert {(each["kind"], each["name"]) for each in found} == {
+        ("PyTorchJob", "restarts"),
+        ("Pod", "restarts-master-0"),
+    }
+    assert found[0]["reason"] == "SuccessfulCreatePod"
+    assert all(found[at]["at"] <= found[at + 1]["at"] for at in range(len(found) - 1))
+    printed = await run("events", "restarts")
+    assert printed.titles() == ["AGE", "TYPE", "ABOUT", "REASON", "COUNT", "MESSAGE"]
+    ended = await run("events", "done")
+    assert (ended.status, ended.out) == (0, "")
+    assert ended.err.startswith("No events of PyTorchJob default/done")
+
+
+async def test_data_list_shows_the_claims(run: CommandLine) -> None:
+    (claim,) = (await run("data", "list", "-o", "json")).values["items"]
+    assert (claim["name"], claim["size"], claim["status"]) == ("training-data", "10Gi", "Bound")
+    assert claim["access_modes"] == ["ReadWriteMany"]
+    assert (claim["owner"], claim["description"]) == ("li", "MNIST and logs")
+    assert (await run("data", "list")).row("training-data")[1:4] == ["RWX", "10Gi", "Bound"]
+
+
+async def test_info_says_where_things_are_and_what_this_user_may(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
+    def review(asked: Asked) -> Reply:
+        return Answer({"status": {"allowed": b'"delete"' not in asked.body}}, 201)
+
+    path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+    cluster.say(path, Compute(review), method="POST")
+    found = (await run("info", "-o", "json")).values
+    assert found["cluster"]["context"] == "recorded"
+    assert found["cluster"]["server_version"].startswith("v1.36")
+    assert found["cluster"]["may"]["pytorchjobs"] == {"list": True, "create": True, "delete": False}
+    assert found["files"]["keys"] == str(run.home / "config/gpuconsole/keys.yaml")
+    assert found["versions"]["gpuconsole"]
+    printed = await run("info")
+    assert "may list, may create, may not delete" in printed.out
+    assert "secret-token" not in printed.out + printed.err
+
+
+async def test_info_works_without_a_cluster(alone: CommandLine) -> None:
+    ended = await alone("info")
+    assert ended.status == 0
+    assert "There is no kubeconfig" in ended.out
+
+
+async def test_nodes_that_may_not_be_read_are_missed_by_nobody_who_wants_jobs(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
+    cluster.forget("/api/v1/nodes")
+    words = 'nodes is forbidden: User "li" cannot list resource "nodes"'
+    cluster.say("/api/v1/nodes", refusal(403, words, "Forbidden"))
+    ended = await run("list")
+    assert (ended.status, ended.err) == (0, "")
+    assert ended.row("running")[4:6] == ["2", "2"]
+    nodes = await run("top", "nodes")
+    assert (nodes.status, nodes.out) == (1, "")
+    assert 'User "li" cannot list resource "nodes"' in nodes.err
+
+
+async def test_a_user_of_one_namespace_sees_its_jobs_and_is_told_what_nodes_do_not_count(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
+    words = 'User "li" cannot list pods at the cluster scope'
+    cluster.forget("/api/v1/pods")
+    cluster.say("/api/v1/pods", refusal(403, words, "Forbidden"))
+    assert (await run("list")).err == ""
+    assert "Only those in namespace default are shown" in (await run("list", "-A")).err
+    nodes = await run("top", "nodes")
+    assert nodes.row("gpu-node-0")[-3:] == ["8", "8", "0"]
+    assert "pods: Only those in namespace default are shown" in nodes.err
+    assert words in nodes.err
+
+
+async def test_a_namespace_without_jobs_is_empty_for_its_user_too(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
+    for group in ("kubeflow.org/v1/{}pytorchjobs", "batch/v1/{}jobs"):
+        cluster.forget("/apis/" + group.format(""))
+        cluster.say("/apis/" + group.format(""), refusal(403, "not at the cluster scope", "Forbidden"))
+        cluster.say("/apis/" + group.format("namespaces/default/"), page([]))
+    ended = await run("list")
+    assert (ended.status, ended.out, ended.err) == (0, "", "No jobs in namespace default.\n")
+
+
+@pytest.mark.parametrize("form", ["table", "wide", "json", "yaml"])
+async def test_words_from_the_cluster_do_nothing_to_the_terminal(
+    run: CommandLine, cluster: ScriptedCluster, form: str
+) -> None:
+    job = {
+        "metadata": {
+            "name": "evil[/b]",
+            "namespace": "default",
+            "uid": "u1",
+            "annotations": {"gpuconsole.dev/user": "\x1b]52;c;aGk=\x07li\u202e\u200b[red]"},
+        },
+        "spec": {"pytorchReplicaSpecs": {}},
+    }
+    cluster.forget("/apis/kubeflow.org/v1/pytorchjobs")
+    cluster.say("/apis/kubeflow.org/v1/pytorchjobs", page([job]))
+    for words in (["list"], ["top", "jobs"]):
+        ended = await run(*words, "-o", form)
+        assert ended.status == 0
+        assert "evil[/b]" in ended.out
+        assert not set("\x1b\x07\u202e\u200b") & set(ended.out)

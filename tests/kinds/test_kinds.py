@@ -1,0 +1,251 @@
+"""What every kind of job promises: its manifest, its pods, its reading of objects by anybody."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from k8s.cluster import join
+from k8s.kinds import KINDS, JobKind, kind_of
+from k8s.kinds.reader import JobReader
+from k8s.models import Pod, Reader
+from k8s.spec import JobSpec, Mount
+from k8s.submit import to_yaml
+from tests.objects import listed
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "kinds"
+SPEC = JobSpec(
+    name="bert-base-1",
+    namespace="vision",
+    image="pytorch/pytorch:2.6.0-cuda12.4-cudnn9-runtime",
+    workers=3,
+    gpus=8,
+    processes=8,
+    command=("torchrun", "-m", "train", "--note", "it's [/b] ünïcode: yes"),
+    working_dir="/workspace",
+    env={"LR": "1e-4", "PET_TEE": "1"},
+    mounts=(Mount("workspace", "/workspace"), Mount("data", "/data")),
+    cpu="16",
+    memory="128Gi",
+    priority_class="high",
+    retries=2,
+    trainer="ddp",
+    log_dir="/workspace/logs",
+    user="li",
+    labels={"team": "vision"},
+)
+every_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: type(kind).__name__)
+
+
+def golden_of(kind: JobKind) -> Path:
+    return GOLDEN / f"{kind.resource.kind.lower()}.yaml"
+
+
+def as_pods(kind: JobKind, manifest: Mapping[str, Any]) -> list[Pod]:
+    """Return the pods that a cluster makes of a manifest."""
+    meta = {**manifest["metadata"], "uid": "job-uid"}
+    owner = {"kind": kind.resource.kind, "name": meta["name"], "uid": "job-uid", "controller": True}
+    pods = [
+        {
+            "metadata": {
+                "name": replica.name or f"{meta['name']}-{number}x",
+                "namespace": meta["namespace"],
+                "uid": f"pod-{number}",
+                "labels": dict(replica.labels),
+                "ownerReferences": [owner],
+            },
+            "spec": {**replica.template["spec"], "nodeName": "n1"},
+            "status": {"phase": "Running"},
+        }
+        for number, replica in enumerate(kind.replicas({**manifest, "metadata": meta}))
+    ]
+    return Reader[Pod](Pod).read_list(listed(*pods))[1]
+
+
+@every_kind
+def test_the_manifest_is_what_was_looked_at_and_accepted(kind: JobKind) -> None:
+    assert to_yaml(kind.manifest(SPEC)) == golden_of(kind).read_text()
+
+
+@every_kind
+def test_a_manifest_reads_the_same_after_yaml_and_has_no_anchors(kind: JobKind) -> None:
+    text = to_yaml(kind.manifest(SPEC))
+    assert yaml.safe_load(text) == kind.manifest(SPEC)
+    assert "&id" not in text
+    assert "value: '1e-4'" in text  # bare it is a number to kubectl
+
+
+@every_kind
+def test_a_manifest_leaves_out_what_nobody_asked_for(kind: JobKind) -> None:
+    text = to_yaml(kind.manifest(JobSpec(name="a", image="b", command=("c",), shared_memory="")))
+    for word in ("resources", "volume", "priorityClassName", "annotations", "labels", "workingDir"):
+        assert word not in text
+
+
+@every_kind
+def test_what_was_asked_for_is_what_is_read_back(kind: JobKind) -> None:
+    job = kind.parse(json.loads(json.dumps(kind.manifest(SPEC))))
+    assert (job.ref.namespace, job.ref.name, job.ref.kind) == ("vision", "bert-base-1", kind.resource.kind)
+    assert kind_of(job.ref) is kind
+    assert (job.user, job.trainer, job.log_dir, job.priority) == ("li", "ddp", "/workspace/logs", "high")
+    assert len(job.replicas) == 3
+    assert [replica.is_chief for replica in job.replicas] == [True, False, False]
+    assert job.outcome is None and not job.is_suspended
+
+
+@every_kind
+def test_the_pods_of_a_job_find_their_job_and_their_places(kind: JobKind) -> None:
+    manifest = kind.manifest(SPEC)
+    manifest["metadata"]["uid"] = "job-uid"
+    pods = as_pods(kind, manifest)
+    _, jobs = join([], pods, [kind.parse(manifest)])
+    assert [each.pod for each in jobs[0].instances] == [pod.metadata.name for pod in pods]
+    assert (jobs[0].gpus_requested, jobs[0].gpus_allocated) == (24, 24)
+    for pod in pods:
+        assert kind.job_of(pod) == "bert-base-1"
+        for wanted in kind.pod_selector("bert-base-1").split(","):
+            key, _, value = wanted.partition("=")
+            assert pod.metadata.label(key) == value
+
+
+@every_kind
+def test_no_kind_takes_the_pods_of_another(kind: JobKind) -> None:
+    for pod in as_pods(kind, kind.manifest(SPEC)):
+        assert [other for other in KINDS if other.job_of(pod)] == [kind]
+
+
+@every_kind
+def test_each_rank_can_be_told_from_its_lines(kind: JobKind) -> None:
+    manifest = kind.manifest(replace(SPEC, env={}))
+    for replica in kind.replicas(manifest):
+        env = {each["name"]: each["value"] for each in replica.template["spec"]["containers"][0]["env"]}
+        assert env["PET_TEE"] == "3"
+        assert env["TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"] == "[rank${rank}]: "
+
+
+@every_kind
+def test_what_the_user_sets_comes_before_what_we_set(kind: JobKind) -> None:
+    replica = kind.replicas(kind.manifest(SPEC))[0]
+    env = {each["name"]: each["value"] for each in replica.template["spec"]["containers"][0]["env"]}
+    assert env["PET_TEE"] == "1"
+
+
+@every_kind
+def test_a_slip_of_the_keyboard_does_not_eat_the_memory(kind: JobKind) -> None:
+    job = kind.parse(json.loads(json.dumps(kind.manifest(replace(SPEC, workers=2_000_000_000)))))
+    assert len(job.replicas) < 10_000
+
+
+JSON: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+def some(fields: dict[str, st.SearchStrategy[Any]]) -> st.SearchStrategy[Any]:
+    """Objects that have some of these fields as they should be, others as anything."""
+    return st.fixed_dictionaries({}, optional={key: one | JSON for key, one in fields.items()}) | JSON
+
+
+LABELS = st.dictionaries(st.text(), st.text(), max_size=2)
+TEMPLATE = some(
+    {
+        "spec": some(
+            {
+                "priorityClassName": st.just("high"),
+                "containers": st.lists(
+                    some(
+                        {
+                            "name": st.just("pytorch"),
+                            "resources": some({"limits": some({"nvidia.com/gpu": JSON})}),
+                            "ports": st.lists(some({"name": st.just("pytorchjob-port")}), max_size=2),
+                        }
+                    ),
+                    max_size=2,
+                ),
+            }
+        )
+    }
+)
+ROLE = some({"replicas": st.integers(-2, 5), "template": TEMPLATE, "restartPolicy": st.just("Never")})
+OBJECT = some(
+    {
+        "metadata": some(
+            {"name": st.just("a"), "uid": st.just("u"), "labels": LABELS, "annotations": LABELS}
+        ),
+        "spec": some(
+            {
+                "pytorchReplicaSpecs": some({"Master": ROLE, "Worker": ROLE}),
+                "runPolicy": some({"suspend": st.booleans()}),
+                "elasticPolicy": some({"rdzvBackend": st.just("c10d")}),
+                "nprocPerNode": st.sampled_from(["auto", "8", "99999999999", 4]),
+                "template": TEMPLATE,
+                "parallelism": st.integers(),
+                "completions": st.integers(),
+            }
+        ),
+        "status": some(
+            {"conditions": st.lists(some({"type": st.just("Failed"), "status": st.just("True")}), max_size=2)}
+        ),
+    }
+)
+
+
+@every_kind
+@given(obj=OBJECT)
+@settings(max_examples=300, deadline=None)
+def test_whatever_an_object_holds_it_is_read_and_joined_or_refused(kind: JobKind, obj: Any) -> None:
+    reader = JobReader(kind)
+    try:
+        job = reader.read(json.dumps(obj).encode())
+    except msgspec.DecodeError:
+        return
+    _, rows = join([], [], [job])
+    assert rows[0].ref == job.ref
+
+
+@every_kind
+@given(body=st.binary())
+def test_whatever_bytes_come_they_are_read_or_refused(kind: JobKind, body: bytes) -> None:
+    reader = JobReader(kind)
+    for read in (reader.read, reader.read_list):
+        try:
+            read(body)
+        except msgspec.DecodeError:
+            continue
+
+
+@every_kind
+def test_one_job_that_makes_no_sense_does_not_hide_the_others(kind: JobKind) -> None:
+    good = kind.manifest(SPEC)
+    broken = {**good, "spec": "nonsense"}
+    _, jobs, unreadable = JobReader(kind).read_list(listed(broken, good, {"metadata": [1]}))
+    assert [job.ref.name for job in jobs] == ["bert-base-1"]
+    assert unreadable == 2
+
+
+@every_kind
+def test_a_job_is_not_lost_because_of_nulls(kind: JobKind) -> None:
+    obj = kind.manifest(SPEC)
+    obj["metadata"] |= {"labels": None, "creationTimestamp": None, "uid": None, "ownerReferences": None}
+    obj["status"] = {
+        "conditions": [
+            {"type": "Running", "status": "True", "reason": None, "lastTransitionTime": None},
+            None,
+        ],
+        "startTime": None,
+        "completionTime": None,
+    }
+    job = JobReader(kind).read(json.dumps(obj).encode())
+    assert [condition.type for condition in job.conditions] == ["Running"]
+    assert JobReader(kind).read(json.dumps({**obj, "status": None}).encode()).conditions == ()

@@ -1,0 +1,190 @@
+"""PyTorchJob: what the operators that run it add to its pods, and what they say about it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from k8s.kinds.pytorch_job import PyTorchJob
+from k8s.kinds.reader import JobReader
+from k8s.models import Pod, Reader
+from k8s.spec import JobSpec
+from k8s.status import Status
+from tests.objects import FIXTURES, RECORDED, pytorch_job
+
+KIND = PyTorchJob()
+
+
+def env_of(job: dict[str, Any], number: int) -> dict[str, str]:
+    return dict(KIND.replicas(job)[number].env)
+
+
+def test_the_operators_variables_are_as_it_sets_them() -> None:
+    job = pytorch_job("bert", workers=3, gpus=8)
+    assert env_of(job, 0) == {
+        "PYTHONUNBUFFERED": "1",
+        "MASTER_ADDR": "bert-master-0",
+        "MASTER_PORT": "23456",
+        "PET_MASTER_ADDR": "bert-master-0",
+        "PET_MASTER_PORT": "23456",
+        "WORLD_SIZE": "24",
+        "RANK": "0",
+        "PET_NODE_RANK": "0",
+        "PET_NPROC_PER_NODE": "8",
+        "PET_NNODES": "3",
+    }
+    assert (env_of(job, 2)["RANK"], env_of(job, 2)["PET_NODE_RANK"]) == ("2", "2")
+
+
+def test_the_operators_names_and_labels_are_as_it_sets_them() -> None:
+    master, worker, _ = KIND.replicas(pytorch_job("bert", workers=3))
+    assert (master.name, worker.name) == ("bert-master-0", "bert-worker-0")
+    assert dict(master.labels) == {
+        "training.kubeflow.org/job-name": "bert",
+        "training.kubeflow.org/operator-name": "pytorchjob-controller",
+        "training.kubeflow.org/replica-type": "master",
+        "training.kubeflow.org/replica-index": "0",
+        "training.kubeflow.org/job-role": "master",
+    }
+    assert "training.kubeflow.org/job-role" not in dict(worker.labels)
+
+
+@pytest.mark.parametrize(
+    ("per_node", "world", "ranks", "proof"),
+    [
+        ("auto", "2", (), "none"),
+        ("gpu", "2", (), "none"),
+        (None, "2", (), "none"),
+        ("4", "8", (4, 5, 6, 7), "declared"),
+    ],
+)
+def test_only_a_number_of_processes_makes_ranks(
+    per_node: str | None, world: str, ranks: tuple[int, ...], proof: str
+) -> None:
+    job = pytorch_job("bert", workers=2)
+    job["spec"]["nprocPerNode"] = per_node
+    worker = KIND.replicas(job)[1]
+    assert (worker.ranks, worker.ranks_proof) == (ranks, proof)
+    assert dict(worker.env)["WORLD_SIZE"] == world
+    assert dict(worker.env)["PET_NPROC_PER_NODE"] == (per_node or "auto")
+
+
+def test_the_masters_port_is_the_one_that_its_container_names() -> None:
+    job = pytorch_job("bert")
+    container = job["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]["containers"][0]
+    container["ports"] = [
+        {"name": "metrics", "containerPort": 9000},
+        {"name": "pytorchjob-port", "containerPort": 29500},
+    ]
+    assert env_of(job, 0)["MASTER_PORT"] == "29500"
+
+
+def test_without_a_master_nobody_is_told_a_rank() -> None:
+    job = pytorch_job("bert", workers=3)
+    del job["spec"]["pytorchReplicaSpecs"]["Master"]
+    first, second = KIND.replicas(job)
+    assert not {"RANK", "MASTER_ADDR", "WORLD_SIZE"} & set(dict(first.env))
+    assert dict(first.env)["PET_NNODES"] == "2"
+    assert (first.is_chief, second.is_chief) == (True, False)
+    assert first.ranks_proof == "assumed"
+
+
+def test_an_elastic_job_is_told_its_rendezvous_and_its_ranks_are_a_guess() -> None:
+    job = pytorch_job("bert", workers=4, gpus=2)
+    del job["spec"]["pytorchReplicaSpecs"]["Master"]
+    job["spec"]["elasticPolicy"] = {
+        "minReplicas": 1,
+        "maxReplicas": 3,
+        "rdzvBackend": "c10d",
+        "rdzvId": "bert-1",
+        "maxRestarts": 5,
+    }
+    replica = KIND.replicas(job)[1]
+    env = dict(replica.env)
+    assert env["PET_NNODES"] == "1:3"
+    assert env["PET_RDZV_BACKEND"] == "c10d"
+    assert env["PET_RDZV_ENDPOINT"] == "bert-worker-0:23456"
+    assert (env["PET_RDZV_ID"], env["PET_MAX_RESTARTS"]) == ("bert-1", "5")
+    assert replica.ranks_proof == "assumed"
+
+
+@pytest.mark.parametrize(("retries", "policy"), [(0, "Never"), (3, "OnFailure")])
+def test_a_job_may_start_again_only_if_that_was_asked_for(retries: int, policy: str) -> None:
+    spec = JobSpec(name="a", image="b", command=("c",), workers=2, retries=retries)
+    manifest = KIND.manifest(spec)
+    assert [replica.restart_policy for replica in KIND.replicas(manifest)] == [policy] * 2
+    assert manifest["spec"]["runPolicy"]["backoffLimit"] == retries
+
+
+def test_one_worker_is_the_master_alone() -> None:
+    manifest = KIND.manifest(JobSpec(name="a", image="b", command=("c",)))
+    assert list(manifest["spec"]["pytorchReplicaSpecs"]) == ["Master"]
+
+
+@pytest.mark.parametrize(
+    ("name", "outcome"),
+    [
+        ("done", Status.SUCCEEDED),
+        ("fails", Status.FAILED),
+        ("restarts", None),
+        ("running", None),
+        ("too-big", None),
+        ("waits", None),
+        ("pytorch-dist", None),
+        ("pytorch-dist-git", None),
+    ],
+)
+def test_the_recorded_jobs_say_how_they_ended(name: str, outcome: Status | None) -> None:
+    _, jobs, unreadable = JobReader(KIND).read_list((RECORDED / "pytorchjobs.json").read_bytes())
+    assert unreadable == 0
+    job = next(job for job in jobs if job.ref.name == name)
+    assert job.outcome is outcome
+    assert (job.finished is not None) == (outcome is not None)
+    assert job.started is not None
+
+
+def test_a_recorded_failure_is_told_in_the_operators_words() -> None:
+    _, jobs, _ = JobReader(KIND).read_list((RECORDED / "pytorchjobs.json").read_bytes())
+    job = next(job for job in jobs if job.ref.name == "fails")
+    assert job.outcome_reason == "PyTorchJob fails is failed because 1 Master replica(s) failed."
+
+
+def test_a_job_that_arena_made_is_read_with_its_user() -> None:
+    job = JobReader(KIND).read((FIXTURES / "objects" / "arena-pytorch-dist.json").read_bytes())
+    assert [replica.name for replica in job.replicas] == [
+        "pytorch-dist-master-0",
+        "pytorch-dist-worker-0",
+        "pytorch-dist-worker-1",
+    ]
+    assert job.user == "admin"
+
+
+def test_a_suspended_job_is_known_by_its_policy() -> None:
+    job = pytorch_job("bert")
+    job["spec"]["runPolicy"] = {"suspend": True}
+    assert KIND.parse(job).is_suspended
+
+
+def test_pods_of_both_operators_are_recognised() -> None:
+    old = {"pytorch-job-name": "bert", "pytorch-replica-type": "worker", "pytorch-replica-index": "3"}
+    new = {
+        "training.kubeflow.org/job-name": "bert",
+        "training.kubeflow.org/operator-name": "pytorchjob-controller",
+        "training.kubeflow.org/replica-type": "worker",
+        "training.kubeflow.org/replica-index": "3",
+    }
+    for labels in (old, new):
+        pod = Reader[Pod](Pod).read(json.dumps({"metadata": {"name": "x", "labels": labels}}).encode())
+        assert KIND.job_of(pod) == "bert"
+        assert KIND.instance_of(pod) == ("worker", 3)
+
+
+def test_a_pod_of_another_operator_with_the_same_labels_is_not_ours() -> None:
+    labels = {
+        "training.kubeflow.org/job-name": "bert",
+        "training.kubeflow.org/operator-name": "tfjob-controller",
+    }
+    pod = Reader[Pod](Pod).read(json.dumps({"metadata": {"name": "x", "labels": labels}}).encode())
+    assert KIND.job_of(pod) == ""

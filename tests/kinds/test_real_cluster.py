@@ -1,0 +1,173 @@
+"""What we assume of Kubernetes, asked of a real API server."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+import pytest
+
+from k8s.client import Client
+from k8s.errors import Forbidden, NotFound
+from k8s.files import ExecFailed, RemoteFile, list_event_files, read_from
+from k8s.kinds import KINDS, JobKind
+from k8s.mirror import Mirror
+from k8s.models import Meta, Pod, Reader, WatchEvent
+from k8s.resources import NAMESPACES, NODES, PODS
+from k8s.submit import Refused, create_job, may
+from tests.kinds.test_kinds import SPEC
+from tui.live import Live
+
+UP = Path(__file__).parents[3] / "shared" / "cluster" / "up"
+READY_S = 120.0
+POD: dict[str, Any] = {
+    "metadata": {"name": "seen"},
+    "spec": {"containers": [{"name": "main", "image": "busybox:latest", "imagePullPolicy": "Never"}]},
+}
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.skipif(not UP.is_file(), reason=f"there is no real cluster to start: no {UP}"),
+]
+
+
+@pytest.fixture(scope="module")
+def kubeconfig() -> str:
+    """Start the cluster unless it runs already, and return where its kubeconfig is."""
+    done = subprocess.run([UP], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        pytest.skip(f"the real cluster did not start: {done.stderr[-300:]}")
+    return done.stdout.splitlines()[-1]
+
+
+@pytest.fixture
+async def client(kubeconfig: str) -> AsyncIterator[Client]:
+    """A client of the administrator, in a namespace of its own that is deleted afterwards."""
+    namespace = f"core-{uuid4().hex[:8]}"
+    async with await Client.connect(kubeconfig, namespace=namespace) as found:
+        await found.create(NAMESPACES, {"metadata": {"name": namespace}})
+        yield found
+        await found.delete(NAMESPACES, namespace)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.title)
+async def test_a_real_server_accepts_the_manifest_of_every_kind(client: Client, kind: JobKind) -> None:
+    namespace = client.access.namespace
+    spec = replace(SPEC, namespace=namespace, priority_class="")
+    ref = await create_job(client, kind, spec, dry_run=True)
+    assert (ref.namespace, ref.name, ref.kind) == (namespace, "bert-base-1", kind.resource.kind)
+    with pytest.raises(NotFound):
+        await client.get(kind.resource, "bert-base-1", namespace)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.title)
+async def test_a_real_job_reads_back_and_its_name_is_taken(client: Client, kind: JobKind) -> None:
+    namespace = client.access.namespace
+    spec = replace(SPEC, namespace=namespace, priority_class="")
+    await create_job(client, kind, spec)
+    found = kind.parse(await client.get(kind.resource, "bert-base-1", namespace))
+    assert found.meta.uid and len(found.replicas) == 3
+    with pytest.raises(Refused) as caught:
+        await create_job(client, kind, spec)
+    assert list(caught.value.causes) == ["name"]
+
+
+async def test_a_real_server_names_the_field_that_is_wrong(client: Client) -> None:
+    kind = next(kind for kind in KINDS if kind.resource.group == "batch")
+    spec = replace(SPEC, namespace=client.access.namespace, priority_class="", labels={"bad label": "x"})
+    with pytest.raises(Refused) as caught:
+        await create_job(client, kind, spec, dry_run=True)
+    assert any("labels" in path for path in caught.value.causes)
+
+
+async def test_a_namespace_that_does_not_exist_is_named(client: Client) -> None:
+    with pytest.raises(Refused) as caught:
+        await create_job(client, KINDS[0], replace(SPEC, namespace="no-such-namespace"))
+    assert caught.value.causes == {"namespace": "There is no namespace no-such-namespace."}
+
+
+async def test_a_pod_that_is_made_is_listed_watched_and_mirrored(client: Client) -> None:
+    namespace = client.access.namespace
+    reader: Reader[Pod] = Reader(Pod)
+    where, items, _ = reader.read_list(await client.list_page(PODS, namespace))
+    assert items == []
+    changed = asyncio.Event()
+    mirror: Mirror[Pod] = Mirror(client, PODS, (namespace,), reader, _meta, changed.set)
+    task = asyncio.create_task(mirror.run())
+    made = await client.create(PODS, POD, namespace)
+    uid = made["metadata"]["uid"]
+    async with asyncio.timeout(READY_S):
+        async for line in client.watch(PODS, namespace, version=where.resource_version):
+            event = msgspec.json.decode(line, type=WatchEvent)
+            assert event.type == "ADDED"
+            assert reader.read(event.object).metadata.uid == uid
+            break
+        while uid not in mirror.objects:
+            changed.clear()
+            await changed.wait()
+        await client.delete(PODS, "seen", namespace, grace_period_s=0)
+        while uid in mirror.objects:
+            changed.clear()
+            await changed.wait()
+    assert mirror.state.is_live and mirror.state.unreadable == 0
+    task.cancel()
+    await asyncio.wait([task])
+
+
+async def test_files_in_a_real_container_are_listed_and_read_from_any_offset(client: Client) -> None:
+    namespace = client.access.namespace
+    script = (
+        "mkdir -p '/logs/a b'; printf hello > '/logs/a b/events.out.tfevents.1'; echo ready; exec sleep 600"
+    )
+    container = {**POD["spec"]["containers"][0], "command": ["sh", "-c", script]}
+    pod = {"metadata": {"name": "files"}, "spec": {"containers": [container]}}
+    changed = asyncio.Event()
+    mirror: Mirror[Pod] = Mirror(client, PODS, (namespace,), Reader(Pod), _meta, changed.set)
+    task = asyncio.create_task(mirror.run())
+    await client.create(PODS, pod, namespace)
+    async with asyncio.timeout(READY_S):
+        while not any(each.status.phase == "Running" for each in mirror.objects.values()):
+            changed.clear()
+            await changed.wait()
+    found = await list_event_files(client, "files", namespace, "/logs")
+    assert found == [RemoteFile("/logs/a b/events.out.tfevents.1", 5)]
+    assert await read_from(client, "files", namespace, found[0].path, 0) == b"hello"
+    assert await read_from(client, "files", namespace, found[0].path, 3) == b"lo"
+    assert await read_from(client, "files", namespace, found[0].path, 5) == b""
+    with pytest.raises(ExecFailed, match="gone"):
+        await read_from(client, "files", namespace, "/logs/gone", 0)
+    with pytest.raises(ExecFailed, match="No such file"):
+        await list_event_files(client, "files", namespace, "/nowhere")
+    async with client.log("files", namespace, follow=True, timestamps=True) as body:
+        assert (await body.readline()).endswith(b"Z ready\n")
+    await client.delete(PODS, "files", namespace, grace_period_s=0)
+    task.cancel()
+    await asyncio.wait([task])
+
+
+async def test_alice_is_told_what_she_may_not_see_and_sees_her_own(kubeconfig: str, client: Client) -> None:
+    async with await Client.connect(f"{kubeconfig}-alice", namespace="alice") as alice:
+        with pytest.raises(Forbidden, match='User "alice" cannot list resource "nodes"'):
+            await alice.list(NODES)
+        snapshot = await Live(alice).read_once()
+        assert 'User "alice" cannot list resource "nodes"' in snapshot.problems["nodes"]
+        assert snapshot.problems["pods"].startswith("Only those in namespace alice are shown.")
+        assert snapshot.is_synced
+        assert await may(alice, "create", PODS, "alice")
+        assert not await may(alice, "create", PODS, "default")
+
+
+async def test_a_command_that_cannot_be_run_is_refused_in_the_servers_words(client: Client) -> None:
+    with pytest.raises(NotFound, match='pods "nobody" not found'):
+        async with client.exec("nobody", client.access.namespace, ["true"]):
+            pytest.fail("there is no such pod")
+
+
+def _meta(pod: Pod) -> Meta:
+    return pod.metadata

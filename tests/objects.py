@@ -1,0 +1,158 @@
+"""Pods, nodes and jobs as a server would send them, built in one line each."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from k8s.cluster import join
+from k8s.kinds import KINDS
+from k8s.kinds.base import DeclaredJob
+from k8s.kinds.reader import JobReader
+from k8s.models import Node, Pod, Reader
+from k8s.snapshot import Job, NodeRow
+
+FIXTURES = Path(__file__).parent / "fixtures"
+RECORDED = FIXTURES / "cluster-1.36"
+"""What a real 1.36 cluster answered."""
+Object = dict[str, Any]
+GPU = "nvidia.com/gpu"
+
+
+def node(name: str, gpus: int = 8, *, capacity: int | None = None, **spec: Any) -> Object:
+    """Return a Ready node."""
+    return {
+        "metadata": {"name": name, "uid": f"node-{name}", "resourceVersion": "1"},
+        "spec": spec,
+        "status": {
+            "allocatable": {"cpu": "64", GPU: str(gpus)},
+            "capacity": {"cpu": "64", GPU: str(gpus if capacity is None else capacity)},
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
+    }
+
+
+def pytorch_job(name: str, workers: int = 1, gpus: int = 8, **meta: Any) -> Object:
+    """Return a PyTorchJob with a master and `workers - 1` workers."""
+    template = {"spec": {"containers": [{"name": "pytorch", "resources": {"limits": {GPU: gpus}}}]}}
+    roles: Object = {"Master": {"replicas": 1, "template": template}}
+    if workers > 1:
+        roles["Worker"] = {"replicas": workers - 1, "template": template}
+    return {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "PyTorchJob",
+        "metadata": {
+            "name": name,
+            "namespace": "default",
+            "uid": f"job-{name}",
+            "resourceVersion": "1",
+            **meta,
+        },
+        "spec": {"nprocPerNode": str(max(gpus, 1)), "pytorchReplicaSpecs": roles},
+    }
+
+
+def batch_job(name: str, pods: int = 1, gpus: int = 1, *, indexed: bool = False, **spec: Any) -> Object:
+    """Return a Job of `pods` pods."""
+    template = {"spec": {"containers": [{"name": "main", "resources": {"limits": {GPU: gpus}}}]}}
+    mode = "Indexed" if indexed else "NonIndexed"
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, "namespace": "default", "uid": f"job-{name}", "resourceVersion": "1"},
+        "spec": {
+            "completions": pods,
+            "parallelism": pods,
+            "completionMode": mode,
+            "template": template,
+            **spec,
+        },
+    }
+
+
+def pod_of(
+    job: Object,
+    place: str,
+    *,
+    on: str = "",
+    phase: str = "Running",
+    gpus: int = 8,
+    uid: str = "",
+    **status: Any,
+) -> Object:
+    """Return the pod of a job at `master-0`, `worker-1`, or of a batch Job at an index or any word."""
+    meta = job["metadata"]
+    role, _, index = place.rpartition("-")
+    labels = (
+        {
+            "training.kubeflow.org/job-name": meta["name"],
+            "training.kubeflow.org/operator-name": "pytorchjob-controller",
+            "training.kubeflow.org/replica-type": role,
+            "training.kubeflow.org/replica-index": index,
+        }
+        if job["kind"] == "PyTorchJob"
+        else {"batch.kubernetes.io/job-name": meta["name"]}
+        | ({"batch.kubernetes.io/job-completion-index": place} if place.isdecimal() else {})
+    )
+    name = f"{meta['name']}-{place}"
+    return {
+        "metadata": {
+            "name": name,
+            "namespace": meta["namespace"],
+            "uid": uid or f"pod-{name}",
+            "resourceVersion": "1",
+            "labels": labels,
+            "ownerReferences": [
+                {
+                    "apiVersion": job["apiVersion"],
+                    "kind": job["kind"],
+                    "name": meta["name"],
+                    "uid": meta["uid"],
+                    "controller": True,
+                }
+            ],
+        },
+        "spec": {
+            "nodeName": on,
+            "containers": [{"name": "pytorch", "resources": {"limits": {GPU: str(gpus)}}}],
+        },
+        "status": {"phase": phase, **status},
+    }
+
+
+def listed(*items: object) -> bytes:
+    """Return the body of a list."""
+    return json.dumps({"metadata": {"resourceVersion": "1"}, "items": items}).encode()
+
+
+def read_jobs(*jobs: Object) -> list[DeclaredJob]:
+    """Read jobs of any kind as the console does."""
+    found: list[DeclaredJob] = []
+    for kind in KINDS:
+        mine = [job for job in jobs if job["kind"] == kind.resource.kind]
+        _, parsed, unreadable = JobReader(kind).read_list(listed(*mine))
+        assert unreadable == 0
+        found.extend(parsed)
+    return found
+
+
+def joined(
+    nodes: list[Object], pods: list[Object], jobs: list[Object]
+) -> tuple[dict[str, NodeRow], dict[str, Job]]:
+    """Join objects, and return nodes and jobs by name."""
+    node_rows, job_rows = join(
+        Reader[Node](Node).read_list(listed(*nodes))[1],
+        Reader[Pod](Pod).read_list(listed(*pods))[1],
+        read_jobs(*jobs),
+    )
+    return {row.name: row for row in node_rows}, {job.ref.name: job for job in job_rows}
+
+
+def recorded(name: str) -> list[Object]:
+    """Return the items of a recorded list."""
+    items: list[Object] = json.loads((RECORDED / f"{name}.json").read_bytes())["items"]
+    for item in items:
+        if name == "pytorchjobs":
+            item.setdefault("kind", "PyTorchJob")
+    return items

@@ -1,0 +1,118 @@
+"""Servers to test against: the sandbox's own, and a real cluster where one can be started."""
+
+from __future__ import annotations
+
+import os
+import ssl
+import subprocess
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import aiohttp
+import pytest
+import yaml
+
+from k8s.sandbox.api.server import Server
+from k8s.sandbox.api.store import Store
+from tests.sandbox.calls import Api, config, thing
+
+TOKEN = "token-of-the-tests"
+CLUSTER = Path(__file__).parents[3] / "shared" / "cluster"
+"""What starts a real cluster, beside this repository; its state is where GPUCONSOLE_CLUSTER_DIR says."""
+STARTING_S = 180
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    opened = Store(tmp_path / "store.sqlite")
+    yield opened
+    opened.close()
+
+
+@asynccontextmanager
+async def serving(store: Store, pods_root: Path) -> AsyncIterator[tuple[Server, Api]]:
+    """A sandbox server on loopback, and calls to it."""
+    server = Server(store, token=TOKEN, pods_root=pods_root)
+    port = await server.start()
+    try:
+        async with Api(f"http://127.0.0.1:{port}", TOKEN, None, is_real=False) as api:
+            yield server, api
+    finally:
+        await server.stop()
+
+
+@pytest.fixture
+async def sandbox(store: Store, tmp_path: Path) -> AsyncIterator[Api]:
+    async with serving(store, tmp_path / "pods") as (_, api):
+        yield api
+
+
+@pytest.fixture(scope="session")
+def real_kubeconfig() -> dict[str, object]:
+    """The kubeconfig of a real cluster, started if it does not run."""
+    if not (CLUSTER / "up").exists():
+        pytest.skip(f"no real cluster: {CLUSTER}/up is not there")
+    if os.geteuid() != 0:
+        pytest.skip("no real cluster: starting one needs root")
+    started = subprocess.run(
+        [CLUSTER / "up"],
+        capture_output=True,
+        text=True,
+        timeout=STARTING_S,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
+    assert started.returncode == 0, f"the real cluster did not start: {started.stderr[-2000:]}"
+    config: dict[str, object] = yaml.safe_load(Path(started.stdout.splitlines()[-1]).read_text())
+    return config
+
+
+@pytest.fixture(params=["sandbox", pytest.param("real", marks=pytest.mark.cluster)])
+async def api(request: pytest.FixtureRequest, store: Store, tmp_path: Path) -> AsyncIterator[Api]:
+    """Calls in a fresh namespace of the sandbox, then of a real cluster: both must answer the same."""
+    if request.param == "sandbox":
+        async with serving(store, tmp_path / "pods") as (_, api):
+            yield await _in_own_namespace(api)
+        return
+    kubeconfig = request.getfixturevalue("real_kubeconfig")
+    cluster = kubeconfig["clusters"][0]["cluster"]
+    tls = ssl.create_default_context(cafile=cluster["certificate-authority"])
+    async with Api(cluster["server"], kubeconfig["users"][0]["user"]["token"], tls, is_real=True) as api:
+        yield await _in_own_namespace(api)
+        await api.call("DELETE", f"/api/v1/namespaces/{api.namespace}")
+
+
+@pytest.fixture
+async def forgetful_api(api: Api, store: Store) -> AsyncIterator[Api]:
+    """A server that remembers no first version: the sandbox restarted, the real one compacted."""
+    if api.is_real:
+        await _compact()
+        yield api
+        return
+    for number in range(3):
+        await api.made("configmaps", config(f"c-{number}"))
+    store.close()
+    again = Store(store.path)
+    async with serving(again, store.path.parent / "pods") as (_, restarted):
+        restarted.namespace = api.namespace
+        yield restarted
+    again.close()
+
+
+async def _compact() -> None:
+    """Make a real cluster's etcd forget its past, by its HTTP gateway."""
+    etcd = "http://127.0.0.1:32379/v3/kv"
+    async with aiohttp.ClientSession() as session:
+        async with session.post(f"{etcd}/range", json={"key": "YQ=="}) as response:
+            revision = int((await response.json())["header"]["revision"])
+        async with session.post(f"{etcd}/compaction", json={"revision": revision}) as response:
+            assert response.status in (200, 400), await response.text()
+
+
+async def _in_own_namespace(api: Api) -> Api:
+    api.namespace = f"test-{uuid.uuid4().hex[:8]}"
+    answer = await api.call("POST", "/api/v1/namespaces", thing("Namespace", api.namespace))
+    assert answer.code == 201, answer.body
+    return api

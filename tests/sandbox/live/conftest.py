@@ -1,0 +1,32 @@
+"""One sandbox for all tests that only run jobs in it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from k8s import sandbox
+from k8s.client import Client
+
+
+@pytest.fixture(scope="session")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sandbox.SandboxAddress]:
+    """A sandbox of two nodes with four simulated GPUs each, in which restarts come soon."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_DATA_HOME", str(tmp_path_factory.mktemp("data")))
+        options = sandbox.SandboxOptions(nodes=2, gpus_per_node=4, restart_delay_s=0.2)
+        address = asyncio.run(sandbox.start(options))
+        folder = address.kubeconfig.parent
+    yield address
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_DATA_HOME", str(folder.parents[1]))
+        assert asyncio.run(sandbox.stop())
+
+
+@pytest.fixture
+async def client(running: sandbox.SandboxAddress) -> AsyncIterator[Client]:
+    """A client of that sandbox."""
+    async with await Client.connect(str(running.kubeconfig)) as found:
+        yield found

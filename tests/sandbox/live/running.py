@@ -1,0 +1,160 @@
+"""A sandbox that runs, for tests: reached only as its users reach it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from k8s.client import Client
+from k8s.errors import NotFound
+from k8s.resources import PODS, Resource
+
+Manifest = dict[str, Any]
+PATIENCE_S = 20.0
+
+
+def eventually(claim: Callable[[], object], within_s: float = PATIENCE_S) -> None:
+    """Wait until a claim is true; fail when it does not become so."""
+    deadline = time.monotonic() + within_s
+    while not claim():
+        assert time.monotonic() < deadline, "it did not come true in time"
+        time.sleep(0.01)
+
+
+def marked(mark: str) -> list[int]:
+    """Return the processes whose environment holds a mark."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal() and int(entry.name) != os.getpid():
+            try:
+                if mark.encode() in (entry / "environ").read_bytes():
+                    found.append(int(entry.name))
+            except OSError:
+                continue
+    return found
+
+
+async def comes(
+    client: Client,
+    resource: Resource,
+    name: str,
+    claim: Callable[[Manifest], object],
+    namespace: str = "default",
+    within_s: float = PATIENCE_S,
+) -> Manifest:
+    """Wait until an object is as claimed, and return it."""
+    deadline = asyncio.get_running_loop().time() + within_s
+    while True:
+        try:
+            found = await client.get(resource, name, namespace)
+        except NotFound:
+            found = {}
+        if found and claim(found):
+            return found
+        assert asyncio.get_running_loop().time() < deadline, found
+        await asyncio.sleep(0.03)
+
+
+async def goes(
+    client: Client, resource: Resource, name: str, namespace: str = "default", within_s: float = PATIENCE_S
+) -> None:
+    """Wait until an object is gone."""
+    deadline = asyncio.get_running_loop().time() + within_s
+    while True:
+        try:
+            found = await client.get(resource, name, namespace)
+        except NotFound:
+            return
+        assert asyncio.get_running_loop().time() < deadline, found
+        await asyncio.sleep(0.03)
+
+
+async def log_of(client: Client, pod: str, namespace: str = "default", **how: Any) -> str:
+    """Return a pod's log."""
+    async with client.log(pod, namespace, **how) as body:
+        return (await body.read()).decode()
+
+
+def has(condition: str) -> Callable[[Manifest], bool]:
+    """Return the claim that a condition of an object is true."""
+    return lambda obj: conditions(obj).get(condition) == "True"
+
+
+def conditions(obj: Manifest) -> dict[str, str]:
+    """Return an object's conditions and whether they are true."""
+    return {each["type"]: each["status"] for each in (obj.get("status") or {}).get("conditions") or ()}
+
+
+def phase(*names: str) -> Callable[[Manifest], bool]:
+    """Return the claim that a pod is in one of these phases."""
+    return lambda pod: pod["status"].get("phase") in names
+
+
+def pod(name: str, *command: str, gpus: int = 0, **spec: Any) -> Manifest:
+    """Return a bare pod with one container; `container` adds to that."""
+    container: Manifest = {"name": "main", "image": "busybox", "command": list(command)}
+    container |= spec.pop("container", {})
+    if gpus:
+        container["resources"] = {"limits": {"nvidia.com/gpu": str(gpus)}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"restartPolicy": "Never", "containers": [container], **spec},
+    }
+
+
+def pytorch_job(
+    name: str,
+    *command: str,
+    workers: int = 1,
+    gpus: int = 0,
+    restart: str = "Never",
+    env: dict[str, str] | None = None,
+    **policy: Any,
+) -> Manifest:
+    """Return a job of one master and `workers` workers that all run the same command."""
+    container: Manifest = {"name": "pytorch", "image": "busybox", "command": list(command)}
+    container["env"] = [{"name": key, "value": value} for key, value in (env or {}).items()]
+    if gpus:
+        container["resources"] = {"limits": {"nvidia.com/gpu": str(gpus)}}
+    template = {"spec": {"containers": [container], "terminationGracePeriodSeconds": 2}}
+    roles: Manifest = {"Master": {"replicas": 1, "restartPolicy": restart, "template": template}}
+    if workers:
+        roles["Worker"] = {"replicas": workers, "restartPolicy": restart, "template": template}
+    return {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "PyTorchJob",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"nprocPerNode": "1", "runPolicy": policy, "pytorchReplicaSpecs": roles},
+    }
+
+
+def batch_job(name: str, *command: str, policy: str = "Never", **spec: Any) -> Manifest:
+    """Return a Job whose pods run a command."""
+    container = {"name": "main", "image": "busybox", "command": list(command)}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {
+            "template": {
+                "spec": {
+                    "restartPolicy": policy,
+                    "containers": [container],
+                    "terminationGracePeriodSeconds": 5,
+                }
+            },
+            **spec,
+        },
+    }
+
+
+async def create_pod(client: Client, manifest: Manifest) -> Manifest:
+    """Create a pod and wait until it has ended."""
+    await client.create(PODS, manifest, "default")
+    return await comes(client, PODS, manifest["metadata"]["name"], phase("Succeeded", "Failed"))

@@ -1,0 +1,318 @@
+"""The node agent: pods run as processes of this machine and are told of as a kubelet would."""
+
+from __future__ import annotations
+
+import base64
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from k8s.client import Client
+from k8s.resources import CLAIMS, CONFIG_MAPS, EVENTS, NODES, PODS, SECRETS
+from k8s.sandbox import SandboxAddress
+from tests.sandbox.live.running import (
+    comes,
+    create_pod,
+    eventually,
+    goes,
+    log_of,
+    marked,
+    phase,
+    pod,
+)
+
+
+async def reasons(client: Client, name: str) -> set[str]:
+    events = await client.list(EVENTS, "default", field_selector=f"involvedObject.name={name}")
+    return {event["reason"] for event in events}
+
+
+async def test_a_pod_that_worked_is_told_as_a_kubelet_tells_it(client: Client) -> None:
+    done = await create_pod(client, pod("works", "sh", "-c", "echo hello"))
+    status = done["status"]
+    assert status["phase"] == "Succeeded"
+    assert (status["podIP"], status["hostIP"]) == ("127.0.0.1", "127.0.0.1")
+    conditions = {each["type"]: (each["status"], each.get("reason")) for each in status["conditions"]}
+    assert conditions == {
+        "PodScheduled": ("True", None),
+        "Initialized": ("True", "PodCompleted"),
+        "ContainersReady": ("False", "PodCompleted"),
+        "Ready": ("False", "PodCompleted"),
+    }
+    ended = status["containerStatuses"][0]["state"]["terminated"]
+    assert (ended["exitCode"], ended["reason"]) == (0, "Completed")
+    assert await log_of(client, "works") == "hello\n"
+    assert {"Scheduled", "Pulled", "Created", "Started"} <= await reasons(client, "works")
+
+
+@pytest.mark.parametrize(
+    ("name", "command", "code", "reason", "signal"),
+    [
+        ("fails", "exit 3", 3, "Error", None),
+        ("killed", "kill -9 $$$$", 137, "Error", 9),
+    ],
+)
+async def test_how_a_container_failed_is_told(
+    client: Client, name: str, command: str, code: int, reason: str, signal: int | None
+) -> None:
+    done = await create_pod(client, pod(name, "sh", "-c", command))
+    ended = done["status"]["containerStatuses"][0]["state"]["terminated"]
+    assert done["status"]["phase"] == "Failed"
+    assert (ended["exitCode"], ended["reason"], ended.get("signal")) == (code, reason, signal)
+
+
+@pytest.mark.parametrize(
+    ("name", "manifest", "words"),
+    [
+        ("no-command", pod("no-command", "no-such-program"), "executable file not found in $PATH"),
+        ("no-entry", pod("no-entry"), "must say its command"),
+        (
+            "no-folder",
+            pod("no-folder", "true", container={"workingDir": "/workspace/code"}),
+            "workingDir /workspace/code is in no volume",
+        ),
+    ],
+)
+async def test_what_cannot_start_says_why(client: Client, name: str, manifest: dict, words: str) -> None:  # type: ignore[type-arg]
+    done = await create_pod(client, manifest)
+    ended = done["status"]["containerStatuses"][0]["state"]["terminated"]
+    assert (ended["exitCode"], ended["reason"]) == (128, "StartError")
+    assert words in ended["message"]
+    assert "Failed" in await reasons(client, name)
+
+
+async def test_variables_come_from_everywhere_kubernetes_lets_them(client: Client) -> None:
+    config = {"metadata": {"name": "settings"}, "data": {"LR": "0.1", "extra": "no"}}
+    secret = {"metadata": {"name": "keys"}, "data": {"TOKEN": base64.b64encode(b"s3cret").decode()}}
+    await client.create(CONFIG_MAPS, {"apiVersion": "v1", "kind": "ConfigMap", **config}, "default")
+    await client.create(SECRETS, {"apiVersion": "v1", "kind": "Secret", **secret}, "default")
+    env = [
+        {"name": "PLAIN", "value": "x"},
+        {"name": "NESTED", "value": "$(PLAIN)/$(NOBODY)/$$(PLAIN)"},
+        {"name": "LR", "valueFrom": {"configMapKeyRef": {"name": "settings", "key": "LR"}}},
+        {"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "keys", "key": "TOKEN"}}},
+        {"name": "ME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+        {"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
+        {"name": "IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+        {"name": "TEAM", "valueFrom": {"fieldRef": {"fieldPath": "metadata.labels['team']"}}},
+    ]
+    manifest = pod("variables", "sh", "-c", "echo $(ME) $TEAM; env", container={"env": env})
+    manifest["spec"]["containers"][0]["envFrom"] = [{"prefix": "P_", "configMapRef": {"name": "settings"}}]
+    manifest["metadata"]["labels"] = {"team": "vision"}
+    await create_pod(client, manifest)
+    first, *lines = (await log_of(client, "variables")).splitlines()
+    env_of = dict(line.split("=", 1) for line in lines if "=" in line)
+    assert first == "variables vision"
+    assert env_of["NESTED"] == "x/$(NOBODY)/$(PLAIN)"
+    assert (env_of["LR"], env_of["P_extra"], env_of["TOKEN"]) == ("0.1", "no", "s3cret")
+    assert env_of["NODE"].startswith("sandbox-")
+    assert env_of["IP"] == "127.0.0.1"
+    assert env_of["HOSTNAME"] == "variables"
+
+
+async def test_a_pod_sees_nothing_of_the_users_environment(client: Client) -> None:
+    await create_pod(client, pod("clean", "env"))
+    names = {line.split("=", 1)[0] for line in (await log_of(client, "clean")).splitlines()}
+    allowed = {
+        "GPUCONSOLE_POD_UID",
+        "PATH",
+        "HOME",
+        "TMPDIR",
+        "HOSTNAME",
+        "GLOO_SOCKET_IFNAME",
+        "CUDA_VISIBLE_DEVICES",
+    }
+    allowed |= {"LANG", "LC_ALL", "LC_CTYPE", "TZ", "LD_LIBRARY_PATH", "CUDA_HOME", "PWD"}
+    assert names <= allowed
+
+
+async def test_a_claim_stands_for_a_folder_that_pods_share(client: Client, running: SandboxAddress) -> None:
+    volumes = [
+        {"name": "shared", "persistentVolumeClaim": {"claimName": "workspace"}},
+        {"name": "dshm", "emptyDir": {"medium": "Memory"}},
+    ]
+    mounts = [
+        {"name": "shared", "mountPath": "/workspace"},
+        {"name": "shared", "mountPath": "/workspace/deep", "subPath": "below/it"},
+        {"name": "dshm", "mountPath": "/dev/shm"},
+    ]
+    command = "echo 1 >/workspace/a; echo 2 >/workspace/deep/b; test -d /dev/shm && echo $OUT; pwd"
+    container = {
+        "volumeMounts": mounts,
+        "workingDir": "/workspace/run-1",
+        "env": [{"name": "OUT", "value": "file=/workspace/out:/workspaces/no"}],
+    }
+    await create_pod(client, pod("writes", "sh", "-c", command, volumes=volumes, container=container))
+    claim = await client.get(CLAIMS, "workspace", "default")
+    folder = Path(claim["metadata"]["annotations"]["gpuconsole.dev/path"])
+    assert claim["status"]["phase"] == "Bound"
+    assert folder.is_relative_to(running.kubeconfig.parent)
+    assert (folder / "a").read_text() == "1\n"
+    assert (folder / "below/it/b").read_text() == "2\n"
+    lines = (await log_of(client, "writes")).splitlines()
+    assert lines == [f"file={folder}/out:/workspaces/no", f"{folder}/run-1"]
+
+
+async def test_a_new_claim_is_bound_and_a_pod_waits_for_a_missing_one(client: Client) -> None:
+    volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "later"}}]
+    await client.create(PODS, pod("patient", "true", volumes=volumes), "default")
+    waits = await comes(client, PODS, "patient", lambda each: each["status"].get("conditions"))
+    assert 'persistentvolumeclaim "later" not found' in waits["status"]["conditions"][0]["message"]
+    claim = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "later"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+    }
+    await client.create(CLAIMS, claim, "default")
+    await comes(client, PODS, "patient", phase("Succeeded"))
+    bound = await client.get(CLAIMS, "later", "default")
+    assert bound["status"]["capacity"] == {"storage": "1Gi"}
+
+
+async def test_config_and_secret_volumes_are_files(client: Client) -> None:
+    config = {"metadata": {"name": "files"}, "data": {"a.yaml": "x: 1\n", "b": "no"}}
+    await client.create(CONFIG_MAPS, {"apiVersion": "v1", "kind": "ConfigMap", **config}, "default")
+    items = [{"key": "a.yaml", "path": "sub/c.yaml"}]
+    volumes = [{"name": "v", "configMap": {"name": "files", "items": items}}]
+    mounts = [{"name": "v", "mountPath": "/etc/conf"}]
+    manifest = pod(
+        "reads", "cat", "/etc/conf/sub/c.yaml", volumes=volumes, container={"volumeMounts": mounts}
+    )
+    await create_pod(client, manifest)
+    assert await log_of(client, "reads") == "x: 1\n"
+
+
+async def test_init_containers_come_first_and_one_that_fails_is_the_end(client: Client) -> None:
+    volumes = [{"name": "v", "emptyDir": {}}]
+    mounts = [{"name": "v", "mountPath": "/shared"}]
+    init = {
+        "name": "init",
+        "image": "i",
+        "command": ["sh", "-c", "echo ready >/shared/x"],
+        "volumeMounts": mounts,
+    }
+    manifest = pod(
+        "ordered",
+        "cat",
+        "/shared/x",
+        volumes=volumes,
+        initContainers=[init],
+        container={"volumeMounts": mounts},
+    )
+    done = await create_pod(client, manifest)
+    assert await log_of(client, "ordered", container="main") == "ready\n"
+    assert done["status"]["initContainerStatuses"][0]["ready"]
+    broken = {"name": "init", "image": "i", "command": ["sh", "-c", "exit 4"]}
+    done = await create_pod(client, pod("stuck", "true", initContainers=[broken]))
+    assert done["status"]["phase"] == "Failed"
+    assert "waiting" in done["status"]["containerStatuses"][0]["state"]
+
+
+async def test_a_failing_container_is_restarted_with_a_growing_delay(client: Client) -> None:
+    command = "n=$(cat n 2>/dev/null || echo 0); echo $((n+1)) >n; echo try $n; test $n -ge 2"
+    manifest = pod("retries", "sh", "-c", command, restartPolicy="OnFailure")
+    await client.create(PODS, manifest, "default")
+    done = await comes(client, PODS, "retries", phase("Succeeded"))
+    status = done["status"]["containerStatuses"][0]
+    assert status["restartCount"] == 2
+    assert status["lastState"]["terminated"]["exitCode"] == 1
+    assert await log_of(client, "retries") == "try 2\n"
+    assert await log_of(client, "retries", previous=True) == "try 1\n"
+    assert "BackOff" in await reasons(client, "retries")
+
+
+async def test_python_is_this_python_even_from_a_shell(client: Client) -> None:
+    import sys
+
+    program = "import sys; print(sys.executable, sys.prefix)"
+    await create_pod(client, pod("direct", "python3", "-c", program))
+    await create_pod(client, pod("shell", "sh", "-c", f"python -c '{program}'"))
+    expected = f"{sys.executable} {sys.prefix}\n"
+    assert await log_of(client, "direct") == expected
+    assert await log_of(client, "shell") == expected
+
+
+async def test_simulated_gpus_are_given_out_once_and_never_to_cuda(client: Client) -> None:
+    show = 'echo "cuda=[$CUDA_VISIBLE_DEVICES] simulated=$GPUCONSOLE_SIMULATED_GPUS"; sleep 300'
+    for name in ("one", "two"):
+        await client.create(
+            PODS, pod(name, "sh", "-c", show, gpus=2, terminationGracePeriodSeconds=1), "default"
+        )
+        await comes(client, PODS, name, phase("Running"))
+    said = {await log_of(client, "one"), await log_of(client, "two")}
+    assert said == {"cuda=[] simulated=0,1\n", "cuda=[] simulated=2,3\n"}
+    node = await client.get(NODES, "sandbox-0")
+    assert node["metadata"]["labels"]["gpuconsole.dev/simulated"] == "true"
+    for name in ("one", "two"):
+        await client.delete(PODS, name, "default")
+        await goes(client, PODS, name)
+
+
+async def test_a_deleted_pod_leaves_no_process_behind(client: Client) -> None:
+    mark = f"deleted-{os.getpid()}"
+    script = "trap 'echo asked; exit 0' TERM; (setsid sleep 300 &) ; echo up; while :; do sleep 0.1; done"
+    container = {"env": [{"name": "MARK", "value": mark}]}
+    await client.create(PODS, pod("leaves", "sh", "-c", script, container=container), "default")
+    await comes(client, PODS, "leaves", phase("Running"))
+    eventually(lambda: len(marked(mark)) >= 2)
+    await client.delete(PODS, "leaves", "default")
+    await goes(client, PODS, "leaves")
+    assert marked(mark) == []
+    assert "Killing" in await reasons(client, "leaves")
+
+
+async def test_a_pod_whose_shim_is_killed_leaves_no_process_behind(client: Client) -> None:
+    mark = f"bereft-{os.getpid()}"
+    container = {"env": [{"name": "MARK", "value": mark}]}
+    script = "(setsid sleep 300 &); sleep 300"
+    await client.create(PODS, pod("bereft", "sh", "-c", script, container=container), "default")
+    await comes(client, PODS, "bereft", phase("Running"))
+    eventually(lambda: len(marked(mark)) >= 3)
+    (first,) = (pid for pid in marked(mark) if os.getsid(pid) == pid and b"-c" in _command(pid))
+    os.kill(_parent(first), signal.SIGKILL)
+    done = await comes(client, PODS, "bereft", phase("Failed"))
+    assert done["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 137
+    eventually(lambda: not marked(mark))
+
+
+def _command(pid: int) -> bytes:
+    return Path(f"/proc/{pid}/cmdline").read_bytes()
+
+
+def _parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+async def test_a_command_run_in_a_pod_finds_its_volumes(client: Client) -> None:
+    volumes = [{"name": "v", "emptyDir": {}}]
+    container = {"volumeMounts": [{"name": "v", "mountPath": "/logs"}]}
+    script = "echo 0.5 >/logs/loss; sleep 300"
+    manifest = pod("asked", "sh", "-c", script, volumes=volumes, container=container)
+    await client.create(
+        PODS, manifest | {"spec": manifest["spec"] | {"terminationGracePeriodSeconds": 1}}, "default"
+    )
+    await comes(client, PODS, "asked", phase("Running"))
+    async with client.exec("asked", "default", ["sh", "-c", "cat /logs/loss"]) as socket:
+        said = [message.data async for message in socket if message.data]
+    assert b"\x010.5\n" in said
+    await client.delete(PODS, "asked", "default")
+
+
+async def test_a_pod_that_ignores_its_end_is_killed_after_its_grace_period(client: Client) -> None:
+    mark = f"stubborn-{os.getpid()}"
+    script = "trap '' TERM; echo up; while :; do sleep 0.1; done"
+    container = {"env": [{"name": "MARK", "value": mark}]}
+    manifest = pod("stubborn", "sh", "-c", script, container=container, terminationGracePeriodSeconds=1)
+    await client.create(PODS, manifest, "default")
+    await comes(client, PODS, "stubborn", phase("Running"))
+    await client.delete(PODS, "stubborn", "default")
+    await goes(client, PODS, "stubborn", within_s=5)
+    assert marked(mark) == []
+
+
+async def test_a_pod_over_its_deadline_fails(client: Client) -> None:
+    done = await create_pod(client, pod("late", "sleep", "300", activeDeadlineSeconds=1))
+    assert (done["status"]["phase"], done["status"]["reason"]) == ("Failed", "DeadlineExceeded")

@@ -1,0 +1,163 @@
+"""From a manifest to a process: which paths, variables and addresses are replaced, and which never."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from k8s.sandbox.node.containers import CannotStart, Surroundings, expand, launch_of
+from k8s.sandbox.node.ports import Ports, ephemeral
+from k8s.sandbox.pod_folder import rewrite
+
+MOUNTS = (("/workspace/deep", "/real/b"), ("/workspace", "/real/a"), ("/mnt/x.y", "/real/c"))
+
+
+def around(**changes: Any) -> Surroundings:
+    usual: dict[str, Any] = {
+        "scratch": Path("/scratch"),
+        "bin": Path("/bin-of-pods"),
+        "volumes": {},
+        "gpus": (),
+        "is_simulated": True,
+        "names": frozenset({"bert-master-0", "bert-worker-0"}),
+        "port": 20001,
+        "lookup": lambda kind, name: None,
+    }
+    return Surroundings(**(usual | changes))
+
+
+def pod(*command: str, **container: Any) -> dict[str, Any]:
+    spec = {"containers": [{"name": "c", "command": list(command), **container}]}
+    return {"metadata": {"name": "bert-worker-0", "namespace": "default", "uid": "u"}, "spec": spec}
+
+
+def env_of(**env: str) -> Any:
+    variables = [{"name": name, "value": value} for name, value in env.items()]
+    manifest = pod("true", env=variables)
+    return launch_of(manifest, manifest["spec"]["containers"][0], around()).env
+
+
+@pytest.mark.parametrize(
+    ("text", "rewritten"),
+    [
+        ("/workspace", "/real/a"),
+        ("/workspace/", "/real/a/"),
+        ("/workspace/train.py", "/real/a/train.py"),
+        ("/workspace/deep/x", "/real/b/x"),
+        ("/workspaces/x", "/workspaces/x"),
+        ("/workspace-2", "/workspace-2"),
+        ("/workspace.bak", "/workspace.bak"),
+        ("my/workspace/x", "my/workspace/x"),
+        ("$HOME/workspace", "$HOME/workspace"),
+        ("${ROOT}/workspace", "${ROOT}/workspace"),
+        ("s3://bucket/workspace", "s3://bucket/workspace"),
+        ("--out=/workspace/o", "--out=/real/a/o"),
+        ("a:/workspace:/workspace/deep", "a:/real/a:/real/b"),
+        ("cd /workspace && ls '/workspace/deep'; cat \"/workspace/f\">/workspace/g", None),
+        ("/mnt/xzy", "/mnt/xzy"),
+        ("/mnt/x.y/z", "/real/c/z"),
+    ],
+)
+def test_mount_paths_are_replaced_as_whole_parts_of_a_path(text: str, rewritten: str | None) -> None:
+    if rewritten is None:
+        rewritten = "cd /real/a && ls '/real/b'; cat \"/real/a/f\">/real/a/g"
+    assert rewrite(text, MOUNTS) == rewritten
+
+
+def test_what_is_put_in_place_of_a_path_is_not_replaced_again() -> None:
+    assert rewrite("/a /b", [("/a", "/b"), ("/b", "/a")]) == "/b /a"
+
+
+@pytest.mark.parametrize(
+    ("text", "expanded"),
+    [
+        ("$(A)", "1"),
+        ("$(A)$(B)", "1$(B)"),
+        ("$$(A)", "$(A)"),
+        ("$$$(A)", "$1"),
+        ("$A ${A} $(", "$A ${A} $("),
+        ("echo $$", "echo $"),
+    ],
+)
+def test_references_are_expanded_as_kubernetes_does(text: str, expanded: str) -> None:
+    assert expand(text, {"A": "1"}) == expanded
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "becomes"),
+    [
+        ("MASTER_ADDR", "bert-master-0", "127.0.0.1"),
+        ("MASTER_ADDR", "bert-master-0.default.svc.cluster.local", "127.0.0.1"),
+        ("PET_MASTER_ADDR", "anything", "127.0.0.1"),
+        ("MASTER_PORT", "23456", "20001"),
+        ("PET_RDZV_ENDPOINT", "bert-worker-0:29400", "127.0.0.1:20001"),
+        ("PEER", "bert-worker-0", "127.0.0.1"),
+        ("PEER", "bert-worker-0.default.svc:80", "127.0.0.1:80"),
+        ("PEER", "bert-worker-0/checkpoints", "bert-worker-0/checkpoints"),
+        ("PEER", "the bert-worker-0", "the bert-worker-0"),
+        ("RUN", "bert", "bert"),
+        ("URL", "http://bert-worker-0:80", "http://bert-worker-0:80"),
+    ],
+)
+def test_the_names_of_a_jobs_pods_become_this_machine(name: str, value: str, becomes: str) -> None:
+    assert env_of(**{name: value})[name] == becomes
+
+
+@pytest.mark.parametrize(
+    ("word", "first"),
+    [
+        ("python", [sys.executable]),
+        ("/opt/conda/bin/python3", [sys.executable]),
+        ("torchrun", [sys.executable, "-m", "torch.distributed.run"]),
+        ("bash", ["bash"]),
+    ],
+)
+def test_python_is_this_python(word: str, first: list[str]) -> None:
+    manifest = pod(word, "x.py")
+    launch = launch_of(manifest, manifest["spec"]["containers"][0], around())
+    assert list(launch.argv) == [*first, "x.py"]
+
+
+def test_programs_of_the_sandbox_come_first_on_any_path() -> None:
+    assert env_of(PATH="/opt/bin")["PATH"] == "/bin-of-pods:/opt/bin"
+
+
+def test_gpus_are_named_to_cuda_only_when_they_exist() -> None:
+    manifest = pod("true", env=[{"name": "CUDA_VISIBLE_DEVICES", "value": "7"}])
+    container = manifest["spec"]["containers"][0]
+    real = launch_of(manifest, container, around(gpus=(2, 3), is_simulated=False)).env
+    assert real["CUDA_VISIBLE_DEVICES"] == "2,3"
+    assert "GPUCONSOLE_SIMULATED_GPUS" not in real
+    simulated = launch_of(manifest, container, around(gpus=(2, 3))).env
+    assert (simulated["CUDA_VISIBLE_DEVICES"], simulated["GPUCONSOLE_SIMULATED_GPUS"]) == ("", "2,3")
+
+
+def test_a_folder_of_the_machine_is_used_only_when_it_is_mounted() -> None:
+    mounts = [{"name": "code", "mountPath": "/home/me/code"}]
+    manifest = pod("true", workingDir="/home/me/code/src", volumeMounts=mounts)
+    container = manifest["spec"]["containers"][0]
+    assert launch_of(manifest, container, around(volumes={"code": None})).cwd == "/home/me/code/src"
+    manifest = pod("true", workingDir="/home/me/code/src")
+    with pytest.raises(CannotStart, match="Mount a volume there"):
+        launch_of(manifest, manifest["spec"]["containers"][0], around())
+
+
+def test_a_mount_cannot_leave_its_volume() -> None:
+    mounts = [{"name": "v", "mountPath": "/data", "subPath": "../../etc"}]
+    manifest = pod("ls", "/data", volumeMounts=mounts)
+    launch = launch_of(manifest, manifest["spec"]["containers"][0], around(volumes={"v": Path("/volumes/v")}))
+    assert launch.argv == ("ls", "/volumes/v/etc")
+
+
+def test_each_job_has_a_port_that_the_kernel_gives_to_nobody_else() -> None:
+    ports = Ports()
+    chosen = [ports.of(f"job-{index}") for index in range(50)]
+    first, last = ephemeral()
+    assert len(set(chosen)) == 50
+    assert not any(first <= port <= last for port in chosen)
+    assert ports.of("job-7") == chosen[7]
+    ports.keep({"job-7"})
+    assert ports.of("job-7") == chosen[7]

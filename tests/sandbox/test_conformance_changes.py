@@ -1,0 +1,272 @@
+"""Changing objects: replacements, patches of every type, conflicts, status, dry runs.
+
+Every test runs on the sandbox and, marked `cluster`, on a real kube-apiserver.
+"""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+
+from tests.sandbox.calls import (
+    APPLY,
+    JSON_PATCH,
+    STRATEGIC,
+    Api,
+    Object,
+    broken_pod,
+    config,
+    job,
+    pod,
+    thing,
+    torch_job,
+)
+
+JOBS = "batch/v1/jobs"
+TORCH_JOBS = "kubeflow.org/v1/pytorchjobs"
+
+
+async def test_a_merge_patch_sets_and_removes(api: Api) -> None:
+    await api.made("configmaps", config("c", {"a": "1", "b": "2"}))
+    answer = await api.patch("configmaps", "c", {"data": {"a": None, "c": "3"}})
+    assert (answer.code, answer.body["data"]) == (200, {"b": "2", "c": "3"})
+
+
+async def test_a_json_patch_follows_its_operations_or_does_nothing(api: Api) -> None:
+    await api.made("pods", pod("p", labels={"a": "1"}))
+    patch = [
+        {"op": "test", "path": "/metadata/labels/a", "value": "1"},
+        {"op": "add", "path": "/metadata/labels/b~1c", "value": "2"},
+    ]
+    assert (await api.patch("pods", "p", patch, JSON_PATCH)).body["metadata"]["labels"] == {
+        "a": "1",
+        "b/c": "2",
+    }
+    for wrong, code in (
+        ([{"op": "test", "path": "/metadata/labels/a", "value": "9"}], 422),
+        ([{"op": "replace", "path": "/metadata/no/where", "value": 1}], 422),
+        ({"a": 1}, 400),
+    ):
+        assert (await api.patch("pods", "p", wrong, JSON_PATCH)).code == code
+
+
+async def test_a_strategic_patch_merges_named_lists(api: Api) -> None:
+    await api.made("pods", pod("p", containers=("a", "b"), finalizers=["x.io/a"]))
+    patch: Object = {
+        "metadata": {"finalizers": ["x.io/b"]},
+        "spec": {"containers": [{"name": "b", "image": "new"}]},
+    }
+    answer = await api.patch("pods", "p", patch, STRATEGIC)
+    assert [(each["name"], each["image"]) for each in answer.body["spec"]["containers"]] == [
+        ("a", "busybox"),
+        ("b", "new"),
+    ]
+    assert sorted(answer.body["metadata"]["finalizers"]) == ["x.io/a", "x.io/b"]
+    patch = {"metadata": {"$deleteFromPrimitiveList/finalizers": ["x.io/a", "x.io/b"]}}
+    assert "finalizers" not in (await api.patch("pods", "p", patch, STRATEGIC)).body["metadata"]
+
+
+async def test_a_strategic_patch_deletes_orders_and_replaces(api: Api) -> None:
+    conditions = [{"type": kind, "status": "True"} for kind in ("A", "B", "C")]
+    await api.made("pods", pod("p", node="nowhere"))
+    await api.patch("pods", "p", {"status": {"conditions": conditions}}, STRATEGIC, "status")
+    patch: Object = {
+        "status": {
+            "$setElementOrder/conditions": [{"type": "D"}, {"type": "C"}, {"type": "A"}],
+            "conditions": [{"type": "B", "$patch": "delete"}, {"type": "D", "status": "False"}],
+        }
+    }
+    answer = await api.patch("pods", "p", patch, STRATEGIC, "status")
+    assert [each["type"] for each in answer.body["status"]["conditions"]] == ["D", "C", "A"]
+    patch = {"status": {"conditions": [{"type": "Z", "status": "True"}, {"$patch": "replace"}]}}
+    answer = await api.patch("pods", "p", patch, STRATEGIC, "status")
+    assert [each["type"] for each in answer.body["status"]["conditions"]] == ["Z"]
+    await api.made("configmaps", config("c", {"a": "1", "b": "2"}))
+    answer = await api.patch("configmaps", "c", {"data": {"$patch": "replace", "c": "3"}}, STRATEGIC)
+    assert answer.body["data"] == {"c": "3"}
+    answer = await api.patch("configmaps", "c", {"data": {"$retainKeys": ["d"], "d": "4"}}, STRATEGIC)
+    assert answer.body["data"] == {"d": "4"}
+
+
+async def test_a_custom_kind_takes_no_strategic_patch(api: Api) -> None:
+    await api.made(TORCH_JOBS, torch_job("t"))
+    answer = await api.patch(TORCH_JOBS, "t", {"spec": {}}, STRATEGIC)
+    assert (answer.code, answer.reason) == (415, "UnsupportedMediaType")
+    assert (await api.patch(TORCH_JOBS, "t", {}, "application/nonsense")).code == 415
+
+
+async def test_a_change_of_nothing_leaves_the_version(api: Api) -> None:
+    made = await api.made("configmaps", config("c"))
+    for answer in (
+        await api.call("PUT", api.path("configmaps", "c"), config("c")),
+        await api.patch("configmaps", "c", {"data": {"k": "1"}}),
+        await api.patch("configmaps", "c", {}),
+    ):
+        assert (answer.code, answer.version) == (200, made["metadata"]["resourceVersion"])
+
+
+async def test_a_replacement_of_what_has_no_namespace_has_none_either(api: Api) -> None:
+    path = f"/api/v1/namespaces/{api.namespace}"
+    before = (await api.call("GET", path)).body
+    for body in (before, {**before, "metadata": {**before["metadata"], "labels": {"a": "b"}}}):
+        answer = await api.call("PUT", path, body)
+        assert (answer.code, "namespace" in answer.body["metadata"]) == (200, False)
+        assert answer.body["metadata"].get("labels") == body["metadata"].get("labels") or not api.is_real
+
+
+async def test_fields_that_do_not_exist_are_dropped(api: Api) -> None:
+    wanted = pod("p")
+    wanted["spec"]["containers"][0]["imagee"] = wanted["spec"]["junk"] = wanted["junk"] = "x"
+    made = await api.made("pods", wanted)
+    assert "junk" not in made and "junk" not in made["spec"] and "imagee" not in made["spec"]["containers"][0]
+    custom = torch_job("t")
+    custom["spec"]["junk"] = custom["spec"]["pytorchReplicaSpecs"]["Master"]["junk"] = 1
+    made = await api.made(TORCH_JOBS, custom)
+    assert set(made["spec"]) == {"pytorchReplicaSpecs"}
+    assert set(made["spec"]["pytorchReplicaSpecs"]["Master"]) == {"replicas", "template"}
+
+
+async def test_a_change_of_what_has_changed_is_a_conflict(api: Api) -> None:
+    made = await api.made("configmaps", config("c"))
+    await api.patch("configmaps", "c", {"data": {"k": "2"}})
+    for answer in (
+        await api.call("PUT", api.path("configmaps", "c"), made),
+        await api.patch(
+            "configmaps", "c", {"metadata": {"resourceVersion": made["metadata"]["resourceVersion"]}}
+        ),
+    ):
+        assert (answer.code, answer.reason) == (409, "Conflict")
+        assert answer.body["message"] == (
+            'Operation cannot be fulfilled on configmaps "c": the object has been modified; '
+            "please apply your changes to the latest version and try again"
+        )
+
+
+async def test_only_a_custom_kind_needs_a_version_to_be_replaced(api: Api) -> None:
+    await api.made("configmaps", config("c"))
+    assert (await api.call("PUT", api.path("configmaps", "c"), config("c", {"k": "9"}))).code == 200
+    await api.made(TORCH_JOBS, torch_job("t"))
+    answer = await api.call("PUT", api.path(TORCH_JOBS, "t"), torch_job("t"))
+    assert (answer.code, answer.fields) == (422, ["metadata.resourceVersion"])
+
+
+async def test_a_replacement_must_be_of_the_same_object(api: Api) -> None:
+    made = await api.made("configmaps", config("c"))
+    assert (await api.call("PUT", api.path("configmaps", "c"), config("d"))).code == 400
+    assert (await api.call("PUT", api.path("configmaps", "none"), config("none"))).code == 404
+    stranger = {**made, "metadata": {"name": "c", "uid": str(uuid.uuid4())}}
+    assert (await api.call("PUT", api.path("configmaps", "c"), stranger)).code == 409
+
+
+async def test_what_the_server_wrote_stays(api: Api) -> None:
+    made = await api.made("configmaps", config("c"))
+    patch = {
+        "metadata": {"creationTimestamp": "2001-01-01T00:00:00Z", "generation": 7, "deletionTimestamp": None}
+    }
+    meta = (await api.patch("configmaps", "c", patch)).body["metadata"]
+    assert meta["creationTimestamp"] == made["metadata"]["creationTimestamp"]
+    assert (await api.patch("configmaps", "c", {"metadata": {"name": "d"}})).code in (400, 422)
+
+
+@pytest.mark.parametrize(
+    ("plural", "obj", "patch", "field"),
+    [
+        ("pods", pod("x"), {"spec": {"restartPolicy": "Never"}}, "spec"),
+        (JOBS, job("x"), {"spec": {"completions": 5}}, "spec.completions"),
+        (
+            "persistentvolumeclaims",
+            thing(
+                "PersistentVolumeClaim",
+                "x",
+                spec={"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+            ),
+            {"spec": {"accessModes": ["ReadWriteMany"]}},
+            "spec",
+        ),
+        ("configmaps", config("x") | {"immutable": True}, {"data": {"k": "2"}}, "data"),
+        ("secrets", thing("Secret", "x"), {"type": "other/type"}, "type"),
+    ],
+)
+async def test_what_may_not_change_does_not(
+    api: Api, plural: str, obj: Object, patch: Object, field: str
+) -> None:
+    await api.made(plural, obj)
+    answer = await api.patch(plural, "x", patch)
+    assert (answer.code, answer.reason, answer.fields) == (422, "Invalid", [field])
+
+
+async def test_an_image_may_change_and_a_job_may_grow(api: Api) -> None:
+    await api.made("pods", pod("p"))
+    patch = {"spec": {"containers": [{"name": "a", "image": "other"}]}}
+    assert (await api.patch("pods", "p", patch, STRATEGIC)).code == 200
+    await api.made(JOBS, job("j"))
+    assert (await api.patch(JOBS, "j", {"spec": {"parallelism": 0, "backoffLimit": 2}})).code == 200
+
+
+@pytest.mark.parametrize("plural", ["pods", JOBS, TORCH_JOBS])
+async def test_status_is_written_by_its_own_path_only(api: Api, plural: str) -> None:
+    obj = {"pods": pod("x", node="nowhere"), JOBS: job("x"), TORCH_JOBS: torch_job("x")}[plural]
+    await api.made(plural, obj)
+    changed = {"metadata": {"annotations": {"a": "b"}}, "status": {"message": "m", "active": 3}}
+    main = await api.patch(plural, "x", changed)
+    assert main.body["metadata"]["annotations"] == {"a": "b"}
+    assert {"message", "active"}.isdisjoint(main.body.get("status") or {})
+    field = {"pods": "message", JOBS: "failed", TORCH_JOBS: "startTime"}[plural]
+    value: object = {"pods": "m", JOBS: 4, TORCH_JOBS: "2026-11-20T10:00:00Z"}[plural]
+    patch = {"status": {field: value}, "spec": {"nprocPerNode": "9", "activeDeadlineSeconds": 99}}
+    answer = await api.patch(plural, "x", patch, subresource="status")
+    assert (answer.code, answer.body["status"][field]) == (200, value)
+    assert {"nprocPerNode", "activeDeadlineSeconds"}.isdisjoint(answer.body["spec"])
+
+
+async def test_the_generation_of_a_custom_kind_counts_changes_of_its_spec(api: Api) -> None:
+    await api.made(TORCH_JOBS, torch_job("t"))
+    patches: tuple[tuple[Object, str, int], ...] = (
+        ({"metadata": {"labels": {"a": "b"}}}, "", 1),
+        ({"spec": {"nprocPerNode": "2"}}, "", 2),
+        ({"status": {"startTime": "2026-11-20T10:00:00Z"}}, "status", 2),
+    )
+    for patch, subresource, generation in patches:
+        answer = await api.patch(TORCH_JOBS, "t", patch, subresource=subresource)
+        assert answer.body["metadata"]["generation"] == generation
+
+
+async def test_a_pod_is_bound_once(api: Api) -> None:
+    await api.made("pods", pod("p"))
+    binding = thing("Binding", "p", target={"kind": "Node", "name": "nowhere"})
+    answer = await api.call("POST", api.path("pods", "p", "binding"), binding)
+    assert (answer.code, answer.body["status"]) == (201, "Success")
+    bound = (await api.get("pods", "p")).body
+    assert bound["spec"]["nodeName"] == "nowhere"
+    assert [(each["type"], each["status"]) for each in bound["status"]["conditions"]] == [
+        ("PodScheduled", "True")
+    ]
+    again = await api.call("POST", api.path("pods", "p", "binding"), binding)
+    assert (again.code, again.reason) == (409, "Conflict")
+    assert 'pod p is already assigned to node "nowhere"' in again.body["message"]
+
+
+async def test_a_dry_run_answers_and_stores_nothing(api: Api) -> None:
+    made = await api.made("configmaps", config("c"))
+    dry = {"dryRun": "All"}
+    answer = await api.create("configmaps", config("new"), **dry)
+    assert (answer.code, "uid" in answer.body["metadata"]) == (201, True)
+    assert (await api.get("configmaps", "new")).code == 404
+    for answer in (
+        await api.call("PUT", api.path("configmaps", "c"), config("c", {"k": "2"}), **dry),
+        await api.patch("configmaps", "c", {"data": {"k": "2"}}, **dry),
+        await api.patch(
+            "configmaps", "c", config("c", {"k": "2"}), APPLY, fieldManager="x", force="true", **dry
+        ),
+    ):
+        assert (answer.code, answer.body["data"]) == (200, {"k": "2"})
+    assert (await api.delete("configmaps", "c", None, **dry)).code == 200
+    assert (await api.delete("configmaps", "c", {"dryRun": ["All"]})).code == 200
+    assert (await api.get("configmaps", "c")).body == made
+    assert (await api.create("pods", broken_pod(), **dry)).code == 422
+
+
+async def test_a_dry_run_is_for_all_or_refused(api: Api) -> None:
+    answer = await api.create("configmaps", config("c"), dryRun="Some")
+    assert (answer.code, answer.fields) == (422, ["dryRun"])

@@ -1,0 +1,219 @@
+"""The sandbox as a whole: started once, joined, stopped, killed, and what is left of it each time."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from k8s import sandbox
+from k8s.client import Client
+from k8s.errors import KubeError
+from k8s.resources import CLAIMS, CONFIG_MAPS, EVENTS, NODES, PODS, PYTORCH_JOBS
+from k8s.sandbox.places import Places
+from tests.sandbox.live.running import comes, eventually, has, marked, phase, pod, pytorch_job
+
+QUICK = sandbox.SandboxOptions(nodes=2, gpus_per_node=4, restart_delay_s=0.2)
+
+
+@pytest.fixture(autouse=True)
+async def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Places]:
+    """A folder for a sandbox of this test's own; nothing of it survives the test."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    yield Places.default()
+    found = await sandbox.status()
+    if found.is_running:
+        with suppress(ProcessLookupError):
+            os.kill(found.pid, signal.SIGKILL)
+
+
+async def test_it_starts_is_joined_and_stops(places: Places) -> None:
+    told: list[str] = []
+    assert not (await sandbox.status()).is_running
+    first = await sandbox.start(QUICK, told.append)
+    assert told[0] == "Starting the sandbox" and told[-1] == "Setting up nodes and volumes"
+    second = await sandbox.start()
+    assert (first.was_running, second.was_running) == (False, True)
+    assert (second.pid, second.url) == (first.pid, first.url)
+    found = await sandbox.status()
+    assert (found.is_running, found.answers, found.pid) == (True, True, first.pid)
+    assert await sandbox.stop()
+    assert not await sandbox.stop()
+    assert not (await sandbox.status()).is_running
+    assert sandbox.kubeconfig_path() == places.kubeconfig == first.kubeconfig
+
+
+async def test_nobody_else_may_read_its_secrets(places: Places) -> None:
+    await sandbox.start(QUICK)
+    assert stat.S_IMODE(places.folder.stat().st_mode) == 0o700
+    for name in ("kubeconfig", "token", "tls.key"):
+        assert stat.S_IMODE((places.folder / name).stat().st_mode) == 0o600
+    token = (places.folder / "token").read_text()
+    command_lines = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
+    assert not any(token.encode() in line for line in command_lines)
+
+
+async def test_two_consoles_at_once_get_one_sandbox(places: Places) -> None:
+    program = (
+        "import asyncio; from k8s import sandbox;"
+        "print(asyncio.run(sandbox.start(sandbox.SandboxOptions(nodes=1))).pid)"
+    )
+    consoles = [
+        subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) for _ in range(2)
+    ]
+    pids = {(await asyncio.to_thread(console.communicate))[0] for console in consoles}
+    assert len(pids) == 1
+    assert int(pids.pop()) == (await sandbox.status()).pid
+
+
+async def test_it_survives_the_console_that_started_it(places: Places) -> None:
+    program = "import asyncio; from k8s import sandbox; print(asyncio.run(sandbox.start()).pid, flush=True)"
+    console = subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
+    pid = int((await asyncio.to_thread(console.communicate))[0])
+    with suppress(ProcessLookupError):
+        os.killpg(console.pid, signal.SIGHUP)
+    found = await sandbox.status()
+    assert (found.pid, found.answers) == (pid, True)
+    assert os.getsid(pid) == pid
+
+
+async def test_its_address_and_objects_stay_over_a_restart(places: Places) -> None:
+    first = await sandbox.start(QUICK)
+    async with await Client.connect(str(first.kubeconfig)) as client:
+        config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "kept"}, "data": {"a": "b"}}
+        await client.create(CONFIG_MAPS, config, "default")
+    await sandbox.stop()
+    second = await sandbox.start(sandbox.SandboxOptions(nodes=1, gpus_per_node=8))
+    assert second.url == first.url
+    async with await Client.connect(str(second.kubeconfig)) as client:
+        assert (await client.get(CONFIG_MAPS, "kept", "default"))["data"] == {"a": "b"}
+        nodes = await client.list(NODES)
+        assert [node["metadata"]["name"] for node in nodes] == ["sandbox-0"]
+        assert nodes[0]["status"]["allocatable"]["nvidia.com/gpu"] == "8"
+
+
+async def test_a_port_that_somebody_took_meanwhile_is_given_up(places: Places) -> None:
+    first = await sandbox.start(QUICK)
+    await sandbox.stop()
+    with socket.socket() as thief:
+        thief.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        thief.bind(("127.0.0.1", int(first.url.rpartition(":")[2])))
+        thief.listen()
+        second = await sandbox.start(QUICK)
+        assert second.url != first.url
+        assert (await sandbox.status()).answers
+
+
+async def test_stopping_ends_the_pods_in_order(places: Places, tmp_path: Path) -> None:
+    mark = f"stopping-{os.getpid()}"
+    trace = tmp_path / "trace"
+    script = f"trap 'echo asked >{trace}; exit 0' TERM; echo up; while :; do sleep 0.05; done"
+    container = {"env": [{"name": "MARK", "value": mark}]}
+    address = await sandbox.start(QUICK)
+    async with await Client.connect(str(address.kubeconfig)) as client:
+        await client.create(PODS, pod("polite", "sh", "-c", script, container=container), "default")
+        await comes(client, PODS, "polite", phase("Running"))
+    await sandbox.stop()
+    assert marked(mark) == []
+    assert trace.read_text() == "asked\n"
+    address = await sandbox.start(QUICK)
+    async with await Client.connect(str(address.kubeconfig)) as client:
+        stopped = await client.get(PODS, "polite", "default")
+    assert (stopped["status"]["phase"], stopped["status"]["reason"]) == ("Failed", "SandboxStopped")
+    assert stopped["status"]["message"] == "The sandbox was stopped while this pod ran."
+
+
+async def test_killed_with_its_whole_group_it_leaves_no_process_and_says_so_later(places: Places) -> None:
+    mark = f"killed-{os.getpid()}"
+    address = await sandbox.start(QUICK)
+    job = pytorch_job("victim", "sh", "-c", "(setsid sleep 300 &); sleep 300", env={"MARK": mark})
+    async with await Client.connect(str(address.kubeconfig)) as client:
+        await client.create(PYTORCH_JOBS, job, "default")
+        await comes(client, PYTORCH_JOBS, "victim", has("Running"))
+        eventually(lambda: len(marked(mark)) >= 4)
+    os.killpg(address.pid, signal.SIGKILL)
+    eventually(lambda: not marked(mark))
+    address = await sandbox.start(QUICK)
+    assert not address.was_running
+    async with await Client.connect(str(address.kubeconfig)) as client:
+        lost = await comes(client, PODS, "victim-master-0", phase("Failed"))
+        await comes(client, PYTORCH_JOBS, "victim", has("Failed"))
+        events = await client.list(EVENTS, "default", field_selector="involvedObject.name=victim-master-0")
+    assert lost["status"]["reason"] == "SandboxStopped"
+    assert lost["status"]["message"] == "The sandbox was killed while this pod ran."
+    assert lost["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 137
+    assert "SandboxStopped" in {event["reason"] for event in events}
+
+
+async def test_one_that_runs_but_does_not_answer_is_said_and_can_be_stopped(places: Places) -> None:
+    address = await sandbox.start(QUICK)
+    os.kill(address.pid, signal.SIGSTOP)
+    with pytest.raises(KubeError) as refused:
+        await sandbox.start(answer_s=0.1)
+    assert refused.value.what == "The sandbox runs but does not answer."
+    assert "gpuconsole sandbox stop" in refused.value.hint
+    assert not (await sandbox.status()).answers
+    assert await sandbox.stop(patience_s=0.5)
+    assert not (await sandbox.start(QUICK)).was_running
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+async def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(KubeError) as refused:
+        await sandbox.start()
+    assert refused.value.what == "The sandbox cannot use its folder."
+
+
+async def test_a_folder_that_is_a_file_is_said(places: Places) -> None:
+    places.folder.parent.mkdir(parents=True)
+    places.folder.write_text("")
+    with pytest.raises(KubeError) as refused:
+        await sandbox.start()
+    assert refused.value.what == "The sandbox cannot use its folder."
+    assert "XDG_DATA_HOME" in refused.value.hint
+
+
+async def test_a_broken_database_is_said_in_the_consoles_words(places: Places) -> None:
+    places.prepare()
+    places.database.write_bytes(b"this is no database" * 100)
+    with pytest.raises(KubeError) as refused:
+        await sandbox.start()
+    assert refused.value.what and refused.value.why
+    assert not (await sandbox.status()).is_running
+
+
+async def test_reset_forgets_everything(places: Places) -> None:
+    address = await sandbox.start(QUICK)
+    async with await Client.connect(str(address.kubeconfig)) as client:
+        claim = await client.get(CLAIMS, "workspace", "default")
+    folder = Path(claim["metadata"]["annotations"]["gpuconsole.dev/path"])
+    (folder / "model.pt").write_text("weights")
+    await sandbox.reset()
+    assert not (await sandbox.status()).is_running
+    assert {path.name for path in places.folder.iterdir()} <= {"sandbox.lock", "start.lock"}
+
+
+async def test_it_ends_by_itself_when_nobody_needs_it(places: Places) -> None:
+    await sandbox.start(sandbox.SandboxOptions(nodes=1, idle_s=0.4))
+    eventually(lambda: not places.is_held)
+
+
+async def test_it_stays_while_a_pod_runs(places: Places) -> None:
+    address = await sandbox.start(sandbox.SandboxOptions(nodes=1, idle_s=0.4))
+    async with await Client.connect(str(address.kubeconfig)) as client:
+        busy = await client.create(PODS, pod("busy", "sh", "-c", "sleep 1.5; echo done"), "default")
+    log = places.pods / busy["metadata"]["uid"] / "main" / "0.log"
+    eventually(lambda: not places.is_held)
+    assert log.read_text().endswith("done\n")

@@ -1,0 +1,284 @@
+"""Whatever a client sends, the sandbox refuses it in words or does what was meant, and never breaks."""
+
+from __future__ import annotations
+
+import copy
+import functools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from k8s.sandbox.api import patches, tables
+from k8s.sandbox.api.endings import Deletion
+from k8s.sandbox.api.refused import Refused
+from k8s.sandbox.api.registry import Registry, Write
+from k8s.sandbox.api.served import BY_KEY
+from k8s.sandbox.api.shapes import SHAPES
+from k8s.sandbox.api.store import Store
+from tests.sandbox.calls import Object, config, job, pod, thing, torch_job
+
+words = st.text("ab", min_size=1, max_size=2)
+plain = st.none() | st.booleans() | st.integers(-9, 9) | st.floats(allow_nan=False) | st.text(max_size=3)
+anything = st.recursive(
+    plain,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(words, inner, max_size=3),
+    max_leaves=12,
+)
+objects = st.dictionaries(words, anything, max_size=4)
+fields = st.sampled_from(sorted({name for shape in SHAPES.values() for name in shape} - {"..."}))
+near_objects = st.recursive(
+    plain | st.sampled_from(["Always", "1Gi", "-1", "a", "a/b"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(fields, inner, max_size=5),
+    max_leaves=40,
+)
+
+
+@pytest.fixture(scope="module")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
+    store = Store(tmp_path_factory.mktemp("fuzz") / "store")
+    found = Registry(store)
+    found.create(BY_KEY["pods"], "default", pod("p", node="n"), Write())
+    found.create(BY_KEY["jobs.batch"], "default", job("p"), Write())
+    found.create(BY_KEY["pytorchjobs.kubeflow.org"], "default", torch_job("p"), Write())
+    yield found
+    store.close()
+
+
+kinds = st.sampled_from(
+    [
+        "pods",
+        "jobs.batch",
+        "pytorchjobs.kubeflow.org",
+        "configmaps",
+        "services",
+        "nodes",
+        "persistentvolumeclaims",
+        "secrets",
+        "events",
+        "namespaces",
+    ]
+)
+settled = settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+
+
+@settled
+@given(key=kinds, body=near_objects, spec=near_objects, meta=near_objects)
+def test_any_body_is_stored_or_refused(registry: Registry, key: str, body: Any, spec: Any, meta: Any) -> None:
+    served = BY_KEY[key]
+    bodies = [body]
+    if isinstance(body, dict):
+        bodies.append({**body, "metadata": {"name": "x"}, "spec": spec})
+        bodies.append(
+            {
+                **pod("x"),
+                "kind": served.resource.kind,
+                "apiVersion": served.resource.api_version,
+                "metadata": meta,
+            }
+        )
+    for each in bodies:
+        try:
+            namespace = "default" if served.resource.is_namespaced else ""
+            made = registry.create(served, namespace, each, Write(dry_run=True, strict=True))
+        except Refused as error:
+            assert error.code in (400, 409, 422)
+        else:
+            assert len(tables.cells(key, made)) == len(tables.column_definitions(key))
+
+
+RICH: dict[str, Object] = {
+    "pods": pod("x", node="n", labels={"a": "b"}, ownerReferences=[{"kind": "Job", "name": "j", "uid": "u"}])
+    | {
+        "status": {
+            "phase": "Running",
+            "conditions": [{"type": "Ready", "status": "True"}],
+            "initContainerStatuses": [{"name": "i", "state": {"terminated": {"exitCode": 0}}}],
+            "containerStatuses": [
+                {
+                    "name": "a",
+                    "ready": True,
+                    "restartCount": 1,
+                    "state": {"running": {"startedAt": "2026-11-20T10:00:00Z"}},
+                    "lastState": {"terminated": {"exitCode": 1, "finishedAt": "2026-11-20T10:00:00Z"}},
+                }
+            ],
+        }
+    },
+    "jobs.batch": job("x", completions=2, completionMode="Indexed")
+    | {"status": {"startTime": "2026-11-20T10:00:00Z", "conditions": [{"type": "Failed", "status": "True"}]}},
+    "pytorchjobs.kubeflow.org": torch_job(
+        "x", status={"conditions": [{"type": "Running", "status": "True"}]}
+    ),
+    "nodes": thing(
+        "Node",
+        "x",
+        spec={"unschedulable": True, "taints": [{"key": "a", "effect": "NoSchedule"}]},
+        status={
+            "capacity": {"cpu": 2},
+            "conditions": [{"type": "Ready", "status": "True"}],
+            "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
+            "nodeInfo": {"kubeletVersion": "v1"},
+        },
+    ),
+    "events": thing(
+        "Event",
+        "x",
+        involvedObject={"kind": "Pod", "name": "p"},
+        source={"component": "kubelet"},
+        lastTimestamp="2026-11-20T10:00:00Z",
+        count=2,
+    ),
+    "services": thing("Service", "x", spec={"ports": [{"port": 80, "nodePort": 1}], "selector": {"a": "b"}}),
+    "persistentvolumeclaims": thing(
+        "PersistentVolumeClaim",
+        "x",
+        spec={
+            "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": "1Gi"}},
+            "volumeName": "v",
+        },
+        status={"phase": "Bound", "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]},
+    ),
+    "persistentvolumes": thing(
+        "PersistentVolume",
+        "x",
+        spec={"capacity": {"storage": 1}, "accessModes": ["ReadWriteOnce"], "claimRef": {"name": "c"}},
+    ),
+    "secrets": thing("Secret", "x", stringData={"a": "b"}, type="Opaque"),
+    "configmaps": config("x"),
+    "namespaces": thing("Namespace", "x", spec={"finalizers": ["a"]}),
+    "priorityclasses.scheduling.k8s.io": thing("PriorityClass", "x", "scheduling.k8s.io/v1", value=3),
+}
+
+
+def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Every place in an object."""
+    if at:
+        yield at
+    pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for step, member in pairs:
+        yield from places(member, (*at, step))
+
+
+ALL_PLACES = [(key, place) for key, obj in RICH.items() for place in places(obj)]
+
+
+@settings(max_examples=600, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(place=st.sampled_from(ALL_PLACES), value=anything)
+def test_one_wrong_value_anywhere_is_stored_or_refused(
+    registry: Registry, place: tuple[str, tuple[Any, ...]], value: Any
+) -> None:
+    key, (*path, last) = place
+    obj = copy.deepcopy(RICH[key])
+    at: Any = obj
+    for step in path:
+        at = at[step]
+    at[last] = value
+    served = BY_KEY[key]
+    namespace = "default" if served.resource.is_namespaced else ""
+    try:
+        made = registry.create(served, namespace, obj, Write(dry_run=True))
+        if "status" in obj and served.has_status:
+            registry.create(served, namespace, RICH[key], Write())
+            try:
+                made = registry.replace(
+                    served, namespace, "x", {**made, **obj}, Write(dry_run=True), "status"
+                )
+            finally:
+                registry.delete(served, namespace, "x", Deletion(grace_period_s=0, propagation="Background"))
+    except Refused as error:
+        assert error.code in (400, 404, 409, 422)
+    else:
+        assert len(tables.cells(key, made)) == len(tables.column_definitions(key))
+
+
+@settled
+@given(
+    key=st.sampled_from(["pods", "jobs.batch", "pytorchjobs.kubeflow.org"]),
+    patch=st.dictionaries(st.sampled_from(["metadata", "spec", "status", "kind"]), near_objects, max_size=3),
+    subresource=st.sampled_from(["", "status"]),
+)
+def test_any_patch_is_done_or_refused(registry: Registry, key: str, patch: Object, subresource: str) -> None:
+    served = BY_KEY[key]
+    before = copy.deepcopy(registry.get(served, "default", "p").obj)
+    for change in (patches.merge, patches.strategic):
+        patched = functools.partial(change, patch=patch)
+        try:
+            made = registry.patch(served, "default", "p", patched, Write(dry_run=True), subresource)
+        except Refused as error:
+            assert error.code in (400, 409, 422)
+        else:
+            assert len(tables.cells(key, made)) == len(tables.column_definitions(key))
+    assert registry.get(served, "default", "p").obj == before
+
+
+@settled
+@given(
+    operations=st.lists(
+        st.fixed_dictionaries(
+            {"op": st.sampled_from(["add", "remove", "replace", "test", "move", "copy", "x"])},
+            optional={
+                "path": st.sampled_from(
+                    ["", "/", "/metadata", "/spec/containers/0", "/spec/containers/-", "/a~", "b"]
+                ),
+                "from": st.sampled_from(["/spec", "/none", ""]),
+                "value": near_objects,
+            },
+        )
+        | near_objects,
+        max_size=3,
+    )
+)
+def test_any_json_patch_is_done_or_refused(registry: Registry, operations: list[Any]) -> None:
+    before = copy.deepcopy(registry.get(BY_KEY["pods"], "default", "p").obj)
+    try:
+        registry.patch(
+            BY_KEY["pods"],
+            "default",
+            "p",
+            lambda old: patches.json_patch(old, operations),
+            Write(dry_run=True),
+        )
+    except Refused as error:
+        assert error.code in (400, 409, 422)
+    assert registry.get(BY_KEY["pods"], "default", "p").obj == before
+
+
+def test_a_stored_object_is_never_changed_under_a_readers_hands(tmp_path: Path) -> None:
+    store = Store(tmp_path / "s")
+    registry = Registry(store)
+    served = BY_KEY["configmaps"]
+    registry.create(served, "default", config("c"), Write())
+    record = registry.get(served, "default", "c")
+    seen = copy.deepcopy(record.obj)
+    registry.patch(served, "default", "c", lambda old: patches.merge(old, {"data": {"k": "2"}}), Write())
+    assert record.obj == seen
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (0, "0s"),
+        (119, "119s"),
+        (120, "2m"),
+        (125, "2m5s"),
+        (600, "10m"),
+        (10_800, "3h"),
+        (11_100, "3h5m"),
+        (36_000, "10h"),
+        (172_800, "2d"),
+        (180_000, "2d2h"),
+        (864_000, "10d"),
+        (63_072_000, "2y"),
+        (-60, "<invalid>"),
+    ],
+)
+def test_ages_are_written_as_kubectl_does(seconds: int, words: str) -> None:
+    assert tables.human_duration(seconds) == words

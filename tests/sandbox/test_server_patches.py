@@ -1,0 +1,175 @@
+"""Selectors, patches and server-side apply of the sandbox, against what they must do to any object."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from k8s.sandbox.api import ownership, patches
+from k8s.sandbox.api.refused import Refused
+from k8s.sandbox.api.selectors import field_requirements, label_requirements
+from k8s.sandbox.api.served import BY_KEY
+from k8s.sandbox.api.shapes import SHAPES
+from tests.sandbox.calls import Object
+
+words = st.text("ab", min_size=1, max_size=2)
+plain = st.none() | st.booleans() | st.integers(-9, 9) | st.floats(allow_nan=False) | st.text(max_size=3)
+anything = st.recursive(
+    plain,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(words, inner, max_size=3),
+    max_leaves=12,
+)
+objects = st.dictionaries(words, anything, max_size=4)
+fields = st.sampled_from(sorted({name for shape in SHAPES.values() for name in shape} - {"..."}))
+near_objects = st.recursive(
+    plain | st.sampled_from(["Always", "1Gi", "-1", "a", "a/b"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(fields, inner, max_size=5),
+    max_leaves=40,
+)
+
+
+# Selectors
+
+
+requirement = st.tuples(
+    words,
+    st.sampled_from(["=", "==", "!=", " in ", " notin ", "", "!"]),
+    st.lists(words, min_size=1, max_size=3),
+)
+
+
+@given(asked=st.lists(requirement, max_size=4), labels=st.dictionaries(words, words, max_size=3))
+def test_a_label_selector_selects_what_it_says(
+    asked: list[tuple[str, str, list[str]]], labels: dict[str, str]
+) -> None:
+    text, wanted = [], True
+    for key, operator, values in asked:
+        value = labels.get(key)
+        match operator:
+            case "=" | "==":
+                text.append(f"{key}{operator}{values[0]}")
+                wanted = wanted and value == values[0]
+            case "!=":
+                text.append(f"{key}!={values[0]}")
+                wanted = wanted and value != values[0]
+            case " in " | " notin ":
+                text.append(f"{key}{operator}({', '.join(values)})")
+                wanted = wanted and (value in values) == (operator == " in ")
+            case "":
+                text.append(key)
+                wanted = wanted and value is not None
+            case _:
+                text.append(f"!{key}")
+                wanted = wanted and value is None
+    obj = {"metadata": {"labels": labels}}
+    assert all(holds(obj) for holds in label_requirements(",".join(text))) == wanted
+
+
+@given(text=st.text("ab,=!()in ot./-é", max_size=12))
+@example("a=b,,c")
+@example("a in ()")
+def test_a_selector_is_understood_or_refused(text: str) -> None:
+    for read in (label_requirements, lambda text: field_requirements(BY_KEY["pods"], text)):
+        try:
+            found = read(text)
+        except Refused as error:
+            assert error.code == 400
+        else:
+            assert all(holds({"metadata": {"name": "x"}}) in (True, False) for holds in found)
+
+
+# Patches
+
+
+def without_nulls(value: Any) -> Any:
+    return patches.without_nulls(value)
+
+
+def merge_patch_between(old: Any, new: Any) -> Any:
+    """The merge patch that makes `new` of `old`; RFC 7396 read backwards."""
+    if not isinstance(old, dict) or not isinstance(new, dict):
+        return new
+    patch: Object = dict.fromkeys(old.keys() - new.keys())
+    for name, value in new.items():
+        if name not in old or old[name] != value or type(old[name]) is not type(value):
+            patch[name] = merge_patch_between(old.get(name), value)
+    return patch
+
+
+@given(old=objects.map(without_nulls), new=objects.map(without_nulls))
+def test_a_merge_patch_leads_from_one_object_to_the_other(old: Object, new: Object) -> None:
+    before = copy.deepcopy(old)
+    assert patches.merge(old, merge_patch_between(old, new)) == new
+    assert old == before
+
+
+@given(old=objects, patch=anything)
+def test_without_named_lists_a_strategic_patch_is_a_merge_patch(old: Object, patch: Any) -> None:
+    before = copy.deepcopy(old)
+    assert patches.strategic(old, patch) == patches.merge(old, patch)
+    assert old == before
+
+
+elements = st.lists(
+    st.fixed_dictionaries({"name": words}, optional={"x": st.integers()}),
+    max_size=4,
+    unique_by=lambda e: e["name"],
+)
+
+
+@given(old=elements, new=elements)
+def test_a_strategic_patch_merges_elements_by_name(old: list[Object], new: list[Object]) -> None:
+    merged = patches.strategic({"containers": old}, {"containers": new})["containers"]
+    wanted = {each["name"]: each for each in old}
+    for each in new:
+        wanted[each["name"]] = {**wanted.get(each["name"], {}), **each}
+    assert {each["name"]: each for each in merged} == wanted
+    assert len(merged) == len(wanted)
+
+
+@given(
+    old=objects,
+    patch=st.recursive(
+        near_objects,
+        lambda inner: st.dictionaries(
+            st.sampled_from(
+                [
+                    "$patch",
+                    "$retainKeys",
+                    "$setElementOrder/containers",
+                    "containers",
+                    "finalizers",
+                    "$deleteFromPrimitiveList/finalizers",
+                ]
+            ),
+            inner,
+            max_size=3,
+        ),
+        max_leaves=6,
+    ),
+)
+def test_a_strategic_patch_is_understood_or_refused(old: Object, patch: Any) -> None:
+    for target in (old, {"containers": [{"name": "a"}], "finalizers": ["a"]}):
+        try:
+            patches.strategic(target, patch)
+        except Refused as error:
+            assert error.code == 400
+
+
+# Server-side apply
+
+
+@given(obj=objects.map(without_nulls), less=objects.map(without_nulls))
+def test_applying_twice_is_applying_once_and_nothing_of_ours_is_left(obj: Object, less: Object) -> None:
+    def wanted(members: Object) -> Object:
+        return {"apiVersion": "v1", "kind": "Thing", "metadata": {"name": "x"}, "spec": members}
+
+    empty: Object = {"metadata": {}}
+    once = ownership.apply(empty, wanted({"first": obj}), "me", "now", force=False)
+    assert once["spec"] == {"first": obj}
+    assert ownership.apply(once, wanted({"first": obj}), "me", "now", force=False) == once
+    then = ownership.apply(once, wanted({"second": less}), "me", "now", force=False)
+    assert then.get("spec") == {"second": less}

@@ -1,0 +1,296 @@
+"""A scripted API server on loopback: it says what a test tells it to, also nonsense, or nothing at all.
+
+async with ScriptedCluster() as cluster, cluster.client() as client:
+    cluster.say("/api/v1/pods", page([pod], version="7"))
+    cluster.say("/api/v1/pods", Refusal(410), watch=True)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, Self
+
+from aiohttp import web
+
+from k8s.access import Access
+from k8s.client import Client
+
+Object = Mapping[str, Any]
+WAIT_S = 10.0
+"""Longest wait for anything that a test expects to happen."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One request, as it came."""
+
+    method: str
+    path: str
+    query: Mapping[str, str]
+    headers: Mapping[str, str]
+    body: bytes
+    at_s: float
+    """When it came, by the event loop's clock."""
+
+    @property
+    def is_watch(self) -> bool:
+        return self.query.get("watch") in ("1", "true")
+
+
+class Reply(Protocol):
+    """What the server does with a request."""
+
+    async def answer(self, request: web.Request, closing: asyncio.Event) -> web.StreamResponse: ...
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A body, as JSON unless it is bytes already."""
+
+    body: object = None
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    async def answer(self, request: web.Request, closing: asyncio.Event) -> web.StreamResponse:
+        body = self.body if isinstance(self.body, bytes) else json.dumps(self.body).encode()
+        kind = {} if isinstance(self.body, bytes) else {"Content-Type": "application/json"}
+        return web.Response(status=self.status, body=body, headers={**kind, **self.headers})
+
+
+def page(items: Sequence[object], version: str = "1", following: str = "", **meta: object) -> Answer:
+    """Answer with a list, or with a page of one that `following` continues."""
+    where: dict[str, object] = {"resourceVersion": version, "continue": following, **meta}
+    return Answer({"metadata": where, "items": items})
+
+
+def refusal(
+    code: int,
+    message: str = "",
+    reason: str = "",
+    *,
+    causes: Mapping[str, str] | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> Answer:
+    """Answer with a `v1.Status`."""
+    listed = [{"field": path, "message": text} for path, text in (causes or {}).items()]
+    return Answer(status_object(code, message, reason, causes=listed), code, headers or {})
+
+
+def status_object(code: int, message: str = "", reason: str = "", **details: object) -> Object:
+    return {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "status": "Failure",
+        "code": code,
+        "message": message,
+        "reason": reason,
+        "details": details,
+    }
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Promise a whole body and break the connection in its middle."""
+
+    body: bytes = b'{"items": ['
+
+    async def answer(self, request: web.Request, closing: asyncio.Event) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Length": str(len(self.body) + 1000)})
+        await response.prepare(request)
+        await response.write(self.body)
+        return _break(request, response)
+
+
+@dataclass(frozen=True)
+class Drop:
+    """Break the connection without a word. A client may ask again by itself once, so say it twice."""
+
+    async def answer(self, request: web.Request, closing: asyncio.Event) -> web.StreamResponse:
+        return _break(request, web.StreamResponse())
+
+
+@dataclass(frozen=True)
+class Stall:
+    """Accept the request and never answer, as a half-open connection does."""
+
+    async def answer(self, request: web.Request, closing: asyncio.Event) -> web.StreamResponse:
+        await closing.wait()
+        return _break(request, web.StreamResponse())
+
+
+class Stream:
+    """A body in pieces, which the test sends when it likes; use it for watches and logs."""
+
+    def __init__(self, *pieces: object) -> None:
+        self.is_over = asyncio.Event()
+        """Somebody asked for it and has left, or it was ended."""
+        self._pieces: asyncio.Queue[bytes | type[Drop] | None] = asyncio.Queue()
+        for piece in pieces:
+            self.send(piece)
+
+    def send(self, piece: object) -> Self:
+        """Send bytes as they are, anything else as a line of JSON."""
+        self._pieces.put_nowait(piece if isinstance(piece, bytes) else json.dumps(piece).encode() + b"\n")
+        return self
+
+    def event(self, event_type: str, obj: object) -> Self:
+        """Send one line of a watch."""
+        return self.send({"type": event_type, "object": obj})
+
+    def end(self) -> Self:
+        """End it in order."""
+        self._pieces.put_nowait(None)
+        return self
+
+    def drop(self) -> Self:
+        """Break the connection."""
+        self._pieces.put_nowait(Drop)
+        return self
+
+    async def answer(self, request: web.Request, closing: asyncio.Event) -> web.StreamResponse:
+        response = web.StreamResponse()
+        response.enable_chunked_encoding()
+        await response.prepare(request)
+        ended = asyncio.ensure_future(closing.wait())
+        try:
+            while True:
+                piece = asyncio.ensure_future(self._pieces.get())
+                await asyncio.wait([piece, ended], return_when=asyncio.FIRST_COMPLETED)
+                if not piece.done():
+                    piece.cancel()
+                    return _break(request, response)
+                sent = piece.result()
+                if sent is None:
+                    return response
+                if not isinstance(sent, bytes):
+                    return _break(request, response)
+                await response.write(sent)
+        finally:
+            ended.cancel()
+            self.is_over.set()
+
+
+@dataclass(frozen=True)
+class Socket:
+    """An exec: frames with a channel each, then the end."""
+
+    frames: Sequence[tuple[int, bytes]] = ()
+    protocols: Sequence[str] = ("v5.channel.k8s.io",)
+    is_left_open: bool = False
+    """Say nothing more, and do not close."""
+
+    async def answer(self, request: web.Request, closing: asyncio.Event) -> web.StreamResponse:
+        if "upgrade" not in request.headers.get("Connection", "").lower():
+            return await refusal(400, "Upgrade request required", "BadRequest").answer(request, closing)
+        if request.headers.get("Accept") == "application/json":
+            return web.Response(status=406, text="406: Not Acceptable")  # as kube-apiserver does
+        socket = web.WebSocketResponse(protocols=self.protocols, timeout=0.1)
+        await socket.prepare(request)
+        for channel, content in self.frames:
+            await socket.send_bytes(bytes([channel]) + content)
+        if self.is_left_open:
+            await closing.wait()
+        else:
+            await socket.close()
+        return socket
+
+
+SUCCESS = (3, b'{"status": "Success"}')
+"""The last frame of a command that ended well."""
+
+
+@dataclass(frozen=True)
+class Compute:
+    """Answer with what a function of the request says."""
+
+    function: Callable[[Asked], Reply]
+
+    async def answer(self, request: web.Request, closing: asyncio.Event) -> web.StreamResponse:
+        return await self.function(await _asked(request)).answer(request, closing)
+
+
+class ScriptedCluster:
+    """The server. What it was asked is in `requests`."""
+
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
+        self.requests: list[Asked] = []
+        self.host = ""
+        self._tls = tls
+        self._replies: dict[tuple[str, str, bool], list[Reply]] = {}
+        self._closing = asyncio.Event()
+        self._came = asyncio.Condition()
+
+    def say(self, path: str, *replies: Reply, method: str = "GET", watch: bool = False) -> None:
+        """Add replies to what a path says, one for each request; the last is repeated."""
+        self._replies.setdefault((method, path, watch), []).extend(replies)
+
+    def forget(self, path: str, *, method: str = "GET", watch: bool = False) -> None:
+        """Forget what a path was to say."""
+        self._replies.pop((method, path, watch), None)
+
+    def asked(self, path: str, *, method: str = "GET", watch: bool = False) -> list[Asked]:
+        """Return the requests for a path."""
+        return [
+            each for each in self.requests if (each.method, each.path, each.is_watch) == (method, path, watch)
+        ]
+
+    async def until_asked(
+        self, path: str, times: int = 1, *, method: str = "GET", watch: bool = False
+    ) -> None:
+        """Wait until a path was asked for so many times."""
+        async with asyncio.timeout(WAIT_S), self._came:
+            await self._came.wait_for(lambda: len(self.asked(path, method=method, watch=watch)) >= times)
+
+    def client(self, namespace: str = "default", *, request_s: float = WAIT_S, **access: Any) -> Client:
+        """Return a client of this server."""
+        reached = Access(host=self.host, context="scripted", namespace=namespace, user="li", **access)
+        return Client(reached, request_s=request_s)
+
+    async def __aenter__(self) -> Self:
+        app = web.Application(client_max_size=2**26)
+        app.router.add_route("*", "/{path:.*}", self._answer)
+        self._runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=self._tls)
+        await site.start()
+        port = self._runner.addresses[0][1]
+        self.host = f"{'https' if self._tls else 'http'}://127.0.0.1:{port}"
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._closing.set()
+        await self._runner.cleanup()
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        asked = await _asked(request)
+        self.requests.append(asked)
+        async with self._came:
+            self._came.notify_all()
+        replies = self._replies.get((asked.method, asked.path, asked.is_watch))
+        if not replies:
+            words = "the server could not find the requested resource"
+            return await refusal(404, words, "NotFound").answer(request, self._closing)
+        reply = replies.pop(0) if len(replies) > 1 else replies[0]
+        return await reply.answer(request, self._closing)
+
+
+async def _asked(request: web.Request) -> Asked:
+    at_s = asyncio.get_running_loop().time()
+    return Asked(
+        request.method,
+        request.path,
+        dict(request.query),
+        dict(request.headers),
+        await request.read(),
+        at_s,
+    )
+
+
+def _break(request: web.Request, response: web.StreamResponse) -> web.StreamResponse:
+    if request.transport is not None:
+        request.transport.abort()
+    return response

@@ -1,0 +1,259 @@
+"""A scripted cluster on loopback that serves pods and their logs as a kubelet does, and breaks on demand."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from aiohttp import web
+
+from k8s.access import Access
+from k8s.client import Client
+from k8s.logs import Pace, Target, write_stamp
+
+NS = 1_000_000_000
+START_NS = int(datetime(2026, 5, 14, 10, tzinfo=UTC).timestamp()) * NS
+QUICK = Pace(first_s=0.005, longest_s=0.02, idle_s=5.0, waiting_s=0.01, poll_s=0.01)
+"""Waits as short as a test likes them."""
+
+
+@dataclass
+class Run:
+    """One run of a container: its lines, and how it ended."""
+
+    lines: list[tuple[int, bytes]] = field(default_factory=list)
+    first_kept: int = 0
+    """Lines before this one were rotated away."""
+    tail: bytes = b""
+    """A last line without an end, written at the time of the last line plus 1 ns."""
+    exit_code: int | None = None
+    reason: str = ""
+
+
+@dataclass
+class Fault:
+    """What goes wrong with one request for a log."""
+
+    status: int = 0
+    """Answer this instead."""
+    message: str = ""
+    cut_after: int | None = None
+    """Break the connection after so many bytes."""
+    end_after: int | None = None
+    """End the answer as if it were complete after so many bytes."""
+    stall_after: int | None = None
+    """Send nothing after so many bytes, and keep the connection."""
+
+
+@dataclass
+class ScriptedPod:
+    """A pod with one container."""
+
+    name: str
+    uid: str = ""
+    runs: list[Run] = field(default_factory=lambda: [Run()])
+    waiting: str = ""
+    """The container waits for this reason."""
+    restart_policy: str = "OnFailure"
+    is_gone: bool = False
+    faults: list[Fault] = field(default_factory=list)
+    """Used up one per request for the log."""
+    requests: list[dict[str, str]] = field(default_factory=list)
+    """What was asked of its log."""
+    open_streams: int = 0
+    changed: asyncio.Condition = field(default_factory=asyncio.Condition)
+
+    def write(self, text: str | bytes, *, after_ns: int = 1_000_000, stamp_ns: int | None = None) -> None:
+        """Add a line, a millisecond after the last one."""
+        run = self.runs[-1]
+        last = run.lines[-1][0] if run.lines else START_NS + (len(self.runs) - 1) * 3600 * NS
+        raw = text.encode() if isinstance(text, str) else text
+        run.lines.append((last + after_ns if stamp_ns is None else stamp_ns, raw))
+
+    async def say(self, *texts: str, after_ns: int = 1_000_000) -> None:
+        """Add lines and let those who follow have them."""
+        for text in texts:
+            self.write(text, after_ns=after_ns)
+        await self.tell()
+
+    async def end(self, exit_code: int = 0, reason: str = "") -> None:
+        """End the run."""
+        self.runs[-1].exit_code, self.runs[-1].reason = exit_code, reason
+        await self.tell()
+
+    async def restart(self) -> None:
+        """Begin the next run."""
+        self.runs.append(Run())
+        await self.tell()
+
+    async def tell(self) -> None:
+        """Wake those who follow."""
+        async with self.changed:
+            self.changed.notify_all()
+
+    async def until(self, requests: int = 0, streams: int | None = None) -> None:
+        """Wait until the log was asked for so often, or so many streams are open."""
+        async with self.changed, asyncio.timeout(10):
+            await self.changed.wait_for(
+                lambda: len(self.requests) >= requests and streams in (None, self.open_streams)
+            )
+
+    @property
+    def texts(self) -> list[str]:
+        """Every line ever written, the truth."""
+        return [raw.decode() for run in self.runs for _, raw in run.lines]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the pod as the API does."""
+        run = self.runs[-1]
+        state: dict[str, Any] = {"running": {"startedAt": "2026-05-14T10:00:00Z"}}
+        phase = "Running"
+        if self.waiting:
+            state = {"waiting": {"reason": self.waiting}}
+            phase = "Pending" if len(self.runs) == 1 else "Running"
+        elif run.exit_code is not None:
+            state = {"terminated": _terminated(run)}
+            if not (run.exit_code and self.restart_policy != "Never"):
+                phase = "Failed" if run.exit_code else "Succeeded"
+        status = {"name": "main", "state": state, "restartCount": len(self.runs) - 1}
+        if len(self.runs) > 1:
+            status["lastState"] = {"terminated": _terminated(self.runs[-2])}
+        return {
+            "metadata": {"name": self.name, "namespace": "lab", "uid": self.uid or self.name},
+            "spec": {
+                "restartPolicy": self.restart_policy,
+                "nodeName": "n1",
+                "containers": [{"name": "main"}],
+            },
+            "status": {"phase": phase, "containerStatuses": [status]},
+        }
+
+
+def _terminated(run: Run) -> dict[str, Any]:
+    return {"exitCode": run.exit_code or 0, "reason": run.reason or "Completed"}
+
+
+class ScriptedCluster:
+    """Pods by name; reach it with `connected`."""
+
+    def __init__(self, *pods: ScriptedPod) -> None:
+        self.pods = {pod.name: pod for pod in pods}
+        self.is_down = False
+        """Break every connection."""
+
+    async def pod(self, request: web.Request) -> web.StreamResponse:
+        """Answer for a pod."""
+        pod = self.pods.get(request.match_info["pod"])
+        if self.is_down:
+            assert request.transport is not None
+            request.transport.abort()
+        if pod is None or pod.is_gone:
+            return _refusal(404, "no such pod")
+        return web.json_response(pod.as_json())
+
+    async def log(self, request: web.Request) -> web.StreamResponse:
+        """Answer for a pod's log."""
+        pod = self.pods.get(request.match_info["pod"])
+        assert request.transport is not None
+        if self.is_down:
+            request.transport.abort()
+        if pod is None or pod.is_gone:
+            return _refusal(404, "no such pod")
+        fault = pod.faults.pop(0) if pod.faults else Fault()
+        asked = dict(request.query)
+        previous = asked.get("previous") == "true"
+        pod.requests.append(asked)
+        pod.open_streams += 1
+        await pod.tell()
+        try:
+            if fault.status:
+                return _refusal(fault.status, fault.message)
+            if previous and len(pod.runs) < 2:
+                return _refusal(400, "previous terminated container not found")
+            if pod.waiting and len(pod.runs) == 1:
+                return _refusal(400, f'container "main" in pod "{pod.name}" is waiting to start')
+            response = web.StreamResponse()
+            await response.prepare(request)
+            await self._send(request, response, pod, pod.runs[-2 if previous else -1], asked, fault)
+            return response
+        finally:
+            pod.open_streams -= 1
+            await asyncio.shield(pod.tell())
+
+    async def _send(
+        self,
+        request: web.Request,
+        response: web.StreamResponse,
+        pod: ScriptedPod,
+        run: Run,
+        asked: dict[str, str],
+        fault: Fault,
+    ) -> None:
+        since_ns = 0
+        if asked.get("sinceTime"):
+            since_ns = int(datetime.fromisoformat(asked["sinceTime"]).timestamp()) * NS
+        tail = asked.get("tailLines")
+        done = run.first_kept if tail is None else max(run.first_kept, len(run.lines) - int(tail))
+        limits = [fault.cut_after, fault.end_after, fault.stall_after]
+        limit = next((each for each in limits if each is not None), None)
+        sent = 0
+        while True:
+            lines = run.lines[done:]
+            done += len(lines)
+            out = b"".join(
+                write_stamp(stamp).encode() + b" " + raw + b"\n" for stamp, raw in lines if stamp >= since_ns
+            )
+            is_over = run.exit_code is not None
+            if is_over and run.tail and run.lines:
+                out += write_stamp(run.lines[-1][0] + 1).encode() + b" " + run.tail
+            if limit is not None and sent + len(out) >= limit:
+                await response.write(out[: limit - sent])
+                if fault.cut_after is not None:
+                    assert request.transport is not None
+                    request.transport.close()
+                elif fault.stall_after is not None:
+                    async with pod.changed:
+                        await pod.changed.wait_for(lambda: request.transport is None)
+                return
+            for start in range(0, len(out), 65_521):
+                await response.write(out[start : start + 65_521])
+            sent += len(out)
+            if is_over or asked.get("follow") != "true":
+                return
+            async with pod.changed:
+                while len(run.lines) <= done and run.exit_code is None:
+                    await pod.changed.wait()
+
+
+def _refusal(code: int, message: str) -> web.Response:
+    return web.json_response(
+        {"kind": "Status", "status": "Failure", "message": message, "code": code}, status=code
+    )
+
+
+@asynccontextmanager
+async def connected(*pods: ScriptedPod) -> AsyncIterator[tuple[ScriptedCluster, Client]]:
+    """Serve pods on loopback and give a client for them."""
+    cluster = ScriptedCluster(*pods)
+    app = web.Application()
+    app.router.add_get("/api/v1/namespaces/lab/pods/{pod}", cluster.pod)
+    app.router.add_get("/api/v1/namespaces/lab/pods/{pod}/log", cluster.log)
+    runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    host = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    try:
+        async with Client(Access(host=host, context="test")) as client:
+            yield cluster, client
+    finally:
+        await runner.cleanup()
+
+
+def target(pod: ScriptedPod, **more: Any) -> Target:
+    """Return what to follow of a scripted pod."""
+    return Target("lab", pod.name, pod_uid=pod.uid or pod.name, **more)

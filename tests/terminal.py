@@ -1,0 +1,118 @@
+"""A real program in a pseudo-terminal, and the screen that a person would see."""
+
+from __future__ import annotations
+
+import codecs
+import fcntl
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import termios
+import time
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Self
+
+import pyte
+
+_PRIVATE = re.compile(r"\x1b\[[<=>][0-9;]*[a-zA-Z]|\x1b\[\?[0-9;]*\$p|\x1bP[^\x1b]*\x1b\\")
+"""Sequences that pyte would print instead of ignoring: keyboard protocol, mode queries, DCS."""
+
+
+class Terminal:
+    """Runs a program in a pty of a given size; its screen is kept up to date by `wait_for`."""
+
+    def __init__(
+        self,
+        words: Sequence[str],
+        *,
+        columns: int = 120,
+        lines: int = 40,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        self._screen = pyte.Screen(columns, lines)
+        self._stream = pyte.Stream(self._screen)
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self.output = bytearray()
+        """Every byte that the program has written."""
+        self.exit_code: int | None = None
+        self.pid, self._fd = pty.fork()
+        if self.pid == 0:
+            os.execvpe(words[0], list(words), dict(env if env is not None else os.environ))
+        fcntl.ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, _type: type[BaseException] | None, error: BaseException | None, _traceback: TracebackType | None
+    ) -> None:
+        if error is not None:
+            print("\n".join(self.lines))
+        if self.exit_code is None:
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+        os.close(self._fd)
+
+    @property
+    def lines(self) -> list[str]:
+        """The screen, line by line."""
+        return [line.rstrip() for line in self._screen.display]
+
+    @property
+    def text(self) -> str:
+        """The screen as one text."""
+        return "\n".join(self.lines)
+
+    def send(self, keys: str) -> None:
+        """Type; enter is `\\r`, escape `\\x1b`."""
+        os.write(self._fd, keys.encode())
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send the program a signal."""
+        os.kill(self.pid, number)
+
+    def wait_for(self, wanted: str | Callable[[str], object], timeout_s: float = 30) -> str:
+        """Read until the screen shows a text, or satisfies a test; return the screen."""
+        deadline = time.monotonic() + timeout_s
+        satisfied = wanted if callable(wanted) else lambda screen: wanted in screen
+        while not satisfied(self.text):
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise AssertionError(f"waited {timeout_s} s for {wanted!r} on:\n{self.text}")
+            if not self._read(min(left, 0.2)) and self.exit_code is not None:
+                raise AssertionError(f"ended with {self.exit_code} before {wanted!r} on:\n{self.text}")
+        return self.text
+
+    def wait_for_end(self, timeout_s: float = 20) -> int:
+        """Read until the program ends; return its exit code, negative for a signal."""
+        deadline = time.monotonic() + timeout_s
+        while self.exit_code is None:
+            if time.monotonic() > deadline:
+                raise AssertionError(f"did not end in {timeout_s} s:\n{self.text}")
+            self._read(0.1)
+        while self._read(0.05):
+            pass
+        return self.exit_code
+
+    def _read(self, timeout_s: float) -> bool:
+        """Take in what was written; tell whether there was anything."""
+        ready, _, _ = select.select([self._fd], [], [], timeout_s)
+        chunk = b""
+        if ready:
+            try:
+                chunk = os.read(self._fd, 65536)
+            except OSError:
+                chunk = b""
+        if chunk:
+            self.output += chunk
+            self._stream.feed(_PRIVATE.sub("", self._decoder.decode(chunk)))
+            return True
+        if self.exit_code is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self.exit_code = os.waitstatus_to_exitcode(status)
+        return False

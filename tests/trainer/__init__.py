@@ -1,0 +1,1 @@
+"""The trainers: as functions, and as the processes of a job."""

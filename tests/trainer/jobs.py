@@ -1,0 +1,84 @@
+"""A job of real processes in a folder, for the tests of what a user meets."""
+
+import os
+import re
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+from trainer.catalogue import find
+from trainer.tfevents import Curve, EventFolder
+
+ROOT = Path(__file__).resolve().parents[2]
+SMALL = ["--train-images", "640", "--val-images", "101", "--log-every", "2"]
+LONG = [*SMALL, "--epochs", "2000"]
+LINE = re.compile(
+    r"epoch (\d+)/(\d+) step (\d+)/(\d+) loss (\d+\.\d{4}|nan) lr \d\.\de[+-]\d\d \d+ images/s eta (\w+)"
+)
+
+
+class Job:
+    """Processes of one job in one folder; killed at the end whatever happens."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.processes: list[subprocess.Popen[str]] = []
+        self.lines: list[list[str]] = []
+
+    def start(self, command: list[str], **env: str) -> None:
+        everything = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"} | env
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", *command],
+            cwd=self.folder, env=everything, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+        self.processes.append(process)
+        self.lines.append([])
+
+    def start_two(self, arguments: list[str]) -> None:
+        """Start two ranks as an operator does, without torchrun."""
+        port = free_port()
+        for rank in ("0", "1"):
+            meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+            self.start(["trainer.train_ddp", *arguments], RANK=rank, WORLD_SIZE="2", **meeting)
+
+    def start_pods(self, *arguments: list[str], processes: int = 1) -> None:
+        """Start a pod for each list of arguments, as an operator would, under the launcher."""
+        port = free_port()
+        for pod, words in enumerate(arguments):
+            self.start(
+                find("ddp").command(words)[3:],
+                PET_NNODES=str(len(arguments)), PET_NODE_RANK=str(pod), PET_NPROC_PER_NODE=str(processes),
+                PET_MASTER_ADDR="127.0.0.1", PET_MASTER_PORT=port, PET_TEE="3",
+                TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE="[rank${rank}]: ",
+            )  # fmt: skip
+
+    def wait_for(self, words: str, process: int = 0) -> str:
+        """Read lines of a process until one holds `words`."""
+        stdout = self.processes[process].stdout
+        assert stdout is not None
+        for line in stdout:
+            self.lines[process].append(line.rstrip("\n"))
+            if words in line:
+                return line
+        raise AssertionError(f"no {words!r} in: " + "\n".join(self.lines[process]))
+
+    def end(self) -> list[int]:
+        """Wait for all processes and return their exit statuses; `lines` is then complete."""
+        for process, lines in zip(self.processes, self.lines, strict=True):
+            lines += process.communicate(timeout=380)[0].splitlines()
+        return [process.returncode for process in self.processes]
+
+    def progress(self, process: int = 0) -> list[tuple[str, ...]]:
+        return [matched.groups() for line in self.lines[process] if (matched := LINE.search(line))]
+
+    def curves(self) -> dict[str, Curve]:
+        events = EventFolder(self.folder / "logs")
+        events.read_new()
+        assert events.problems == {}
+        return {curve.tag: curve for curve in events.curves()}
+
+
+def free_port() -> str:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return str(free.getsockname()[1])

@@ -1,0 +1,289 @@
+"""Event files: what we write, follow, join, and say about damage."""
+
+import gzip
+import math
+import struct
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trainer.tfevents import (
+    BrokenEvents,
+    EventFiles,
+    EventFolder,
+    EventStream,
+    EventWriter,
+    Point,
+    read_points,
+)
+from trainer.tfevents.records import frame
+
+quick = settings(deadline=None, max_examples=60)
+
+
+def written(folder: Path, points: Iterable[tuple[str, int, float]], start: float = 1000.0) -> bytes:
+    """Write points one second apart from `start` on and return the file's bytes."""
+    with EventWriter(folder) as writer:
+        for at, (tag, step, value) in enumerate(points):
+            writer.write_scalar(tag, step, value, start + at)
+    return writer.path.read_bytes()
+
+
+def version(wall_time: float) -> bytes:
+    """Make the first record of a file that was begun at `wall_time`."""
+    return frame(b"\x09" + struct.pack("<d", wall_time) + b"\x1a\x0dbrain.Event:2")
+
+
+def losses(*steps: int) -> list[tuple[str, int, float]]:
+    return [("loss", step, step / 8) for step in steps]
+
+
+def body(folder: Path, *steps: int, start: float) -> bytes:
+    """Write one file of losses that was begun at `start`."""
+    content = written(folder, losses(*steps), start)
+    return version(start) + content[len(version(0.0)) :]
+
+
+def steps_of(stream: EventStream, tag: str = "loss") -> list[int]:
+    return list(stream.series[tag].steps)
+
+
+def test_what_is_written_is_read_back(tmp_path: Path) -> None:
+    points = [
+        ("train/loss", 0, 0.5),
+        ("train/loss", 1, math.inf),
+        ("val/π", 300, -2.0),
+        ("x" * 200, 1 << 40, 1e300),
+    ]
+    read, used = read_points(content := written(tmp_path, points))
+    assert used == len(content)
+    assert read == [
+        Point("train/loss", 0, 1000.0, 0.5),
+        Point("train/loss", 1, 1001.0, math.inf),
+        Point("val/π", 300, 1002.0, -2.0),
+        Point("x" * 200, 1 << 40, 1003.0, math.inf),
+    ]
+
+
+def test_a_negative_step_and_not_a_number_are_kept(tmp_path: Path) -> None:
+    [point], _ = read_points(written(tmp_path, [("loss", -5, math.nan)]))
+    assert point.step == -5
+    assert math.isnan(point.value)
+
+
+def test_two_writers_in_one_second_have_a_file_each_and_closing_twice_does_no_harm(tmp_path: Path) -> None:
+    first, second = EventWriter(tmp_path), EventWriter(tmp_path)
+    assert first.path != second.path
+    for writer in (first, second, second):
+        writer.close()
+
+
+def test_what_is_flushed_can_be_read_while_the_writer_goes_on(tmp_path: Path) -> None:
+    with EventWriter(tmp_path, flush_s=1e9) as writer:
+        folder = EventFolder(tmp_path)
+        writer.write_scalar("loss", 1, 1.0)
+        assert folder.read_new() == []
+        writer.flush()
+        assert [fresh.columns.tag for fresh in folder.read_new()] == ["loss"]
+    with EventWriter(tmp_path, flush_s=0.0) as writer:
+        writer.write_scalar("at once", 1, 1.0)
+        assert [fresh.columns.tag for fresh in folder.read_new()] == ["at once"]
+
+
+@quick
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["a", "loss/train", "b" * 130]),
+            st.integers(-3, 1 << 50),
+            st.floats(width=32, allow_nan=False),
+        ),
+        max_size=60,
+    ),
+    st.lists(st.integers(1, 500), max_size=10),
+)
+def test_a_stream_cut_anywhere_gives_the_points_of_the_whole_file(
+    tmp_path_factory: pytest.TempPathFactory, points: list[tuple[str, int, float]], cuts: list[int]
+) -> None:
+    content = written(tmp_path_factory.mktemp("run"), points)
+    stream = EventStream()
+    streamed, at = [], 0
+    for length in [*cuts, len(content)]:
+        for columns in stream.feed(content[at : at + length]):
+            streamed += [(columns.tag, *row) for row in zip(columns.steps, columns.values, strict=True)]
+        at += length
+    expected = [(point.tag, point.step, point.value) for point in read_points(content)[0]]
+    for tag in {tag for tag, *_ in expected}:
+        assert [row for row in streamed if row[0] == tag] == [row for row in expected if row[0] == tag]
+    assert stream.offset == len(content)
+    assert not stream.problem
+
+
+@quick
+@given(st.integers(1, 3), st.integers(0, 40_000), st.integers(8, 400))
+def test_many_rows_read_as_columns_are_the_points_read_one_by_one(
+    tmp_path_factory: pytest.TempPathFactory, tags: int, first: int, rows: int
+) -> None:
+    points = [(f"tag {k}", first + row, row / (k + 1)) for row in range(rows) for k in range(tags)]
+    content = written(tmp_path_factory.mktemp("run"), points)
+    stream = EventStream()
+    stream.feed(content)
+    expected = read_points(content)[0]
+    for tag, series in stream.series.items():
+        mine = [point for point in expected if point.tag == tag]
+        assert list(series.steps) == [point.step for point in mine]
+        assert list(series.wall_times) == [point.wall_time for point in mine]
+        assert list(series.values) == [point.value for point in mine]
+    assert sum(map(len, stream.series.values())) == len(expected)
+
+
+@quick
+@given(st.binary(max_size=400))
+def test_arbitrary_bytes_never_break_the_reader(noise: bytes) -> None:
+    stream = EventStream()
+    stream.feed(noise)
+    stream.feed(frame(noise))
+    try:
+        points, used = read_points(frame(noise) + noise)
+    except BrokenEvents:
+        return
+    assert used >= len(noise) or not points
+
+
+@quick
+@given(st.integers(0, 20 * 64), st.integers(0, 7))
+def test_a_flipped_bit_costs_at_most_its_own_record_or_is_named(
+    tmp_path_factory: pytest.TempPathFactory, place: int, bit: int
+) -> None:
+    content = bytearray(written(tmp_path_factory.mktemp("run"), losses(*range(30))))
+    place %= len(content)
+    content[place] ^= 1 << bit
+    stream = EventStream()
+    stream.feed(bytes(content))
+    steps = steps_of(stream) if stream.series else []
+    assert steps == sorted(set(steps))
+    assert set(steps) <= set(range(30))
+    if not stream.problem:
+        assert stream.skipped == 1 or stream.offset > len(content) - 64
+        assert len(steps) >= 29
+
+
+def test_a_damaged_payload_is_skipped_and_counted_also_in_the_middle_of_many_rows(tmp_path: Path) -> None:
+    content = bytearray(written(tmp_path, losses(*range(200, 300))))
+    content[len(content) // 2] ^= 0x40
+    stream = EventStream()
+    stream.feed(bytes(content))
+    assert stream.skipped == 1
+    assert len(steps_of(stream)) == 99
+    assert not stream.problem
+
+
+def test_a_damaged_length_ends_the_file_and_is_said_but_what_came_before_stays(tmp_path: Path) -> None:
+    content = written(tmp_path, losses(*range(9))) + b"\xff" * 64
+    with pytest.raises(BrokenEvents, match="length does not match its CRC"):
+        read_points(content)
+    stream = EventStream()
+    stream.feed(content)
+    assert steps_of(stream) == list(range(9))
+    assert "length does not match its CRC" in stream.problem
+    assert stream.feed(b"more") == []
+
+
+def test_zeros_at_the_tail_are_a_hole_to_be_filled_not_damage(tmp_path: Path) -> None:
+    content = written(tmp_path / "whole", losses(1, 2, 3))
+    file = tmp_path / "run" / "events.out.tfevents.1.h.1.0"
+    file.parent.mkdir()
+    folder = EventFolder(file.parent)
+    file.write_bytes(content[: len(version(0.0))] + bytes(64))
+    assert folder.read_new() == []
+    assert folder.problems == {}
+    file.write_bytes(content)
+    assert sum(len(fresh.columns) for fresh in folder.read_new()) == 3
+
+
+def test_a_step_that_goes_back_replaces_what_came_after_it_and_leaves_a_mark(tmp_path: Path) -> None:
+    stream = EventStream()
+    stream.feed(written(tmp_path, [*losses(0, 1, 2, 3, 4, 5), ("loss", 2, 9.0), ("loss", 3, 9.5)]))
+    series = stream.series["loss"]
+    assert list(series.steps) == [0, 1, 2, 3]
+    assert list(series.values) == [0, 0.125, 9.0, 9.5]
+    assert [(mark.step, mark.wall_time) for mark in series.restarts] == [(2, 1006.0)]
+
+
+def test_the_same_step_twice_keeps_the_last_without_a_mark(tmp_path: Path) -> None:
+    stream = EventStream()
+    stream.feed(written(tmp_path, [("loss", 1, 1.0), ("loss", 1, 2.0), ("loss", 2, 3.0)]))
+    assert list(stream.series["loss"].values) == [2.0, 3.0]
+    assert stream.series["loss"].restarts == []
+
+
+def test_a_restarted_job_goes_on_in_its_second_file(tmp_path: Path) -> None:
+    files = EventFiles()
+    files.feed("run/events.out.tfevents.1000.host.1.0", body(tmp_path / "a", 0, 1, 2, 3, 4, 5, start=1000))
+    files.feed("run/events.out.tfevents.2000.host.9.0", body(tmp_path / "b", 3, 4, start=2000))
+    [curve] = files.curves()
+    assert (curve.run, curve.tag, curve.writer) == ("run", "loss", "events.out.tfevents.2000.host.9.0")
+    assert list(curve.steps) == [0, 1, 2, 3, 4]
+    assert list(curve.wall_times) == [1000, 1001, 1002, 2000, 2001]
+    assert [mark.step for mark in curve.restarts] == [3]
+
+
+def test_two_ranks_in_one_folder_do_not_eat_each_other(tmp_path: Path) -> None:
+    files = EventFiles()
+    files.feed("events.out.tfevents.1000.host.1.0", body(tmp_path / "a", 0, 2, 4, start=1000))
+    files.feed("events.out.tfevents.1000.host.2.0", body(tmp_path / "b", 1, 3, 5, start=1001))
+    assert [list(curve.steps) for curve in files.curves()] == [[0, 2, 4], [1, 3, 5]]
+    assert {curve.run for curve in files.curves()} == {"."}
+
+
+def test_reading_again_costs_and_gives_only_what_was_appended(tmp_path: Path) -> None:
+    folder = EventFolder(tmp_path)
+    with EventWriter(tmp_path / "run") as writer:
+        for step in range(1000):
+            writer.write_scalar("loss", step, 1.0)
+        writer.flush()
+        assert sum(len(fresh.columns) for fresh in folder.read_new()) == 1000
+        assert folder.read_new() == []
+        writer.write_scalar("loss", 1000, 2.0)
+        writer.flush()
+    [fresh] = folder.read_new()
+    assert (fresh.run, list(fresh.columns.steps)) == ("run", [1000])
+    assert [len(curve) for curve in folder.curves()] == [1001]
+
+
+def test_a_file_that_is_replaced_or_removed_is_read_anew_or_forgotten(tmp_path: Path) -> None:
+    file = tmp_path / "events.out.tfevents.1.h.1.0"
+    long, short = written(tmp_path / "a", losses(*range(50))), written(tmp_path / "b", losses(7))
+    root = tmp_path / "root"
+    root.mkdir()
+    file = root / file.name
+    folder = EventFolder(root)
+    file.write_bytes(long)
+    folder.read_new()
+    file.write_bytes(short)
+    folder.read_new()
+    assert [list(curve.steps) for curve in folder.curves()] == [[7]]
+    file.unlink()
+    folder.read_new()
+    assert folder.curves() == []
+
+
+def test_a_packed_file_is_reported_and_an_empty_one_is_not(tmp_path: Path) -> None:
+    (tmp_path / "events.out.tfevents.1.h.1.0").write_bytes(gzip.compress(version(1.0)))
+    (tmp_path / "events.out.tfevents.2.h.1.0").touch()
+    folder = EventFolder(tmp_path)
+    assert folder.read_new() == []
+    [(path, words)] = folder.problems.items()
+    assert path == "events.out.tfevents.1.h.1.0"
+    assert "gunzip" in words
+
+
+def test_a_folder_that_is_not_there_yet_has_no_curves(tmp_path: Path) -> None:
+    folder = EventFolder(tmp_path / "later")
+    assert folder.read_new() == []
+    assert folder.problems == {}
+    written(tmp_path / "later", losses(1))
+    assert len(folder.read_new()) == 1

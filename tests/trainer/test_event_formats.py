@@ -1,0 +1,181 @@
+"""Event files of others in our reader, ours in theirs, and every way to store one number."""
+
+import math
+import struct
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trainer.tfevents import EventFolder, EventStream, EventWriter, read_points
+from trainer.tfevents.records import frame
+
+tensorboard = pytest.importorskip(
+    "tensorboard", reason="compares with TensorBoard, which gpuconsole[trainer] brings"
+)
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    import numpy as np
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    from tensorboard.compat.proto import event_pb2, summary_pb2, tensor_pb2
+    from tensorboard.summary.writer.event_file_writer import EventFileWriter
+    from tensorboard.util import tensor_util
+
+POINTS = [("train/loss", step, 1 / (step + 1)) for step in range(300)]
+POINTS += [("val/loss", 300, math.inf), ("val/loss", 301, -0.0), ("val/loss", 1 << 40, 1e-40)]
+
+
+def event(step: int, **value: Any) -> bytes:
+    """Make a record with one Summary.Value."""
+    summary = summary_pb2.Summary(value=[summary_pb2.Summary.Value(tag="loss", **value)])
+    payload: bytes = event_pb2.Event(wall_time=1000.0 + step, step=step, summary=summary).SerializeToString()
+    return frame(payload)
+
+
+def scalars_metadata(plugin: str = "scalars") -> Any:
+    return summary_pb2.SummaryMetadata(plugin_data=summary_pb2.SummaryMetadata.PluginData(plugin_name=plugin))
+
+
+def test_files_we_write_open_in_tensorboard_with_the_same_points(tmp_path: Path) -> None:
+    with EventWriter(tmp_path) as writer:
+        for tag, step, value in POINTS:
+            writer.write_scalar(tag, step, value, 1000.0 + step)
+    accumulator = EventAccumulator(str(tmp_path), size_guidance={"scalars": 0})
+    accumulator.Reload()
+    theirs = [
+        (tag, e.step, e.wall_time, e.value)
+        for tag in ("train/loss", "val/loss")
+        for e in accumulator.Scalars(tag)
+    ]
+    assert theirs == [tuple(point) for point in read_points(writer.path.read_bytes())[0]]
+    assert [(tag, step) for tag, step, *_ in theirs] == [(tag, step) for tag, step, _ in POINTS]
+
+
+def test_our_records_are_the_bytes_tensorboard_writes(tmp_path: Path) -> None:
+    with EventWriter(tmp_path) as writer:
+        for step in (0, 1, 127, 128, 1 << 40, -1):
+            writer.write_scalar("loss", step, 0.25, 1000.0 + step)
+    ours = writer.path.read_bytes()
+    assert ours.endswith(b"".join(event(step, simple_value=0.25) for step in (0, 1, 127, 128, 1 << 40, -1)))
+
+
+def test_files_tensorboard_writes_open_in_ours_with_the_same_points(tmp_path: Path) -> None:
+    writer = EventFileWriter(str(tmp_path))
+    for tag, step, value in POINTS:
+        summary = summary_pb2.Summary(value=[summary_pb2.Summary.Value(tag=tag, simple_value=value)])
+        writer.add_event(event_pb2.Event(wall_time=1000.0 + step, step=step, summary=summary))
+    writer.close()
+    folder = EventFolder(tmp_path)
+    folder.read_new()
+    ours = [
+        (c.tag, step, value) for c in folder.curves() for step, value in zip(c.steps, c.values, strict=True)
+    ]
+    assert ours == [
+        (tag, step, struct.unpack("<f", struct.pack("<f", value))[0]) for tag, step, value in POINTS
+    ]
+    assert folder.problems == {}
+
+
+@pytest.mark.parametrize("new_style", [False, True])
+def test_files_torch_writes_open_in_ours_and_pictures_and_texts_are_left_out(
+    tmp_path: Path, new_style: bool
+) -> None:
+    pytest.importorskip(
+        "torch", reason="compares with torch's SummaryWriter, which gpuconsole[trainer] brings"
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from torch.utils.tensorboard.writer import SummaryWriter
+
+        with SummaryWriter(str(tmp_path)) as writer:
+            for step in range(200):
+                writer.add_scalar("train/loss", step / 8, step, new_style=new_style)
+                writer.add_scalar("train/lr", 0.5, step, double_precision=True, new_style=new_style)
+                if step % 50 == 0:
+                    writer.add_text("notes", "hello", step)
+                    writer.add_histogram("weights", np.arange(9.0), step)
+    folder = EventFolder(tmp_path)
+    folder.read_new()
+    curves = {curve.tag: curve for curve in folder.curves()}
+    assert curves.keys() == {"train/loss", "train/lr"}
+    assert list(curves["train/loss"].steps) == list(range(200))
+    assert list(curves["train/loss"].values) == [step / 8 for step in range(200)]
+    assert list(curves["train/lr"].values) == [0.5] * 200
+    assert folder.problems == {}
+
+
+def number(dtype: str, shape: tuple[int, ...] = ()) -> Callable[[float], dict[str, Any]]:
+    return lambda value: {"tensor": tensor_util.make_tensor_proto(np.full(shape, value, dtype))}
+
+
+def content(dtype: str, code: int) -> Callable[[float], dict[str, Any]]:
+    return lambda value: {
+        "tensor": tensor_pb2.TensorProto(dtype=code, tensor_content=np.array(value, dtype).tobytes())
+    }
+
+
+def bfloat16(value: float) -> dict[str, Any]:
+    bits = struct.unpack("<I", struct.pack("<f", value))[0] >> 16
+    return {"tensor": tensor_pb2.TensorProto(dtype=14, half_val=[bits])}
+
+
+def bfloat16_content(value: float) -> dict[str, Any]:
+    return {"tensor": tensor_pb2.TensorProto(dtype=14, tensor_content=struct.pack("<f", value)[2:])}
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        pytest.param(lambda value: {"simple_value": value}, id="simple_value"),
+        pytest.param(number("float32"), id="float32 float_val"),
+        pytest.param(content("float32", 1), id="float32 tensor_content"),
+        pytest.param(number("float64"), id="float64 double_val"),
+        pytest.param(content("float64", 2), id="float64 tensor_content"),
+        pytest.param(number("float16"), id="half half_val"),
+        pytest.param(content("float16", 19), id="half tensor_content"),
+        pytest.param(bfloat16, id="bfloat16 half_val"),
+        pytest.param(bfloat16_content, id="bfloat16 tensor_content"),
+        pytest.param(number("float32", (1,)), id="shape (1,)"),
+        pytest.param(number("int64"), id="int64"),
+        pytest.param(number("int32"), id="int32"),
+        pytest.param(number("uint8"), id="uint8"),
+    ],
+)
+@pytest.mark.parametrize("described", ["always", "first", "never"])
+def test_a_number_is_found_however_it_is_stored(
+    stored: Callable[[float], dict[str, Any]], described: str
+) -> None:
+    stream = EventStream()
+    chunk = b""
+    for step in range(40):
+        value = stored(float(step))
+        if described == "always" or (described == "first" and step == 0):
+            value["metadata"] = scalars_metadata()
+        chunk += event(step, **value)
+    stream.feed(chunk)
+    assert list(stream.series["loss"].values) == [float(step) for step in range(40)]
+    assert list(stream.series["loss"].steps) == list(range(40))
+    assert [point.value for point in read_points(chunk)[0]] == [float(step) for step in range(40)]
+    assert (stream.skipped, stream.problem) == (0, "")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        number("float32", (3,))(1.0),
+        number("float32", (0,))(1.0),
+        {"tensor": tensor_util.make_tensor_proto("words")},
+        number("float32")(1.0) | {"metadata": scalars_metadata("audio")},
+        {"histo": summary_pb2.HistogramProto(num=1.0)},
+    ],
+)
+def test_what_is_not_one_number_is_no_point(value: dict[str, Any]) -> None:
+    assert read_points(event(1, **value))[0] == []
+
+
+def test_several_values_in_one_event_are_several_points() -> None:
+    values = [summary_pb2.Summary.Value(tag=tag, simple_value=1.0) for tag in ("a", "b")]
+    payload = event_pb2.Event(step=3, summary=summary_pb2.Summary(value=values)).SerializeToString()
+    assert [(point.tag, point.step) for point in read_points(frame(payload))[0]] == [("a", 3), ("b", 3)]

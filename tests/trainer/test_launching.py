@@ -1,0 +1,148 @@
+"""A trainer under its launcher, and how both end: when asked, when a rank fails, when one never comes."""
+
+import os
+import re
+import signal
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch", reason="training needs torch, which gpuconsole[trainer] brings")
+
+from tests.trainer.jobs import LINE, LONG, ROOT, SMALL, Job, free_port
+
+pytestmark = pytest.mark.slow
+
+TOO_SOON = "Stopped by SIGTERM before training began; there is nothing new to save."
+SIGNALS = pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+
+
+def ranks_of(process: int) -> list[int]:
+    """Find the processes that a launcher started."""
+    children = Path(f"/proc/{process}/task/{process}/children")
+    if not children.exists():
+        pytest.skip("needs Linux's /proc")
+    return [int(child) for child in children.read_text().split()]
+
+
+@pytest.mark.parametrize(("pods", "processes"), [(1, 2), (2, 1), (2, 2)])
+def test_pods_train_together_and_each_line_names_its_rank_whatever_trainer_py_lies_there(
+    job: Job, pods: int, processes: int
+) -> None:
+    (job.folder / "trainer.py").write_text("raise SystemExit('the wrong one')")
+    job.start_pods(*[[*SMALL, "--epochs", "1"]] * pods, processes=processes)
+    assert job.end() == [0] * pods, job.lines
+    for rank in range(pods * processes):
+        lines = job.lines[rank // processes]
+        mine = [line for line in lines if line.startswith(f"[rank{rank}]: epoch 1/1 step ")]
+        assert len([line for line in mine if LINE.search(line)]) == (5 if pods * processes == 2 else 3)
+    assert [line for lines in job.lines for line in lines if not re.match(r"\[rank\d\]: ", line)] == []
+
+
+def test_a_deleted_pod_saves_its_training_and_the_next_of_its_name_goes_on_from_there(job: Job) -> None:
+    job.start_pods(LONG, processes=2)
+    job.wait_for(" step 14/")
+    job.processes[0].send_signal(signal.SIGTERM)
+    job.processes[0].send_signal(signal.SIGTERM)
+    assert job.end() == [143], job.lines
+    stopped = [line for line in job.lines[0] if "Stopped by SIGTERM after step" in line]
+    assert len(stopped) == 2
+    for rank in range(2):
+        assert [line for line in job.lines[0] if line.startswith(f"[rank{rank}]: ")][-1] in stopped
+    step = int(stopped[0].split("after step ")[1].split(".")[0])
+
+    job.start_pods(LONG, processes=2)
+    assert f"step {step}\n" in job.wait_for("resumed from", process=1)
+    job.wait_for(f" step {step + 20}/" if step % 2 == 0 else f" step {step + 21}/", process=1)
+    job.processes[1].send_signal(signal.SIGTERM)
+    assert job.end()[1] == 143
+    steps = list(job.curves()["train/loss"].steps)
+    assert steps == sorted(set(steps))
+    assert steps[0] <= 2 < step < steps[-1]
+
+
+@SIGNALS
+def test_a_rank_that_waits_for_the_others_leaves_at_once_when_asked(job: Job, number: int) -> None:
+    job.start(
+        ["trainer.train_ddp"], RANK="0", WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT=free_port()
+    )
+    job.wait_for("meets the others")
+    job.processes[0].send_signal(number)
+    assert job.end() == [128 + number]
+    assert job.lines[0][1:] == [TOO_SOON.replace("SIGTERM", signal.Signals(number).name)]
+
+
+@SIGNALS
+@pytest.mark.parametrize(
+    ("module", "words"),
+    [("trainer.train_ddp", "before training began; there is nothing new to save."),
+     ("trainer.launch", "before the ranks were started.")],
+)  # fmt: skip
+def test_a_process_that_is_still_importing_leaves_at_once_when_asked(
+    job: Job, module: str, words: str, number: int
+) -> None:
+    torch = job.folder / "slow" / "torch"
+    torch.mkdir(parents=True)
+    (torch / "__init__.py").write_text(
+        "import threading\nprint('importing', flush=True)\nthreading.Event().wait()"
+    )
+    job.start([module], PYTHONPATH=f"{torch.parent}{os.pathsep}{ROOT}")
+    job.wait_for("importing")
+    job.processes[0].send_signal(number)
+    assert job.end() == [128 + number]
+    assert job.lines[0] == ["importing", f"Stopped by {signal.Signals(number).name} {words}"]
+
+
+def test_a_pod_asked_to_stop_before_training_leaves_no_rank_behind(job: Job) -> None:
+    job.start_pods(LONG, processes=2)
+    job.wait_for("meets the others")
+    ranks = ranks_of(job.processes[0].pid)
+    job.processes[0].send_signal(signal.SIGTERM)
+    assert job.end() == [143]
+    assert "Traceback" not in "\n".join(job.lines[0])
+    assert [rank for rank in ranks if Path(f"/proc/{rank}").exists()] == []
+
+
+def test_when_the_launcher_is_killed_its_ranks_save_and_stop(job: Job) -> None:
+    job.start(
+        ["trainer.launch", "-m", "trainer.train_ddp", *LONG], PET_STANDALONE="1", PET_NPROC_PER_NODE="2"
+    )
+    job.wait_for(" step 14/")
+    job.processes[0].kill()
+    assert job.end() == [-signal.SIGKILL]
+    assert sum("Stopped by SIGTERM after step" in line for line in job.lines[0]) == 2
+
+
+def test_the_status_of_a_rank_is_the_status_of_its_pod(job: Job) -> None:
+    job.start_pods(["--epochs", "0"], processes=2)
+    assert job.end() == [2]
+    assert job.lines[0][-1].startswith("launcher: rank")
+    assert job.lines[0][-1].endswith("ended with exit status 2")
+    assert "[rank0]: error: argument --epochs: 0 is not 1 or more." in "\n".join(job.lines[0])
+    assert len(job.lines[0]) <= 3
+
+
+def test_a_rank_that_is_killed_is_named_and_not_those_that_miss_it(job: Job) -> None:
+    job.start_pods(LONG, processes=2)
+    job.wait_for(" step 14/")
+    os.kill(ranks_of(job.processes[0].pid)[1], signal.SIGKILL)
+    assert job.end() == [128 + signal.SIGKILL]
+    assert job.lines[0][-1] == "launcher: rank 1 ended with SIGKILL"
+
+
+def test_a_rank_that_fails_before_it_meets_the_others_is_named_by_those_that_waited(job: Job) -> None:
+    job.start_pods([*LONG, "--wait-for-others", "2"], [*LONG, "--epochs", "0"])
+    assert job.end() == [1, 2], job.lines
+    words = "[rank0]: error: Of 2 processes, rank 1 did not come to 127.0.0.1:"
+    [said] = [line for line in job.lines[0] if "error: " in line]
+    assert said.startswith(words)
+    assert said.endswith(" within 2s. Look for the reason in its log; --wait-for-others waits longer.")
+
+
+@pytest.mark.parametrize("rank", ["0", "1"])
+def test_a_rank_whose_partner_never_comes_says_so_in_time(job: Job, rank: str) -> None:
+    words = ["trainer.train_ddp", "--wait-for-others", "1"]
+    job.start(words, RANK=rank, WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT=free_port())
+    assert job.end() == [1]
+    assert job.lines[0][-1].startswith("error: Could not meet the other 1 processes at 127.0.0.1:")
+    assert job.lines[0][-1].endswith("; --wait-for-others waits longer.")

@@ -1,0 +1,78 @@
+"""The catalogue: what can be launched, and how."""
+
+import subprocess
+import sys
+
+import pytest
+
+from trainer.catalogue import TRAINERS, UnknownName, find
+
+
+def test_the_command_runs_the_trainer_under_torchrun_and_keeps_the_working_directory_out() -> None:
+    assert find("ddp").command(["--epochs", "2"]) == [
+        "python", "-P", "-m", "trainer.launch", "-m", "trainer.train_ddp", "--epochs", "2",
+    ]  # fmt: skip
+
+
+def test_a_form_gives_values_by_name() -> None:
+    command = find("ddp").command({"epochs": "2", "download": "true", "data": "-odd"})
+    assert command[6:] == ["--epochs", "2", "--download", "--data=-odd"]
+    assert find("ddp").command({"download": "false"})[6:] == []
+
+
+def test_an_unknown_trainer_or_argument_is_answered_with_those_there_are() -> None:
+    with pytest.raises(UnknownName, match=r"There is no trainer .horovod.\. There is: ddp"):
+        find("horovod")
+    with pytest.raises(UnknownName, match=r"no argument .epoch.\..* epochs"):
+        find("ddp").command({"epoch": "2"})
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("epochs", "two", "--epochs: 'two' is not a whole number"),
+        ("epochs", "0", "--epochs: 0 is not 1 or more"),
+        ("lr", "nan", "--lr: nan is not 0 or more"),
+        ("device", "tpu", "--device: 'tpu' is none of auto, cpu, cuda"),
+        ("download", "yes", "--download: 'yes' is neither true nor false"),
+    ],
+)
+def test_a_wrong_value_is_refused_before_anything_is_launched(name: str, text: str, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        find("ddp").command({name: text})
+
+
+def test_the_command_line_of_a_trainer_is_its_catalogue_entry() -> None:
+    for trainer in TRAINERS:
+        parsed = vars(trainer.parser().parse_args([]))
+        assert parsed == {each.name.replace("-", "_"): each.default for each in trainer.arguments}
+
+
+def test_a_wrong_command_line_is_answered_in_one_line_with_status_2(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        find("ddp").parser().parse_args(["--batch-size", "many"])
+    assert exit_.value.code == 2
+    assert capsys.readouterr().err == (
+        "error: argument --batch-size: 'many' is not a whole number."
+        " See python -m trainer.train_ddp --help.\n"
+    )
+
+
+def test_every_argument_explains_itself() -> None:
+    for trainer in TRAINERS:
+        for argument in trainer.arguments:
+            assert argument.words
+            assert not argument.words.endswith(".")
+            assert argument.words[0].isupper()
+            assert not argument.choices or argument.default in argument.choices
+
+
+def test_the_console_can_read_the_catalogue_ranks_and_event_files_without_torch_or_numpy() -> None:
+    script = (
+        "import sys, trainer.catalogue, trainer.ranks, trainer.tfevents\n"
+        "print([name for name in ('torch', 'numpy', 'tensorboard') if name in sys.modules])"
+    )
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert ran.stdout == "[]\n"

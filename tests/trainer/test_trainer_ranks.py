@@ -1,0 +1,67 @@
+"""Ranks, as torchrun, an operator, Open MPI, MPICH or nobody gives them."""
+
+import pytest
+
+from trainer.errors import WrongUsage
+from trainer.ranks import Ranks
+
+MEETING = {"MASTER_ADDR": "job-master-0", "MASTER_PORT": "23456"}
+
+
+def test_a_process_started_alone_is_the_first_and_only_one() -> None:
+    ranks = Ranks.from_env({})
+    assert ranks == Ranks(0, 1, 0, 1, "alone")
+    assert ranks.is_first
+
+
+def test_torchrun_gives_global_and_local_ranks() -> None:
+    env = MEETING | {"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4"}
+    ranks = Ranks.from_env(env | {"TORCHELASTIC_RUN_ID": "none", "PET_NPROC_PER_NODE": "4"})
+    assert ranks == Ranks(5, 8, 1, 4, "torchrun")
+    assert not ranks.is_first
+    assert not ranks.is_first_here
+
+
+def test_the_operators_environment_means_one_process_a_pod() -> None:
+    ranks = Ranks.from_env(MEETING | {"RANK": "1", "WORLD_SIZE": "2"})
+    assert ranks == Ranks(1, 2, 0, 1, "the environment")
+
+
+def test_open_mpi_inside_a_pod_wins_over_the_pods_own_rank() -> None:
+    env = MEETING | {"RANK": "0", "WORLD_SIZE": "1"}
+    env |= {"OMPI_COMM_WORLD_RANK": "3", "OMPI_COMM_WORLD_SIZE": "4"}
+    env |= {"OMPI_COMM_WORLD_LOCAL_RANK": "1", "OMPI_COMM_WORLD_LOCAL_SIZE": "2"}
+    assert Ranks.from_env(env) == Ranks(3, 4, 1, 2, "Open MPI")
+
+
+def test_mpich_gives_ranks_too() -> None:
+    env = MEETING | {"PMI_RANK": "1", "PMI_SIZE": "2", "MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "2"}
+    assert Ranks.from_env(env) == Ranks(1, 2, 1, 2, "MPICH")
+
+
+@pytest.mark.parametrize(
+    ("env", "words"),
+    [
+        ({"RANK": "2", "WORLD_SIZE": "2"}, "RANK is 2 but WORLD_SIZE is 2"),
+        ({"RANK": "-1", "WORLD_SIZE": "2"}, "RANK is -1 but WORLD_SIZE is 2"),
+        ({"RANK": "0", "WORLD_SIZE": "0"}, "WORLD_SIZE is 0"),
+        ({"RANK": "one", "WORLD_SIZE": "2"}, "RANK is 'one', which is not a whole number"),
+        ({"RANK": "1"}, "WORLD_SIZE is not set"),
+        ({"WORLD_SIZE": "2"}, "RANK is not set"),
+        ({"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "1"}, "LOCAL_RANK is 1 but LOCAL_WORLD_SIZE is 1"),
+        (
+            {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "2"},
+            "LOCAL_WORLD_SIZE is 2 but WORLD_SIZE is only 1",
+        ),
+        ({"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": ""}, "MASTER_ADDR is not set"),
+        ({"RANK": "0", "WORLD_SIZE": "2", "MASTER_PORT": "http"}, "MASTER_PORT is 'http'"),
+        ({"RANK": "0", "WORLD_SIZE": "4", "PET_NPROC_PER_NODE": "2"}, "Start the trainer with torchrun"),
+    ],
+)
+def test_an_environment_that_contradicts_itself_is_refused_in_words(env: dict[str, str], words: str) -> None:
+    with pytest.raises(WrongUsage, match=words):
+        Ranks.from_env(MEETING | env)
+
+
+def test_a_job_of_one_needs_no_meeting_point() -> None:
+    assert Ranks.from_env({"RANK": "0", "WORLD_SIZE": "1"}).world_size == 1

@@ -1,0 +1,153 @@
+"""Training as a user meets it: processes, their lines, their files and their exit status."""
+
+import re
+import signal
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="training needs torch, which gpuconsole[trainer] brings")
+
+from tests.trainer.jobs import LONG, SMALL, Job  # noqa: E402
+from trainer.checkpoint import list_checkpoints, load_checkpoint  # noqa: E402
+
+pytestmark = pytest.mark.slow
+
+
+def newest(folder: Path) -> dict[str, object]:
+    return load_checkpoint(list_checkpoints(folder / "checkpoints")[0])
+
+
+def test_two_processes_of_an_operator_train_together_and_leave_curves_and_a_checkpoint(job: Job) -> None:
+    job.start_two([*SMALL, "--epochs", "2"])
+    assert job.end() == [0, 0], job.lines
+    for rank in (0, 1):
+        assert [line[:4] for line in job.progress(rank)] == [
+            (str(1 + step // 11), "2", str(step), "20") for step in range(2, 21, 2)
+        ]
+    [done] = [line for lines in job.lines for line in lines if line.startswith("done: ")]
+    assert re.fullmatch(r"done: val_accuracy 0\.\d{4} val_loss \d+\.\d{4} in \d+ s", done)
+    drawn = job.curves()
+    assert drawn.keys() == {"train/loss", "train/lr", "train/images_per_s", "val/loss", "val/accuracy"}
+    assert list(drawn["train/loss"].steps) == list(range(2, 21, 2))
+    assert list(drawn["val/accuracy"].steps) == [10, 20]
+    state = newest(job.folder)
+    assert (state["step"], state["epoch"], state["images"]) == (20, 2, 0)
+    text = "\n".join(job.lines[0])
+    for words in (
+        "device cpu",
+        "backend gloo",
+        "world size 2",
+        "640 images",
+        "101 to validate",
+        "event files in",
+    ):
+        assert words in text
+
+
+def test_a_signal_to_one_rank_stops_all_at_the_same_step_with_a_checkpoint(job: Job) -> None:
+    job.start_two(LONG)
+    job.wait_for("epoch 2/2000 step 14/", process=1)
+    job.processes[1].send_signal(signal.SIGTERM)
+    assert job.end() == [143, 143], job.lines
+    step = newest(job.folder)["step"]
+    for lines in job.lines:
+        assert lines[-1].startswith(f"Stopped by SIGTERM after step {step}. checkpoints/step-")
+    assert job.curves()["train/loss"].steps[-1] in (step, int(str(step)) - 1)
+
+
+def test_under_bare_torchrun_the_checkpoint_is_written_too(job: Job) -> None:
+    command = ["torch.distributed.run", "-m", "trainer.train_ddp", *LONG]
+    job.start(command, PET_STANDALONE="1", PET_NPROC_PER_NODE="2")
+    job.wait_for(" step 14/")
+    job.processes[0].send_signal(signal.SIGTERM)
+    assert job.end() == [1]
+    assert sum("Stopped by SIGTERM after step" in line for line in job.lines[0]) == 2
+    assert list_checkpoints(job.folder / "checkpoints")
+
+
+def test_a_resumed_run_ends_with_the_very_weights_of_one_that_was_never_stopped(tmp_path: Path) -> None:
+    arguments = ["trainer.train_ddp", "--train-images", "1280", "--val-images", "50", "--epochs", "8"]
+    (tmp_path / "whole").mkdir()
+    (tmp_path / "parts").mkdir()
+    whole, parts, rest = Job(tmp_path / "whole"), Job(tmp_path / "parts"), Job(tmp_path / "parts")
+    try:
+        parts.start(arguments)
+        parts.wait_for(" step 20/")
+        parts.processes[0].send_signal(signal.SIGINT)
+        assert parts.end() == [130], parts.lines
+        stopped_at = int(str(newest(parts.folder)["step"]))
+        assert 20 <= stopped_at < 320
+        rest.start([*arguments, "--resume", "must"])
+        whole.start(arguments)
+        assert rest.end() == [0], rest.lines
+        assert whole.end() == [0], whole.lines
+    finally:
+        for process in (*parts.processes, *rest.processes, *whole.processes):
+            process.kill()
+    assert any(
+        line.endswith(f"step {stopped_at}") for line in rest.lines[0] if line.startswith("resumed from")
+    )
+    ours, theirs = newest(rest.folder), newest(whole.folder)
+    assert ours["step"] == theirs["step"] == 320
+    assert isinstance(ours["model"], dict) and isinstance(theirs["model"], dict)
+    assert all(torch.equal(ours["model"][name], theirs["model"][name]) for name in theirs["model"])
+    loss = rest.curves()["train/loss"]
+    assert list(loss.steps) == sorted(set(loss.steps))
+    assert loss.steps[-1] == 320
+
+
+def test_a_loss_that_is_no_number_stops_both_ranks_and_stands_in_the_curve(job: Job) -> None:
+    job.start_two([*LONG, "--lr", "1e30"])
+    assert job.end() == [1, 1], job.lines
+    for lines in job.lines:
+        assert lines[-1].startswith("error: The loss became nan by step ")
+    assert str(job.curves()["train/loss"].values[-1]) == "nan"
+    assert list_checkpoints(job.folder / "checkpoints") == []
+
+
+def test_when_a_rank_is_killed_the_other_says_so_and_fails(job: Job) -> None:
+    job.start_two(LONG)
+    job.wait_for(" step 14/")
+    job.processes[1].kill()
+    assert job.end() == [1, -signal.SIGKILL], job.lines
+    assert job.lines[0][-1].startswith("error: Another rank of the job is gone, so this one stops (")
+
+
+def test_what_rank_0_cannot_do_stops_the_other_rank_too(job: Job) -> None:
+    (job.folder / "taken").touch()
+    job.start_two([*LONG, "--log-dir", "taken"])
+    assert job.end() == [1, 1], job.lines
+    for lines in job.lines:
+        assert lines[-1] == "error: Cannot write to taken. File exists. Choose another folder with --log-dir."
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "words"),
+    [
+        (["--epochs", "0"], 2, "error: argument --epochs: 0 is not 1 or more."),
+        (
+            ["--dataset", "mnist"],
+            1,
+            "error: MNIST is not complete: there is no mnist/MNIST/raw/train-images",
+        ),
+        (["--resume", "must"], 1, "error: There is no checkpoint in checkpoints."),
+    ],
+)
+def test_what_cannot_work_is_said_in_one_line(
+    job: Job, arguments: list[str], status: int, words: str
+) -> None:
+    job.start(["trainer.train_ddp", *arguments])
+    assert job.end() == [status]
+    assert len(job.lines[0]) == 1
+    assert job.lines[0][0].startswith(words)
+
+
+@pytest.mark.timeout(400)
+def test_with_the_defaults_two_processes_learn_the_digits_to_97_percent(job: Job) -> None:
+    job.start_two([])
+    assert job.end() == [0, 0], job.lines
+    [accuracy] = [
+        float(words[1]) for line in job.lines[0] if (words := re.search(r"^done: val_accuracy (\S+)", line))
+    ]
+    assert accuracy > 0.97

@@ -1,0 +1,345 @@
+"""The console on a scripted cluster: what is shown, what keys do, what is never done."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+
+from k8s.files import LOCAL_PATH
+from k8s.spec import LOG_DIR_ANNOTATION
+from tests.objects import Object, node, pod_of, pytorch_job
+from tests.scripted import Answer, ScriptedCluster, Stall, Stream, page, refusal
+from trainer.tfevents import EventWriter
+from tui.app import Console
+from tui.keys import COMMANDS
+from tui.screens.choose import ConfirmScreen
+from tui.screens.curves import CurvesView
+from tui.screens.help import HelpScreen
+from tui.screens.job import JobView
+from tui.screens.jobs import JobsView
+from tui.screens.nodes import NodesView
+from tui.settings import ConsoleOptions
+from tui.widgets.table import Table
+
+JOBS = "/apis/kubeflow.org/v1/pytorchjobs"
+ONE_JOB = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs/bert"
+LISTS = {"nodes": "/api/v1/nodes", "pods": "/api/v1/pods", "jobs": JOBS, "batch": "/apis/batch/v1/jobs"}
+EVENTS = "/api/v1/namespaces/default/events"
+
+bert = pytorch_job("bert", workers=2, gpus=4)
+waits = pytorch_job("waits", workers=2, gpus=8)
+why = {
+    "type": "PodScheduled",
+    "status": "False",
+    "reason": "Unschedulable",
+    "message": "0/2 nodes are available.",
+}
+
+
+class Playground:
+    """A console, and the cluster it looks at."""
+
+    def __init__(self, cluster: ScriptedCluster, pilot: Pilot[int], watches: dict[str, Stream]) -> None:
+        self.cluster, self.pilot, self.watches = cluster, pilot, watches
+        self.console = pilot.app
+        assert isinstance(self.console, Console)
+
+    async def until(self, is_so: Callable[[], object]) -> None:
+        """Let the console work until something is so."""
+        for _ in range(400):
+            if is_so():
+                return
+            await self.pilot.pause(0.025)
+        raise AssertionError(f"never came true; on screen:\n{self.text}")
+
+    async def press(self, *keys: str) -> None:
+        await self.pilot.press(*keys)
+        await self.pilot.pause()
+
+    @property
+    def table(self) -> Table:
+        return self.console.screen.query(Table).first()
+
+    @property
+    def text(self) -> str:
+        """Everything on the screen as text."""
+        lines = self.console.screen._compositor.render_strips()
+        return "\n".join(strip.text.rstrip() for strip in lines)
+
+
+@asynccontextmanager
+async def console_on(
+    tmp_path: Path,
+    *,
+    nodes: list[Object] | None = None,
+    pods: list[Object] | None = None,
+    jobs: list[Object] | None = None,
+    refused: str = "",
+    size: tuple[int, int] = (120, 40),
+    **options: Any,
+) -> AsyncIterator[Playground]:
+    """Open a console on a cluster that has these objects, and waits for what the test says next."""
+    items = {"nodes": nodes or [], "pods": pods or [], "jobs": jobs or [], "batch": []}
+    async with ScriptedCluster() as cluster:
+        watches: dict[str, Stream] = {}
+        for name, path in LISTS.items():
+            if name == refused:
+                words = f'{name} is forbidden: User "li" cannot list resource "{name}" at the cluster scope'
+                cluster.say(path, refusal(403, words, "Forbidden"))
+                continue
+            cluster.say(path, page(items[name]))
+            watches[name] = Stream()
+            cluster.say(path, watches[name], Stall(), watch=True)
+        cluster.say(EVENTS, page([]))
+        cluster.say(EVENTS, Stream(), watch=True)
+        kubeconfig = tmp_path / "kubeconfig"
+        kubeconfig.write_text(json.dumps(kubeconfig_of(cluster.host)))
+        console = Console(
+            ConsoleOptions(kubeconfig=str(kubeconfig), state_folder=tmp_path / "state", **options)
+        )
+        async with console.run_test(size=size, notifications=True) as pilot:
+            play = Playground(cluster, pilot, watches)
+            await play.until(lambda: console.snapshot.is_synced)
+            await pilot.pause()
+            yield play
+
+
+def kubeconfig_of(host: str) -> Object:
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "lab", "cluster": {"server": host}}],
+        "users": [{"name": "li", "user": {"token": "t"}}],
+        "contexts": [{"name": "lab", "context": {"cluster": "lab", "user": "li", "namespace": "default"}}],
+        "current-context": "lab",
+    }
+
+
+def some_objects() -> dict[str, Any]:
+    return {
+        "nodes": [node("a", 8), node("b", 8)],
+        "pods": [
+            pod_of(bert, "master-0", on="a", gpus=4),
+            pod_of(bert, "worker-0", on="a", gpus=4),
+            pod_of(waits, "master-0", phase="Pending", conditions=[why]),
+        ],
+        "jobs": [bert, waits],
+    }
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
+async def test_home_shows_each_job_with_its_status_and_why_it_waits(
+    tmp_path: Path, size: tuple[int, int]
+) -> None:
+    async with console_on(tmp_path, size=size, **some_objects()) as play:
+        lines = play.text.splitlines()
+        assert "lab / default · li" in lines[0]
+        assert "8/16" in lines[0] and lines[0].rstrip().endswith("live")
+        assert any("bert" in line and "Running" in line and "8/8" in line for line in lines)
+        assert any("waits" in line and "Pending" in line and "0/16" in line for line in lines)
+        assert "0/2 nodes are available." in play.text
+        assert "Σ 2 jobs · 8 GPUs held · 16 requested and waiting" in play.text
+        assert "? help" in lines[-1]
+
+
+async def test_the_filter_works_while_one_types_and_esc_clears_it(tmp_path: Path) -> None:
+    async with console_on(tmp_path, **some_objects()) as play:
+        await play.press("slash", *"PEND")
+        assert play.table.row_count == 1
+        await play.press("enter")
+        assert isinstance(play.console.focused, Table)
+        await play.press("escape")
+        assert play.table.row_count == 2
+        await play.press("slash", "exclamation_mark", *"pend")
+        assert play.table.cursor_key == "job-bert"
+        await play.press("escape")
+        assert play.table.row_count == 2
+
+
+async def test_nodes_say_who_holds_their_gpus_and_lead_to_the_job(tmp_path: Path) -> None:
+    async with console_on(tmp_path, **some_objects()) as play:
+        await play.press("tab")
+        assert isinstance(play.console.screen, NodesView)
+        lines = play.text.splitlines()
+        assert any(" a " in line and "8/8" in line and "bert 4, bert 4" in line for line in lines)
+        assert "free in blocks of 8" in play.text
+        await play.press("enter")
+        assert isinstance(play.console.screen, JobView)
+        assert "bert" in play.text
+        await play.press("escape")
+        assert isinstance(play.console.screen, NodesView)
+
+
+async def test_a_job_shows_instances_ranks_and_its_events(tmp_path: Path) -> None:
+    happened = {
+        "metadata": {"name": "e", "uid": "e", "creationTimestamp": "2026-11-20T18:00:00Z"},
+        "involvedObject": {"kind": "Pod", "name": "bert-worker-0"},
+        "type": "Warning",
+        "reason": "BackOff",
+        "message": "restarting [/b] failed container",
+    }
+    other = {**happened, "metadata": {"name": "o", "uid": "o"}, "involvedObject": {"name": "another"}}
+    async with console_on(tmp_path, **some_objects()) as play:
+        play.cluster.forget(EVENTS)
+        play.cluster.say(EVENTS, page([happened, other]))
+        await play.press("N", "g", "enter")
+        await play.until(lambda: "BackOff" in play.text)
+        assert "restarting [/b] failed" in play.text
+        assert "another" not in play.text
+        assert "events 1 (1 warnings)" in play.text
+        lines = play.text.splitlines()
+        assert any("master-0 *" in line and "0-3" in line for line in lines)
+        assert any("worker-0" in line and "4-7" in line for line in lines)
+
+
+async def test_delete_asks_with_the_focus_on_cancel_and_paints_nothing_the_server_has_not_said(
+    tmp_path: Path,
+) -> None:
+    async with console_on(tmp_path, **some_objects()) as play:
+        play.cluster.say(ONE_JOB, page([]), method="DELETE")
+        await play.press("N", "g", "ctrl+d")
+        assert isinstance(play.console.screen, ConfirmScreen)
+        assert "2 pods will be ended and 8 GPUs freed" in play.text
+        await play.press("enter")
+        assert isinstance(play.console.screen, JobsView)
+        assert play.cluster.asked(ONE_JOB, method="DELETE") == []
+
+        await play.press("ctrl+d", "tab", "enter")
+        await play.cluster.until_asked(ONE_JOB, method="DELETE")
+        options = json.loads(play.cluster.asked(ONE_JOB, method="DELETE")[0].body)
+        assert options["preconditions"] == {"uid": "job-bert"}
+        assert play.table.row_count == 2
+        play.watches["jobs"].event("DELETED", bert)
+        await play.until(lambda: play.table.row_count == 1)
+
+
+async def test_marks_delete_several_and_one_failure_does_not_keep_the_others(tmp_path: Path) -> None:
+    async with console_on(tmp_path, **some_objects()) as play:
+        second = ONE_JOB.replace("bert", "waits")
+        play.cluster.say(ONE_JOB, refusal(403, "li may not delete it", "Forbidden"), method="DELETE")
+        play.cluster.say(second, page([]), method="DELETE")
+        await play.press("N", "g", "space", "j", "space", "ctrl+d")
+        assert "Delete 2 jobs?" in play.text
+        await play.press("tab", "enter")
+        await play.cluster.until_asked(second, method="DELETE")
+        await play.until(lambda: "li may not delete it" in play.text)
+
+
+async def test_read_only_deletes_nothing(tmp_path: Path) -> None:
+    async with console_on(tmp_path, is_read_only=True, **some_objects()) as play:
+        await play.press("ctrl+d")
+        assert isinstance(play.console.screen, JobsView)
+        await play.press("n")
+        assert isinstance(play.console.screen, JobsView)
+
+
+async def test_a_lost_cluster_is_said_and_the_rows_stay(tmp_path: Path) -> None:
+    async with console_on(tmp_path, **some_objects()) as play:
+        for path in LISTS.values():
+            play.cluster.forget(path)
+            play.cluster.forget(path, watch=True)
+            play.cluster.say(path, refusal(500, "etcd is gone"))
+            play.cluster.say(path, refusal(500, "etcd is gone"), watch=True)
+        for watch in play.watches.values():
+            watch.drop()
+        await play.until(lambda: "away" in play.text.splitlines()[0])
+        await play.until(lambda: "etcd is gone" in play.text)
+        assert play.table.row_count == 2
+
+
+async def test_what_may_not_be_read_is_named_where_it_is_missed(tmp_path: Path) -> None:
+    objects = some_objects()
+    async with console_on(tmp_path, refused="nodes", pods=objects["pods"], jobs=objects["jobs"]) as play:
+        await play.until(lambda: play.table.row_count == 2)
+        await play.press("tab")
+        assert 'cannot list resource "nodes"' in play.text
+        assert "This user may not list nodes." in play.text
+
+
+async def test_a_job_that_is_deleted_while_it_is_open_is_called_gone(tmp_path: Path) -> None:
+    async with console_on(tmp_path, **some_objects()) as play:
+        await play.press("N", "g", "enter")
+        play.watches["jobs"].event("DELETED", bert)
+        await play.until(lambda: "gone: it was deleted" in play.text)
+        assert "worker-0" in play.text
+
+
+async def test_words_from_the_cluster_are_never_markup(tmp_path: Path) -> None:
+    nasty = pytorch_job("x", gpus=1)
+    nasty["metadata"]["name"] = "[/b]\x1b[31m\u202ered"
+    async with console_on(tmp_path, nodes=[node("[/i]\x1b]0;n\x07")], jobs=[nasty]) as play:
+        assert "[/b]" in play.text
+        assert "\x1b" not in play.text and "\u202e" not in play.text
+        await play.press("enter")
+        assert "[/b]" in play.text
+        await play.press("m")
+        assert isinstance(play.console.screen, CurvesView)
+        await play.press("escape", "escape", "tab")
+        assert "[/i]" in play.text and "\x1b" not in play.text
+        await play.press("tab", "ctrl+d")
+        assert "[/b]" in play.text
+
+
+async def test_commands_go_where_they_say_and_unknown_ones_say_what_there_is(tmp_path: Path) -> None:
+    async with console_on(tmp_path, **some_objects()) as play:
+        await play.press("colon", *"nodes", "enter")
+        assert isinstance(play.console.screen, NodesView)
+        await play.press("colon", *"ns", "space", *"all", "enter")
+        await play.until(lambda: "all namespaces" in play.text)
+        await play.press("colon", *"theme", "space", *"gpuconsole-light", "enter")
+        assert play.console.theme == "gpuconsole-light"
+        await play.press("colon", *"nonsense", "enter")
+        await play.until(lambda: "No command 'nonsense'." in play.text)
+
+
+async def test_help_shows_every_key_of_the_view_and_every_command(tmp_path: Path) -> None:
+    async with console_on(tmp_path, size=(120, 70), **some_objects()) as play:
+        await play.press("question_mark")
+        assert isinstance(play.console.screen, HelpScreen)
+        await play.until(lambda: "Delete, after a question" in play.text)
+        for command in COMMANDS:
+            assert command.words in play.text
+        await play.press("escape")
+        assert isinstance(play.console.screen, JobsView)
+
+
+async def test_a_job_that_names_no_event_files_says_so_in_its_curves(tmp_path: Path) -> None:
+    async with console_on(tmp_path, **some_objects()) as play:
+        play.cluster.say(ONE_JOB, Answer(bert))
+        await play.press("N", "g", "m")
+        await play.until(lambda: "does not say where its event files are" in play.text)
+
+
+async def test_curves_grow_are_filtered_and_shown_alone(tmp_path: Path) -> None:
+    learns = pytorch_job("learns", gpus=1, annotations={LOG_DIR_ANNOTATION: "/w/logs"})
+    pod = learns["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]
+    pod["volumes"] = [{"name": "v", "persistentVolumeClaim": {"claimName": "workspace"}}]
+    pod["containers"][0]["volumeMounts"] = [{"name": "v", "mountPath": "/w"}]
+    claim = {"metadata": {"name": "workspace", "annotations": {LOCAL_PATH: str(tmp_path / "volume")}}}
+    async with console_on(tmp_path, jobs=[learns]) as play:
+        play.cluster.say(ONE_JOB.replace("bert", "learns"), Answer(learns))
+        play.cluster.say("/api/v1/namespaces/default/persistentvolumeclaims/workspace", Answer(claim))
+        with EventWriter(tmp_path / "volume" / "logs", flush_s=0) as writer:
+            writer.write_scalar("train/loss", 1, 2.0)
+            writer.write_scalar("val/[/b]", 1, 0.5)
+            await play.press("m")
+            await play.until(lambda: "2 tags, 2 points" in play.text)
+            writer.write_scalar("train/loss", 2, 0.25)
+            await play.until(lambda: "2 tags, 3 points" in play.text)
+        assert "train/loss  0.25" in play.text and "val/[/b]" in play.text
+        await play.press("enter")
+        assert "train/loss" in play.text and "val/[/b]" not in play.text
+        await play.press("j")
+        assert "train/loss" not in play.text and "val/[/b]" in play.text
+        await play.press("escape")
+        assert "train/loss" in play.text and "val/[/b]" in play.text
+        await play.press("slash", *"loss", "enter")
+        assert "train/loss  0.25" in play.text and "val/[/b]" not in play.text
+        await play.press("escape")
+        assert "val/[/b]" in play.text

@@ -1,0 +1,156 @@
+"""The chart as a widget: what its keys do, and that it draws no more than it must."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC
+
+import pytest
+from textual.app import App, ComposeResult
+from textual.theme import Theme
+from textual.widgets import Static
+
+import themes
+from tui.charts.series import Series
+from tui.widgets.curve_chart import Curve, CurveChart, View
+from tui.widgets.gpu_bar import gpu_cell, gpu_content
+
+
+def falling(amount: int = 500) -> Series:
+    series = Series()
+    series.append((step, 1_790_000_000.0 + step, 2 * math.exp(-step / 200) + 0.3) for step in range(amount))
+    return series
+
+
+class ChartApp(App[None]):
+    """One chart under a bar of GPUs."""
+
+    CSS_PATH = themes.STYLESHEET
+
+    def __init__(self, *curves: Curve, view: View | None = None) -> None:
+        super().__init__()
+        self.curves = curves
+        self.first_view = view
+        for palette in themes.load().values():
+            self.register_theme(Theme(**palette))
+        self.theme = themes.DEFAULT
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        return themes.variable_defaults(dark=self.current_theme.dark, ansi=self.current_theme.ansi)
+
+    def compose(self) -> ComposeResult:
+        yield Static(gpu_content(3, 2, 1))
+        yield CurveChart("train/loss", self.curves, view=self.first_view)
+
+    def on_mount(self) -> None:
+        self.chart.focus()
+
+    @property
+    def chart(self) -> CurveChart:
+        return self.query_one(CurveChart)
+
+
+def lines(app: ChartApp) -> list[str]:
+    return [app.chart.render_line(y).text for y in range(app.chart.size.height)]
+
+
+@pytest.mark.parametrize("size", [(80, 24), (200, 60), (10, 4), (1, 1)])
+async def test_a_chart_fills_the_room_it_has(size: tuple[int, int]) -> None:
+    app = ChartApp(Curve("bert", falling()))
+    async with app.run_test(size=size) as pilot:
+        await pilot.pause()
+        assert all(len(line) == size[0] for line in lines(app))
+        if size[0] >= 80:
+            assert lines(app)[0].startswith("train/loss  0.465")
+            assert "└0" in lines(app)[-1]
+
+
+@pytest.mark.parametrize("theme", [*themes.load(), "textual-light", "nord", "ansi-dark"])
+async def test_every_theme_can_draw_a_chart(theme: str) -> None:
+    curves = [Curve(f"job-{index}", falling()) for index in range(7)]
+    app = ChartApp(*curves, view=View(smoothing=0.6, cursor=3))
+    async with app.run_test(size=(120, 30)) as pilot:
+        app.theme = theme
+        await pilot.pause()
+        assert "job-6" in lines(app)[1]
+
+
+async def test_the_cursor_is_moved_by_keys_and_reads_out_the_curve() -> None:
+    app = ChartApp(Curve("bert", falling()))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("l")
+        assert app.chart.view.cursor == 0
+        assert "step 0" in lines(app)[0]
+        assert "train/loss  2.3" in lines(app)[0]
+        await pilot.press("L", "l", "h", "H", "h", "h")
+        assert app.chart.view.cursor == 0
+        await pilot.press("0", "h")
+        assert "step 499" in lines(app)[0]
+        await pilot.press("0")
+        assert app.chart.view.cursor is None
+
+
+async def test_the_view_is_changed_by_keys() -> None:
+    app = ChartApp(Curve("bert", falling()), view=View(zone=UTC))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("plus", "plus")
+        assert "smooth 0.6" in lines(app)[0]
+        await pilot.press("minus", "y")
+        assert lines(app)[0].rstrip().endswith("smooth 0.3  log")
+        await pilot.press("x")
+        assert "6m" in lines(app)[-1]
+        await pilot.press("x")
+        assert "14:16" in lines(app)[-1]
+        await pilot.press("x", *["minus"] * 3, "y")
+        assert app.chart.view == View(zone=UTC)
+
+
+async def test_new_points_are_drawn_when_the_chart_is_told() -> None:
+    series = falling()
+    app = ChartApp(Curve("bert", series))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.pause()
+        series.append([(500, 1_790_000_500.0, math.nan)])
+        app.chart.show_new_points()
+        await pilot.pause()
+        assert lines(app)[0].startswith("train/loss  nan")
+        assert "✕" in lines(app)[-1]
+
+
+async def test_a_chart_is_drawn_once_for_all_its_rows() -> None:
+    app = ChartApp(Curve("bert", falling()))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.pause()
+        first = app.chart._picture()
+        lines(app)
+        assert app.chart._picture() is first
+
+
+async def test_other_curves_may_take_their_place() -> None:
+    app = ChartApp()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.pause()
+        assert any("No points yet" in line for line in lines(app))
+        app.chart.set_curves("eval/loss", [], empty="No event files in /logs")
+        await pilot.pause()
+        assert any("No event files in /logs" in line for line in lines(app))
+        app.chart.set_curves("eval/loss", [Curve("a\x1b[31m", falling()), Curve("b\u202e", falling())])
+        await pilot.pause()
+        assert "b<U+202E>" in lines(app)[1]
+        assert "\x1b" not in "".join(lines(app))
+
+
+async def test_the_cursor_keeps_its_place_when_the_terminal_is_resized() -> None:
+    app = ChartApp(Curve("bert", falling()))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("h", "H", "H", "H")
+        before = lines(app)[0].split("step ")[1].split()[0]
+        await pilot.resize_terminal(160, 40)
+        await pilot.pause()
+        after = lines(app)[0].split("step ")[1].split()[0]
+        assert abs(int(after) - int(before)) < 10
+
+
+async def test_a_bar_of_gpus_is_the_same_in_text_and_in_tables() -> None:
+    assert gpu_content(3, 2, 1).plain == gpu_cell(3, 2, 1).text == "▮▮▮▯▯✕"
+    assert gpu_content(3, 2, 1, ascii_only=True).plain == "###--x"

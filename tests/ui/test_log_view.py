@@ -1,0 +1,260 @@
+"""A log on screen: following, scrolling, filtering, wrapping, and what it never lets through."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from textual.app import App, ComposeResult
+from textual.pilot import Pilot
+from textual.theme import Theme
+
+import themes
+from k8s.logs import EVERYTHING, Feed, LogLine, Mark, Marker, Target
+from tui.widgets.log_lines import LogLines
+from tui.widgets.log_text import pattern_of, plain_text, wrap_cuts
+from tui.widgets.log_view import SLOW_LINES_PER_DRAIN, LogView
+
+HERE = Target("lab", "job-worker-0", instance="worker-0", ranks=(0,))
+AT = 1_778_752_800 * 1_000_000_000
+UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def line(number: int, text: str | bytes = "", rank: int | None = 0) -> LogLine:
+    raw = text.encode() if isinstance(text, str) else text
+    return LogLine(AT + number * 1_000_000, raw or b"line %d" % number, HERE, number, rank)
+
+
+def feed_of(*items: LogLine | Marker) -> Feed:
+    feed = Feed(EVERYTHING, lambda _: "", window_s=0.0)
+    feed.put(HERE, items)
+    return feed
+
+
+class Host(App[None]):
+    """Nothing but a log."""
+
+    CSS_PATH = [themes.STYLESHEET, Path(__file__).parents[2] / "tui/screens/logs.tcss"]  # noqa: RUF012
+
+    def __init__(self, view: LogView) -> None:
+        super().__init__()
+        self.view = view
+        for palette in themes.load().values():
+            self.register_theme(Theme(**palette))
+        self.theme = themes.DEFAULT
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        return themes.variable_defaults()
+
+    def compose(self) -> ComposeResult:
+        yield self.view
+
+
+async def settled(pilot: Pilot[None]) -> None:
+    view = pilot.app.query_one(LogView)
+    await pilot.pause()
+    view.drain()
+    await pilot.pause()
+
+
+def rows(view: LogView) -> list[str]:
+    return [view.render_line(y).text[:-1].rstrip() for y in range(view.content_size.height)]
+
+
+def texts(view: LogView) -> list[str]:
+    """What is on screen, without the times."""
+    return [row[13:] if view.shows_times else row for row in rows(view) if row]
+
+
+async def test_a_log_follows_its_end() -> None:
+    feed = feed_of(*map(line, range(100)))
+    async with Host(LogView(feed)).run_test(size=(80, 24)) as pilot:
+        await settled(pilot)
+        view = pilot.app.query_one(LogView)
+        assert texts(view)[-1] == "line 99"
+        feed.put(HERE, [line(100)])
+        await settled(pilot)
+        assert texts(view)[-1] == "line 100"
+
+
+@pytest.mark.parametrize("key", ["k", "up", "pageup", "ctrl+u", "g"])
+async def test_going_up_stops_following_and_counts_what_comes(key: str) -> None:
+    feed = feed_of(*map(line, range(100)))
+    async with Host(LogView(feed)).run_test(size=(80, 24)) as pilot:
+        await settled(pilot)
+        await pilot.press(key)
+        view = pilot.app.query_one(LogView)
+        before = texts(view)
+        feed.put(HERE, [line(number) for number in range(100, 105)])
+        await settled(pilot)
+        assert not view.follows
+        assert texts(view) == before
+        assert "5 new lines" in str(view.border_subtitle)
+        await pilot.press("G")
+        assert view.follows
+        assert texts(view)[-1] == "line 104"
+        assert not view.border_subtitle
+
+
+async def test_the_readers_place_stays_when_old_lines_go() -> None:
+    view = LogView()
+    async with Host(view).run_test(size=(80, 24)) as pilot:
+        await settled(pilot)
+        view.lines = LogLines(max_items=1100)
+        view.append([line(number) for number in range(1000)])
+        await pilot.press("pageup")
+        before = texts(view)
+        view.append([line(number) for number in range(1000, 1200)])
+        await pilot.pause()
+        assert texts(view) == before
+
+
+async def test_a_filter_hides_what_does_not_match_and_markers_stay() -> None:
+    items = [line(number, f"step {number} {'NCCL' if number % 10 == 0 else 'loss'}") for number in range(50)]
+    gap = Marker(Mark.GAP, "gap: lines may be missing", HERE, AT + 50_000_000, 50)
+    async with Host(LogView(feed_of(*items, gap))).run_test(size=(80, 24)) as pilot:
+        await settled(pilot)
+        view = pilot.app.query_one(LogView)
+        view.filter_text = "nccl"
+        await pilot.pause()
+        assert [text[:8] for text in texts(view)][:5] == [
+            "step 0 N",
+            "step 10 ",
+            "step 20 ",
+            "step 30 ",
+            "step 40 ",
+        ]
+        assert "gap: lines may be missing" in rows(view)[5]
+        assert view.match_words == "5"
+        await pilot.press("n")
+        assert view.match_words == "1 of 5"
+        await pilot.press("N")
+        assert view.match_words == "5 of 5"
+        view.filter_text = "!nccl"
+        await pilot.pause()
+        assert not any("NCCL" in text for text in texts(view))
+        view.filter_text = "loss [oops"
+        await pilot.pause()
+        assert view.match_words == "0"
+
+
+async def test_matches_can_be_seen_among_all_lines() -> None:
+    items = [line(number, f"step {number} {'NCCL' if number == 7 else 'x'}") for number in range(50)]
+    async with Host(LogView(feed_of(*items))).run_test(size=(80, 24)) as pilot:
+        await settled(pilot)
+        view = pilot.app.query_one(LogView)
+        view.filter_text = "nccl"
+        await pilot.press("x", "n")
+        assert "step 7 NCCL" in texts(view)
+        assert "step 6 x" in texts(view)
+
+
+async def test_clearing_can_be_undone() -> None:
+    feed = feed_of(*map(line, range(5)))
+    async with Host(LogView(feed)).run_test(size=(80, 24)) as pilot:
+        await settled(pilot)
+        view = pilot.app.query_one(LogView)
+        await pilot.press("C")
+        assert "Cleared" in rows(view)[0]
+        feed.put(HERE, [line(5)])
+        await settled(pilot)
+        assert texts(view) == ["line 5"]
+        await pilot.press("C")
+        assert texts(view) == [f"line {number}" for number in range(6)]
+
+
+async def test_long_lines_wrap_and_scroll_sideways() -> None:
+    long = "".join(f"{number:03d} " for number in range(100))
+    feed = feed_of(line(0, long), line(1, "中文" * 60), line(2, "end"))
+    async with Host(LogView(feed)).run_test(size=(80, 24)) as pilot:
+        await settled(pilot)
+        view = pilot.app.query_one(LogView)
+        await pilot.press("l", "l")
+        assert texts(view)[0].startswith("004 005")
+        feed.put(HERE, [line(3, "more")])
+        await settled(pilot)
+        assert texts(view)[0].startswith("004 005")
+        await pilot.press("w")
+        assert "".join(row[13:] for row in rows(view) if row).count("中文") == 60
+        joined = "".join(row[13:].ljust(66) for row in rows(view)[:7])
+        assert joined.strip() == long.strip()
+        await pilot.press("t")
+        assert rows(view)[0].startswith("000 001")
+
+
+async def test_a_mark_is_drawn_and_the_screen_is_copied_as_clean_text() -> None:
+    async with Host(LogView(feed_of(line(0, "a\x1b[31mred\x1b[0m"), line(1, "b")))).run_test() as pilot:
+        await settled(pilot)
+        await pilot.press("m", "c")
+        assert "mark 1" in rows(pilot.app.query_one(LogView))[2]
+        assert pilot.app.clipboard.startswith("ared\nb\n── mark 1")
+
+
+async def test_what_is_saved_is_what_came_byte_for_byte(tmp_path: Path) -> None:
+    raw = b"\x1b]0;title\x07\xff\x00 [b]not markup[/b]"
+    view = LogView(feed_of(line(0, raw)), save_as=tmp_path / "new" / "bert-rank-0.log")
+    async with Host(view).run_test() as pilot:
+        await settled(pilot)
+        await pilot.press("ctrl+s")
+        await pilot.app.workers.wait_for_complete()
+        (saved,) = (tmp_path / "new").iterdir()
+        assert saved.read_bytes() == raw + b"\n"
+        assert saved.stat().st_mode & 0o777 == 0o600
+
+
+async def test_no_byte_of_a_log_reaches_the_terminal_as_it_is() -> None:
+    hostile = Marker(Mark.NOTE, "\x1b[2J\u202e[/b]", HERE)
+    anything = st.lists(st.one_of(st.binary(max_size=120), st.text(max_size=60).map(str.encode)), max_size=8)
+    view = LogView(name_of=lambda _: "\x9bm")
+    async with Host(view).run_test(size=(40, 24)) as pilot:
+        await settled(pilot)
+
+        @given(raw=anything, wraps=st.booleans(), typed=st.sampled_from(["", "[^a]", "!b", "("]))
+        def all_is_harmless(raw: list[bytes], wraps: bool, typed: str) -> None:
+            view.show(feed_of(*(line(number, text or b"-") for number, text in enumerate(raw)), hostile))
+            view.wraps = wraps
+            view.filter_text = typed
+            for y in range(24):
+                strip = view.render_line(y)
+                assert not UNSAFE.search(strip.text)
+                assert strip.cell_length == 40
+
+        all_is_harmless()
+
+
+@given(text=st.text(alphabet="ab中文é ", max_size=60), width=st.integers(2, 20))
+def test_wrapped_parts_fit_and_make_the_whole(text: str, width: int) -> None:
+    cuts = [0, *wrap_cuts(text, width)]
+    assert all(end - start <= width for start, end in pairwise(cuts))
+    assert cuts == sorted(cuts)
+
+
+def test_progress_lines_show_where_they_are_now() -> None:
+    assert plain_text(line(0, b" 10%|#   |\r 50%|##  |\r100%|####|")) == "100%|####|"
+
+
+def test_a_filter_that_leaves_out_highlights_nothing() -> None:
+    assert pattern_of("!x") is None
+    assert pattern_of("a(") is not None
+
+
+async def test_a_flood_is_taken_in_and_a_key_is_answered_meanwhile() -> None:
+    feed = Feed(EVERYTHING, lambda _: "", window_s=0.0, max_items=10_000_000)
+    items = [line(number, f"step {number} loss 1.234 lr 2.1e-05 412 img/s") for number in range(200_000)]
+    view = LogView(feed)
+    async with Host(view).run_test(size=(200, 60)) as pilot:
+        for start in range(0, len(items), 1000):
+            feed.put(HERE, items[start : start + 1000])
+        view.filter_text = "step"
+        view.drain()
+        assert len(view.lines.items) <= SLOW_LINES_PER_DRAIN
+        await pilot.press("k")
+        assert not view.follows
+        while view.lines.items[-1] is not items[-1]:
+            view.drain()
+        await pilot.press("G")
+        assert texts(view)[-1].startswith("step 199999")

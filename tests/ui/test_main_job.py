@@ -1,0 +1,120 @@
+"""The main job, end to end, as a person does it: a real terminal, a real sandbox, real processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.terminal import Terminal
+
+pytest.importorskip("torch", reason="trains for real: needs gpuconsole[trainer]")
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+TAB, ENTER, ESCAPE, CTRL_D, CTRL_O, CTRL_U = "\t", "\r", "\x1b", "\x04", "\x0f", "\x15"
+NAME = "first-steps"
+
+
+@pytest.fixture
+def env(tmp_path: Path) -> Iterator[dict[str, str]]:
+    """The environment of a person with a home of their own; their sandbox is stopped at the end."""
+    env = {key: value for key, value in os.environ.items() if key not in ("KUBECONFIG", "NO_COLOR")}
+    env |= {f"XDG_{name}_HOME": str(tmp_path / name.lower()) for name in ("DATA", "STATE", "CONFIG")}
+    env |= {"TERM": "xterm-256color", "LANG": "C.UTF-8"}
+    yield env
+    gpuconsole(env, "sandbox", "stop")
+
+
+def gpuconsole(env: dict[str, str], *words: str) -> str:
+    command = [sys.executable, "-P", "-m", "tui", *words]
+    return subprocess.run(command, env=env, check=True, capture_output=True, text=True).stdout
+
+
+def processes_of(folder: str) -> list[str]:
+    """Return the command lines of the processes whose environment names a folder."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            if folder.encode() in (path / "environ").read_bytes():
+                found.append((path / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+        except OSError:
+            continue
+    return found
+
+
+def test_a_person_submits_a_job_watches_it_learn_and_deletes_it(env: dict[str, str]) -> None:
+    words = [sys.executable, "-P", "-m", "tui", "--sandbox"]
+    with Terminal(words, columns=120, lines=40, env=env) as terminal:
+        terminal.wait_for("─ live", timeout_s=90)
+        terminal.wait_for("No jobs in namespace default")
+        terminal.wait_for("simulated")
+
+        terminal.send("n")
+        terminal.wait_for("What the job is called")
+        fill_in(terminal, "Name", NAME)
+        fill_in(terminal, "Workers", "2")
+        fill_in(terminal, "Epochs", "1")
+        terminal.wait_for("2 pods × 1 GPU, 1 process each = 2 ranks")
+        terminal.send(CTRL_O)
+        terminal.wait_for(lambda screen: not field_of(screen))
+        terminal.send(ENTER)
+
+        terminal.wait_for(f"Jobs › {NAME} › logs", timeout_s=60)
+        terminal.wait_for(re.compile(r"epoch 1/1 step \d+").search, timeout_s=120)
+        terminal.send("a")
+        terminal.wait_for(re.compile(r"^\d\d:\d\d:\d\d\.\d{3} 0 epoch 1/1 step", re.M).search)
+        terminal.wait_for(re.compile(r"^\d\d:\d\d:\d\d\.\d{3} 1 epoch 1/1 step", re.M).search)
+        terminal.send(ESCAPE)
+        terminal.wait_for("Running")
+
+        terminal.send("m")
+        terminal.wait_for("train/loss", timeout_s=60)
+        terminal.send(ESCAPE)
+        terminal.wait_for("Succeeded", timeout_s=300)
+        check_curve(env)
+
+        terminal.send(CTRL_D)
+        terminal.wait_for("Delete 1 job?")
+        terminal.send(TAB + ENTER)
+        terminal.wait_for("No jobs in namespace default", timeout_s=60)
+        assert [line for line in processes_of(env["XDG_DATA_HOME"]) if "trainer" in line] == []
+
+        terminal.send(":quit" + ENTER)
+        assert terminal.wait_for_end() == 0
+    assert json.loads(gpuconsole(env, "--sandbox", "list", "-o", "json"))["items"] == []
+
+
+def fill_in(terminal: Terminal, field: str, text: str) -> None:
+    """Go down to a field by its label, and put a text into it."""
+    for _ in range(40):
+        here = field_of(terminal.text)
+        if here == field:
+            break
+        terminal.send(TAB)
+        terminal.wait_for(lambda screen, here=here: field_of(screen) not in ("", here))  # type: ignore[misc]
+    full = terminal.text
+    terminal.send(CTRL_U)
+    terminal.wait_for(lambda screen: screen != full)
+    terminal.send(text)
+    terminal.wait_for(re.compile(rf"▸ {field}\s+{re.escape(text)}\b").search)
+
+
+def field_of(screen: str) -> str:
+    """Return the label of the field that has the cursor."""
+    found = re.search(r"^ ▸ (\S+( \S+)*)\s{2,}", screen, re.M)
+    return found[1] if found else ""
+
+
+def check_curve(env: dict[str, str]) -> None:
+    """The curve has points, and ends below where it began."""
+    curves = json.loads(gpuconsole(env, "--sandbox", "curves", NAME, "-o", "json"))
+    losses = [point["value"] for point in curves["tags"]["train/loss"]]
+    assert len(losses) >= 10
+    assert losses[-1] < losses[0] / 2
+    assert curves["tags"]["val/accuracy"][-1]["value"] > 0.8

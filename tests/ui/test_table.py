@@ -1,0 +1,310 @@
+"""The table: what it shows, what it keeps while rows change, what it tells its screen."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from textual.app import App, ComposeResult
+from textual.theme import Theme
+
+import themes
+from tui.widgets.columns import fit_columns
+from tui.widgets.table import Cell, Column, Row, Table
+
+COLUMNS = (
+    Column("name", "NAME", min_width=12, elide="middle"),
+    Column("kind", "KIND", priority=2),
+    Column("gpus", "GPUS", "right"),
+    Column("node", "NODE", priority=1),
+)
+
+
+def row(name: str, gpus: str = "8/8", detail: str | None = None) -> Row:
+    return Row(name, (Cell(name), Cell("PyTorchJob", "quiet"), Cell(gpus), Cell("a100-1")), detail)
+
+
+def rows(amount: int, *, start: int = 0) -> list[Row]:
+    return [row(f"job-{index}") for index in range(start, start + amount)]
+
+
+class TableApp(App[None]):
+    """One table, and a record of what it says."""
+
+    CSS_PATH = themes.STYLESHEET
+
+    def __init__(self, given_rows: Sequence[Row] = (), *, ascii_only: bool = False) -> None:
+        super().__init__()
+        self.given_rows = given_rows
+        self.ascii_only = ascii_only
+        self.chosen: list[str] = []
+        self.highlighted: list[str | None] = []
+        for palette in themes.load().values():
+            self.register_theme(Theme(**palette))
+        self.theme = themes.DEFAULT
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        return themes.variable_defaults(dark=self.current_theme.dark, ansi=self.current_theme.ansi)
+
+    def compose(self) -> ComposeResult:
+        yield Table(COLUMNS, empty="No jobs in this namespace", ascii_only=self.ascii_only)
+
+    def on_mount(self) -> None:
+        self.table.focus()
+        self.table.set_rows(self.given_rows)
+
+    @property
+    def table(self) -> Table:
+        return self.query_one(Table)
+
+    def on_table_chosen(self, message: Table.Chosen) -> None:
+        self.chosen.append(message.key)
+
+    def on_table_highlighted(self, message: Table.Highlighted) -> None:
+        self.highlighted.append(message.key)
+
+
+def lines(app: TableApp) -> list[str]:
+    return [app.table.render_line(y).text for y in range(app.table.size.height)]
+
+
+@pytest.mark.parametrize("size", [(80, 24), (200, 60)])
+async def test_a_table_shows_its_header_and_rows_with_numbers_on_the_right(size: tuple[int, int]) -> None:
+    app = TableApp([row("bert", "8/8"), row("vit", "16/16")])
+    async with app.run_test(size=size) as pilot:
+        await pilot.pause()
+        header, first, second = lines(app)[:3]
+        assert header.split() == ["NAME", "KIND", "GPUS", "NODE"]
+        assert first.startswith(" ▸ bert")
+        assert second.startswith("   vit")
+        assert first.index("8/8") + 3 == second.index("16/16") + 5 == header.index("GPUS") + 4
+
+
+@pytest.mark.parametrize("theme", [*themes.load(), "textual-light", "nord", "ansi-dark"])
+async def test_every_theme_can_draw_a_table(theme: str) -> None:
+    app = TableApp([row("bert", detail="└ waits: 8 GPUs")])
+    async with app.run_test(size=(80, 24)) as pilot:
+        app.theme = theme
+        await pilot.pause()
+        assert "└ waits: 8 GPUs" in lines(app)[2]
+
+
+async def test_the_keys_of_vi_and_k9s_move_the_cursor() -> None:
+    app = TableApp(rows(100))
+    async with app.run_test(size=(80, 24)) as pilot:
+        for key, expected in (
+            ("j", "job-1"),
+            ("down", "job-2"),
+            ("k", "job-1"),
+            ("G", "job-99"),
+            ("g", "job-0"),
+            ("up", "job-0"),
+            ("ctrl+f", "job-22"),
+            ("pagedown", "job-44"),
+            ("ctrl+b", "job-22"),
+            ("pageup", "job-0"),
+            ("end", "job-99"),
+            ("home", "job-0"),
+        ):
+            await pilot.press(key)
+            assert app.table.cursor_key == expected
+            assert any(line.startswith(f" ▸ {expected} ") for line in lines(app))
+
+
+async def test_enter_tells_which_row_was_chosen() -> None:
+    app = TableApp(rows(3))
+    async with app.run_test() as pilot:
+        await pilot.press("j", "enter")
+        await pilot.pause()
+        assert app.chosen == ["job-1"]
+        assert app.highlighted[-1] == "job-1"
+
+
+async def test_an_empty_table_says_so_and_ignores_keys() -> None:
+    app = TableApp()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("j", "k", "G", "g", "ctrl+f", "space", "V", "U", "enter")
+        await pilot.pause()
+        assert any("No jobs in this namespace" in line for line in lines(app))
+        assert app.table.cursor_key is None
+        assert app.chosen == []
+
+
+async def test_the_cursor_stays_on_its_job_when_rows_come_above_it() -> None:
+    app = TableApp(rows(5))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("j", "j")
+        app.table.set_rows([row("new-a"), row("new-b"), *rows(5)])
+        await pilot.pause()
+        assert app.table.cursor_key == "job-2"
+        assert lines(app)[5].startswith(" ▸ job-2")
+
+
+async def test_the_cursor_goes_to_the_neighbour_when_its_job_is_gone() -> None:
+    app = TableApp(rows(5))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("G")
+        app.table.set_rows(rows(4))
+        await pilot.pause()
+        assert app.table.cursor_key == "job-3"
+        assert app.highlighted[-1] == "job-3"
+
+
+async def test_scrolling_stays_where_it_is_when_rows_change() -> None:
+    app = TableApp(rows(500))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("ctrl+f", "ctrl+f", "ctrl+f")
+        await pilot.pause()
+        top = app.table.scroll_offset.y
+        app.table.set_rows([*rows(500), row("late")])
+        await pilot.pause()
+        assert app.table.scroll_offset.y == top > 0
+
+
+async def test_a_table_that_shrinks_scrolls_back_to_what_is_left() -> None:
+    app = TableApp(rows(500))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("G")
+        app.table.set_rows(rows(3))
+        await pilot.pause()
+        await pilot.pause()
+        assert lines(app)[3].startswith(" ▸ job-2")
+        assert lines(app)[1].startswith("   job-0")
+
+
+async def test_marks_survive_a_filter_and_say_how_many_are_hidden() -> None:
+    app = TableApp(rows(30))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("space", "j", "j", "V")
+        assert app.table.marks == ("job-0", "job-1", "job-2")
+        app.table.set_filter(lambda shown: shown.key.endswith("2"))
+        await pilot.pause()
+        assert app.table.row_count == 3
+        assert app.table.marks == ("job-0", "job-1", "job-2")
+        assert app.table.hidden_marks == 2
+        assert lines(app)[1].startswith("●▸ job-2")
+        app.table.set_filter(lambda shown: False)
+        await pilot.pause()
+        assert any("Nothing matches; 30 hidden" in line for line in lines(app))
+        await pilot.press("U")
+        assert not app.table.marks
+
+
+async def test_marks_go_with_their_rows() -> None:
+    app = TableApp(rows(3))
+    async with app.run_test() as pilot:
+        await pilot.press("space")
+        app.table.set_rows(rows(2, start=1))
+        assert not app.table.marks
+
+
+async def test_narrow_tables_give_up_columns_by_priority_and_say_how_many() -> None:
+    app = TableApp([row("bert-large-finetune-worker-12")])
+    async with app.run_test(size=(36, 10)) as pilot:
+        await pilot.pause()
+        header, first = lines(app)[:2]
+        assert header.split() == ["NAME", "GPUS", "NODE", "+1>"]
+        assert "…-worker-12 " in first
+        await pilot.resize_terminal(100, 10)
+        await pilot.pause()
+        assert lines(app)[0].split() == ["NAME", "KIND", "GPUS", "NODE"]
+        assert "bert-large-finetune-worker-12" in lines(app)[1]
+
+
+@pytest.mark.parametrize("width", [1, 2, 5, 10])
+async def test_a_tiny_table_does_not_break(width: int) -> None:
+    app = TableApp([row("bert", detail="└ waits")])
+    async with app.run_test(size=(width, 3)) as pilot:
+        await pilot.press("j", "ctrl+f")
+        assert all(len(line) == width for line in lines(app))
+
+
+async def test_a_row_with_a_detail_is_one_stop_for_the_cursor() -> None:
+    app = TableApp([row("a", detail="└ waits: 3 nodes cordoned"), row("b"), row("c")])
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("j")
+        assert app.table.cursor_key == "b"
+        assert lines(app)[2].strip() == "└ waits: 3 nodes cordoned"
+        assert lines(app)[3].startswith(" ▸ b")
+
+
+async def test_the_cursor_row_is_seen_whole_with_its_detail() -> None:
+    app = TableApp([row(f"job-{index}", detail="└ waits") for index in range(50)])
+    async with app.run_test(size=(80, 10)) as pilot:
+        for _ in range(7):
+            await pilot.press("j")
+        await pilot.pause()
+        shown = lines(app)
+        at = next(y for y, line in enumerate(shown) if "▸" in line)
+        assert "└ waits" in shown[at + 1]
+
+
+async def test_markup_and_escape_sequences_are_plain_text() -> None:
+    nasty = "a[/b]\x1b[31mred\x9b1m\u202e\nend"
+    app = TableApp([Row("x", (Cell(nasty), Cell.of((nasty, "failed")), Cell("1"), Cell("")), nasty)])
+    async with app.run_test(size=(200, 10)) as pilot:
+        await pilot.pause()
+        text = "".join(lines(app))
+        assert "a[/b]red<U+202E>␊end" in text
+        assert not set(text) & {"\x1b", "\x9b", "\u202e", "\n"}
+
+
+async def test_ascii_terminals_get_ascii_marks() -> None:
+    app = TableApp(rows(2), ascii_only=True)
+    async with app.run_test() as pilot:
+        await pilot.press("space")
+        app.table.set_sort_mark("gpus", descending=True)
+        await pilot.pause()
+        assert lines(app)[1].startswith("*> job-0")
+        assert all(line.isascii() for line in lines(app))
+
+
+async def test_a_click_moves_the_cursor_and_a_double_click_opens() -> None:
+    app = TableApp(rows(5))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.click(Table, offset=(6, 3))
+        assert app.table.cursor_key == "job-2"
+        await pilot.click(Table, offset=(6, 4), times=2)
+        await pilot.pause()
+        assert app.chosen == ["job-3"]
+
+
+async def test_the_header_points_at_the_sorted_column() -> None:
+    app = TableApp(rows(2))
+    async with app.run_test(size=(80, 24)) as pilot:
+        app.table.set_sort_mark("name", descending=True)
+        await pilot.pause()
+        assert "NAME↓" in lines(app)[0]
+
+
+async def test_ten_thousand_rows_are_set_and_moved_through_at_once() -> None:
+    many = rows(10_000)
+    app = TableApp(many)
+    async with app.run_test(size=(200, 60)) as pilot:
+        started = time.perf_counter()
+        app.table.set_rows([*many[1:], row("late")])
+        set_s = time.perf_counter() - started
+        await pilot.press("G")
+        assert app.table.cursor_key == "late"
+        assert set_s < 0.5
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 60), st.integers(0, 4), st.booleans()), min_size=1, max_size=12),
+    st.integers(-5, 300),
+)
+def test_columns_fit_whenever_the_needed_ones_do(wishes: list[tuple[int, int, bool]], width: int) -> None:
+    columns = [
+        Column(str(index), "", priority=priority, elide="end" if elides else "")
+        for index, (_, priority, elides) in enumerate(wishes)
+    ]
+    fit = fit_columns(columns, [wish for wish, _, _ in wishes], width)
+    assert len(fit.widths) + fit.hidden == len(columns)
+    shown = {index for index, _ in fit.widths}
+    assert {index for index, column in enumerate(columns) if column.priority == 0} <= shown
+    assert all(0 <= cells <= wishes[index][0] for index, cells in fit.widths)
+    if any(columns[index].priority for index in shown):
+        assert sum(cells for _, cells in fit.widths) + 2 * (len(shown) - 1) <= width

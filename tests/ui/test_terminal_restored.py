@@ -1,0 +1,75 @@
+"""However the console ends, the terminal is as it was."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.terminal import Terminal
+
+KUBECONFIG = """
+apiVersion: v1
+kind: Config
+clusters: [{name: away, cluster: {server: "http://127.0.0.1:9"}}]
+users: [{name: li, user: {token: "secret-token"}}]
+contexts: [{name: away, context: {cluster: away, user: li, namespace: vision}}]
+current-context: away
+"""
+RESTORED = (b"\x1b[?1049l", b"\x1b[?25h")
+"""The main screen, and the cursor."""
+
+
+@pytest.fixture
+def console(tmp_path: Path) -> Iterator[Terminal]:
+    kubeconfig = tmp_path / "config"
+    kubeconfig.write_text(KUBECONFIG)
+    env = {
+        **os.environ,
+        "TERM": "xterm-256color",
+        "XDG_STATE_HOME": str(tmp_path / "state"),
+        "XDG_DATA_HOME": str(tmp_path / "data"),
+        "XDG_CONFIG_HOME": str(tmp_path / "config-home"),
+    }
+    words = [sys.executable, "-P", "-m", "tui", "--kubeconfig", str(kubeconfig)]
+    with Terminal(words, columns=80, lines=24, env=env) as terminal:
+        terminal.wait_for("away / vision")
+        yield terminal
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, 130)]
+)
+def test_a_signal_ends_the_console_and_restores_the_terminal(
+    console: Terminal, number: signal.Signals, code: int
+) -> None:
+    console.signal(number)
+    assert console.wait_for_end() == code
+    for sequence in RESTORED:
+        assert sequence in console.output
+
+
+def test_ctrl_c_leaves_and_restores_the_terminal(console: Terminal) -> None:
+    console.send("\x03")
+    assert console.wait_for_end() == 0
+    for sequence in RESTORED:
+        assert sequence in console.output
+
+
+def test_a_cluster_that_is_away_is_said_and_q_asks_before_it_leaves(console: Terminal) -> None:
+    console.wait_for("Connection refused")
+    console.send("q")
+    console.wait_for("Leave gpuconsole?")
+    console.send("\r")
+    console.wait_for(lambda screen: "Leave gpuconsole?" not in screen)
+    console.send(":quit\r")
+    assert console.wait_for_end() == 0
+
+
+def test_no_secret_reaches_the_screen(console: Terminal) -> None:
+    console.wait_for("Connection refused")
+    assert b"secret-token" not in console.output

@@ -1,0 +1,344 @@
+"""The one seam to a cluster, against a server that says anything, or nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from k8s.errors import (
+    Conflict,
+    Expired,
+    Forbidden,
+    Invalid,
+    KubeError,
+    NotFound,
+    ServerFailed,
+    Throttled,
+    Unauthorized,
+    Unreachable,
+)
+from k8s.resources import JOBS, PODS
+from k8s.wire import lines
+from tests.scripted import (
+    SUCCESS,
+    Answer,
+    Compute,
+    Cut,
+    Drop,
+    ScriptedCluster,
+    Socket,
+    Stall,
+    Stream,
+    page,
+    refusal,
+)
+
+ALL_PODS = "/api/v1/pods"
+ONE = "/api/v1/namespaces/default/pods/a"
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (400, Invalid),
+        (401, Unauthorized),
+        (403, Forbidden),
+        (404, NotFound),
+        (409, Conflict),
+        (410, Expired),
+        (422, Invalid),
+        (429, Throttled),
+        (500, ServerFailed),
+        (503, ServerFailed),
+    ],
+)
+async def test_a_refusal_says_what_failed_and_why(code: int, kind: type[KubeError]) -> None:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say(ONE, refusal(code, "because of the moon"))
+        with pytest.raises(kind) as caught:
+            await client.get(PODS, "a", "default")
+    assert type(caught.value) is kind
+    assert caught.value.what == "Could not read Pod a."
+    assert "because of the moon" in caught.value.why
+
+
+async def test_a_busy_server_is_asked_again_when_it_says() -> None:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say(ALL_PODS, refusal(429, "too many requests", headers={"Retry-After": "7"}))
+        with pytest.raises(Throttled) as caught:
+            await client.list_page(PODS)
+    assert caught.value.retry_after_s == 7
+
+
+@pytest.mark.parametrize(
+    "body", [b"<html>504 Gateway</html>", b"", b"[]", b"null", b"\xff\xfe", b"[" * 100_000]
+)
+async def test_an_answer_that_makes_no_sense_is_said_to_make_none(body: bytes) -> None:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say(ONE, Answer(body), Answer(body, status=502))
+        with pytest.raises(ServerFailed):
+            await client.get(PODS, "a", "default")
+        with pytest.raises(ServerFailed):
+            await client.get(PODS, "a", "default")
+
+
+@pytest.mark.parametrize("reply", [Cut(), Drop()], ids=["cut", "drop"])
+async def test_a_connection_that_breaks_is_a_cluster_out_of_reach(reply: Cut | Drop) -> None:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say(ALL_PODS, reply)
+        with pytest.raises(Unreachable, match="Could not list pods"):
+            await client.list_page(PODS)
+
+
+async def test_a_server_that_is_not_there_is_out_of_reach() -> None:
+    async with ScriptedCluster() as cluster:
+        client = cluster.client()
+    async with client:
+        with pytest.raises(Unreachable):
+            await client.get_json("/version")
+
+
+async def test_a_server_that_never_answers_is_given_up() -> None:
+    async with ScriptedCluster() as cluster, cluster.client(request_s=0.05) as client:
+        cluster.say(ALL_PODS, Stall())
+        cluster.say(ALL_PODS, Stall(), watch=True)
+        with pytest.raises(Unreachable, match="in time"):
+            await client.list_page(PODS)
+        with pytest.raises(Unreachable, match="in time"):
+            async for _ in client.watch(PODS, version="1"):
+                pytest.fail("nothing was sent")
+
+
+async def test_a_watch_that_falls_silent_is_given_up() -> None:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say(ALL_PODS, Stream(), watch=True)
+        with pytest.raises(Unreachable, match="in time"):
+            async with client.stream(
+                "GET", ALL_PODS, "watch pods", query={"watch": "1"}, idle_s=0.05
+            ) as body:
+                async for _ in lines(body, "watch pods"):
+                    pytest.fail("nothing was sent")
+
+
+async def test_a_list_goes_on_until_the_last_page() -> None:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say(ALL_PODS, page([1, 2], following="next"), page([3]))
+        found: list[Any] = await client.list(PODS, label_selector="a=b")
+        assert found == [1, 2, 3]
+        first, second = cluster.asked(ALL_PODS)
+        assert (first.query["limit"], first.query["labelSelector"]) == ("500", "a=b")
+        assert (second.query["continue"], second.query["labelSelector"]) == ("next", "a=b")
+
+
+async def test_a_watch_asks_for_bookmarks_and_gives_whole_lines() -> None:
+    stream = Stream(b'{"a": "', b"\xc3", b'\xa9"}\n{"b":', b" 1}\n\n", b"last").end()
+    opened = []
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say(ALL_PODS, stream, watch=True)
+        found = [
+            line
+            async for line in client.watch(PODS, version="7", timeout_s=9, on_open=lambda: opened.append(1))
+        ]
+        query = cluster.asked(ALL_PODS, watch=True)[0].query
+    assert found == ['{"a": "é"}'.encode(), b'{"b": 1}', b"", b"last"]
+    assert (query["resourceVersion"], query["allowWatchBookmarks"], query["timeoutSeconds"]) == (
+        "7",
+        "true",
+        "9",
+    )
+    assert opened == [1]
+
+
+async def test_a_line_of_a_watch_may_be_longer_than_any_buffer() -> None:
+    long = b"x" * (5 * 2**20)
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say(ALL_PODS, Stream(long, b"\n", b"y\n").end(), watch=True)
+        assert [len(line) async for line in client.watch(PODS, version="1")] == [len(long), 1]
+
+
+async def test_a_forgotten_version_is_told_before_any_line() -> None:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say(ALL_PODS, refusal(410, "too old resource version", "Expired"), watch=True)
+        with pytest.raises(Expired):
+            async for _ in client.watch(PODS, version="1"):
+                pytest.fail("nothing was sent")
+
+
+async def test_leaving_a_watch_ends_its_connection() -> None:
+    stream = Stream(b"one\n")
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say(ALL_PODS, stream, watch=True)
+        watch = client.watch(PODS, version="1")
+        assert await anext(watch) == b"one"
+        await watch.aclose()
+        await stream.is_over.wait()
+
+
+async def test_a_create_asks_for_strict_validation_only_when_it_is_a_rehearsal() -> None:
+    path = "/apis/batch/v1/namespaces/vision/jobs"
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say(path, Compute(lambda asked: Answer(json.loads(asked.body), 201)), method="POST")
+        made = await client.create(JOBS, {"metadata": {"name": "a"}}, "vision", dry_run=True)
+        await client.create(JOBS, {"metadata": {"name": "a"}}, "vision")
+        rehearsal, real = cluster.asked(path, method="POST")
+    assert made == {"metadata": {"name": "a"}}
+    assert (rehearsal.query["dryRun"], rehearsal.query["fieldValidation"]) == ("All", "Strict")
+    assert "dryRun" not in real.query
+    assert real.headers["Content-Type"] == "application/json"
+
+
+@pytest.mark.parametrize(
+    ("kind", "content_type"),
+    [
+        ("merge", "application/merge-patch+json"),
+        ("strategic", "application/strategic-merge-patch+json"),
+        ("json", "application/json-patch+json"),
+        ("apply", "application/apply-patch+yaml"),
+    ],
+)
+async def test_a_patch_says_what_kind_it_is(kind: str, content_type: str) -> None:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say(f"{ONE}/status", Answer({}), method="PATCH")
+        await client.patch(PODS, "a", {"x": 1}, "default", kind=kind, subresource="status")
+        asked = cluster.asked(f"{ONE}/status", method="PATCH")[0]
+    assert asked.headers["Content-Type"] == content_type
+    assert json.loads(asked.body) == {"x": 1}
+
+
+async def test_a_delete_may_be_held_to_one_object() -> None:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say(ONE, Answer({}), method="DELETE")
+        await client.delete(PODS, "a", "default", uid="u", grace_period_s=0)
+        options = json.loads(cluster.asked(ONE, method="DELETE")[0].body)
+    assert options["preconditions"] == {"uid": "u"}
+    assert (options["gracePeriodSeconds"], options["propagationPolicy"]) == (0, "Background")
+
+
+async def test_a_replacement_that_comes_too_late_is_a_conflict() -> None:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say(ONE, refusal(409, "the object has been modified", "Conflict"), method="PUT")
+        with pytest.raises(Conflict) as caught:
+            await client.replace(PODS, {"metadata": {"name": "a"}}, "default")
+    assert not caught.value.name_is_taken
+
+
+async def test_a_log_comes_as_its_process_wrote_it() -> None:
+    raw = b"loss 0.1\r\nno end \xff\x00"
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say(f"{ONE}/log", Stream(raw[:4], raw[4:]).end())
+        async with client.log(
+            "a", "default", container="pytorch", tail=10, follow=True, timestamps=True
+        ) as body:
+            assert await body.read() == raw
+        query = cluster.asked(f"{ONE}/log")[0].query
+    assert query == {"container": "pytorch", "follow": "true", "tailLines": "10", "timestamps": "true"}
+
+
+async def test_a_hundred_streams_do_not_keep_a_request_waiting() -> None:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say(f"{ONE}/log", *[Stream(b"x") for _ in range(100)])
+        cluster.say("/version", Answer({"gitVersion": "v1"}))
+
+        async def follow() -> None:
+            async with client.log("a", "default", follow=True) as body:
+                await body.read()
+
+        streams = [asyncio.create_task(follow()) for _ in range(100)]
+        await cluster.until_asked(f"{ONE}/log", 100)
+        assert await client.get_json("/version") == {"gitVersion": "v1"}
+        for stream in streams:
+            stream.cancel()
+        await asyncio.wait(streams)
+
+
+@pytest.mark.parametrize("protocol", ["v5.channel.k8s.io", "v4.channel.k8s.io"])
+async def test_a_command_gives_its_channels_as_bytes(protocol: str) -> None:
+    frames = [(1, b""), (1, b"\xc3"), (2, b"oops"), (1, b"\xa9"), SUCCESS]
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say(f"{ONE}/exec", Socket(frames, (protocol,)))
+        output = b""
+        async with client.exec("a", "default", ["cat", "x y"], container="main") as socket:
+            assert socket.protocol == protocol
+            async for message in socket:
+                if message.data[0] == 1:
+                    output += message.data[1:]
+    assert output.decode() == "é"
+
+
+@pytest.mark.parametrize(
+    ("reply", "kind", "words"),
+    [
+        (
+            refusal(403, 'user "li" cannot create pods/exec', "Forbidden"),
+            Forbidden,
+            "cannot create pods/exec",
+        ),
+        (refusal(404, 'pods "a" not found', "NotFound"), NotFound, 'pods "a" not found'),
+        (refusal(500, "container not running"), ServerFailed, "container not running"),
+    ],
+)
+async def test_a_refused_command_is_refused_in_the_servers_words(
+    reply: Answer, kind: type[KubeError], words: str
+) -> None:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say(f"{ONE}/exec", reply)
+        with pytest.raises(kind, match=words):
+            async with client.exec("a", "default", ["true"]):
+                pytest.fail("it was refused")
+
+
+async def test_no_token_is_said_in_any_error() -> None:
+    secret = "sha256~very-secret"
+    key = {"BearerToken": f"Bearer {secret}"}
+    async with ScriptedCluster() as cluster, cluster.client(api_key=key) as client:
+        cluster.say(ONE, refusal(403, "no"), Drop(), Cut(), Answer(b"?"), Answer([]))
+        for _ in range(5):
+            with pytest.raises(KubeError) as caught:
+                await client.get(PODS, "a", "default")
+            assert secret not in f"{caught.value} {caught.value!r} {caught.value.__cause__!r}"
+        assert cluster.asked(ONE)[0].headers["Authorization"] == f"Bearer {secret}"
+
+
+async def test_the_password_of_a_proxy_is_not_said() -> None:
+    async with ScriptedCluster() as cluster:
+        host = cluster.host
+        client = cluster.client(proxy=host.replace("//", "//li:hidden@"))
+        cluster.say(ONE, refusal(407, "no"))
+    async with client:
+        with pytest.raises(KubeError) as caught:
+            await client.get(PODS, "a", "default")
+    assert "hidden" not in str(caught.value)
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> Path:
+    """A certificate for 127.0.0.1 that signs itself, and its key beside it."""
+    made = tmp_path / "server.crt"
+    words = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    words += ["-keyout", str(tmp_path / "server.key"), "-out", str(made), "-days", "2", "-subj", "/CN=test"]
+    words += ["-addext", "subjectAltName=IP:127.0.0.1"]
+    try:
+        subprocess.run(words, check=True, capture_output=True)
+    except FileNotFoundError:
+        pytest.skip("openssl is not installed, so there is no certificate to test with")
+    return made
+
+
+async def test_a_server_is_trusted_by_the_kubeconfigs_certificate_and_by_no_other(certificate: Path) -> None:
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(certificate, certificate.with_suffix(".key"))
+    async with ScriptedCluster(tls) as cluster:
+        cluster.say("/version", Answer({"gitVersion": "v1"}))
+        async with cluster.client(ssl_ca_cert=str(certificate)) as trusting:
+            assert await trusting.get_json("/version") == {"gitVersion": "v1"}
+        async with cluster.client(verify_ssl=False) as careless:
+            assert await careless.get_json("/version") == {"gitVersion": "v1"}
+        async with cluster.client() as stranger:
+            with pytest.raises(Unreachable, match="certificate"):
+                await stranger.get_json("/version")

@@ -1,0 +1,108 @@
+"""What a server refuses with, translated once into words that somebody can act on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from k8s.errors import (
+    Conflict,
+    Expired,
+    Forbidden,
+    Invalid,
+    KubeError,
+    NotFound,
+    ServerFailed,
+    Throttled,
+    Unauthorized,
+    from_status,
+)
+
+ANYTHING: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=10,
+)
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (400, Invalid),
+        (401, Unauthorized),
+        (403, Forbidden),
+        (404, NotFound),
+        (409, Conflict),
+        (410, Expired),
+        (418, ServerFailed),
+        (422, Invalid),
+        (429, Throttled),
+        (500, ServerFailed),
+        (503, ServerFailed),
+    ],
+)
+def test_each_refusal_has_a_class_of_its_own(code: int, kind: type[KubeError]) -> None:
+    error = from_status(code, {"message": "because"}, "list pods")
+    assert type(error) is kind
+    assert error.what == "Could not list pods."
+    assert error.why == "The cluster says: because"
+
+
+def test_what_why_and_what_now_stand_below_each_other() -> None:
+    error = from_status(403, {"message": 'user "li" cannot list nodes'}, "list nodes")
+    assert str(error) == (
+        "Could not list nodes.\n"
+        'The cluster says: user "li" cannot list nodes\n'
+        "Pick another namespace, or ask for a role that allows it."
+    )
+
+
+def test_an_answer_without_words_still_says_something() -> None:
+    assert from_status(500, None, "list pods").why == "The cluster says: The server answered 500."
+
+
+def test_a_taken_name_is_not_a_late_update() -> None:
+    taken = from_status(409, {"reason": "AlreadyExists"}, "create Job a")
+    late = from_status(409, {"reason": "Conflict"}, "update Job a")
+    assert isinstance(taken, Conflict) and taken.name_is_taken
+    assert isinstance(late, Conflict) and not late.name_is_taken
+
+
+def test_the_fields_that_are_wrong_are_named() -> None:
+    causes = [{"field": "spec.replicas", "message": "too many"}, {"field": None}, "nonsense"]
+    error = from_status(422, {"details": {"causes": causes}}, "create Job a")
+    assert isinstance(error, Invalid)
+    assert error.causes["spec.replicas"] == "too many"
+
+
+@pytest.mark.parametrize(
+    ("header", "details", "seconds"),
+    [
+        ("7", {}, 7.0),
+        ("", {"retryAfterSeconds": 3}, 3.0),
+        ("", {}, 1.0),
+        ("Fri, 20 Nov 2026 18:00:00 GMT", {"retryAfterSeconds": 2}, 2.0),
+        ("inf", {}, 1.0),
+        ("nan", {}, 1.0),
+        ("-5", {}, 1.0),
+        ("", {"retryAfterSeconds": [1]}, 1.0),
+    ],
+)
+def test_a_busy_server_says_how_long_to_wait(header: str, details: dict[str, object], seconds: float) -> None:
+    error = from_status(429, {"details": details}, "list pods", header)
+    assert isinstance(error, Throttled)
+    assert error.retry_after_s == seconds
+
+
+@given(st.sampled_from([400, 403, 409, 410, 422, 429, 500]), ANYTHING, st.text())
+def test_whatever_the_body_was_it_becomes_an_error_in_words(code: int, body: object, header: str) -> None:
+    nested = {"message": body, "reason": body, "details": {"causes": body, "retryAfterSeconds": body}}
+    for status in (body, {"message": body, "details": body}, nested):
+        assert from_status(code, status, "list pods", header).why
+
+
+def test_a_long_refusal_is_cut() -> None:
+    assert len(from_status(500, {"message": "x" * 100_000}, "list pods").why) < 2100

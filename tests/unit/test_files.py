@@ -1,0 +1,140 @@
+"""Files in pods, through a command in a container or on this machine's own disk."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from k8s.errors import KubeError, Unreachable
+from k8s.files import _READ, ExecFailed, RemoteFile, list_event_files, local_folder, read_from, run
+from tests.scripted import SUCCESS, Answer, ScriptedCluster, Socket, refusal
+
+EXEC = "/api/v1/namespaces/ns/pods/a/exec"
+CLAIM = "/api/v1/namespaces/ns/persistentvolumeclaims/workspace"
+
+
+async def test_event_files_are_listed_with_their_sizes() -> None:
+    lines = b" 12 /logs/b/events.out.tfevents.2\n340 /logs/a b/events.out.tfevents.1\n352 total\n"
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say(EXEC, Socket([(1, lines[:30]), (1, lines[30:]), SUCCESS]))
+        assert await list_event_files(client, "a", "ns", "/logs", container="main") == [
+            RemoteFile("/logs/a b/events.out.tfevents.1", 340),
+            RemoteFile("/logs/b/events.out.tfevents.2", 12),
+        ]
+
+
+async def test_bytes_come_as_they_are_from_the_offset_on() -> None:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say(EXEC, Socket([(1, b"\x00\xff"), (1, b"\r\n"), SUCCESS]))
+        assert await read_from(client, "a", "ns", "/logs/it's $HOME", 7) == b"\x00\xff\r\n"
+
+
+async def test_what_is_run_in_the_container_reads_any_file_from_any_offset(tmp_path: Path) -> None:
+    file = tmp_path / "it's $(odd) -n"
+    file.write_bytes(bytes(range(256)) * 10)
+    for offset, most, found in ((0, 5, 5), (2555, 100, 5), (2560, 100, 0), (9999, 100, 0)):
+        words = ["-c", _READ, "sh", str(file), str(offset + 1), str(most)]
+        shell = await asyncio.create_subprocess_exec("sh", *words, stdout=asyncio.subprocess.PIPE)
+        output, _ = await shell.communicate()
+        assert (output, shell.returncode) == (file.read_bytes()[offset : offset + found], 0)
+    words = ["-c", _READ, "sh", str(tmp_path / "gone"), "1", "5"]
+    shell = await asyncio.create_subprocess_exec("sh", *words, stderr=asyncio.subprocess.PIPE)
+    _, errors = await shell.communicate()
+    assert shell.returncode != 0
+    assert b"gone" in errors
+
+
+@pytest.mark.parametrize(
+    ("frames", "words"),
+    [
+        ([(2, b"find: /logs: No such file or directory\n"), (3, b'{"status": "Failure"}')], "No such file"),
+        ([(3, b'{"status": "Failure", "message": "command terminated with exit code 1"}')], "exit code 1"),
+        ([(1, b"half")], "The connection broke"),
+        ([(3, b"nonsense")], "nonsense"),
+        ([(3, b"[]")], "The connection broke"),
+        ([(3, b"")], "The connection broke"),
+        ([(2, b"x" * 100_000 + b"the end"), (3, b'{"status": "Failure"}')], "the end"),
+    ],
+)
+async def test_a_command_that_does_not_end_well_says_why(frames: list[tuple[int, bytes]], words: str) -> None:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say(EXEC, Socket(frames))
+        with pytest.raises(ExecFailed, match=words) as caught:
+            await run(client, "a", "ns", ["find"])
+    assert len(str(caught.value)) < 1000
+
+
+async def test_a_command_that_falls_silent_is_given_up() -> None:
+    async with ScriptedCluster() as cluster, cluster.client(request_s=0.1) as client:
+        cluster.say(EXEC, Socket([(1, b"half")], is_left_open=True))
+        with pytest.raises(Unreachable, match="in time"):
+            await run(client, "a", "ns", ["cat"])
+
+
+async def test_a_command_that_may_not_be_run_says_so() -> None:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say(EXEC, refusal(403, "cannot create pods/exec"))
+        with pytest.raises(KubeError, match="cannot create pods/exec"):
+            await run(client, "a", "ns", ["cat"])
+
+
+def template(*mounts: dict[str, Any]) -> dict[str, Any]:
+    volumes = [
+        {"name": "w", "persistentVolumeClaim": {"claimName": "workspace"}},
+        {"name": "d", "persistentVolumeClaim": {"claimName": "data"}},
+        {"name": "e", "emptyDir": {}},
+    ]
+    return {"spec": {"volumes": volumes, "containers": [{"volumeMounts": list(mounts)}, {"name": "sidecar"}]}}
+
+
+async def folder_of(root: Path | None, path: str, *mounts: dict[str, Any]) -> Path | None:
+    annotations = {"gpuconsole.dev/path": str(root)} if root else None
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say(CLAIM, Answer({"metadata": {"annotations": annotations}}))
+        return await local_folder(client, template(*mounts), "ns", path)
+
+
+async def test_a_claim_whose_volume_is_here_is_read_here(tmp_path: Path) -> None:
+    at = {"name": "w", "mountPath": "/workspace/"}
+    assert await folder_of(tmp_path, "/workspace/logs/x", at) == tmp_path / "logs" / "x"
+    assert await folder_of(tmp_path, "/workspace", at) == tmp_path
+    assert await folder_of(tmp_path, "/workspaces/logs", at) is None
+    assert await folder_of(tmp_path, "/elsewhere", at) is None
+    assert await folder_of(None, "/workspace/logs", at) is None
+    assert await folder_of(tmp_path / "gone", "/workspace/logs", at) is None
+
+
+async def test_a_part_of_a_volume_is_found_below_its_root(tmp_path: Path) -> None:
+    at = {"name": "w", "mountPath": "/logs", "subPath": "team/li"}
+    assert await folder_of(tmp_path, "/logs/x", at) == tmp_path / "team" / "li" / "x"
+
+
+async def test_the_nearest_mount_decides(tmp_path: Path) -> None:
+    outer, inner = {"name": "d", "mountPath": "/w"}, {"name": "w", "mountPath": "/w/logs"}
+    assert await folder_of(tmp_path, "/w/logs/x", outer, inner) == tmp_path / "x"
+    assert await folder_of(tmp_path, "/w/logs/x", inner, outer) == tmp_path / "x"
+    hidden = {"name": "e", "mountPath": "/w/logs/x"}
+    assert await folder_of(tmp_path, "/w/logs/x/y", inner, hidden) is None
+
+
+@pytest.mark.parametrize(
+    ("path", "mount"),
+    [
+        ("/w/../../etc", {"mountPath": "/w"}),
+        ("/w/x", {"mountPath": "/w", "subPath": "../../etc"}),
+        ("/w/x", {"mountPath": "/w", "subPath": "/etc"}),
+        ("/w/x", {"mountPath": "/w", "subPathExpr": "$(POD_NAME)"}),
+    ],
+)
+async def test_nothing_outside_a_volume_is_read(tmp_path: Path, path: str, mount: dict[str, Any]) -> None:
+    assert await folder_of(tmp_path, path, {"name": "w", **mount}) is None
+
+
+async def test_a_claim_that_is_gone_is_nowhere() -> None:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        at = {"name": "w", "mountPath": "/w"}
+        assert await local_folder(client, template(at), "ns", "/w/logs") is None
+        assert await local_folder(client, {}, "ns", "/w/logs") is None

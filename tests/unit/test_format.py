@@ -1,0 +1,143 @@
+"""Numbers, times, names and GPUs as text."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tui import format as fmt
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (None, "\N{EN DASH}"),
+        (math.nan, "\N{EN DASH}"),
+        (-5, "0s"),
+        (45, "45s"),
+        (540, "9m"),
+        (8100, "2h15m"),
+        (11 * 3600 + 240, "11h04m"),
+        (3 * 86400 + 4 * 3600, "3d4h"),
+        (400 * 86400, "400d"),
+    ],
+)
+def test_ages_are_coarse_and_never_negative(seconds: float | None, text: str) -> None:
+    assert fmt.age(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(-1, "0.0s"), (0.42, "0.4s"), (42, "42s"), (252, "4m12s"), (5040, "1h24m")]
+)
+def test_durations_are_finer_than_ages(seconds: float, text: str) -> None:
+    assert fmt.duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (2.1e-05, "2.1e-05"),
+        (1.87, "1.87"),
+        (412.0, "412"),
+        (24117.0, "24117"),
+        (999.7, "1000"),
+        (1e7, "1e+07"),
+        (math.nan, "nan"),
+        (-math.inf, "-inf"),
+        (None, "\N{EN DASH}"),
+    ],
+)
+def test_measured_values_have_three_digits(value: float | None, text: str) -> None:
+    assert fmt.number(value) == text
+
+
+def test_large_numbers_are_short() -> None:
+    assert [fmt.si(value) for value in (0, 412, 12_000, 1_250_000, 999_999)] == [
+        "0",
+        "412",
+        "12k",
+        "1.25M",
+        "1M",
+    ]
+    assert [fmt.count(value) for value in (31, 1204, 99_999, 1_250_000)] == ["31", "1,204", "99,999", "1.25M"]
+    assert [fmt.memory(value) for value in (0, 80 << 20, 3 << 29, 612 << 30)] == ["0B", "80M", "1.5G", "612G"]
+    assert [fmt.plural(amount, "job") for amount in (0, 1, 3)] == ["0 jobs", "1 job", "3 jobs"]
+    assert fmt.plural(2, "box", "boxes") == "2 boxes"
+
+
+@given(st.floats())
+def test_every_number_can_be_said(value: float) -> None:
+    for say in (fmt.number, fmt.si, fmt.age, fmt.duration):
+        assert 0 < len(say(value)) < 330
+
+
+@pytest.mark.parametrize(
+    ("name", "width", "shown"),
+    [
+        ("bert-large-worker-12", 20, "bert-large-worker-12"),
+        ("bert-large-ft-worker-12", 20, "bert-larg…-worker-12"),
+        ("bert-large-ft-worker-12", 12, "b…-worker-12"),
+        ("bert-large-ft-worker-12", 9, "…orker-12"),
+        ("bert-large-ft-worker-12", 4, "…-12"),
+        ("bert-large-ft-worker-12", 1, "…"),
+        ("bert-large-ft-worker-12", 0, ""),
+        ("模型训练任务-worker-3", 14, "模型…-worker-3"),
+        ("no-number-at-its-end", 11, "no-nu…s-end"),
+    ],
+)
+def test_a_shortened_name_keeps_its_suffix(name: str, width: int, shown: str) -> None:
+    assert fmt.elide_middle(name, width) == shown
+
+
+@given(st.text(max_size=60), st.integers(-1, 70))
+def test_shortened_text_never_takes_more_cells_than_given(text: str, width: int) -> None:
+    for shorten in (fmt.elide_middle, fmt.elide_end, fmt.head, fmt.tail):
+        assert fmt.cell_len(shorten(text, width)) <= max(0, width)
+
+
+@given(st.text("模型ab-_.0123456789", min_size=1, max_size=40), st.integers(0, 999), st.integers(6, 60))
+def test_the_number_of_a_name_is_never_lost(stem: str, number: int, width: int) -> None:
+    assert fmt.elide_middle(f"{stem}-{number}", width).endswith(f"-{number}")
+
+
+@given(st.text(max_size=30), st.integers(0, 60))
+def test_padded_text_takes_exactly_the_cells_given(text: str, width: int) -> None:
+    cells = max(width, fmt.cell_len(text))
+    assert fmt.cell_len(fmt.pad(text, width)) == fmt.cell_len(fmt.pad(text, width, "right")) == cells
+
+
+def test_one_cell_is_one_gpu_while_they_fit() -> None:
+    assert fmt.gpu_bar(3, 2, 1) == "▮▮▮▯▯✕"
+    assert fmt.gpu_bar(3, 2, 1, ascii_only=True) == "###--x"
+    assert fmt.gpu_runs(1, 0, 1) == [("▮", "gpu-busy"), ("✕", "gpu-bad")]
+    assert fmt.gpu_bar(0, 0, 0) == ""
+
+
+@given(st.integers(0, 5000), st.integers(0, 5000), st.integers(0, 5000), st.integers(3, 80))
+def test_many_gpus_are_shares_in_which_nothing_vanishes(busy: int, free: int, bad: int, width: int) -> None:
+    bar = fmt.gpu_bar(busy, free, bad, width=width)
+    assert len(bar) == min(width, busy + free + bad)
+    assert ("▮" in bar, "▯" in bar, "✕" in bar) == (busy > 0, free > 0, bad > 0)
+
+
+def test_a_sparkline_ends_with_the_newest_value_and_shows_broken_ones() -> None:
+    assert fmt.sparkline([1, 2, 3, 4, 5, 6, 7], 8) == "▁▂▃▄▅▆▇"
+    assert fmt.sparkline([1, 2, math.nan], 8) == "▁▇✕"
+    assert fmt.sparkline([0, 50, 100], 3, low=0, high=200) == "▁▃▄"
+    assert fmt.sparkline([3, 3], 4) == "▄▄"
+    assert fmt.sparkline([], 4) == ""
+    assert fmt.sparkline([0] * 99 + [1], 10)[-1] == "▇"
+    assert fmt.sparkline([1, math.inf, 7], 3, ascii_only=True) == "_x#"
+
+
+@given(st.lists(st.floats(), max_size=100), st.integers(0, 20))
+def test_a_sparkline_fits_its_width(values: list[float], width: int) -> None:
+    assert len(fmt.sparkline(values, width)) == min(width, len(values))
+
+
+def test_every_status_has_a_look() -> None:
+    statuses = "Queued Pending Starting Running Restarting Suspended Succeeded Failed Terminating Unknown"
+    assert set(fmt.STATUS_LOOKS) == set(statuses.split())

@@ -1,0 +1,239 @@
+"""The feed of the console: mirrors joined into snapshots, ten a second at most."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from k8s.errors import Unreachable
+from k8s.kinds import KINDS
+from k8s.models import Event
+from k8s.snapshot import ClusterSnapshot
+from tests.objects import node, pod_of, pytorch_job
+from tests.scripted import WAIT_S, Drop, ScriptedCluster, Stream, page, refusal
+from tui.live import PUBLISH_S, Live, follow_events
+
+NODES, PODS, JOBS = "/api/v1/nodes", "/api/v1/pods", "/apis/kubeflow.org/v1/pytorchjobs"
+EVENTS = "/api/v1/namespaces/default/events"
+BERT = pytorch_job("bert")
+
+
+def serve(cluster: ScriptedCluster) -> dict[str, Stream]:
+    """Serve a node with a job on it, and of every other kind nothing; return the watches."""
+    cluster.say(NODES, page([node("n1")]))
+    cluster.say(PODS, page([pod_of(BERT, "master-0", on="n1")]))
+    streams = {}
+    for kind in KINDS:
+        path = kind.resource.path()
+        cluster.say(path, page([BERT] if path == JOBS else []))
+    for path in (NODES, PODS, *(kind.resource.path() for kind in KINDS)):
+        streams[path] = Stream()
+        cluster.say(path, streams[path], watch=True)
+    return streams
+
+
+class Feed:
+    """A feed that runs, and what it has published."""
+
+    def __init__(self, live: Live) -> None:
+        self.live = live
+        self.published: list[tuple[float, ClusterSnapshot]] = []
+        self._came = asyncio.Event()
+
+    def publish(self, snapshot: ClusterSnapshot) -> None:
+        self.published.append((asyncio.get_running_loop().time(), snapshot))
+        self._came.set()
+
+    async def until(self, is_so: Callable[[ClusterSnapshot], bool]) -> ClusterSnapshot:
+        async with asyncio.timeout(WAIT_S):
+            while not (self.published and is_so(self.published[-1][1])):
+                self._came.clear()
+                await self._came.wait()
+        return self.published[-1][1]
+
+
+@asynccontextmanager
+async def running(cluster: ScriptedCluster, namespace: str = "", **client: Any) -> AsyncIterator[Feed]:
+    async with cluster.client(**client) as connected:
+        feed = Feed(Live(connected, namespace))
+        task = asyncio.create_task(feed.live.run(feed.publish))
+        try:
+            yield feed
+            assert not task.done()
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
+
+
+async def test_nodes_pods_and_jobs_come_as_one_picture() -> None:
+    async with ScriptedCluster() as cluster:
+        serve(cluster)
+        async with running(cluster) as feed:
+            snapshot = await feed.until(lambda each: each.is_synced)
+    assert (snapshot.gpus_total, snapshot.gpus_allocated) == (8, 8)
+    assert [(job.ref.name, job.gpus_allocated) for job in snapshot.jobs] == [("bert", 8)]
+    assert (snapshot.context, snapshot.user, snapshot.stale, dict(snapshot.problems)) == (
+        "scripted",
+        "li",
+        "",
+        {},
+    )
+
+
+async def test_ten_pictures_a_second_are_enough_and_the_last_one_is_complete() -> None:
+    async with ScriptedCluster() as cluster:
+        streams = serve(cluster)
+        async with running(cluster) as feed:
+            await feed.until(lambda each: each.is_synced)
+            before = len(feed.published)
+            for number in range(2000):
+                streams[NODES].event("ADDED", node(f"more-{number}"))
+            await feed.until(lambda each: len(each.nodes) == 2001)
+            times = [at_s for at_s, _ in feed.published]
+            assert len(feed.published) - before < 2000 / 10
+            assert all(later - earlier >= PUBLISH_S * 0.95 for earlier, later in pairwise(times))
+
+
+async def test_nothing_is_published_while_nothing_changes() -> None:
+    async with ScriptedCluster() as cluster:
+        streams = serve(cluster)
+        async with running(cluster) as feed:
+            for path in streams:
+                await cluster.until_asked(path, watch=True)
+            await feed.until(lambda each: each.is_synced and not each.stale)
+            streams[NODES].event("ADDED", node("n2"))
+            await feed.until(lambda each: len(each.nodes) == 2)
+            before = len(feed.published)
+            streams[NODES].event("ADDED", node("n3"))
+            await feed.until(lambda each: len(each.nodes) == 3)
+            assert len(feed.published) == before + 1
+
+
+async def test_another_namespace_is_shown_without_asking_the_server() -> None:
+    other = pytorch_job("gpt", namespace="other")
+    async with ScriptedCluster() as cluster:
+        streams = serve(cluster)
+        async with running(cluster, "default") as feed:
+            await feed.until(lambda each: each.is_synced)
+            streams[JOBS].event("ADDED", other)
+            feed.live.show_namespace("other")
+            snapshot = await feed.until(lambda each: [job.ref.name for job in each.jobs] == ["gpt"])
+            assert snapshot.namespace == "other"
+            assert snapshot.gpus_allocated == 8  # nodes are everybody's
+            feed.live.show_namespace("")
+            await feed.until(lambda each: len(each.jobs) == 2)
+            assert len(cluster.asked(JOBS)) == 1
+
+
+async def test_what_may_not_be_read_is_named_with_the_servers_reason() -> None:
+    async with ScriptedCluster() as cluster:
+        serve(cluster)
+        cluster.forget(NODES)
+        cluster.say(NODES, refusal(403, 'user "li" cannot list nodes'))
+        async with running(cluster) as feed:
+            snapshot = await feed.until(lambda each: each.is_synced)
+    assert list(snapshot.problems) == ["nodes"]
+    assert 'user "li" cannot list nodes' in snapshot.problems["nodes"]
+    assert snapshot.stale == ""
+    assert [job.gpus_allocated for job in snapshot.jobs] == [8]
+
+
+async def test_a_picture_of_one_namespace_only_says_that_it_is_one() -> None:
+    mine = "/api/v1/namespaces/mine/pods"
+    async with ScriptedCluster() as cluster:
+        serve(cluster)
+        cluster.forget(PODS)
+        cluster.say(PODS, refusal(403, "cannot list pods at the cluster scope"))
+        cluster.say(mine, page([]))
+        cluster.say(mine, Stream(), watch=True)
+        async with cluster.client("mine") as client:
+            snapshot = await Live(client).read_once()
+    assert snapshot.problems["pods"].startswith("Only those in namespace mine are shown.")
+    assert "cannot list pods at the cluster scope" in snapshot.problems["pods"]
+
+
+async def test_a_kind_that_is_not_served_is_no_problem() -> None:
+    async with ScriptedCluster() as cluster:
+        serve(cluster)
+        cluster.forget(JOBS)
+        async with running(cluster) as feed:
+            snapshot = await feed.until(lambda each: each.is_synced)
+    assert dict(snapshot.problems) == {}
+    assert snapshot.jobs == ()
+
+
+async def test_a_lost_cluster_is_said_and_the_rows_stay() -> None:
+    async with ScriptedCluster() as cluster:
+        streams = serve(cluster)
+        for path in streams:
+            cluster.say(path, Drop(), Drop(), Drop(), Stream(), watch=True)
+        async with running(cluster) as feed:
+            await feed.until(lambda each: each.is_synced and not each.stale)
+            for path, stream in streams.items():
+                await cluster.until_asked(path, watch=True)
+                stream.drop()
+            snapshot = await feed.until(lambda each: bool(each.stale))
+            assert [job.ref.name for job in snapshot.jobs] == ["bert"]
+            assert snapshot.stale_since_s > 0
+            feed.live.try_again()
+            await feed.until(lambda each: not each.stale)
+
+
+async def test_a_command_reads_everything_once() -> None:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        serve(cluster)
+        snapshot = await Live(client).read_once()
+        assert snapshot.is_synced
+        assert [job.ref.name for job in snapshot.jobs] == ["bert"]
+        assert not any(asked.is_watch for asked in cluster.requests)
+
+
+async def test_a_command_fails_when_the_cluster_cannot_be_read_at_all() -> None:
+    async with ScriptedCluster() as cluster:
+        client = cluster.client()
+    async with client:
+        with pytest.raises(Unreachable):
+            await Live(client).read_once()
+
+
+async def test_a_command_is_told_what_it_could_not_read() -> None:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        serve(cluster)
+        cluster.forget(NODES)
+        cluster.forget(JOBS)
+        cluster.say(NODES, refusal(403, "cannot list nodes"))
+        snapshot = await Live(client).read_once()
+    assert list(snapshot.problems) == ["nodes"]
+    assert snapshot.is_synced
+
+
+async def test_events_are_mirrored_while_somebody_looks() -> None:
+    event = {"metadata": {"name": "e1", "uid": "e1"}, "reason": "Scheduled", "eventTime": None}
+    stream = Stream()
+    found: list[list[Event]] = []
+    came = asyncio.Event()
+
+    def on_change(events: list[Event], problem: str) -> None:
+        assert not problem
+        found.append(events)
+        came.set()
+
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say(EVENTS, page([event]))
+        cluster.say(EVENTS, stream, watch=True)
+        task = asyncio.create_task(follow_events(client, "default", on_change))
+        await cluster.until_asked(EVENTS, watch=True)
+        stream.event("ADDED", {"metadata": {"name": "e2", "uid": "e2"}, "reason": "Pulled"})
+        async with asyncio.timeout(WAIT_S):
+            while not found or len(found[-1]) < 2:
+                came.clear()
+                await came.wait()
+        assert {each.reason for each in found[-1]} == {"Scheduled", "Pulled"}
+        task.cancel()
+        await asyncio.wait([task])
+        await stream.is_over.wait()

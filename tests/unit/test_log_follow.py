@@ -1,0 +1,327 @@
+"""Following one container's log against a server that breaks on demand."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from k8s.errors import Forbidden, Invalid
+from k8s.logs import LogLine, Mark, Marker, Pace, Wanted, follow
+from tests.scripted_logs import NS, QUICK, START_NS, Fault, Run, ScriptedPod, connected, target
+
+EVERYTHING = Wanted()
+
+
+async def read_all(
+    pod: ScriptedPod, wanted: Wanted = EVERYTHING, pace: Pace = QUICK
+) -> tuple[list[str], list[Marker]]:
+    """Follow a pod of a cluster of its own to the end."""
+    async with connected(pod) as (_, client), asyncio.timeout(20):
+        items = [item async for item in follow(client, target(pod), wanted, pace=pace)]
+    texts = [item.text.decode() for item in items if isinstance(item, LogLine)]
+    return texts, [item for item in items if isinstance(item, Marker)]
+
+
+def ended_pod(lines: int = 5, exit_code: int = 0, **more: int) -> ScriptedPod:
+    pod = ScriptedPod("w0")
+    for number in range(lines):
+        pod.write(f"line {number}", **more)
+    pod.runs[-1].exit_code = exit_code
+    return pod
+
+
+async def test_a_finished_log_is_read_and_its_end_is_said() -> None:
+    pod = ended_pod()
+    texts, markers = await read_all(pod)
+    assert texts == pod.texts
+    assert [(each.mark, each.text) for each in markers] == [(Mark.ENDED, "ended, exit 0")]
+
+
+async def test_the_time_of_writing_is_always_asked_for_and_taken_off_the_line() -> None:
+    pod = ended_pod(2)
+    async with connected(pod) as (_, client):
+        items = [item async for item in follow(client, target(pod), pace=QUICK)]
+    assert pod.requests[0]["timestamps"] == "true"
+    assert [item.stamp_ns - START_NS for item in items] == [1_000_000, 2_000_000, 2_000_000]
+
+
+async def test_a_connection_cut_in_the_middle_of_a_line_loses_and_doubles_nothing() -> None:
+    pod = ended_pod(50)
+    pod.faults = [Fault(cut_after=500), Fault(cut_after=777), Fault(), Fault()]
+    texts, markers = await read_all(pod)
+    assert texts == pod.texts
+    assert [each.mark for each in markers] == [Mark.RECONNECTED, Mark.RECONNECTED, Mark.ENDED]
+    assert markers[0].text.endswith(" s, nothing lost")
+
+
+@pytest.mark.parametrize("cut", range(0, 400, 23))
+async def test_wherever_the_connection_is_cut_every_line_comes_once(cut: int) -> None:
+    pod = ScriptedPod("w0")
+    for number in range(10):
+        pod.write(f"line {number}", after_ns=0 if number % 3 else 700_000_000)
+    pod.runs[0].exit_code = 0
+    pod.faults = [Fault(cut_after=cut), Fault(cut_after=cut + 31)]
+    texts, _ = await read_all(pod)
+    assert texts == pod.texts
+
+
+@pytest.mark.parametrize("end", range(0, 400, 37))
+async def test_an_answer_that_ends_while_the_container_runs_is_not_believed(end: int) -> None:
+    pod = ScriptedPod("w0")
+    for number in range(10):
+        pod.write(f"line {number}", after_ns=400_000_000)
+    pod.faults = [Fault(end_after=end)]
+    async with connected(pod) as (_, client), asyncio.timeout(10):
+        found = []
+        async for item in follow(client, target(pod), pace=QUICK):
+            found.append(item)
+            if isinstance(item, LogLine) and item.text == b"line 9":
+                await pod.end()
+    assert [item.text.decode() for item in found if isinstance(item, LogLine)] == pod.texts
+
+
+async def test_lines_of_one_moment_are_told_apart_by_counting() -> None:
+    pod = ended_pod(30, after_ns=0)
+    pod.faults = [Fault(cut_after=41 * 7)]
+    texts, _ = await read_all(pod)
+    assert texts == pod.texts
+
+
+async def test_lines_out_of_order_around_a_cut_are_not_lost() -> None:
+    pod = ScriptedPod("w0")
+    for number, offset in enumerate((10.0, 10.9, 11.1, 10.95, 11.2, 10.99, 11.3)):
+        pod.write(f"line {number}", stamp_ns=START_NS + int(offset * NS))
+    pod.runs[0].exit_code = 0
+    pod.faults = [Fault(cut_after=38 * 3)]
+    texts, _ = await read_all(pod)
+    assert texts == pod.texts
+
+
+async def test_a_tail_stays_a_tail_when_the_connection_is_lost() -> None:
+    pod = ended_pod(100)
+    pod.faults = [Fault(cut_after=150)]
+    texts, _ = await read_all(pod, Wanted(tail=10))
+    assert texts == pod.texts[-10:]
+    assert pod.requests[0]["tailLines"] == "10"
+    assert "tailLines" not in pod.requests[1]
+
+
+async def test_a_log_rotated_while_away_is_a_gap() -> None:
+    pod = ended_pod(40, after_ns=NS)
+    pod.faults = [Fault(cut_after=400)]
+    async with connected(pod) as (_, client), asyncio.timeout(10):
+        found: list[LogLine | Marker] = []
+        async for item in follow(client, target(pod), pace=QUICK):
+            found.append(item)
+            if len(found) == 3:
+                pod.runs[0].first_kept = 30
+    texts = [item.text.decode() for item in found if isinstance(item, LogLine)]
+    gaps = [item for item in found if isinstance(item, Marker) and item.may_lack_lines]
+    assert texts[-10:] == pod.texts[-10:]
+    assert len(texts) < 40
+    assert len(gaps) == 1
+    assert "may be missing" in gaps[0].text
+
+
+async def test_a_container_that_has_not_started_is_waited_for() -> None:
+    pod = ScriptedPod("w0", waiting="ContainerCreating")
+    async with connected(pod) as (_, client), asyncio.timeout(10):
+        found = []
+        async for item in follow(client, target(pod), pace=QUICK):
+            found.append(item)
+            if len(found) == 1:
+                pod.waiting = ""
+                await pod.say("hello")
+                await pod.end()
+    assert [item.text if isinstance(item, Marker) else item.text.decode() for item in found] == [
+        "waits: ContainerCreating",
+        "hello",
+        "ended, exit 0",
+    ]
+
+
+async def test_a_restart_is_followed_and_the_end_of_the_run_before_is_read() -> None:
+    pod = ScriptedPod("w0")
+    pod.write("first run")
+    pod.faults = [Fault(cut_after=46)]
+    async with connected(pod) as (_, client), asyncio.timeout(10):
+        found: list[LogLine | Marker] = []
+        async for item in follow(client, target(pod), pace=QUICK):
+            found.append(item)
+            if len(found) == 1:
+                pod.write("last words")
+                pod.runs[0].exit_code, pod.runs[0].reason = 137, "OOMKilled"
+                pod.runs.append(Run())
+                pod.write("second run")
+                await pod.end()
+    assert [item.text if isinstance(item, Marker) else item.text.decode() for item in found if item] == [
+        "first run",
+        found[1].text,
+        "last words",
+        "restart #1, exit 137 OOMKilled",
+        "second run",
+        "ended, exit 0",
+    ]
+    assert isinstance(found[1], Marker) and found[1].mark is Mark.RECONNECTED
+
+
+async def test_a_container_that_crashes_is_waited_for_between_its_runs() -> None:
+    pod = ended_pod(2, exit_code=1)
+    async with connected(pod) as (_, client), asyncio.timeout(10):
+        words = []
+        async for item in follow(client, target(pod), pace=QUICK):
+            if isinstance(item, Marker):
+                words.append(item.text)
+                if len(words) == 1:
+                    pod.runs.append(Run())
+                    pod.write("again")
+                    await pod.end()
+    assert words == ["ended, exit 1; waits to be started again", "restart #1, exit 1", "ended, exit 0"]
+
+
+async def test_runs_that_came_and_went_unread_are_a_gap() -> None:
+    pod = ended_pod(2, exit_code=1)
+    async with connected(pod) as (_, client), asyncio.timeout(10):
+        marks = []
+        async for item in follow(client, target(pod), pace=QUICK):
+            if isinstance(item, Marker):
+                marks.append(item.mark)
+                if len(marks) == 1:
+                    pod.runs += [Run(exit_code=1), Run(exit_code=1), Run(exit_code=0)]
+    assert marks == [Mark.ENDED, Mark.GAP, Mark.RESTART, Mark.ENDED]
+
+
+async def test_a_pod_that_is_deleted_ends_the_log() -> None:
+    pod = ScriptedPod("w0")
+    pod.write("hello")
+    pod.faults = [Fault(cut_after=37)]
+    async with connected(pod) as (_, client), asyncio.timeout(10):
+        found = []
+        async for item in follow(client, target(pod), pace=QUICK):
+            found.append(item)
+            pod.is_gone = True
+    assert [type(item) for item in found] == [LogLine, Marker]
+    assert found[-1].text == "the pod is gone"
+
+
+async def test_another_pod_of_the_same_name_is_not_taken_for_it() -> None:
+    pod = ScriptedPod("w0", uid="one")
+    pod.write("hello")
+    followed = target(pod)
+    pod.uid = "two"
+    async with connected(pod) as (_, client), asyncio.timeout(10):
+        found = [item async for item in follow(client, followed, pace=QUICK)]
+    assert [item.text for item in found] == ["the pod is gone"]
+
+
+async def test_a_server_in_trouble_is_asked_again_until_it_answers() -> None:
+    pod = ended_pod(3)
+    pod.faults = [Fault(500, "kubelet refused"), Fault(503, "etcd"), Fault(500, "kubelet refused")]
+    texts, markers = await read_all(pod)
+    assert texts == pod.texts
+    assert [each.mark for each in markers] == [Mark.LOST, Mark.LOST, Mark.RECONNECTED, Mark.ENDED]
+    assert "etcd" in markers[0].text
+
+
+async def test_a_cluster_that_is_away_is_said_once_and_waited_for() -> None:
+    pod = ScriptedPod("w0")
+    pod.write("before")
+    async with connected(pod) as (cluster, client), asyncio.timeout(10):
+        cluster.is_down = True
+        found = []
+        async for item in follow(client, target(pod), pace=QUICK):
+            found.append(item)
+            cluster.is_down = False
+            if isinstance(item, LogLine):
+                await pod.end()
+    assert [item.mark if isinstance(item, Marker) else item.text for item in found] == [
+        Mark.LOST,
+        Mark.RECONNECTED,
+        b"before",
+        Mark.ENDED,
+    ]
+
+
+async def test_a_half_open_connection_is_made_anew_and_nothing_is_said() -> None:
+    pod = ended_pod(20)
+    pod.faults = [Fault(stall_after=300)]
+    texts, markers = await read_all(
+        pod, pace=Pace(first_s=0.005, longest_s=0.02, idle_s=0.2, waiting_s=0.01, poll_s=0.01)
+    )
+    assert texts == pod.texts
+    assert [each.mark for each in markers] == [Mark.ENDED]
+
+
+async def test_a_last_line_without_an_end_is_read_once() -> None:
+    pod = ended_pod(3)
+    pod.runs[0].tail = b"Segmentation fault"
+    texts, _ = await read_all(pod)
+    assert texts == [*pod.texts, "Segmentation fault"]
+
+
+async def test_a_line_that_is_too_long_says_how_much_is_missing() -> None:
+    pod = ScriptedPod("w0")
+    pod.write(b"x" * 300_000)
+    pod.write("short")
+    pod.runs[0].exit_code = 0
+    async with connected(pod) as (_, client):
+        lines = [i async for i in follow(client, target(pod), pace=QUICK) if isinstance(i, LogLine)]
+    assert [(len(line.raw), line.missing_bytes) for line in lines] == [(65_536, 234_464), (5, 0)]
+
+
+async def test_binary_and_words_of_the_kubelet_itself_are_kept_as_they_are() -> None:
+    pod = ScriptedPod("w0")
+    pod.write(bytes(set(range(256)) - {10}))
+    pod.runs[0].exit_code = 0
+    async with connected(pod) as (_, client):
+        lines = [i async for i in follow(client, target(pod), pace=QUICK) if isinstance(i, LogLine)]
+    assert lines[0].raw == pod.runs[0].lines[0][1]
+
+
+async def test_cancelling_closes_the_connection_at_once() -> None:
+    pod = ScriptedPod("w0")
+    pod.write("hello")
+    async with connected(pod) as (_, client):
+        read = asyncio.Event()
+
+        async def run() -> None:
+            async for _ in follow(client, target(pod), pace=QUICK):
+                read.set()
+
+        task = asyncio.create_task(run())
+        await read.wait()
+        task.cancel()
+        await pod.until(streams=0)
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+
+async def test_without_follow_a_refusal_is_an_error() -> None:
+    pod = ended_pod()
+    pod.faults = [Fault(403, 'pods "w0" is forbidden')]
+    with pytest.raises(Forbidden):
+        await read_all(pod, Wanted(follow=False))
+
+
+async def test_a_container_that_the_pod_lacks_is_an_error() -> None:
+    pod = ended_pod()
+    async with connected(pod) as (_, client):
+        with pytest.raises(Invalid, match="no container"):
+            async for _ in follow(client, target(pod, container="sidecar"), pace=QUICK):
+                pass
+
+
+async def test_without_follow_a_running_container_is_read_up_to_now() -> None:
+    pod = ScriptedPod("w0")
+    pod.write("a")
+    texts, markers = await read_all(pod, Wanted(follow=False))
+    assert (texts, markers) == (["a"], [])
+
+
+async def test_the_previous_run_can_be_read() -> None:
+    pod = ended_pod(3, exit_code=1)
+    pod.runs.append(Run())
+    pod.write("now")
+    texts, _ = await read_all(pod, Wanted(previous=True))
+    assert texts == ["line 0", "line 1", "line 2"]

@@ -1,0 +1,292 @@
+"""A whole job's logs: merged, split into ranks, in bounded memory; and the one-shot reading."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import pytest
+
+from k8s.client import Client
+from k8s.errors import NotFound
+from k8s.logs import (
+    EVERYTHING,
+    Choice,
+    Feed,
+    Item,
+    JobLogs,
+    LogLine,
+    Mark,
+    Marker,
+    Options,
+    Target,
+    Wanted,
+    printed,
+    read,
+)
+from tests.scripted_logs import QUICK, START_NS, Fault, ScriptedPod, connected, target
+
+
+def pod_of(rank: int, lines: int = 3) -> ScriptedPod:
+    pod = ScriptedPod(f"job-worker-{rank}", restart_policy="Never")
+    for number in range(lines):
+        pod.write(f"r{rank} line {number}", stamp_ns=START_NS + number * 10_000_000 + rank)
+    return pod
+
+
+def target_of(pod: ScriptedPod, *ranks: int, **more: bool) -> Target:
+    name = pod.name.removeprefix("job-")
+    return target(pod, instance=name, ranks=ranks, ranks_proof="declared" if ranks else "none", **more)
+
+
+@asynccontextmanager
+async def running(logs: JobLogs) -> AsyncIterator[None]:
+    task = asyncio.create_task(logs.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+        if not task.cancelled() and (error := task.exception()):
+            raise error
+
+
+async def taken_until(feed: Feed, amount: int) -> list[Item]:
+    """Take from a feed as a view does, until so many items have come."""
+    items: list[Item] = []
+    async with asyncio.timeout(20):
+        while len(items) < amount:
+            items += feed.take()
+            await asyncio.sleep(0)
+    return items
+
+
+def texts(items: Sequence[Item]) -> list[str]:
+    return [item.text.decode() if isinstance(item, LogLine) else f"-- {item.text}" for item in items]
+
+
+async def test_the_lines_of_all_instances_come_in_the_order_of_their_times() -> None:
+    pods = [pod_of(rank) for rank in range(3)]
+    for pod in pods:
+        await pod.end()
+    async with connected(*pods) as (_, client):
+        logs = JobLogs(client, [target_of(pod, rank) for rank, pod in enumerate(pods)], pace=QUICK)
+        feed = logs.open(EVERYTHING)
+        async with running(logs):
+            items = await taken_until(feed, 12)
+    lines = [item for item in items if isinstance(item, LogLine)]
+    assert [line.stamp_ns for line in lines] == sorted(line.stamp_ns for line in lines)
+    assert len(lines) == 9
+
+
+async def test_sixty_four_ranks_with_forced_drops_lose_and_double_nothing() -> None:
+    pods = [pod_of(rank, lines=40) for rank in range(64)]
+    for rank, pod in enumerate(pods):
+        pod.faults = [
+            Fault(cut_after=97 + rank * 13),
+            Fault(500, "kubelet"),
+            Fault(cut_after=203 + rank * 7),
+            Fault(end_after=333),
+        ]
+    async with connected(*pods) as (_, client):
+        logs = JobLogs(
+            client,
+            [target_of(pod, rank) for rank, pod in enumerate(pods)],
+            wanted=Wanted(),
+            max_streams=24,
+            pace=QUICK,
+        )
+        feeds = [logs.open(Choice(rank=rank)) for rank in range(64)]
+        async with running(logs):
+            for rank, pod in enumerate(pods):
+                await pod.say(*(f"r{rank} later {number}" for number in range(10)))
+                await pod.end()
+            found: list[list[Item]] = [[] for _ in pods]
+            async with asyncio.timeout(60):
+                while not all(
+                    items and isinstance(items[-1], Marker) and items[-1].mark is Mark.ENDED
+                    for items in found
+                ):
+                    for items, feed in zip(found, feeds, strict=True):
+                        items += feed.take()
+                    await asyncio.sleep(0)
+    for items, pod in zip(found, pods, strict=True):
+        assert [text for text in texts(items) if not text.startswith("--")] == pod.texts
+        assert not any(isinstance(item, Marker) and item.may_lack_lines for item in items)
+    assert logs.gaps == 0
+
+
+async def test_a_pod_that_comes_later_joins() -> None:
+    first, second = pod_of(0), pod_of(1)
+    async with connected(first, second) as (_, client):
+        logs = JobLogs(client, [target_of(first, 0)], pace=QUICK)
+        feed = logs.open(EVERYTHING)
+        async with running(logs):
+            assert len(await taken_until(feed, 3)) == 3
+            logs.set_targets([target_of(first, 0), target_of(second, 1)])
+            assert texts(await taken_until(feed, 3)) == second.texts
+
+
+async def test_a_rank_is_shown_with_what_its_pod_says_and_no_other_rank_claims() -> None:
+    pod = ScriptedPod("job-worker-1")
+    for text in ("[rank4]: a", "torchrun says", "[rank5]: b", "[rank4]: c"):
+        pod.write(text)
+    other = pod_of(0)
+    async with connected(pod, other) as (_, client):
+        logs = JobLogs(client, [target_of(other, 0), target_of(pod, 4, 5)], pace=QUICK)
+        feed = logs.open(Choice(rank=4))
+        async with running(logs):
+            assert texts(await taken_until(feed, 3)) == ["a", "torchrun says", "c"]
+        rows = {row.rank: row for row in logs.rows()}
+        assert list(rows) == [0, 4, 5]
+        assert (rows[4].proof, rows[4].instance, rows[4].lines, rows[4].is_split) == (
+            "observed",
+            "worker-1",
+            2,
+            True,
+        )
+        assert rows[0].proof == "declared"
+        later = logs.open(Choice(rank=5))
+        assert texts(later.take(everything=True)) == ["torchrun says", "b"]
+
+
+async def test_a_rank_seen_elsewhere_than_assumed_is_where_it_was_seen() -> None:
+    pod = ScriptedPod("job-worker-1")
+    pod.write("[rank2]: I am here")
+    async with connected(pod, pod_of(0)) as (_, client):
+        logs = JobLogs(client, [target_of(pod_of(0), 2, 3), target_of(pod, 4, 5)], pace=QUICK)
+        feed = logs.open(EVERYTHING)
+        async with running(logs):
+            await taken_until(feed, 4)
+        assert logs.home_of(2) == "worker-1"
+        assert logs.home_of(3) == "worker-0"
+
+
+async def test_all_ranks_of_a_launcher_are_listed_as_they_speak() -> None:
+    pod = ScriptedPod("job-launcher-0")
+    for rank in (0, 2, 1):
+        pod.write(f"[1,{rank}]<stdout>:hello")
+    async with connected(pod) as (_, client):
+        logs = JobLogs(client, [target_of(pod, speaks_for_all=True)], pace=QUICK)
+        feed = logs.open(EVERYTHING)
+        async with running(logs):
+            await taken_until(feed, 3)
+        assert [(row.rank, row.proof) for row in logs.rows()] == [(n, "observed") for n in range(3)]
+
+
+async def test_memory_is_bounded_and_what_was_dropped_is_said() -> None:
+    pod = pod_of(0, lines=500)
+    async with connected(pod) as (_, client):
+        logs = JobLogs(client, [target_of(pod, 0)], rank_lines=100, wanted=Wanted(), pace=QUICK)
+        feed = logs.open(EVERYTHING)
+        async with running(logs):
+            await taken_until(feed, 500)
+        kept = logs.open(Choice(rank=0)).take()
+        assert isinstance(kept[0], Marker)
+        assert kept[0].mark is Mark.DROPPED
+        assert f"{500 - len(kept) + 1} older lines" in kept[0].text
+        assert texts(kept)[-1] == "r0 line 499"
+        small = JobLogs(client, [target_of(pod, 0)], total_bytes=20_000, wanted=Wanted(), pace=QUICK)
+        feed = small.open(EVERYTHING)
+        async with running(small):
+            await taken_until(feed, 500)
+        assert small.size_bytes <= 20_000
+
+
+async def test_a_view_that_does_not_take_is_told_what_it_missed() -> None:
+    feed = Feed(EVERYTHING, lambda _: "", max_items=10)
+    where = Target("lab", "w0")
+    for number in range(5):
+        feed.put(where, [LogLine(number, b"%d" % index, where, number * 5 + index) for index in range(5)])
+    items = feed.take(everything=True)
+    assert isinstance(items[0], Marker)
+    assert items[0].text.startswith("15 lines")
+    assert len(items) == 11
+
+
+async def test_a_log_that_may_not_be_read_is_said_at_its_place() -> None:
+    pod = pod_of(0)
+    bad = Target("lab", pod.name, "nope", pod.name, "worker-0", (0,))
+    async with connected(pod) as (_, client):
+        logs = JobLogs(client, [bad], pace=QUICK)
+        feed = logs.open(EVERYTHING)
+        async with running(logs):
+            items = await taken_until(feed, 1)
+    assert texts(items) == ['-- cannot be read. It has no container "nope".']
+
+
+async def test_what_is_looked_at_is_streamed_first() -> None:
+    pods = [pod_of(rank) for rank in range(4)]
+    async with connected(*pods) as (_, client):
+        logs = JobLogs(client, [target_of(p, r) for r, p in enumerate(pods)], max_streams=1, pace=QUICK)
+        feed = logs.open(Choice(rank=3))
+        async with running(logs):
+            await pods[0].until(requests=1)
+            logs.focus([Choice(rank=3)])
+            async with asyncio.timeout(10):
+                while pods[3].requests[-1:] == [] or pods[3].requests[-1].get("follow") != "true":
+                    await asyncio.sleep(0)
+            await pods[3].say("now")
+            assert "now" in texts(await taken_until(feed, 4))
+
+
+async def read_texts(client: Client, targets: Sequence[Target], options: Options) -> list[str]:
+    async with asyncio.timeout(20):
+        return texts([item async for item in read(client, targets, options, pace=QUICK)])
+
+
+async def test_one_shot_reads_rank_0_of_the_chief_unless_asked_otherwise() -> None:
+    chief, other = ScriptedPod("job-worker-0"), pod_of(1)
+    for text in ("[rank0]: a", "[rank1]: b", "torchrun"):
+        chief.write(text)
+    targets = [target_of(other, 2), target_of(chief, 0, 1, is_chief=True)]
+    async with connected(chief, other) as (_, client):
+        assert await read_texts(client, targets, Options()) == ["a", "torchrun"]
+        assert await read_texts(client, targets, Options(rank=1)) == ["b", "torchrun"]
+        assert await read_texts(client, targets, Options(instance="worker-0")) == ["a", "b", "torchrun"]
+        assert await read_texts(client, targets, Options(rank=2, tail=1)) == ["r1 line 2"]
+        assert sorted(await read_texts(client, targets, Options(every=True))) == sorted(
+            ["a", "b", "torchrun", *other.texts]
+        )
+        with pytest.raises(NotFound, match="ranks 0 to 2"):
+            await read_texts(client, targets, Options(rank=7))
+        with pytest.raises(NotFound, match="worker-1, worker-0"):
+            await read_texts(client, targets, Options(instance="worker-9"))
+
+
+async def test_one_shot_follows_all_and_takes_new_pods_in() -> None:
+    first, second = pod_of(0), pod_of(1)
+    await first.end()
+    await second.end()
+
+    async def snapshots() -> AsyncIterator[Sequence[Target]]:
+        yield [target_of(first, 0)]
+        yield [target_of(first, 0), target_of(second, 1)]
+
+    async with connected(first, second) as (_, client), asyncio.timeout(20):
+        found = [
+            item
+            async for item in read(client, snapshots(), Options(follow=True, every=True), pace=QUICK)
+            if isinstance(item, LogLine)
+        ]
+    assert sorted(texts(found)) == sorted(first.texts + second.texts)
+
+
+async def test_one_shot_merges_finished_logs_by_time() -> None:
+    pods = [pod_of(rank, lines=30) for rank in range(5)]
+    async with connected(*pods) as (_, client):
+        targets = [target_of(pod, rank) for rank, pod in enumerate(pods)]
+        found = [item async for item in read(client, targets, Options(every=True), pace=QUICK)]
+    assert [item.stamp_ns for item in found] == sorted(item.stamp_ns for item in found)
+    assert len(found) == 150
+
+
+def test_a_pipe_gets_the_bytes_and_a_terminal_gets_harmless_text() -> None:
+    where = Target("lab", "w0", instance="worker-0")
+    line = LogLine(START_NS, b"[rank3]: \x1b]0;gotcha\x07ok\xff", where, 0, 3, True, 9)
+    assert printed(line) == b"[rank3]: \x1b]0;gotcha\x07ok\xff\n"
+    assert printed(line, name=True, timestamps=True).startswith(
+        b"2026-05-14T10:00:00.000000000Z [worker-0 3] "
+    )
+    assert b"\x1b" not in printed(line, is_terminal=True)

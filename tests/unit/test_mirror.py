@@ -1,0 +1,448 @@
+"""A collection as the server has it, whatever happens to the server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from k8s.client import Client
+from k8s.errors import (
+    Expired,
+    Forbidden,
+    KubeError,
+    NotFound,
+    ServerFailed,
+    Throttled,
+    Unauthorized,
+    Unreachable,
+)
+from k8s.mirror import FIRST_DELAY_S, Mirror
+from k8s.models import Meta, Pod, Reader
+from k8s.resources import PODS
+from tests.scripted import (
+    WAIT_S,
+    Answer,
+    Cut,
+    Drop,
+    Reply,
+    ScriptedCluster,
+    Stall,
+    Stream,
+    page,
+    refusal,
+    status_object,
+)
+
+ALL = "/api/v1/pods"
+MINE = "/api/v1/namespaces/mine/pods"
+
+
+def pod(name: str, version: str = "1", uid: str = "", **status: Any) -> dict[str, Any]:
+    return {"metadata": {"name": name, "uid": uid or name, "resourceVersion": version}, "status": status}
+
+
+class Watched:
+    """A mirror that runs, and its states."""
+
+    def __init__(self, client: Client, scopes: tuple[str, ...]) -> None:
+        self._changed = asyncio.Event()
+        self.states: list[tuple[frozenset[str], bool, bool]] = []
+        self.mirror: Mirror[Pod] = Mirror(client, PODS, scopes, Reader(Pod), _meta, self._on_change)
+
+    def _on_change(self) -> None:
+        state = self.mirror.state
+        self.states.append((frozenset(self.names), state.is_synced, state.is_live))
+        self._changed.set()
+
+    @property
+    def names(self) -> list[str]:
+        return sorted(each.metadata.name for each in self.mirror.objects.values())
+
+    @property
+    def problem(self) -> KubeError | None:
+        return self.mirror.state.problem
+
+    async def until(self, is_so: Callable[[], bool]) -> None:
+        """Wait for a state, and poke the mirror so that nobody waits for its delays."""
+        async with asyncio.timeout(WAIT_S):
+            while not is_so():
+                self._changed.clear()
+                await self._changed.wait()
+
+    async def until_pods(self, *names: str) -> None:
+        await self.until(lambda: self.names == sorted(names))
+
+    async def until_problem(self, kind: type[KubeError]) -> None:
+        await self.until(lambda: isinstance(self.problem, kind))
+
+
+def _meta(found: Pod) -> Meta:
+    return found.metadata
+
+
+@asynccontextmanager
+async def running(
+    cluster: ScriptedCluster, *scopes: str, request_s: float = WAIT_S
+) -> AsyncIterator[Watched]:
+    async with cluster.client(request_s=request_s) as client:
+        watched = Watched(client, scopes or ("",))
+        task = asyncio.create_task(watched.mirror.run())
+        try:
+            yield watched
+            assert not task.done()
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
+            assert task.cancelled()
+
+
+async def test_the_first_listing_shows_each_page_as_it_comes() -> None:
+    stream = Stream()
+    async with ScriptedCluster() as cluster:
+        cluster.say(
+            ALL, page([pod("a")], following="2"), page([pod("b")], following="3"), page([pod("c")], "9")
+        )
+        cluster.say(ALL, stream, watch=True)
+        async with running(cluster) as watched:
+            await watched.until(lambda: watched.mirror.state.is_live)
+            assert watched.names == ["a", "b", "c"]
+            assert (frozenset("a"), False, False) in watched.states
+            assert (frozenset("ab"), False, False) in watched.states
+            assert watched.mirror.state.is_synced
+        assert cluster.asked(ALL, watch=True)[0].query["resourceVersion"] == "9"
+
+
+async def test_changes_come_by_themselves() -> None:
+    stream = Stream()
+    async with ScriptedCluster() as cluster:
+        cluster.say(ALL, page([pod("a")]))
+        cluster.say(ALL, stream, watch=True)
+        async with running(cluster) as watched:
+            await watched.until_pods("a")
+            stream.event("ADDED", pod("b", "2"))
+            await watched.until_pods("a", "b")
+            stream.event("MODIFIED", pod("b", "3", phase="Running"))
+            await watched.until(lambda: watched.mirror.objects["b"].status.phase == "Running")
+            stream.event("DELETED", pod("a", "4"))
+            await watched.until_pods("b")
+
+
+async def test_a_pod_made_again_under_its_name_is_another_pod() -> None:
+    stream = Stream()
+    async with ScriptedCluster() as cluster:
+        cluster.say(ALL, page([pod("a", uid="old")]))
+        cluster.say(ALL, stream, watch=True)
+        async with running(cluster) as watched:
+            await watched.until_pods("a")
+            stream.event("DELETED", pod("a", uid="old")).event("ADDED", pod("a", uid="new"))
+            await watched.until(lambda: list(watched.mirror.objects) == ["new"])
+
+
+async def test_a_watch_that_ends_goes_on_from_the_last_bookmark() -> None:
+    bookmark = {"kind": "Pod", "metadata": {"resourceVersion": "77", "creationTimestamp": None}}
+    async with ScriptedCluster() as cluster:
+        cluster.say(ALL, page([pod("a")], "5"))
+        cluster.say(ALL, Stream().event("BOOKMARK", bookmark).end(), Stream(), watch=True)
+        async with running(cluster) as watched:
+            await cluster.until_asked(ALL, 1, watch=True)
+            await watched.until(lambda: watched.mirror.state.is_live)
+            await poked_until(watched, cluster, 2)
+            assert [each.query["resourceVersion"] for each in cluster.asked(ALL, watch=True)] == ["5", "77"]
+            assert len(cluster.asked(ALL)) == 1
+
+
+async def poked_until(watched: Watched, cluster: ScriptedCluster, watches: int) -> None:
+    """Poke the mirror out of its pauses until it has asked for so many watches."""
+
+    async def poke() -> None:
+        while True:
+            watched.mirror.poke()
+            await asyncio.sleep(0)
+
+    poking = asyncio.create_task(poke())
+    try:
+        await cluster.until_asked(ALL, watches, watch=True)
+    finally:
+        poking.cancel()
+        await asyncio.wait([poking])
+
+
+GONE = status_object(410, "too old resource version: 5 (900)", "Expired")
+
+
+@pytest.mark.parametrize(
+    "forgotten",
+    [refusal(410, "too old resource version: 5 (900)", "Expired"), Stream().event("ERROR", GONE).end()],
+    ids=["as an answer", "as a line"],
+)
+async def test_a_forgotten_version_is_listed_again_and_never_resumed(forgotten: Reply) -> None:
+    async with ScriptedCluster() as cluster:
+        cluster.say(ALL, page([pod("a"), pod("b")], "5"), page([pod("b"), pod("c")], "900"))
+        cluster.say(ALL, forgotten, Stream(), watch=True)
+        async with running(cluster) as watched:
+            await watched.until_problem(Expired)
+            assert watched.names == ["a", "b"]
+            watched.mirror.poke()
+            await watched.until(lambda: watched.mirror.state.is_live)
+            await cluster.until_asked(ALL, 2, watch=True)
+            assert watched.names == ["b", "c"]
+            assert [each.query["resourceVersion"] for each in cluster.asked(ALL, watch=True)] == ["5", "900"]
+
+
+async def test_a_later_listing_replaces_everything_at_once() -> None:
+    async with ScriptedCluster() as cluster:
+        cluster.say(
+            ALL, page([pod("a"), pod("b")], "5"), page([pod("x")], following="2"), page([pod("y")], "9")
+        )
+        cluster.say(ALL, refusal(410), Stream(), watch=True)
+        async with running(cluster) as watched:
+            await watched.until_problem(Expired)
+            watched.states.clear()
+            watched.mirror.poke()
+            await watched.until_pods("x", "y")
+            assert {names for names, _, _ in watched.states} <= {frozenset("ab"), frozenset("xy")}
+
+
+async def test_a_list_that_expires_between_its_pages_is_begun_again() -> None:
+    async with ScriptedCluster() as cluster:
+        cluster.say(ALL, page([pod("a")], following="2"), refusal(410), page([pod("b")]))
+        cluster.say(ALL, Stream(), watch=True)
+        async with running(cluster) as watched:
+            await watched.until_problem(Expired)
+            assert not watched.mirror.state.is_synced
+            watched.mirror.poke()
+            await watched.until_pods("b")
+            assert "continue" not in cluster.asked(ALL)[2].query
+
+
+@pytest.mark.parametrize("breaks", [[Cut()], [Drop(), Drop()]], ids=["cut", "drop"])
+async def test_a_list_that_breaks_off_keeps_the_rows_it_brought_and_says_so(breaks: list[Reply]) -> None:
+    async with ScriptedCluster() as cluster:
+        cluster.say(ALL, page([pod("a")], following="2"), *breaks, page([pod("a"), pod("b")]))
+        cluster.say(ALL, Stream(), watch=True)
+        async with running(cluster) as watched:
+            await watched.until_problem(Unreachable)
+            assert watched.names == ["a"]
+            assert not watched.mirror.state.is_live
+            watched.mirror.poke()
+            await watched.until_pods("a", "b")
+
+
+async def test_a_watch_that_breaks_off_keeps_the_rows_says_so_and_goes_on() -> None:
+    stream = Stream().event("ADDED", pod("b", "6"))
+    async with ScriptedCluster() as cluster:
+        cluster.say(ALL, page([pod("a")], "5"))
+        cluster.say(ALL, stream, Stream().event("DELETED", pod("a", "7")), watch=True)
+        async with running(cluster) as watched:
+            await watched.until_pods("a", "b")
+            stream.send(b'{"type": "DELETED", "obj').drop()
+            await watched.until_problem(Unreachable)
+            assert watched.names == ["a", "b"]
+            watched.mirror.poke()
+            await watched.until_pods("b")
+            assert [each.query["resourceVersion"] for each in cluster.asked(ALL, watch=True)] == ["5", "6"]
+            assert len(cluster.asked(ALL)) == 1
+
+
+async def test_while_the_cluster_is_away_the_time_it_was_last_heard_stands_still() -> None:
+    stream = Stream()
+    async with ScriptedCluster() as cluster:
+        cluster.say(ALL, page([pod("a")]))
+        cluster.say(ALL, stream, Drop(), watch=True)
+        async with running(cluster) as watched:
+            await watched.until(lambda: watched.mirror.state.is_live)
+            heard_s = watched.mirror.state.heard_at_s
+            stream.drop()
+            await watched.until_problem(Unreachable)
+            await poked_until(watched, cluster, 5)
+            assert watched.mirror.state.heard_at_s == heard_s
+            assert not watched.mirror.state.is_live
+
+
+async def test_a_watch_that_is_never_opened_is_not_called_live() -> None:
+    async with ScriptedCluster() as cluster:
+        cluster.say(ALL, page([pod("a")]))
+        cluster.say(ALL, Stall(), watch=True)
+        async with running(cluster, request_s=0.05) as watched:
+            await watched.until_problem(Unreachable)
+            assert watched.names == ["a"]
+            assert not watched.mirror.state.is_live
+        assert not any(is_live for _, _, is_live in watched.states)
+
+
+async def test_a_busy_server_is_left_alone_for_as_long_as_it_asks() -> None:
+    async with ScriptedCluster() as cluster:
+        cluster.say(ALL, refusal(429, "busy", headers={"Retry-After": "1.5"}), page([pod("a")]))
+        cluster.say(ALL, Stream(), watch=True)
+        async with running(cluster) as watched:
+            await watched.until_problem(Throttled)
+            await watched.until_pods("a")
+            assert watched.problem is None
+        first, second = cluster.asked(ALL)
+        assert second.at_s - first.at_s >= 1.5
+
+
+@pytest.mark.parametrize(
+    ("reply", "kind"),
+    [
+        (refusal(401, "Unauthorized"), Unauthorized),
+        (refusal(500, "etcd leader changed"), ServerFailed),
+        (Answer(b"<html>"), ServerFailed),
+        (Answer([]), ServerFailed),
+        (Answer({"items": {}}), ServerFailed),
+        (Answer(b'{"items":' + b"[" * 100_000), ServerFailed),
+        (Cut(), Unreachable),
+        (refusal(422, "no"), KubeError),
+    ],
+)
+async def test_nothing_that_a_list_answers_ends_the_mirror(reply: Reply, kind: type[KubeError]) -> None:
+    async with ScriptedCluster() as cluster:
+        cluster.say(ALL, reply, page([pod("a")]))
+        cluster.say(ALL, Stream(), watch=True)
+        async with running(cluster) as watched:
+            await watched.until_problem(kind)
+            watched.mirror.poke()
+            await watched.until_pods("a")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"not json\n",
+        b"[]\n",
+        b"{}\n",
+        b'{"type": "ADDED"}\n',
+        b'{"type": "ADDED", "object": 5}\n',
+        b'{"type": "ADDED", "object": {"metadata": {"name": "\xff"}}}\n',
+        b'{"type": "BOOKMARK", "object": []}\n',
+        b'{"type": "ERROR", "object": []}\n',
+        b'{"type": "ERROR", "object": {"code": "many"}}\n',
+        b'{"type": "ADDED", "object": ' + b"[" * 100_000 + b"\n",
+    ],
+    ids=range(10),
+)
+async def test_nothing_that_a_watch_says_ends_the_mirror(line: bytes) -> None:
+    async with ScriptedCluster() as cluster:
+        cluster.say(ALL, page([pod("a")], "5"), page([pod("b")], "6"))
+        cluster.say(ALL, Stream(line), Stream().event("ADDED", pod("c")), watch=True)
+        async with running(cluster) as watched:
+            await watched.until_problem(ServerFailed)
+            assert watched.names == ["a"]
+            watched.mirror.poke()
+            await watched.until(lambda: "c" in watched.names)
+
+
+async def test_a_line_that_makes_no_sense_at_all_is_made_up_for_by_a_list() -> None:
+    async with ScriptedCluster() as cluster:
+        cluster.say(ALL, page([pod("a")], "5"), page([pod("b")], "6"))
+        cluster.say(ALL, Stream(b"nonsense\n"), Stream(), watch=True)
+        async with running(cluster) as watched:
+            await watched.until_problem(ServerFailed)
+            watched.mirror.poke()
+            await watched.until_pods("b")
+
+
+async def test_an_object_that_makes_no_sense_is_counted_and_its_old_self_not_shown_as_new() -> None:
+    stream = Stream()
+    async with ScriptedCluster() as cluster:
+        cluster.say(ALL, page([pod("a"), pod("b"), {"metadata": {"name": 5}}], "5"))
+        cluster.say(ALL, stream, watch=True)
+        async with running(cluster) as watched:
+            await watched.until_pods("a", "b")
+            assert watched.mirror.state.unreadable == 1
+            stream.event("MODIFIED", pod("a", "6", phase=5)).event("ADDED", pod("c", "7"))
+            await watched.until_pods("b", "c")
+            assert watched.mirror.state.unreadable == 2
+            assert watched.problem is None
+
+
+async def test_who_may_not_see_all_sees_their_namespace_and_it_is_said() -> None:
+    async with ScriptedCluster() as cluster:
+        cluster.say(ALL, refusal(403, 'user "li" cannot list pods at the cluster scope'))
+        cluster.say(MINE, page([pod("a")]))
+        cluster.say(MINE, Stream(), watch=True)
+        async with running(cluster, "", "mine") as watched:
+            await watched.until(lambda: watched.mirror.state.is_live)
+            assert watched.names == ["a"]
+            assert watched.mirror.namespace == "mine"
+            assert watched.problem is None
+            assert watched.mirror.narrowed is not None
+            assert "cannot list pods at the cluster scope" in watched.mirror.narrowed.why
+
+
+async def test_a_refusal_that_is_over_is_noticed_when_the_watch_ends() -> None:
+    stream = Stream()
+    async with ScriptedCluster() as cluster:
+        cluster.say(ALL, refusal(403, "starting"), page([pod("a"), pod("b")]))
+        cluster.say(MINE, page([pod("a")]))
+        cluster.say(MINE, stream, watch=True)
+        cluster.say(ALL, Stream(), watch=True)
+        async with running(cluster, "", "mine") as watched:
+            await watched.until_pods("a")
+            stream.end()
+            await watched.until(lambda: not isinstance(watched.problem, Forbidden))
+            await poked_until(watched, cluster, 1)
+            await watched.until_pods("a", "b")
+            assert watched.mirror.narrowed is None
+
+
+async def test_a_watch_that_is_forbidden_falls_back_with_a_list_of_its_own() -> None:
+    async with ScriptedCluster() as cluster:
+        cluster.say(ALL, page([pod("a"), pod("foreign")], "5"))
+        cluster.say(ALL, refusal(403, "cannot watch"), watch=True)
+        cluster.say(MINE, page([pod("a")], "6"))
+        cluster.say(MINE, Stream(), watch=True)
+        async with running(cluster, "", "mine") as watched:
+            await watched.until(lambda: watched.mirror.state.is_live)
+            assert watched.names == ["a"]
+
+
+async def test_who_may_see_nothing_is_told_and_asked_for_everything_again_later() -> None:
+    async with ScriptedCluster() as cluster:
+        cluster.say(ALL, refusal(403, "not all"), page([pod("a")]))
+        cluster.say(MINE, refusal(403, "not even mine"))
+        cluster.say(ALL, Stream(), watch=True)
+        async with running(cluster, "", "mine") as watched:
+            await watched.until_problem(Forbidden)
+            assert watched.problem is not None and "not even mine" in watched.problem.why
+            assert watched.mirror.state.is_synced
+            assert watched.names == []
+            watched.mirror.poke()
+            await watched.until_pods("a")
+
+
+async def test_a_kind_that_is_not_served_is_empty_until_it_appears() -> None:
+    async with ScriptedCluster() as cluster:
+        cluster.say(ALL, refusal(404, "the server could not find the requested resource"), page([pod("a")]))
+        cluster.say(ALL, Stream(), watch=True)
+        async with running(cluster) as watched:
+            await watched.until_problem(NotFound)
+            assert watched.mirror.state.is_synced
+            watched.mirror.poke()
+            await watched.until_pods("a")
+
+
+async def test_a_server_that_ends_every_watch_at_once_is_not_hammered() -> None:
+    async with ScriptedCluster() as cluster:
+        cluster.say(ALL, page([pod("a")]))
+        cluster.say(ALL, *[Stream().end() for _ in range(20)], watch=True)
+        async with running(cluster):
+            await cluster.until_asked(ALL, 3, watch=True)
+        first, second, third = cluster.asked(ALL, watch=True)
+        assert second.at_s - first.at_s >= FIRST_DELAY_S
+        assert third.at_s - second.at_s >= 2 * FIRST_DELAY_S
+
+
+async def test_listing_once_falls_back_too_and_raises_what_is_left() -> None:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say(ALL, refusal(403, "not all"))
+        cluster.say(MINE, page([pod("a")]), refusal(403, "not even mine"))
+        watched = Watched(client, ("", "mine"))
+        await watched.mirror.list_once()
+        assert watched.names == ["a"]
+        with pytest.raises(Forbidden, match="not even mine"):
+            await Watched(client, ("", "mine")).mirror.list_once()

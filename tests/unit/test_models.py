@@ -1,0 +1,149 @@
+"""Objects as servers send them: recorded ones, odd ones, broken ones."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from k8s.models import WATCH_LINE, Event, Node, Pod, Reader, meta_of
+from tests.objects import RECORDED, listed, node, pod_of, pytorch_job, recorded
+
+PODS: Reader[Pod] = Reader(Pod)
+NODES: Reader[Node] = Reader(Node)
+EVENTS: Reader[Event] = Reader(Event)
+
+
+def test_every_recorded_object_is_read() -> None:
+    for name, reader, amount in (("nodes", NODES, 3), ("pods", PODS, 14)):
+        where, items, unreadable = reader.read_list((RECORDED / f"{name}.json").read_bytes())
+        assert (len(items), unreadable, where.resource_version) == (amount, 0, "2962")
+
+
+def test_a_recorded_pod_keeps_what_is_shown_of_it() -> None:
+    pods = {pod.metadata.name: pod for pod in PODS.read_list((RECORDED / "pods.json").read_bytes())[1]}
+    pod = pods["restarts-master-0"]
+    assert pod.spec.node_name == "gpu-node-0"
+    assert pod.status.container_statuses is not None
+    assert pod.status.container_statuses[0].restart_count > 0
+    assert pod.metadata.controller is not None
+    assert pod.metadata.controller.kind == "PyTorchJob"
+    assert pod.metadata.creation_timestamp is not None
+
+
+def nulls_everywhere(found: Any) -> list[Any]:
+    """Return copies of an object, in each of which one value is null."""
+    copies: list[Any] = []
+    pairs = found.items() if isinstance(found, dict) else enumerate(found) if isinstance(found, list) else ()
+    for key, value in pairs:
+        for inner in [None, *nulls_everywhere(value)]:
+            copy = dict(found) if isinstance(found, dict) else list(found)
+            copy[key] = inner
+            copies.append(copy)
+    return copies
+
+
+@pytest.mark.parametrize(("name", "reader"), [("nodes", NODES), ("pods", PODS)])
+def test_no_object_is_lost_because_of_any_one_null(name: str, reader: Reader[Any]) -> None:
+    checked = 0
+    for original in recorded(name):
+        original["metadata"].pop("managedFields", None)
+        for obj in nulls_everywhere(original):
+            if obj["metadata"] is not None:
+                reader.read(json.dumps(obj).encode())
+                checked += 1
+    assert checked > 100
+
+
+def test_a_null_where_there_is_no_default_is_still_a_mistake() -> None:
+    with pytest.raises(msgspec.ValidationError):
+        PODS.read(b'{"metadata": null}')
+
+
+def test_a_null_takes_nothing_else_with_it() -> None:
+    body = {
+        "metadata": {"name": "a", "uid": None, "labels": {"x": None, "y": "z"}, "creationTimestamp": None},
+        "status": {
+            "phase": "Failed",
+            "reason": None,
+            "containerStatuses": [None, {"name": "c", "state": None}],
+        },
+    }
+    pod = PODS.read(json.dumps(body).encode())
+    assert pod.metadata.labels == {"y": "z"}
+    assert pod.status.phase == "Failed"
+    assert pod.status.container_statuses is not None
+    assert [status.name for status in pod.status.container_statuses] == ["c"]
+
+
+def test_one_broken_item_is_left_out_and_counted() -> None:
+    good = pod_of(pytorch_job("bert"), "master-0")
+    where, items, unreadable = PODS.read_list(listed(good, {"metadata": {"name": 7}}, None, "pod", good))
+    assert [pod.metadata.name for pod in items] == ["bert-master-0", "bert-master-0"]
+    assert unreadable == 3
+    assert where.resource_version == "1"
+
+
+def test_an_item_that_is_no_utf8_is_left_out_and_counted() -> None:
+    items_of = b'[{"metadata":{"name":"\xff"}},{"metadata":{"name":"b"}}]'
+    body = b'{"metadata":{"resourceVersion":"9"},"items":' + items_of + b"}"
+    where, items, unreadable = PODS.read_list(body)
+    assert [pod.metadata.name for pod in items] == ["b"]
+    assert (unreadable, where.resource_version) == (1, "9")
+
+
+@pytest.mark.parametrize("items", ["null", "[]"])
+@pytest.mark.parametrize("metadata", ["null", "{}", '{"continue": null, "resourceVersion": null}'])
+def test_an_empty_list_is_empty_however_it_is_written(items: str, metadata: str) -> None:
+    where, found, unreadable = PODS.read_list(f'{{"metadata": {metadata}, "items": {items}}}'.encode())
+    assert (where.continue_, found, unreadable) == ("", [], 0)
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"not json", b"[]", b'"x"', b'{"items": {}}', b'{"items": [', b'{"items":' + b"[" * 100_000]
+)
+def test_what_is_no_list_is_refused_by_one_kind_of_error(body: bytes) -> None:
+    with pytest.raises(msgspec.DecodeError):
+        PODS.read_list(body)
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b'{"metadata": {"name": "\xff"}}', b'{"a":' + b"[" * 100_000])
+def test_what_is_no_object_is_refused_by_one_kind_of_error(body: bytes) -> None:
+    for reader in (PODS, Reader[Any](dict)):
+        with pytest.raises(msgspec.DecodeError):
+            reader.read(body)
+
+
+def test_fields_that_nobody_knows_are_skipped() -> None:
+    new = node("a") | {"tomorrow": {"deep": [1, 2, {"x": None}]}}
+    assert NODES.read(json.dumps(new).encode()).metadata.name == "a"
+
+
+def test_an_event_of_the_old_api_has_no_event_time_and_one_of_the_new_no_other() -> None:
+    old = EVENTS.read(b'{"metadata":{"name":"a"},"eventTime":null,"lastTimestamp":"2026-11-20T18:36:10Z"}')
+    new = EVENTS.read(
+        b'{"metadata":{"name":"a"},"eventTime":"2026-11-20T18:36:10.123456Z","lastTimestamp":null,"count":null}'
+    )
+    assert old.at is not None and new.at is not None
+    assert new.at > old.at
+
+
+def test_a_time_with_more_digits_than_we_keep_is_read() -> None:
+    pod = PODS.read(b'{"metadata":{"name":"a","creationTimestamp":"2026-11-20T18:36:10.123456789+01:00"}}')
+    assert pod.metadata.creation_timestamp is not None
+    assert pod.metadata.creation_timestamp.utctimetuple()[3:6] == (17, 36, 10)
+
+
+def test_a_line_of_a_watch_keeps_its_object_as_bytes() -> None:
+    event = WATCH_LINE.decode(b'{"type":"ADDED","object":{"metadata":{"name":"a"}}}')
+    assert event.type == "ADDED"
+    assert PODS.read(event.object).metadata.name == "a"
+
+
+def test_the_metadata_of_any_object_are_read_with_their_nulls() -> None:
+    assert meta_of({"metadata": {"name": "a", "labels": None, "uid": None}}).name == "a"
+    assert meta_of({}).name == ""
+    with pytest.raises(msgspec.ValidationError):
+        meta_of({"metadata": "a"})

@@ -1,0 +1,83 @@
+"""Kubernetes quantities: exact, and never more than what the grammar allows."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from k8s.quantity import count, parse
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("8", Fraction(8)),
+        (8, Fraction(8)),
+        ("500m", Fraction(1, 2)),
+        ("0.1", Fraction(1, 10)),
+        ("1Ki", Fraction(1024)),
+        ("80Gi", Fraction(80 * 2**30)),
+        ("1.5Ei", Fraction(3 * 2**59)),
+        ("100n", Fraction(1, 10**7)),
+        ("1E", Fraction(10**18)),
+        ("1E3", Fraction(1000)),
+        ("1e-3", Fraction(1, 1000)),
+        ("-2k", Fraction(-2000)),
+        ("+5", Fraction(5)),
+        (".5", Fraction(1, 2)),
+        ("5.", Fraction(5)),
+    ],
+)
+def test_a_quantity_is_exact(text: str | int, value: Fraction) -> None:
+    assert parse(text) == value
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        ".",
+        "m",
+        "1 Gi",
+        " 1",
+        "1\n",
+        "1gi",
+        "1Kib",
+        "1e",
+        "0x10",
+        "1_000",
+        "٣",
+        "1e1000",
+        float("nan"),
+        float("inf"),
+    ],
+)
+def test_what_is_no_quantity_says_what_one_looks_like(text: str | float) -> None:
+    with pytest.raises(ValueError, match="is not a quantity"):
+        parse(text)
+
+
+@given(
+    st.integers(min_value=-(10**30), max_value=10**30), st.sampled_from(["m", "", "k", "M", "Ki", "Gi", "Ei"])
+)
+def test_no_digit_of_any_number_is_lost(number: int, suffix: str) -> None:
+    unit = parse(f"1{suffix}")
+    assert parse(f"{number}{suffix}") == number * unit
+
+
+@given(st.text() | st.floats() | st.integers())
+def test_garbage_is_refused_or_read_but_nothing_else_happens(found: str | float) -> None:
+    try:
+        parse(found)
+    except ValueError:
+        assert count(found) == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "devices"), [("8", 8), (8, 8), ("7500m", 8), ("1k", 1000), ("lots", 0), (float("inf"), 0)]
+)
+def test_devices_are_whole_and_a_part_of_one_takes_all_of_it(text: str | float, devices: int) -> None:
+    assert count(text) == devices

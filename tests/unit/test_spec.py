@@ -1,0 +1,72 @@
+"""What is wrong with a wish, said before anybody is asked."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from k8s.spec import LONGEST_NAME, JobSpec, Mount
+
+GOOD = JobSpec(name="bert-base-1", image="pytorch/pytorch:2.6", command=("python", "train.py"))
+
+
+def test_a_good_wish_has_no_problems() -> None:
+    assert GOOD.problems() == {}
+    full = replace(
+        GOOD,
+        workers=4,
+        gpus=8,
+        cpu="500m",
+        memory="80Gi",
+        working_dir="/workspace",
+        env={"LR": "1e-4", "_X1": ""},
+        mounts=(Mount("a", "/data"), Mount("a", "/logs")),
+    )
+    assert full.problems() == {}
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "words"),
+    [
+        ("name", "", "needs a name"),
+        ("name", "a" * (LONGEST_NAME + 1), f"this one {LONGEST_NAME + 1}"),
+        ("name", "Bert", "a-z"),
+        ("name", "1bert", "a letter first"),
+        ("name", "bert-", "no - at the end"),
+        ("name", "bert\n", "a-z"),
+        ("name", "bert[/b]", "a-z"),
+        ("image", "", "An image is needed"),
+        ("image", "a b", "no spaces"),
+        ("workers", 0, "At least 1"),
+        ("gpus", -1, "At least 0"),
+        ("processes", 0, "At least 1"),
+        ("retries", -1, "At least 0"),
+        ("command", (), "Say what to run"),
+        ("cpu", "four", "is not a quantity"),
+        ("cpu", "0", "More than nothing"),
+        ("memory", "-1Gi", "More than nothing"),
+        ("memory", "32 Gi", "is not a quantity"),
+        ("shared_memory", "lots", "is not a quantity"),
+        ("env", {"1X": ""}, "cannot be the name of a variable"),
+        ("env", {"A=B": ""}, "cannot be the name of a variable"),
+        ("mounts", (Mount("a", "data"),), "absolute path"),
+        ("mounts", (Mount("a", "/"),), "absolute path"),
+        ("mounts", (Mount("a", "/x"), Mount("b", "/x")), "Two volumes at /x"),
+        ("working_dir", "work", "absolute path"),
+    ],
+)
+def test_each_mistake_is_said_where_it_is_made(field: str, value: Any, words: str) -> None:
+    problems = replace(GOOD, **{field: value}).problems()
+    assert list(problems) == [field]
+    assert words in problems[field]
+
+
+def test_all_mistakes_are_said_at_once() -> None:
+    assert set(JobSpec().problems()) == {"name", "image", "command"}
+
+
+def test_the_longest_name_leaves_room_for_what_the_operator_adds() -> None:
+    assert replace(GOOD, name="a" * LONGEST_NAME).problems() == {}
+    assert len("a" * LONGEST_NAME + "-worker-123") <= 63

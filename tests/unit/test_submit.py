@@ -1,0 +1,165 @@
+"""From a wish to a job: what the server refuses comes back to the field that made it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import yaml
+
+from k8s.errors import Conflict, Forbidden, Invalid, KubeError, NotFound, Unreachable
+from k8s.kinds import KINDS, JobKind, JobRef
+from k8s.kinds.pytorch_job import PyTorchJob
+from k8s.resources import PODS
+from k8s.spec import JobSpec
+from k8s.submit import Refused, check, claim_names, create_job, delete_job, may, resource_of, to_yaml
+from tests.scripted import Answer, Asked, Compute, Drop, ScriptedCluster, page, refusal
+
+SPEC = JobSpec(name="bert", namespace="vision", image="b", command=("c",))
+KIND = PyTorchJob()
+PATH = "/apis/kubeflow.org/v1/namespaces/vision/pytorchjobs"
+NAMESPACE = "/api/v1/namespaces/vision"
+
+
+def echo(asked: Asked) -> Answer:
+    return Answer(json.loads(asked.body), 201)
+
+
+async def refused_with(reply: Answer, spec: JobSpec = SPEC) -> Refused:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say(PATH, reply, method="POST")
+        cluster.say(NAMESPACE, Answer({"metadata": {"name": "vision"}}))
+        with pytest.raises(Refused) as caught:
+            await create_job(client, KIND, spec)
+    return caught.value
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.title)
+async def test_what_is_created_is_the_manifest_that_was_shown(kind: JobKind) -> None:
+    path = kind.resource.path("vision")
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say(path, Compute(echo), method="POST")
+        ref = await create_job(client, kind, SPEC, dry_run=True)
+        await create_job(client, kind, SPEC)
+        rehearsal, real = cluster.asked(path, method="POST")
+    assert ref == JobRef("vision", "bert", kind.resource.kind, kind.resource.api_version)
+    assert json.loads(real.body) == yaml.safe_load(to_yaml(kind.manifest(SPEC)))
+    assert ("dryRun" in rehearsal.query, "dryRun" in real.query) == (True, False)
+    assert resource_of(ref) == kind.resource
+
+
+async def test_a_wish_with_mistakes_is_not_sent() -> None:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        with pytest.raises(Refused) as caught:
+            await create_job(client, KIND, replace(SPEC, name="Bert", image=""))
+        assert cluster.requests == []
+    assert set(caught.value.causes) == {"name", "image"}
+    assert "name: Use a-z" in caught.value.why
+    check(SPEC)
+
+
+async def test_a_taken_name_is_a_mistake_of_the_name() -> None:
+    error = await refused_with(refusal(409, 'pytorchjobs "bert" already exists', "AlreadyExists"))
+    assert error.causes == {"name": "There is already a PyTorchJob of this name in vision."}
+    assert error.hint == "Choose another name, or delete that job first."
+
+
+@pytest.mark.parametrize(
+    ("path", "field"),
+    [
+        ("metadata.name", "name"),
+        ("spec.template.spec.containers[0].image", "image"),
+        ("spec.pytorchReplicaSpecs.Master.template.spec.containers[0].command", "command"),
+        ("spec.template.spec.containers[0].workingDir", "working_dir"),
+        ("spec.pytorchReplicaSpecs.Worker.replicas", "workers"),
+        ("spec.completions", "workers"),
+        ("spec.parallelism", "workers"),
+        ("spec.nprocPerNode", "processes"),
+        ("spec.backoffLimit", "retries"),
+        ("spec.template.spec.priorityClassName", "priority_class"),
+        ("spec.template.spec.containers[0].resources.limits[nvidia.com/gpu]", "gpus"),
+        ("spec.template.spec.containers[0].resources.requests[cpu]", "cpu"),
+        ("spec.template.spec.containers[0].resources.limits[memory]", "memory"),
+        ("spec.template.spec.containers[0].env[0].name", "env"),
+        ("spec.template.spec.volumes[0].persistentVolumeClaim.claimName", "mounts"),
+        ("spec.template.spec.containers[0].volumeMounts[0].mountPath", "mounts"),
+        ("spec.template.spec.volumes[2].emptyDir.sizeLimit", "shared_memory"),
+        ("spec.something.else", "spec.something.else"),
+    ],
+)
+async def test_a_field_that_the_server_refuses_is_named_as_in_the_form(path: str, field: str) -> None:
+    error = await refused_with(refusal(422, "invalid", "Invalid", causes={path: "must not be so"}))
+    assert error.causes == {field: "must not be so"}
+
+
+async def test_two_refusals_of_one_field_are_both_told() -> None:
+    causes = {"spec.a.image": "no such registry", "spec.b.image": "no tag"}
+    error = await refused_with(refusal(422, "invalid", "Invalid", causes=causes))
+    assert error.causes == {"image": "no such registry; no tag"}
+
+
+async def test_a_namespace_that_is_missing_is_named() -> None:
+    error = await refused_with(refusal(404, 'namespaces "vision" not found', "NotFound"))
+    assert error.causes == {"namespace": "There is no namespace vision."}
+
+
+@pytest.mark.parametrize("seen", [refusal(403, "cannot get namespaces"), Answer({"metadata": {}})])
+async def test_a_kind_that_is_not_served_is_told_from_a_namespace_that_is_missing(seen: Answer) -> None:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say(NAMESPACE, seen)
+        with pytest.raises(Refused) as caught:
+            await create_job(client, KIND, SPEC)
+    assert caught.value.why == "This cluster does not serve PyTorchJob kubeflow.org/v1."
+    assert "operator" in caught.value.hint
+
+
+async def test_a_plain_404_for_a_namespace_that_is_not_there_is_told_as_such() -> None:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        with pytest.raises(Refused) as caught:
+            await create_job(client, KIND, SPEC)
+    assert "namespace" in caught.value.causes
+
+
+@pytest.mark.parametrize(
+    ("reply", "kind"),
+    [(refusal(403, "no"), Forbidden), (Drop(), Unreachable), (refusal(409, "changed", "Conflict"), Conflict)],
+)
+async def test_what_is_no_mistake_of_the_wish_stays_what_it_is(reply: Any, kind: type[KubeError]) -> None:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say(PATH, reply, method="POST")
+        with pytest.raises(kind) as caught:
+            await create_job(client, KIND, SPEC)
+    assert not isinstance(caught.value, Invalid)
+
+
+async def test_a_job_is_deleted_only_while_it_is_still_that_job() -> None:
+    ref = JobRef("vision", "bert", "PyTorchJob", "kubeflow.org/v1")
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say(f"{PATH}/bert", Answer({}), refusal(409, "uid mismatch", "Conflict"), method="DELETE")
+        await delete_job(client, ref, uid="u")
+        assert json.loads(cluster.requests[0].body)["preconditions"] == {"uid": "u"}
+        with pytest.raises(Conflict):
+            await delete_job(client, ref, uid="u")
+        with pytest.raises(NotFound):
+            await delete_job(client, JobRef("vision", "gone", "PyTorchJob", "kubeflow.org/v1"))
+
+
+async def test_the_workspace_is_offered_first() -> None:
+    claims = [{"metadata": {"name": name}} for name in ("data", "workspace", "alpha")]
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say("/api/v1/namespaces/vision/persistentvolumeclaims", page(claims))
+        assert await claim_names(client, "vision") == ["workspace", "alpha", "data"]
+
+
+@pytest.mark.parametrize(
+    ("status", "allowed"), [({"allowed": True}, True), ({"allowed": False}, False), (None, False)]
+)
+async def test_a_user_may_ask_what_they_may(status: object, allowed: bool) -> None:
+    path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say(path, Answer({"status": status}, 201), method="POST")
+        assert await may(client, "create", PODS, "vision") is allowed
+        asked = json.loads(cluster.requests[0].body)["spec"]["resourceAttributes"]
+    assert asked == {"verb": "create", "group": "", "resource": "pods", "namespace": "vision"}
