@@ -31,10 +31,12 @@ def main() -> int:
             signal.signal(each, signal.SIG_IGN)
         raise api.SignalException("asked to stop", signal.Signals(signum))
 
-    def age(failure: ProcessFailure) -> tuple[int, bool]:
-        """Sort by second; who was killed comes before who noticed it."""
-        return failure.timestamp, failure.exitcode >= 0
+    def age(failure: ProcessFailure) -> tuple[bool, int, bool]:
+        """Sort by second, who was killed before who noticed it; last those that were asked to stop."""
+        was_asked = failure.exitcode in asked_statuses
+        return was_asked, failure.timestamp, failure.exitcode >= 0
 
+    asked_statuses = {status for number in SIGNALS for status in (128 + number, -number)}
     api._terminate_process_handler = pass_on
     for name in _TALKATIVE:
         logging.getLogger(f"torch.distributed.{name}").setLevel(logging.CRITICAL)
