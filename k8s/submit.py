@@ -10,7 +10,7 @@ import yaml
 
 from k8s.client import Client
 from k8s.errors import Conflict, Invalid, KubeError, NotFound
-from k8s.kinds import KINDS, JobKind, JobRef, Manifest
+from k8s.kinds import KINDS, CreatableKind, JobRef, Manifest
 from k8s.resources import ACCESS_REVIEWS, CLAIMS, NAMESPACES, Resource
 from k8s.spec import JobSpec
 
@@ -76,7 +76,7 @@ def check(spec: JobSpec) -> None:
         raise error
 
 
-async def create_job(client: Client, kind: JobKind, spec: JobSpec, *, dry_run: bool = False) -> JobRef:
+async def create_job(client: Client, kind: CreatableKind, spec: JobSpec, *, dry_run: bool = False) -> JobRef:
     """Create a job, or with `dry_run` ask the server whether it would.
 
     Raises:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from k8s.kinds import KINDS, JobKind
+from k8s.kinds import CREATABLE, CreatableKind
 from k8s.snapshot import Job
 from k8s.spec import JobSpec
 from tui.job_form import key_of_field, name_base, read, suggest_name, texts_of
@@ -19,7 +19,7 @@ class JobAnswers:
     """The answers of one form. What the console fills in by itself is no reason to keep a draft."""
 
     def __init__(
-        self, namespace: str, user: str = "", like: JobSpec | None = None, kind: JobKind | None = None
+        self, namespace: str, user: str = "", like: JobSpec | None = None, kind: CreatableKind | None = None
     ) -> None:
         """Start with what is usual, or with what makes a job like `like` of this kind."""
         self.like = like.name if like is not None else ""
@@ -28,7 +28,7 @@ class JobAnswers:
         """Who asks."""
         texts = default_texts() | {"namespace": namespace or "default"}
         if like is not None:
-            texts |= texts_of(like, kind or KINDS[0])
+            texts |= texts_of(like, kind or CREATABLE[0])
         self.texts: Mapping[str, str] = texts
         """The answers, by the key of their question."""
         self._kept: Mapping[str, str] = texts

@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from k8s.kinds import KINDS, JobKind
+from k8s.kinds import CREATABLE, CreatableKind
 from k8s.spec import LONGEST_NAME, JobSpec, Mount
 from trainer.catalogue import TRAINERS, Argument, Trainer
 from tui.job_questions import COMMAND, DIRECTORIES, default_text, default_texts
@@ -33,7 +33,7 @@ _NUMBERED = re.compile(r"-\d+$")
 class Wish:
     """What the answers amount to."""
 
-    kind: JobKind
+    kind: CreatableKind
     spec: JobSpec
     """Where an answer makes no sense, the default stands in."""
     problems: Mapping[str, str] = field(default_factory=dict)
@@ -74,9 +74,9 @@ def read(texts: Texts, user: str = "") -> Wish:
             answers[key] = text if key == COMMAND else text.strip()
     numbers = {key: _number(key, answers, problems) for key in ("workers", "gpus", "retries")}
     processes = _number("processes", answers, problems) if answers["processes"] else max(1, numbers["gpus"])
-    kind = next((each for each in KINDS if each.title == answers["kind"]), None)
+    kind = next((each for each in CREATABLE if each.title == answers["kind"]), None)
     if kind is None:
-        problems["kind"] = f"One of {', '.join(each.title for each in KINDS)}."
+        problems["kind"] = f"One of {', '.join(each.title for each in CREATABLE)}."
     mounts = _mounts(answers, problems)
     command, log_dir = _command(answers, problems)
     spec = JobSpec(
@@ -108,7 +108,7 @@ def read(texts: Texts, user: str = "") -> Wish:
         if key == COMMAND and spec.trainer:
             continue
         problems.setdefault(key, sentence)
-    return Wish(kind=kind or KINDS[0], spec=spec, problems=problems)
+    return Wish(kind=kind or CREATABLE[0], spec=spec, problems=problems)
 
 
 def key_of_field(name: str, texts: Texts) -> str:
@@ -231,7 +231,7 @@ def _folder(argument: Argument, answers: Texts) -> str:
     return f"{answers['mount_path'].rstrip('/')}/{answers['name']}/{DIRECTORIES[argument.name]}"
 
 
-def texts_of(spec: JobSpec, kind: JobKind) -> dict[str, str]:
+def texts_of(spec: JobSpec, kind: CreatableKind) -> dict[str, str]:
     """Return the answers that make `spec`; what it writes goes to folders named after the job.
 
     Args:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from k8s.kinds import KINDS
+from k8s.kinds import CREATABLE
 from trainer.catalogue import TRAINERS, Argument, Trainer
 
 COMMAND = "command"
@@ -48,8 +48,8 @@ _ABOUT_JOB = (
         "kind",
         "Kind",
         "Which operator runs it",
-        KINDS[0].title,
-        choices=tuple((kind.title, f"{kind.title}  {kind.resource.api_version}") for kind in KINDS),
+        CREATABLE[0].title,
+        choices=tuple((kind.title, f"{kind.title}  {kind.resource.api_version}") for kind in CREATABLE),
         shape="choice",
     ),
     Question("namespace", "Namespace", "Where on the cluster it runs", "default"),

@@ -1,12 +1,14 @@
-"""Every kind of job that the console knows, in the order in which the wizard offers them."""
+"""Every kind of job that the console knows."""
 
 from __future__ import annotations
 
-from k8s.kinds.base import DeclaredJob, JobKind, JobRef, Manifest, Replica
+from k8s.kinds.base import CreatableKind, DeclaredJob, JobKind, JobRef, Manifest, Replica
 from k8s.kinds.batch_job import BatchJob
 from k8s.kinds.pytorch_job import PyTorchJob
 
-KINDS: tuple[JobKind, ...] = (PyTorchJob(), BatchJob())
+CREATABLE: tuple[CreatableKind, ...] = (PyTorchJob(), BatchJob())
+"""Those that the wizard offers, in its order."""
+KINDS: tuple[JobKind, ...] = CREATABLE
 """Add a kind here, its file beside this one, its fixtures in `tests/kinds/`."""
 
 
@@ -19,4 +21,14 @@ def kind_of(ref: JobRef) -> JobKind:
     )
 
 
-__all__ = ["KINDS", "DeclaredJob", "JobKind", "JobRef", "Manifest", "Replica", "kind_of"]
+__all__ = [
+    "CREATABLE",
+    "KINDS",
+    "CreatableKind",
+    "DeclaredJob",
+    "JobKind",
+    "JobRef",
+    "Manifest",
+    "Replica",
+    "kind_of",
+]

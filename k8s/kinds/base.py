@@ -82,19 +82,30 @@ class DeclaredJob:
     """Folder in its pods with event files, empty when unknown."""
     trainer: str
     user: str
+    queue: str = ""
+    """Where it waits for its turn, empty when in no queue."""
+    enough: int | None = None
+    """Fewest instances that can work together; None: all of them."""
+    restarts: int = 0
+    """How often its operator has started it anew."""
+    restarts_allowed: int | None = None
+    """How often it may be started anew; None: the object does not tell."""
+    has_status: bool = True
+    """An operator has said anything at all about it."""
+    tensorboard: str = ""
+    """Address of its TensorBoard, where the object tells."""
+    progress: str = ""
+    """How far it is, in its own words: `61 %, 24 min left`."""
 
 
 class JobKind(Protocol):
-    """A way to run a job on a cluster. All methods are pure."""
+    """A way to run a job on a cluster, as far as it can be watched. All methods are pure."""
 
     title: str
     """What people call it."""
     resource: Resource
     container: str
     """Name of the training container."""
-
-    def manifest(self, spec: JobSpec) -> Manifest:
-        """Return the object that asks for `spec`."""
 
     def parse(self, obj: Manifest) -> DeclaredJob:
         """Read an object, one that anybody made.
@@ -114,6 +125,13 @@ class JobKind(Protocol):
 
     def instance_of(self, pod: Pod) -> tuple[str, int] | None:
         """Return a pod's role and index within its job; None when its labels do not tell."""
+
+
+class CreatableKind(JobKind, Protocol):
+    """A kind of which the console makes jobs, and the sandbox runs them."""
+
+    def manifest(self, spec: JobSpec) -> Manifest:
+        """Return the object that asks for `spec`."""
 
 
 def pod_template(spec: JobSpec, container: str) -> Manifest:

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from k8s.cluster import join
-from k8s.kinds import KINDS, JobKind, kind_of
+from k8s.kinds import CREATABLE, CreatableKind, kind_of
 from k8s.kinds.reader import JobReader
 from k8s.models import Pod, Reader
 from k8s.spec import JobSpec, Mount
@@ -43,14 +43,14 @@ SPEC = JobSpec(
     user="li",
     labels={"team": "vision"},
 )
-every_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: type(kind).__name__)
+every_kind = pytest.mark.parametrize("kind", CREATABLE, ids=lambda kind: type(kind).__name__)
 
 
-def golden_of(kind: JobKind) -> Path:
+def golden_of(kind: CreatableKind) -> Path:
     return GOLDEN / f"{kind.resource.kind.lower()}.yaml"
 
 
-def as_pods(kind: JobKind, manifest: Mapping[str, Any]) -> list[Pod]:
+def as_pods(kind: CreatableKind, manifest: Mapping[str, Any]) -> list[Pod]:
     """Return the pods that a cluster makes of a manifest."""
     meta = {**manifest["metadata"], "uid": "job-uid"}
     owner = {"kind": kind.resource.kind, "name": meta["name"], "uid": "job-uid", "controller": True}
@@ -72,12 +72,12 @@ def as_pods(kind: JobKind, manifest: Mapping[str, Any]) -> list[Pod]:
 
 
 @every_kind
-def test_the_manifest_is_what_was_looked_at_and_accepted(kind: JobKind) -> None:
+def test_the_manifest_is_what_was_looked_at_and_accepted(kind: CreatableKind) -> None:
     assert to_yaml(kind.manifest(SPEC)) == golden_of(kind).read_text()
 
 
 @every_kind
-def test_a_manifest_reads_the_same_after_yaml_and_has_no_anchors(kind: JobKind) -> None:
+def test_a_manifest_reads_the_same_after_yaml_and_has_no_anchors(kind: CreatableKind) -> None:
     text = to_yaml(kind.manifest(SPEC))
     assert yaml.safe_load(text) == kind.manifest(SPEC)
     assert "&id" not in text
@@ -85,14 +85,14 @@ def test_a_manifest_reads_the_same_after_yaml_and_has_no_anchors(kind: JobKind) 
 
 
 @every_kind
-def test_a_manifest_leaves_out_what_nobody_asked_for(kind: JobKind) -> None:
+def test_a_manifest_leaves_out_what_nobody_asked_for(kind: CreatableKind) -> None:
     text = to_yaml(kind.manifest(JobSpec(name="a", image="b", command=("c",), shared_memory="")))
     for word in ("resources", "volume", "priorityClassName", "annotations", "labels", "workingDir"):
         assert word not in text
 
 
 @every_kind
-def test_what_was_asked_for_is_what_is_read_back(kind: JobKind) -> None:
+def test_what_was_asked_for_is_what_is_read_back(kind: CreatableKind) -> None:
     job = kind.parse(json.loads(json.dumps(kind.manifest(SPEC))))
     assert (job.ref.namespace, job.ref.name, job.ref.kind) == ("vision", "bert-base-1", kind.resource.kind)
     assert kind_of(job.ref) is kind
@@ -103,7 +103,7 @@ def test_what_was_asked_for_is_what_is_read_back(kind: JobKind) -> None:
 
 
 @every_kind
-def test_the_pods_of_a_job_find_their_job_and_their_places(kind: JobKind) -> None:
+def test_the_pods_of_a_job_find_their_job_and_their_places(kind: CreatableKind) -> None:
     manifest = kind.manifest(SPEC)
     manifest["metadata"]["uid"] = "job-uid"
     pods = as_pods(kind, manifest)
@@ -118,13 +118,13 @@ def test_the_pods_of_a_job_find_their_job_and_their_places(kind: JobKind) -> Non
 
 
 @every_kind
-def test_no_kind_takes_the_pods_of_another(kind: JobKind) -> None:
+def test_no_kind_takes_the_pods_of_another(kind: CreatableKind) -> None:
     for pod in as_pods(kind, kind.manifest(SPEC)):
-        assert [other for other in KINDS if other.job_of(pod)] == [kind]
+        assert [other for other in CREATABLE if other.job_of(pod)] == [kind]
 
 
 @every_kind
-def test_each_rank_can_be_told_from_its_lines(kind: JobKind) -> None:
+def test_each_rank_can_be_told_from_its_lines(kind: CreatableKind) -> None:
     manifest = kind.manifest(replace(SPEC, env={}))
     for replica in kind.replicas(manifest):
         env = {each["name"]: each["value"] for each in replica.template["spec"]["containers"][0]["env"]}
@@ -133,14 +133,14 @@ def test_each_rank_can_be_told_from_its_lines(kind: JobKind) -> None:
 
 
 @every_kind
-def test_what_the_user_sets_comes_before_what_we_set(kind: JobKind) -> None:
+def test_what_the_user_sets_comes_before_what_we_set(kind: CreatableKind) -> None:
     replica = kind.replicas(kind.manifest(SPEC))[0]
     env = {each["name"]: each["value"] for each in replica.template["spec"]["containers"][0]["env"]}
     assert env["PET_TEE"] == "1"
 
 
 @every_kind
-def test_a_slip_of_the_keyboard_does_not_eat_the_memory(kind: JobKind) -> None:
+def test_a_slip_of_the_keyboard_does_not_eat_the_memory(kind: CreatableKind) -> None:
     job = kind.parse(json.loads(json.dumps(kind.manifest(replace(SPEC, workers=2_000_000_000)))))
     assert len(job.replicas) < 10_000
 
@@ -204,7 +204,7 @@ OBJECT = some(
 @every_kind
 @given(obj=OBJECT)
 @settings(max_examples=300, deadline=None)
-def test_whatever_an_object_holds_it_is_read_and_joined_or_refused(kind: JobKind, obj: Any) -> None:
+def test_whatever_an_object_holds_it_is_read_and_joined_or_refused(kind: CreatableKind, obj: Any) -> None:
     reader = JobReader(kind)
     try:
         job = reader.read(json.dumps(obj).encode())
@@ -216,7 +216,7 @@ def test_whatever_an_object_holds_it_is_read_and_joined_or_refused(kind: JobKind
 
 @every_kind
 @given(body=st.binary())
-def test_whatever_bytes_come_they_are_read_or_refused(kind: JobKind, body: bytes) -> None:
+def test_whatever_bytes_come_they_are_read_or_refused(kind: CreatableKind, body: bytes) -> None:
     reader = JobReader(kind)
     for read in (reader.read, reader.read_list):
         try:
@@ -226,7 +226,7 @@ def test_whatever_bytes_come_they_are_read_or_refused(kind: JobKind, body: bytes
 
 
 @every_kind
-def test_one_job_that_makes_no_sense_does_not_hide_the_others(kind: JobKind) -> None:
+def test_one_job_that_makes_no_sense_does_not_hide_the_others(kind: CreatableKind) -> None:
     good = kind.manifest(SPEC)
     broken = {**good, "spec": "nonsense"}
     _, jobs, unreadable = JobReader(kind).read_list(listed(broken, good, {"metadata": [1]}))
@@ -235,7 +235,7 @@ def test_one_job_that_makes_no_sense_does_not_hide_the_others(kind: JobKind) -> 
 
 
 @every_kind
-def test_a_job_is_not_lost_because_of_nulls(kind: JobKind) -> None:
+def test_a_job_is_not_lost_because_of_nulls(kind: CreatableKind) -> None:
     obj = kind.manifest(SPEC)
     obj["metadata"] |= {"labels": None, "creationTimestamp": None, "uid": None, "ownerReferences": None}
     obj["status"] = {

@@ -16,7 +16,7 @@ import pytest
 from k8s.client import Client
 from k8s.errors import Forbidden, NotFound
 from k8s.files import ExecFailed, RemoteFile, list_event_files, read_from
-from k8s.kinds import KINDS, JobKind
+from k8s.kinds import CREATABLE, CreatableKind
 from k8s.mirror import Mirror
 from k8s.models import Meta, Pod, Reader, WatchEvent
 from k8s.resources import NAMESPACES, NODES, PODS
@@ -56,8 +56,8 @@ async def client(kubeconfig: str) -> AsyncIterator[Client]:
         await found.delete(NAMESPACES, namespace)
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.title)
-async def test_a_real_server_accepts_the_manifest_of_every_kind(client: Client, kind: JobKind) -> None:
+@pytest.mark.parametrize("kind", CREATABLE, ids=lambda kind: kind.title)
+async def test_a_real_server_accepts_the_manifest_of_every_kind(client: Client, kind: CreatableKind) -> None:
     namespace = client.access.namespace
     spec = replace(SPEC, namespace=namespace, priority_class="")
     ref = await create_job(client, kind, spec, dry_run=True)
@@ -66,8 +66,8 @@ async def test_a_real_server_accepts_the_manifest_of_every_kind(client: Client, 
         await client.get(kind.resource, "bert-base-1", namespace)
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.title)
-async def test_a_real_job_reads_back_and_its_name_is_taken(client: Client, kind: JobKind) -> None:
+@pytest.mark.parametrize("kind", CREATABLE, ids=lambda kind: kind.title)
+async def test_a_real_job_reads_back_and_its_name_is_taken(client: Client, kind: CreatableKind) -> None:
     namespace = client.access.namespace
     spec = replace(SPEC, namespace=namespace, priority_class="")
     await create_job(client, kind, spec)
@@ -79,7 +79,7 @@ async def test_a_real_job_reads_back_and_its_name_is_taken(client: Client, kind:
 
 
 async def test_a_real_server_names_the_field_that_is_wrong(client: Client) -> None:
-    kind = next(kind for kind in KINDS if kind.resource.group == "batch")
+    kind = next(kind for kind in CREATABLE if kind.resource.group == "batch")
     spec = replace(SPEC, namespace=client.access.namespace, priority_class="", labels={"bad label": "x"})
     with pytest.raises(Refused) as caught:
         await create_job(client, kind, spec, dry_run=True)
@@ -88,7 +88,7 @@ async def test_a_real_server_names_the_field_that_is_wrong(client: Client) -> No
 
 async def test_a_namespace_that_does_not_exist_is_named(client: Client) -> None:
     with pytest.raises(Refused) as caught:
-        await create_job(client, KINDS[0], replace(SPEC, namespace="no-such-namespace"))
+        await create_job(client, CREATABLE[0], replace(SPEC, namespace="no-such-namespace"))
     assert caught.value.causes == {"namespace": "There is no namespace no-such-namespace."}
 
 

@@ -20,7 +20,7 @@ from textual.widgets import Button, Label, Static
 import themes
 from k8s.access import Access
 from k8s.client import Client
-from k8s.kinds import KINDS, JobRef
+from k8s.kinds import CREATABLE, JobRef
 from k8s.snapshot import ClusterSnapshot, NodeRow, Share
 from k8s.spec import JobSpec, Mount
 from tests.scripted import Answer, Compute, Drop, Reply, ScriptedCluster, Stall, page, refusal
@@ -531,7 +531,7 @@ async def test_a_job_is_cloned_under_a_new_name(tmp_path: Path) -> None:
         mounts=(Mount("data", "/data"), Mount("scratch", "/scratch")),
         labels={"team": "x"},
     )
-    async with form(tmp_path, Answer({}, 201), initial=like, initial_kind=KINDS[0]) as it:
+    async with form(tmp_path, Answer({}, 201), initial=like, initial_kind=CREATABLE[0]) as it:
         assert it.field("name").value == "bert-1"
         assert it.field("env").value == "A=1"
         await it.create()

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from k8s.kinds import KINDS, JobRef
+from k8s.kinds import CREATABLE, JobRef
 from k8s.snapshot import ClusterSnapshot, Job, NodeRow, Share
 from k8s.spec import JobSpec, Mount
 from k8s.status import Status
@@ -87,7 +87,7 @@ def test_a_job_without_problems_is_the_same_job_when_it_is_cloned(texts: dict[st
 )
 def test_any_environment_survives_a_clone(env: dict[str, str], words: list[str]) -> None:
     spec = JobSpec(name="a", image="i", command=("sh", "-c", "echo " + "".join(words).strip()), env=env)
-    again = read(texts_of(spec, KINDS[0])).spec
+    again = read(texts_of(spec, CREATABLE[0])).spec
     assert again.env == env
 
 
@@ -202,15 +202,15 @@ def test_every_question_has_a_label_a_help_and_a_default_that_is_right() -> None
 
 def test_a_job_of_somebody_else_can_be_cloned() -> None:
     spec = JobSpec(name="x", image="i", command=("python", "a b.py", "--x=1"), processes=3, gpus=1)
-    texts = texts_of(spec, KINDS[1])
-    assert texts["kind"] == KINDS[1].title
+    texts = texts_of(spec, CREATABLE[1])
+    assert texts["kind"] == CREATABLE[1].title
     assert texts[COMMAND] == "python 'a b.py' --x=1"
     assert texts["processes"] == "3"
 
 
 def test_a_trainer_with_arguments_we_do_not_know_is_cloned_as_a_command() -> None:
     spec = replace(read(answers()).spec, command=(*TRAINERS[0].command(), "--newer", "1"))
-    texts = texts_of(spec, KINDS[0])
+    texts = texts_of(spec, CREATABLE[0])
     assert texts["run"] == COMMAND
     assert texts[COMMAND].endswith("--newer 1")
 

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from k8s.errors import Conflict, Forbidden, Invalid, KubeError, NotFound, Unreachable
-from k8s.kinds import KINDS, JobKind, JobRef
+from k8s.kinds import CREATABLE, CreatableKind, JobRef
 from k8s.kinds.pytorch_job import PyTorchJob
 from k8s.resources import PODS
 from k8s.spec import JobSpec
@@ -36,8 +36,8 @@ async def refused_with(reply: Answer, spec: JobSpec = SPEC) -> Refused:
     return caught.value
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.title)
-async def test_what_is_created_is_the_manifest_that_was_shown(kind: JobKind) -> None:
+@pytest.mark.parametrize("kind", CREATABLE, ids=lambda kind: kind.title)
+async def test_what_is_created_is_the_manifest_that_was_shown(kind: CreatableKind) -> None:
     path = kind.resource.path("vision")
     async with ScriptedCluster() as cluster, cluster.client() as client:
         cluster.say(path, Compute(echo), method="POST")

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from k8s.access import load
 from k8s.client import Client
 from k8s.errors import KubeError, NoCluster
-from k8s.kinds import KINDS, JobKind, Manifest
+from k8s.kinds import CREATABLE, CreatableKind, Manifest
 from k8s.spec import JobSpec
 from k8s.submit import claim_names, create_manifest, to_yaml
 from tui.commands.connect import check_may_change, cluster
@@ -27,14 +27,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-f", "--filename", metavar="FILE", help="create what it says; - is standard input")
     _add_common(parser)
     kinds = parser.add_subparsers(dest="kind", metavar="KIND")
-    for kind in KINDS:
+    for kind in CREATABLE:
         word, *aliases = words_for(kind)
         child = kinds.add_parser(word, aliases=aliases, help=f"a {kind.title}", epilog="ARGUMENTS after --")
         add_spec_arguments(child)
         _add_common(child)
 
 
-def words_for(kind: JobKind) -> tuple[str, ...]:
+def words_for(kind: CreatableKind) -> tuple[str, ...]:
     """Return what people type for a kind: Arena's word first, as `pytorch`."""
     title = kind.title.lower()
     return tuple(dict.fromkeys((title.removesuffix("job") or title, title)))
@@ -63,7 +63,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     if not dry_run:
         check_may_change(options, "submit a job")
     if bool(flags.filename) == bool(flags.kind):
-        words = ", ".join(words_for(kind)[0] for kind in KINDS)
+        words = ", ".join(words_for(kind)[0] for kind in CREATABLE)
         raise WrongUsage(f"Say what to submit: a kind of job ({words}), or -f FILE.")
     # Mistakes are answered before a cluster is reached for; standard input can be read only once.
     wanted = _from_file(flags, options.namespace) if flags.filename else _from_flags(flags, options, "")
@@ -98,7 +98,7 @@ def _from_file(flags: argparse.Namespace, namespace: str) -> list[Wanted]:
 def _from_flags(flags: argparse.Namespace, options: ConsoleOptions, namespace: str) -> list[Wanted]:
     if options.is_sandbox and not flags.image:
         flags.image = SANDBOX_IMAGE
-    kind = next(kind for kind in KINDS if flags.kind in words_for(kind))
+    kind = next(kind for kind in CREATABLE if flags.kind in words_for(kind))
     return [Wanted(kind.resource, kind.manifest(spec_of(flags, namespace)))]
 
 

@@ -23,7 +23,7 @@ from textual.widgets import Button, Label
 
 from k8s.client import Client
 from k8s.errors import Invalid, KubeError, ServerFailed, Unreachable
-from k8s.kinds import JobKind, JobRef
+from k8s.kinds import CreatableKind, JobRef
 from k8s.snapshot import ClusterSnapshot
 from k8s.spec import JobSpec
 from k8s.submit import Refused, claim_names, create_job, to_yaml
@@ -73,7 +73,7 @@ class NewJobScreen(Screen[JobRef | None]):
         user: str = "",
         snapshot: ClusterSnapshot | None = None,
         initial: JobSpec | None = None,
-        initial_kind: JobKind | None = None,
+        initial_kind: CreatableKind | None = None,
         ascii_only: bool = False,
     ) -> None:
         """Prepare the form; the server is asked for volume claims once it is on screen.

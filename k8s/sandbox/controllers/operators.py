@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from k8s.errors import KubeError
-from k8s.kinds import KINDS, JobKind
+from k8s.kinds import CREATABLE, CreatableKind
 from k8s.resources import JOBS, PODS
 from k8s.sandbox.control import Manifest, Recorder, View, Views, by_controller, controller_of
 from k8s.sandbox.controllers import batch, replicated
@@ -26,12 +26,12 @@ log = logging.getLogger(__name__)
 class Operators:
     """Runs the jobs of every kind that we know."""
 
-    def __init__(self, views: Views, kinds: Sequence[JobKind] = KINDS, namespace: str = "") -> None:
+    def __init__(self, views: Views, kinds: Sequence[CreatableKind] = CREATABLE, namespace: str = "") -> None:
         """Prepare; with `namespace`, jobs elsewhere are left alone."""
         self._client = views.client
         self._namespace = namespace
         self._pods = views.of(PODS)
-        self._jobs: Mapping[JobKind, View] = {kind: views.of(kind.resource) for kind in kinds}
+        self._jobs: Mapping[CreatableKind, View] = {kind: views.of(kind.resource) for kind in kinds}
         self._recorders = {
             kind: Recorder(views.client, f"{kind.resource.kind.lower()}-controller") for kind in kinds
         }
@@ -65,7 +65,7 @@ class Operators:
         return again_s
 
     async def _tend(
-        self, kind: JobKind, jobs: View, job: Manifest, pods: list[Manifest], owners: Mapping[str, str]
+        self, kind: CreatableKind, jobs: View, job: Manifest, pods: list[Manifest], owners: Mapping[str, str]
     ) -> float | None:
         """Do what is missing for one job; return when to look again. What fails does not stop the others."""
         uid, name = str(job["metadata"]["uid"]), job["metadata"]["name"]
