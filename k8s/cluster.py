@@ -12,13 +12,10 @@ from k8s import devices, models
 from k8s.kinds import KINDS, kind_of
 from k8s.kinds.base import DeclaredJob, Replica
 from k8s.models import Node, Pod, PodSpec
-from k8s.snapshot import Holder, Instance, Job, NodeRow, Share
-from k8s.status import Status, job_status, pod_status
+from k8s.nodes import holder_of, node_row, silent_nodes
+from k8s.snapshot import Holder, Instance, Job, NodeRow
+from k8s.status import Declaration, Part, Status, ended_at, job_status, pod_status
 
-SIMULATED = "gpuconsole.dev/simulated"
-"""Label on nodes whose accelerators are make-believe."""
-_MODEL_LABELS = ("nvidia.com/gpu.product", "aliyun.accelerator/nvidia_name", "amd.com/gpu.product-name")
-_ROLE = "node-role.kubernetes.io/"
 _LIVELINESS = {"Failed": 0, "Succeeded": 1}
 """Phase to how little a pod still does, below 2 for all others."""
 _QUEUE = "kueue.x-k8s.io/queue-name"
@@ -29,39 +26,31 @@ def join(
     nodes: Iterable[Node], pods: Iterable[Pod], declared: Iterable[DeclaredJob]
 ) -> tuple[tuple[NodeRow, ...], tuple[Job, ...]]:
     """Return the nodes with who holds their GPUs, and the jobs with their instances, newest first."""
+    nodes = list(nodes)
+    silent = silent_nodes(nodes)
     jobs = list(declared)
     job_by_uid = {job.meta.uid: job for job in jobs}
     job_by_name = {(job.ref.kind, job.ref.namespace, job.ref.name): job for job in jobs}
     pods_by_job: dict[str, list[Pod]] = {}
     held_by_job: dict[str, int] = {}
-    holders: dict[str, list[tuple[Holder, devices.Counts]]] = {}
+    holders: dict[str, list[Holder]] = {}
     for pod in pods:
         job = _job_of(pod, job_by_uid, job_by_name)
         if job is not None:
             pods_by_job.setdefault(job.meta.uid, []).append(pod)
-        if pod.spec.node_name and not pod.is_finished:
-            held = devices.of_pod(pod.spec)
-            if held:
-                gpus = devices.count(held)
-                if job is not None:
-                    held_by_job[job.meta.uid] = held_by_job.get(job.meta.uid, 0) + gpus
-                holder = Holder(
-                    pod.metadata.namespace,
-                    pod.metadata.name,
-                    job.ref.name if job is not None else _owner_name(pod),
-                    gpus,
-                )
-                holders.setdefault(pod.spec.node_name, []).append((holder, held))
-    node_rows = tuple(
-        sorted(
-            (_node_row(node, holders.get(node.metadata.name, [])) for node in nodes), key=lambda row: row.name
-        )
-    )
+        holder = holder_of(pod, job.ref.name if job is not None else _owner_name(pod))
+        if holder is not None:
+            if job is not None:
+                held_by_job[job.meta.uid] = held_by_job.get(job.meta.uid, 0) + holder.gpus
+            holders.setdefault(pod.spec.node_name, []).append(holder)
+    node_rows = [node_row(node, holders.get(node.metadata.name, ())) for node in nodes]
+    node_rows.sort(key=lambda row: row.name)
     job_rows = [
-        _job_row(job, pods_by_job.get(job.meta.uid, []), held_by_job.get(job.meta.uid, 0)) for job in jobs
+        _job_row(job, pods_by_job.get(job.meta.uid, []), held_by_job.get(job.meta.uid, 0), silent)
+        for job in jobs
     ]
     job_rows.sort(key=lambda job: (job.created or _LONG_AGO, job.ref.name), reverse=True)
-    return node_rows, tuple(job_rows)
+    return tuple(node_rows), tuple(job_rows)
 
 
 def _job_of(
@@ -87,48 +76,27 @@ def _owner_name(pod: Pod) -> str:
     return owner.name if owner is not None else pod.metadata.name
 
 
-def _node_row(node: Node, holding: list[tuple[Holder, devices.Counts]]) -> NodeRow:
-    total = devices.in_quantities(node.status.allocatable)
-    capacity = devices.in_quantities(node.status.capacity)
-    allocated = devices.total(held for _, held in holding)
-    meta = node.metadata
-    ready = any(found.type == "Ready" and found.status == "True" for found in node.status.conditions or ())
-    addresses = {found.type: found.address for found in node.status.addresses or ()}
-    return NodeRow(
-        name=meta.name,
-        ip=addresses.get("InternalIP") or next(iter(addresses.values()), ""),
-        roles=tuple(label.removeprefix(_ROLE) for label in meta.labels or () if label.startswith(_ROLE)),
-        status=("Ready" if ready else "NotReady") + (", cordoned" if node.spec.unschedulable else ""),
-        is_simulated=meta.label(SIMULATED) == "true",
-        gpu_model=next((model for label in _MODEL_LABELS if (model := meta.label(label))), ""),
-        resources={
-            name: Share(
-                total.get(name, 0),
-                allocated.get(name, 0),
-                max(0, capacity.get(name, 0) - total.get(name, 0)),
-            )
-            for name in sorted({*total, *capacity, *allocated})
-            if devices.is_countable(name) and (total.get(name) or capacity.get(name) or allocated.get(name))
-        },
-        holders=tuple(
-            sorted((holder for holder, _ in holding), key=lambda holder: (-holder.gpus, holder.pod))
-        ),
-        created=meta.creation_timestamp,
-    )
-
-
-def _job_row(job: DeclaredJob, pods: list[Pod], held: int) -> Job:
+def _job_row(job: DeclaredJob, pods: list[Pod], held: int, silent: Mapping[str, str]) -> Job:
     asked = _Asked()
-    instances = _instances(job, pods, asked)
-    existing = [(each.name, each.status, each.reason) for each in instances if each.pod]
+    instances = _instances(job, pods, asked, silent)
     status, reason = job_status(
-        outcome=job.outcome,
-        outcome_reason=job.outcome_reason,
-        is_suspended=job.is_suspended,
-        queue=job.meta.label(_QUEUE),
-        is_deleting=job.meta.deletion_timestamp is not None,
-        instances_total=len(job.replicas),
-        instances=existing,
+        Declaration(
+            outcome=job.outcome,
+            outcome_reason=job.outcome_reason,
+            is_suspended=job.is_suspended,
+            queue=job.queue or job.meta.label(_QUEUE),
+            is_deleting=job.meta.deletion_timestamp is not None,
+            total=len(job.replicas),
+            enough=job.enough,
+            restarts=job.restarts,
+            restarts_allowed=job.restarts_allowed,
+            has_status=job.has_status,
+        ),
+        [
+            Part(each.name, each.ranks, each.status, each.reason, each.gpus, each.finished, bool(each.node))
+            for each in instances
+            if each.pod
+        ],
     )
     return Job(
         ref=job.ref,
@@ -150,7 +118,9 @@ def _job_row(job: DeclaredJob, pods: list[Pod], held: int) -> Job:
     )
 
 
-def _instances(job: DeclaredJob, pods: list[Pod], asked: _Asked) -> tuple[Instance, ...]:
+def _instances(
+    job: DeclaredJob, pods: list[Pod], asked: _Asked, silent: Mapping[str, str]
+) -> tuple[Instance, ...]:
     """Match the pods with the places that the job has for them; the newest pod of a place wins.
 
     Pods without a number take the places left, those that still do something first.
@@ -171,13 +141,17 @@ def _instances(job: DeclaredJob, pods: list[Pod], asked: _Asked) -> tuple[Instan
         pod_here = placed.pop((replica.role, replica.index), None)
         if pod_here is None and unnumbered:
             pod_here = unnumbered.pop()
-        found.append(_instance(replica, pod_here, kind.container, asked.gpus(replica)))
-    found.extend(_extra(role, index, pod, kind.container) for (role, index), pod in sorted(placed.items()))
+        found.append(_instance(replica, pod_here, kind.container, asked.gpus(replica), silent))
+    found.extend(
+        _extra(role, index, pod, kind.container, silent) for (role, index), pod in sorted(placed.items())
+    )
     return tuple(found)
 
 
-def _instance(replica: Replica, pod: Pod | None, container: str, gpus: int) -> Instance:
-    status, reason = pod_status(pod) if pod is not None else (Status.PENDING, "no pod yet")
+def _instance(
+    replica: Replica, pod: Pod | None, container: str, gpus: int, silent: Mapping[str, str]
+) -> Instance:
+    status, reason = pod_status(pod, silent) if pod is not None else (Status.PENDING, "no pod yet")
     return Instance(
         name=replica.instance,
         role=replica.role,
@@ -194,13 +168,14 @@ def _instance(replica: Replica, pod: Pod | None, container: str, gpus: int) -> I
         pod=pod.metadata.name if pod is not None else "",
         pod_uid=pod.metadata.uid if pod is not None else "",
         containers=_containers(pod, container),
+        finished=ended_at(pod) if pod is not None else None,
     )
 
 
-def _extra(role: str, index: int, pod: Pod, container: str) -> Instance:
+def _extra(role: str, index: int, pod: Pod, container: str, silent: Mapping[str, str]) -> Instance:
     """Return the instance of a pod that its job no longer asks for."""
     replica = Replica(pod.metadata.name, role, index, False, (), "none", {}, "Never")
-    return _instance(replica, pod, container, devices.count(devices.of_pod(pod.spec)))
+    return _instance(replica, pod, container, devices.count(devices.of_pod(pod.spec)), silent)
 
 
 def _restarts(pod: Pod | None) -> int:

@@ -74,7 +74,7 @@ def of_pod(spec: PodSpec) -> Counts:
     return _larger(peak, total((containers, sidecars)))
 
 
-def total(counts: Iterable[Counts]) -> Counts:
+def total(counts: Iterable[Mapping[str, int]]) -> Counts:
     """Add numbers of devices, resource by resource."""
     added: Counts = {}
     for each in counts:

@@ -35,6 +35,11 @@ class Holder:
     job: str
     """Name of its job, or of whatever else owns it."""
     gpus: int
+    """Devices it holds, all resources together."""
+    resources: Mapping[str, int] = field(default_factory=dict)
+    """Resource name to what it holds of it."""
+    memory_by_device: Mapping[int, int] = field(default_factory=dict)
+    """On a node that shares GPUs by memory: number of the device to the GiB it holds there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +98,8 @@ class Instance:
     pod_uid: str
     containers: tuple[str, ...]
     """Names of its containers, the training one first; init containers last."""
+    finished: datetime | None = None
+    """When its pod ended, or its container last did while the pod goes on; None when it never has."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,11 @@ last condition in its list, which by the operator's own order is often not the t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from enum import StrEnum
+
+import msgspec
 
 from k8s.models import ContainerStatus, Pod
 
@@ -37,9 +40,16 @@ class Status(StrEnum):
 PULL_REASONS = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"})
 """Why a container waits when its image cannot be had."""
 
+NOBODY_SILENT: Mapping[str, str] = {}
+"""When nothing is known against any node."""
 
-def pod_status(pod: Pod) -> tuple[Status, str]:
+
+def pod_status(pod: Pod, silent: Mapping[str, str] = NOBODY_SILENT) -> tuple[Status, str]:
     """Return how a pod is, and why in a few words.
+
+    Args:
+        pod: The pod.
+        silent: Nodes whose word cannot be had, each with why in words.
 
     Source: the STATUS column of `kubectl get pods` (printPod), with its words sorted into ours.
     """
@@ -123,27 +133,56 @@ def _pending(pod: Pod) -> tuple[Status, str]:
     return Status.STARTING, "bound, its node has not started it"
 
 
-def job_status(
-    *,
-    outcome: Status | None,
-    outcome_reason: str,
-    is_suspended: bool,
-    queue: str = "",
-    is_deleting: bool,
-    instances_total: int,
-    instances: Sequence[tuple[str, Status, str]],
-) -> tuple[Status, str]:
-    """Return how a job is, and why, from what its object and its pods say together.
+class Declaration(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """What a job's object says that bears on its status."""
 
-    Args:
-        outcome: Succeeded or Failed when the operator has said so for good, else None.
-        outcome_reason: The operator's words for that outcome.
-        is_suspended: The job asks not to run.
-        queue: Who suspended it until there is room for it, empty when nobody.
-        is_deleting: Somebody has deleted it.
-        instances_total: How many instances it asks for.
-        instances: Name, status and reason of each pod that exists.
-    """
+    total: int
+    """How many instances it asks for."""
+    outcome: Status | None = None
+    """Succeeded or Failed once the operator has said so for good."""
+    outcome_reason: str = ""
+    """The operator's words for that outcome."""
+    is_suspended: bool = False
+    """It asks not to run."""
+    queue: str = ""
+    """Who suspended it until there is room for it, empty when nobody."""
+    is_deleting: bool = False
+    """Somebody has deleted it."""
+    enough: int | None = None
+    """Fewest instances that can work together; None: all of them."""
+    restarts: int = 0
+    """How often its operator has started it anew."""
+    restarts_allowed: int | None = None
+    """How often it may be started anew; None: the object does not tell."""
+    has_status: bool = True
+    """An operator has said anything at all about it."""
+
+
+class Part(msgspec.Struct, frozen=True, gc=False):
+    """One instance of a job that has a pod."""
+
+    name: str
+    ranks: tuple[int, ...]
+    status: Status
+    reason: str
+    gpus: int = 0
+    """Devices it holds once it is bound to a node."""
+    ended: datetime | None = None
+    """When its container last ended."""
+    is_bound: bool = True
+    """It has a node."""
+
+
+def ended_at(pod: Pod) -> datetime | None:
+    """Return when the first of a pod's containers to fail ended, or else the last one to end."""
+    return None
+
+
+def job_status(job: Declaration, parts: Sequence[Part]) -> tuple[Status, str]:
+    """Return how a job is, and why, from what its object and its pods say together."""
+    instances = [(part.name, part.status, part.reason) for part in parts]
+    outcome, outcome_reason, is_suspended = job.outcome, job.outcome_reason, job.is_suspended
+    queue, is_deleting, instances_total = job.queue, job.is_deleting, job.total
     failed = [(name, reason) for name, status, reason in instances if status is Status.FAILED]
     if outcome is Status.FAILED:
         first = f"{failed[0][0]} {failed[0][1]}" if failed else outcome_reason

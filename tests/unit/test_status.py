@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from k8s.models import Pod
-from k8s.status import Status, job_status, pod_status
+from k8s.status import Declaration, Part, Status, job_status, pod_status
 
 
 def pod(phase: str, *, node: str = "n", deleted: bool = False, policy: str = "", **status: Any) -> Pod:
@@ -135,15 +135,8 @@ def test_a_pod_has_one_word_and_a_reason(found: Pod, status: Status, reason: str
 
 
 def job(*pods: tuple[Status, str], total: int = 0, **more: Any) -> tuple[Status, str]:
-    given: dict[str, Any] = {
-        "outcome": None,
-        "outcome_reason": "",
-        "is_suspended": False,
-        "is_deleting": False,
-        **more,
-    }
-    instances = [(f"worker-{index}", status, reason) for index, (status, reason) in enumerate(pods)]
-    return job_status(instances_total=total or len(pods), instances=instances, **given)
+    parts = [Part(f"worker-{index}", (), status, reason) for index, (status, reason) in enumerate(pods)]
+    return job_status(Declaration(total=total or len(pods), **more), parts)
 
 
 UP, DONE, LATE = (
