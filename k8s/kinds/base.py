@@ -1,17 +1,15 @@
-"""The contract of a job kind, and the pieces of a manifest that kinds share."""
+"""The contract of a job kind, and the values in which jobs are told."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
-import msgspec
-
-from k8s.models import Condition, Meta, Pod, convert, meta_of
+from k8s.models import Condition, Meta, Pod
 from k8s.resources import Resource
-from k8s.spec import LOG_DIR_ANNOTATION, TRAINER_ANNOTATION, USER_ANNOTATION, JobSpec
+from k8s.spec import JobSpec
 from k8s.status import Status
 
 Manifest = dict[str, Any]
@@ -132,132 +130,3 @@ class CreatableKind(JobKind, Protocol):
 
     def manifest(self, spec: JobSpec) -> Manifest:
         """Return the object that asks for `spec`."""
-
-
-def pod_template(spec: JobSpec, container: str) -> Manifest:
-    """Return the pod template that every kind gives each of its pods."""
-    resources: dict[str, str] = {}
-    if spec.gpus:
-        resources[spec.gpu_resource] = str(spec.gpus)
-    if spec.cpu:
-        resources["cpu"] = spec.cpu
-    if spec.memory:
-        resources["memory"] = spec.memory
-    mounts = [{"name": f"claim-{index}", "mountPath": mount.path} for index, mount in enumerate(spec.mounts)]
-    volumes: list[Manifest] = [
-        {"name": f"claim-{index}", "persistentVolumeClaim": {"claimName": mount.claim}}
-        for index, mount in enumerate(spec.mounts)
-    ]
-    if spec.shared_memory:
-        mounts.append({"name": "dshm", "mountPath": "/dev/shm"})
-        volumes.append({"name": "dshm", "emptyDir": {"medium": "Memory", "sizeLimit": spec.shared_memory}})
-    container_part: Manifest = {"name": container, "image": spec.image, "command": list(spec.command)}
-    if spec.working_dir:
-        container_part["workingDir"] = spec.working_dir
-    container_part["env"] = [{"name": name, "value": value} for name, value in environment(spec).items()]
-    if resources:
-        container_part["resources"] = {"limits": resources, "requests": dict(resources)}
-    if mounts:
-        container_part["volumeMounts"] = mounts
-    pod: Manifest = {"containers": [container_part]}
-    if volumes:
-        pod["volumes"] = volumes
-    if spec.priority_class:
-        pod["priorityClassName"] = spec.priority_class
-    template: Manifest = {"spec": pod}
-    if spec.labels:
-        template = {"metadata": {"labels": dict(spec.labels)}, **template}
-    return template
-
-
-def environment(spec: JobSpec) -> dict[str, str]:
-    """Return the variables of every pod: what makes each rank's lines tell whose they are, then the user's.
-
-    Source: torchrun's `--tee 3` and TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE; PYTHONSAFEPATH
-    keeps a `trainer.py` in the working folder from being run in place of ours.
-    """
-    ours = {
-        "PYTHONUNBUFFERED": "1",
-        "PET_TEE": "3",
-        "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE": "[rank${rank}]: ",
-    }
-    if spec.trainer:
-        ours["PYTHONSAFEPATH"] = "1"
-    return {**ours, **spec.env}
-
-
-def metadata(spec: JobSpec) -> Manifest:
-    """Return the metadata of the job's object."""
-    annotations = {
-        key: value
-        for key, value in (
-            (TRAINER_ANNOTATION, spec.trainer),
-            (LOG_DIR_ANNOTATION, spec.log_dir),
-            (USER_ANNOTATION, spec.user),
-        )
-        if value
-    }
-    found: Manifest = {"name": spec.name, "namespace": spec.namespace}
-    if spec.labels:
-        found["labels"] = dict(spec.labels)
-    if annotations:
-        found["annotations"] = annotations
-    return found
-
-
-class JobStatus(msgspec.Struct, frozen=True, rename="camel"):
-    """The part of `status` that Kubeflow's and Kubernetes' own jobs have in common."""
-
-    conditions: list[Condition] | None = None
-    start_time: datetime | None = None
-    completion_time: datetime | None = None
-
-
-def declared(
-    obj: Manifest,
-    ref_of: Resource,
-    replicas: tuple[Replica, ...],
-    *,
-    succeeded: str,
-    failed: str,
-    is_suspended: bool,
-) -> DeclaredJob:
-    """Read what all kinds with `conditions` say in the same way.
-
-    Args:
-        obj: The job.
-        ref_of: Its kind.
-        replicas: The pods it asks for.
-        succeeded: The condition type that means success.
-        failed: The condition type that means failure.
-        is_suspended: It asks not to run.
-    """
-    meta = meta_of(obj)
-    status: JobStatus = convert(obj.get("status") or {}, JobStatus)
-    conditions = tuple(status.conditions or ())
-    true = {found.type: found for found in conditions if found.status == "True"}
-    outcome = Status.FAILED if failed in true else Status.SUCCEEDED if succeeded in true else None
-    last = true.get(failed) or true.get(succeeded)
-    return DeclaredJob(
-        ref=JobRef(meta.namespace, meta.name, ref_of.kind, ref_of.api_version),
-        meta=meta,
-        replicas=replicas,
-        outcome=outcome,
-        outcome_reason=(last.message or last.reason or "") if last else "",
-        is_suspended=is_suspended,
-        started=status.start_time,
-        finished=status.completion_time or (last.last_transition_time if last else None),
-        conditions=conditions,
-        priority=_priority(replicas),
-        log_dir=meta.annotation(LOG_DIR_ANNOTATION),
-        trainer=meta.annotation(TRAINER_ANNOTATION),
-        user=meta.annotation(USER_ANNOTATION) or meta.annotation("arena.kubeflow.org/username"),
-    )
-
-
-def _priority(replicas: Sequence[Replica]) -> str:
-    for replica in replicas:
-        name = (replica.template.get("spec") or {}).get("priorityClassName")
-        if isinstance(name, str):
-            return name
-    return ""

@@ -5,7 +5,9 @@ Labels: kubernetes `pkg/apis/batch/types.go` (`batch.kubernetes.io/job-name` sin
 
 from __future__ import annotations
 
-from k8s.kinds.base import MOST_REPLICAS, DeclaredJob, Manifest, Replica, declared, metadata, pod_template
+from k8s.kinds.base import MOST_REPLICAS, DeclaredJob, Manifest, Replica
+from k8s.kinds.reading import by_conditions, declared, status_of
+from k8s.kinds.templates import metadata, pod_template
 from k8s.models import Pod
 from k8s.resources import JOBS
 from k8s.spec import JobSpec
@@ -44,8 +46,7 @@ class BatchJob:
             obj,
             self.resource,
             self.replicas(obj),
-            succeeded="Complete",
-            failed="Failed",
+            by_conditions(status_of(obj), succeeded="Complete", failed="Failed"),
             is_suspended=bool(spec.get("suspend")),
         )
 

@@ -6,16 +6,23 @@ and `pkg/controller.v1/common/pod.go`; the older labels: kubeflow/pytorch-operat
 
 from __future__ import annotations
 
-from k8s.kinds.base import MOST_REPLICAS, DeclaredJob, Manifest, Replica, declared, metadata, pod_template
+from dataclasses import replace
+
+from k8s.kinds.base import MOST_REPLICAS, DeclaredJob, Manifest, Replica
+from k8s.kinds.kubeflow import (
+    JOB_NAME,
+    JOB_ROLE,
+    OPERATOR_NAME,
+    REPLICA_INDEX,
+    REPLICA_TYPE,
+    read_kubeflow_job,
+)
+from k8s.kinds.reading import number, part, whole
+from k8s.kinds.templates import metadata, pod_template
 from k8s.models import Pod
 from k8s.resources import PYTORCH_JOBS
 from k8s.spec import JobSpec
 
-JOB_NAME = "training.kubeflow.org/job-name"
-OPERATOR_NAME = "training.kubeflow.org/operator-name"
-REPLICA_TYPE = "training.kubeflow.org/replica-type"
-REPLICA_INDEX = "training.kubeflow.org/replica-index"
-JOB_ROLE = "training.kubeflow.org/job-role"
 _OLD_JOB_NAME, _OLD_TYPE, _OLD_INDEX = "pytorch-job-name", "pytorch-replica-type", "pytorch-replica-index"
 MASTER_PORT = 23456
 """Where the master listens unless its container names a port `pytorchjob-port`."""
@@ -46,16 +53,9 @@ class PyTorchJob:
         }
 
     def parse(self, obj: Manifest) -> DeclaredJob:
-        """Read a PyTorchJob."""
-        policy = (obj.get("spec") or {}).get("runPolicy") or {}
-        return declared(
-            obj,
-            self.resource,
-            self.replicas(obj),
-            succeeded="Succeeded",
-            failed="Failed",
-            is_suspended=bool(policy.get("suspend")),
-        )
+        """Read a PyTorchJob; an elastic one can work with fewer pods than it would like."""
+        fewest = whole(part(obj, "spec", "elasticPolicy").get("minReplicas"))
+        return replace(read_kubeflow_job(obj, self.resource, self.replicas(obj)), enough=fewest)
 
     def replicas(self, obj: Manifest) -> tuple[Replica, ...]:
         """Return the master and the workers that a PyTorchJob asks for."""
@@ -122,8 +122,8 @@ class PyTorchJob:
     def instance_of(self, pod: Pod) -> tuple[str, int] | None:
         """Return `master` or `worker`, and the number."""
         role = pod.metadata.label(REPLICA_TYPE) or pod.metadata.label(_OLD_TYPE)
-        index = pod.metadata.label(REPLICA_INDEX) or pod.metadata.label(_OLD_INDEX)
-        return (role, int(index)) if role and index.isdecimal() else None
+        index = number(pod.metadata.label(REPLICA_INDEX) or pod.metadata.label(_OLD_INDEX))
+        return (role, index) if role and index is not None else None
 
 
 def _role(spec: JobSpec, replicas: int) -> Manifest:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from k8s.cluster import join
 from k8s.kinds.pytorch_job import PyTorchJob
 from k8s.kinds.reader import JobReader
 from k8s.models import Pod, Reader
@@ -165,6 +166,65 @@ def test_a_suspended_job_is_known_by_its_policy() -> None:
     job = pytorch_job("bert")
     job["spec"]["runPolicy"] = {"suspend": True}
     assert KIND.parse(job).is_suspended
+
+
+def test_an_older_operators_policy_stands_in_the_spec_itself() -> None:
+    job = pytorch_job("bert")
+    job["spec"] |= {"suspend": True, "backoffLimit": 4, "schedulingPolicy": {"queue": "old"}}
+    read = KIND.parse(job)
+    assert (read.is_suspended, read.restarts_allowed, read.queue) == (True, 4, "old")
+
+
+def test_an_elastic_job_needs_only_its_fewest_pods_and_others_all_of_theirs() -> None:
+    job = pytorch_job("bert", workers=4)
+    job["spec"]["runPolicy"] = {"schedulingPolicy": {"minAvailable": 2}}
+    assert KIND.parse(job).enough is None
+    job["spec"]["elasticPolicy"] = {"minReplicas": 2, "maxReplicas": 4}
+    assert KIND.parse(job).enough == 2
+
+
+def test_its_queue_and_priority_are_found_wherever_they_may_stand() -> None:
+    job = pytorch_job("bert")
+    job["spec"]["runPolicy"] = {"schedulingPolicy": {"queue": "gang", "priorityClass": "urgent"}}
+    read = KIND.parse(job)
+    assert (read.queue, read.priority) == ("gang", "urgent")
+    kueue = {"kueue.x-k8s.io/queue-name": "team-a", "kueue.x-k8s.io/priority-class": "batch"}
+    read = KIND.parse(pytorch_job("bert", labels=kueue))
+    assert (read.queue, read.priority) == ("team-a", "batch")
+
+
+def test_a_job_in_arenas_queue_waits_there() -> None:
+    job = pytorch_job("bert", annotations={"scheduling.x-k8s.io/suspend": "true"})
+    assert (KIND.parse(job).is_suspended, KIND.parse(job).queue) == (True, "kube-queue")
+    job["metadata"]["annotations"]["scheduling.x-k8s.io/suspend"] = "false"
+    assert (KIND.parse(job).is_suspended, KIND.parse(job).queue) == (False, "")
+
+
+@pytest.mark.parametrize("name", ["arena-pytorch-dist", "arena-pytorch-dist-git"])
+def test_what_arena_says_it_asks_for_is_what_is_counted(name: str) -> None:
+    obj = json.loads((FIXTURES / "objects" / f"{name}.json").read_bytes())
+    _, jobs = join([], [], [KIND.parse(obj)])
+    assert jobs[0].gpus_requested == int(obj["metadata"]["annotations"]["requestGPUsOfJobOwner"])
+
+
+def test_a_job_of_which_no_operator_has_spoken_is_known_as_such() -> None:
+    job = pytorch_job("bert")
+    assert not KIND.parse(job).has_status
+    assert KIND.parse({**job, "status": {"conditions": []}}).has_status
+
+
+def test_the_last_condition_is_not_the_true_one() -> None:
+    """The operator appends: Restarting=False comes last while Running is the truth."""
+    conditions = [
+        {"type": "Created", "status": "True"},
+        {"type": "Running", "status": "True"},
+        {"type": "Restarting", "status": "False"},
+    ]
+    job = KIND.parse({**pytorch_job("bert"), "status": {"conditions": conditions}})
+    assert job.outcome is None
+    conditions[1:] = [{"type": "Succeeded", "status": "True"}, {"type": "Failed", "status": "False"}]
+    job = KIND.parse({**pytorch_job("bert"), "status": {"conditions": conditions}})
+    assert job.outcome is Status.SUCCEEDED
 
 
 def test_pods_of_both_operators_are_recognised() -> None:
