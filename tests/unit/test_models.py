@@ -9,7 +9,8 @@ import msgspec
 import pytest
 
 from k8s.models import WATCH_LINE, Event, Node, Pod, Reader, meta_of
-from tests.objects import RECORDED, listed, node, pod_of, pytorch_job, recorded
+from k8s.models.trimming import MOST_SHARED, shared
+from tests.objects import GPU, RECORDED, listed, node, pod_of, pytorch_job, recorded
 
 PODS: Reader[Pod] = Reader(Pod)
 NODES: Reader[Node] = Reader(Node)
@@ -147,3 +148,52 @@ def test_the_metadata_of_any_object_are_read_with_their_nulls() -> None:
     assert meta_of({}).name == ""
     with pytest.raises(msgspec.ValidationError):
         meta_of({"metadata": "a"})
+
+
+def test_what_nobody_reads_is_not_kept() -> None:
+    body = pod_of(pytorch_job("bert"), "master-0")
+    body["metadata"]["managedFields"] = [{"manager": "kubelet"}]
+    body["metadata"]["annotations"] = {
+        "kubectl.kubernetes.io/last-applied-configuration": "{" + " " * 4096 + "}",
+        "arena.kubeflow.org/username": "li",
+    }
+    pod = PODS.read(json.dumps(body).encode())
+    assert pod.metadata.annotations == {"arena.kubeflow.org/username": "li"}
+    del body["metadata"]["annotations"]["arena.kubeflow.org/username"]
+    assert PODS.read(json.dumps(body).encode()).metadata.annotations is None
+
+
+def test_of_a_pods_conditions_only_those_stay_that_tell_something() -> None:
+    claims = [
+        ("Initialized", "True"),
+        ("Ready", "True"),
+        ("PodScheduled", "False"),
+        ("DisruptionTarget", "True"),
+    ]
+    conditions = [{"type": kind, "status": truth} for kind, truth in claims]
+    pod = PODS.read(json.dumps({"metadata": {}, "status": {"conditions": conditions}}).encode())
+    assert [each.type for each in pod.status.conditions or ()] == ["PodScheduled", "DisruptionTarget"]
+    pod = PODS.read(json.dumps({"metadata": {}, "status": {"conditions": conditions[:2]}}).encode())
+    assert pod.status.conditions is None
+
+
+def test_the_pods_of_a_job_share_what_they_have_in_common() -> None:
+    bert = pytorch_job("bert", workers=3)
+    _, (one, other), _ = PODS.read_list(listed(*(pod_of(bert, f"worker-{i}") for i in range(2))))
+    assert one.spec.containers is other.spec.containers
+    assert one.metadata.owner_references is other.metadata.owner_references
+    assert one.metadata.namespace is other.metadata.namespace
+
+
+def test_containers_that_ask_for_other_amounts_are_not_mixed_up() -> None:
+    bert = pytorch_job("bert")
+    _, pods, _ = PODS.read_list(listed(*(pod_of(bert, f"worker-{gpus}", gpus=gpus) for gpus in (1, 8, 1))))
+    limits = [pod.spec.containers[0].resources.limits for pod in pods if pod.spec.containers[0].resources]
+    assert limits == [{GPU: "1"}, {GPU: "8"}, {GPU: "1"}]
+    assert pods[0].spec.containers is pods[2].spec.containers
+
+
+def test_what_is_shared_is_forgotten_before_it_grows_without_end() -> None:
+    for number in range(3 * MOST_SHARED):
+        assert shared(("test", number), number) == number
+    assert shared(("test", 0), "again") == "again"

@@ -1,0 +1,59 @@
+"""The few fields of Kubernetes objects that the console shows, as the server sends them.
+
+Bodies are decoded straight into these values and everything else is skipped while
+reading, which is what makes ten thousand pods cheap: see `Reader`.
+Names are the API's, in snake case. Source: the Kubernetes API reference, v1.
+"""
+
+from __future__ import annotations
+
+from k8s.models.base import Condition, ListMeta, Meta, OwnerReference, Quantities, Value
+from k8s.models.event import Event, EventSource, ObjectReference
+from k8s.models.node import Address, Node, NodeSpec, NodeStatus, Taint
+from k8s.models.pod import (
+    Container,
+    ContainerState,
+    ContainerStatus,
+    Pod,
+    PodSpec,
+    PodStatus,
+    Resources,
+    Running,
+    Terminated,
+    Waiting,
+)
+from k8s.models.reader import WATCH_LINE, RawList, Reader, TypedList, WatchEvent, convert, meta_of
+
+__all__ = [
+    "WATCH_LINE",
+    "Address",
+    "Condition",
+    "Container",
+    "ContainerState",
+    "ContainerStatus",
+    "Event",
+    "EventSource",
+    "ListMeta",
+    "Meta",
+    "Node",
+    "NodeSpec",
+    "NodeStatus",
+    "ObjectReference",
+    "OwnerReference",
+    "Pod",
+    "PodSpec",
+    "PodStatus",
+    "Quantities",
+    "RawList",
+    "Reader",
+    "Resources",
+    "Running",
+    "Taint",
+    "Terminated",
+    "TypedList",
+    "Value",
+    "Waiting",
+    "WatchEvent",
+    "convert",
+    "meta_of",
+]

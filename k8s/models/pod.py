@@ -1,0 +1,153 @@
+"""Pods and their containers, as they were asked for and as they are."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Hashable
+from datetime import datetime
+
+import msgspec
+from msgspec.structs import force_setattr
+
+from k8s.models.base import Condition, Meta, Quantities, Value
+from k8s.models.trimming import shared
+
+
+class Resources(Value, frozen=True):
+    """What a container asks for."""
+
+    requests: Quantities | None = None
+    limits: Quantities | None = None
+
+
+class Container(Value, frozen=True):
+    """A container as it was asked for."""
+
+    name: str = ""
+    image: str = ""
+    resources: Resources | None = None
+    restart_policy: str = ""
+    """`Always` on an init container makes it a sidecar."""
+
+    def key(self) -> Hashable:
+        """Return the same for containers that are alike."""
+        asked = self.resources
+        if asked is None:
+            return self.name, self.image, self.restart_policy
+        requests = tuple(asked.requests.items()) if asked.requests else None
+        limits = tuple(asked.limits.items()) if asked.limits else None
+        return self.name, self.image, self.restart_policy, requests, limits
+
+
+class PodSpec(Value, frozen=True):
+    """Where a pod runs and what in it."""
+
+    node_name: str = ""
+    containers: list[Container] = msgspec.field(default_factory=list)
+    init_containers: list[Container] | None = None
+    overhead: Quantities | None = None
+    priority_class_name: str = ""
+    restart_policy: str = ""
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "node_name", sys.intern(self.node_name))
+        force_setattr(self, "priority_class_name", sys.intern(self.priority_class_name))
+        force_setattr(self, "restart_policy", sys.intern(self.restart_policy))
+        force_setattr(self, "containers", _alike(self.containers))
+        if self.init_containers:
+            force_setattr(self, "init_containers", _alike(self.init_containers))
+
+
+def _alike(containers: list[Container]) -> list[Container]:
+    """Return one list for all pods whose containers are alike, as those of a job's pods are."""
+    return shared(tuple([container.key() for container in containers]), containers)
+
+
+class Waiting(Value, frozen=True):
+    """A container that does not run yet, or again."""
+
+    reason: str = ""
+    message: str = ""
+
+
+class Running(Value, frozen=True):
+    """A container that runs."""
+
+    started_at: datetime | None = None
+
+
+class Terminated(Value, frozen=True):
+    """A container that ended."""
+
+    exit_code: int = 0
+    signal: int = 0
+    reason: str = ""
+    message: str = ""
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+
+
+class ContainerState(Value, frozen=True):
+    """One of three, or none of them: then the kubelet has not said."""
+
+    waiting: Waiting | None = None
+    running: Running | None = None
+    terminated: Terminated | None = None
+
+
+NOT_SAID = ContainerState()
+"""What there is to say of a container that never ran."""
+
+
+class ContainerStatus(Value, frozen=True):
+    """A container as it is."""
+
+    name: str = ""
+    state: ContainerState = NOT_SAID
+    last_state: ContainerState = NOT_SAID
+    ready: bool = False
+    restart_count: int = 0
+
+
+_USUAL = frozenset({"ContainersReady", "Initialized", "PodReadyToStartContainers", "PodScheduled", "Ready"})
+"""Conditions of every pod that runs, which say nothing once they are true."""
+
+
+def _telling(conditions: list[Condition]) -> list[Condition] | None:
+    return [each for each in conditions if each.status != "True" or each.type not in _USUAL] or None
+
+
+class PodStatus(Value, frozen=True):
+    """How a pod is; the conditions that every running pod has are left out."""
+
+    phase: str = ""
+    reason: str = ""
+    message: str = ""
+    conditions: list[Condition] | None = None
+    container_statuses: list[ContainerStatus] | None = None
+    init_container_statuses: list[ContainerStatus] | None = None
+    start_time: datetime | None = None
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "phase", sys.intern(self.phase))
+        if self.conditions is not None:
+            force_setattr(self, "conditions", _telling(self.conditions))
+        for statuses in (self.container_statuses, self.init_container_statuses):
+            for status in statuses or ():
+                force_setattr(status, "name", sys.intern(status.name))
+                last = status.last_state
+                if last.terminated is None and last.waiting is None and last.running is None:
+                    force_setattr(status, "last_state", NOT_SAID)
+
+
+class Pod(Value, frozen=True):
+    """A pod."""
+
+    metadata: Meta
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+    @property
+    def is_finished(self) -> bool:
+        """Tell whether its containers have ended for good, so that it holds nothing."""
+        return self.status.phase in ("Succeeded", "Failed")
