@@ -93,7 +93,16 @@ def _job_row(job: DeclaredJob, pods: list[Pod], held: int, silent: Mapping[str, 
             has_status=job.has_status,
         ),
         [
-            Part(each.name, each.ranks, each.status, each.reason, each.gpus, each.finished, bool(each.node))
+            Part(
+                each.name,
+                each.ranks,
+                each.status,
+                each.reason,
+                each.gpus,
+                each.finished,
+                bool(each.node),
+                each.restarts,
+            )
             for each in instances
             if each.pod
         ],

@@ -34,8 +34,14 @@ def holder_of(pod: Pod, job: str) -> Holder | None:
 
 
 def silent_nodes(nodes: Iterable[Node]) -> dict[str, str]:
-    """Return the nodes that are not Ready, each with why what their pods say may be untrue."""
-    return {}
+    """Return the nodes that are not Ready, each with why what their pods last said may be untrue."""
+    silent = {}
+    for node in nodes:
+        ready = next((found for found in node.status.conditions or () if found.type == "Ready"), None)
+        if ready is not None and ready.status != "True":
+            how = "is not ready" if ready.status == "False" else "does not answer"
+            silent[node.metadata.name] = f"its node {node.metadata.name} {how}"
+    return silent
 
 
 def node_row(node: Node, holders: Sequence[Holder]) -> NodeRow:

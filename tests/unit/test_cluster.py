@@ -27,13 +27,13 @@ def test_the_recorded_nodes_come_out_as_they_are() -> None:
     ("name", "requested", "allocated", "status", "words"),
     [
         ("done", 1, 0, Status.SUCCEEDED, ""),
-        ("fails", 1, 0, Status.FAILED, "exit 1"),
-        ("restarts", 1, 1, Status.RESTARTING, "exit 137"),
+        ("fails", 1, 0, Status.FAILED, "master-0 exit 1, 18:36:07"),
+        ("restarts", 1, 1, Status.RESTARTING, "exit 137 (SIGKILL), restarted 4 times"),
         ("running", 2, 2, Status.RUNNING, ""),
         ("too-big", 16, 0, Status.PENDING, "Insufficient nvidia.com/gpu"),
-        ("waits", 12, 8, Status.RUNNING, "1 of 3 pods; worker-0 bound, its node has not started it"),
-        ("pytorch-dist", 3, 2, Status.PENDING, "Insufficient nvidia.com/gpu"),
-        ("pytorch-dist-git", 2, 2, Status.STARTING, "master-0 bound, its node has not started it"),
+        ("waits", 12, 8, Status.PENDING, "half-allocated: 2 of 3 pods hold 8 GPUs; worker-1 not scheduled"),
+        ("pytorch-dist", 3, 2, Status.PENDING, "half-allocated: 2 of 3 pods hold 2 GPUs"),
+        ("pytorch-dist-git", 2, 2, Status.UNKNOWN, "master-0: its node gpu-node-1 does not answer"),
     ],
 )
 def test_the_recorded_jobs_come_out_as_they_are(

@@ -2,30 +2,42 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from k8s.models import Pod
-from k8s.status import Declaration, Part, Status, job_status, pod_status
+from k8s.status import Declaration, Part, Status, ended_at, job_status, pod_status
+from k8s.status.job import RULES
 
 
 def pod(phase: str, *, node: str = "n", deleted: bool = False, policy: str = "", **status: Any) -> Pod:
     meta = {"name": "a"} | ({"deletionTimestamp": "2026-11-20T18:36:10Z"} if deleted else {})
-    inits = [{"name": "fetch"}, {"name": "wait"}]
+    inits = [{"name": "fetch"}, {"name": "wait"}, {"name": "proxy", "restartPolicy": "Always"}]
     spec = {"nodeName": node, "restartPolicy": policy, "initContainers": inits}
     return msgspec.convert({"metadata": meta, "spec": spec, "status": {"phase": phase, **status}}, Pod)
 
 
 def container(
-    state: dict[str, Any], last: dict[str, Any] | None = None, name: str = "main"
+    state: dict[str, Any], last: dict[str, Any] | None = None, name: str = "main", restarts: int = 0
 ) -> dict[str, Any]:
-    return {"name": name, "state": state, "lastState": last or {}}
+    return {"name": name, "state": state, "lastState": last or {}, "restartCount": restarts}
 
 
 def ended(code: int, reason: str = "Error", **more: Any) -> dict[str, Any]:
     return {"terminated": {"exitCode": code, "reason": reason, **more}}
+
+
+def at(second: int) -> dict[str, str]:
+    return {"finishedAt": f"2026-11-20T14:02:{second:02}Z"}
+
+
+def claim(kind: str, truth: str, reason: str | None = None, message: str | None = None) -> dict[str, Any]:
+    return {"type": kind, "status": truth, "reason": reason, "message": message}
 
 
 def waits(reason: str, message: str = "") -> dict[str, Any]:
@@ -44,46 +56,112 @@ RUNS: dict[str, Any] = {"running": {"startedAt": "2026-11-20T18:36:10Z"}}
         (pod("Succeeded", deleted=True), Status.SUCCEEDED, ""),
         (pod("Unknown"), Status.UNKNOWN, "its node does not answer"),
         (pod("Failed", containerStatuses=[container(ended(1))]), Status.FAILED, "exit 1"),
-        (
-            pod("Failed", containerStatuses=[container(ended(137, "OOMKilled"))]),
-            Status.FAILED,
-            "OOMKilled, exit 137",
-        ),
+        (pod("Failed", containerStatuses=[container(ended(137, "OOMKilled"))]), Status.FAILED, "OOMKilled"),
+        (pod("Failed", containerStatuses=[container(ended(137))]), Status.FAILED, "exit 137 (SIGKILL)"),
+        (pod("Failed", containerStatuses=[container(ended(143))]), Status.FAILED, "exit 143 (SIGTERM)"),
+        (pod("Failed", containerStatuses=[container(ended(139))]), Status.FAILED, "exit 139 (SIGSEGV)"),
+        (pod("Failed", containerStatuses=[container(ended(134))]), Status.FAILED, "exit 134 (SIGABRT)"),
+        (pod("Failed", containerStatuses=[container(ended(135))]), Status.FAILED, "exit 135 (SIGBUS)"),
+        (pod("Failed", containerStatuses=[container(ended(128))]), Status.FAILED, "exit 128"),
+        (pod("Failed", containerStatuses=[container(ended(255))]), Status.FAILED, "exit 255"),
         (pod("Failed", containerStatuses=[container(ended(0, signal=9))]), Status.FAILED, "failed"),
-        (pod("Failed", containerStatuses=[container(ended(9, signal=9))]), Status.FAILED, "signal 9"),
         (
-            pod("Failed", containerStatuses=[container(ended(1, message="no such file"))]),
+            pod("Failed", containerStatuses=[container(ended(9, signal=9))]),
             Status.FAILED,
-            "exit 1: no such file",
+            "signal 9 (SIGKILL)",
+        ),
+        (
+            pod("Failed", containerStatuses=[container(ended(128, "StartError", message="no such file"))]),
+            Status.FAILED,
+            "StartError, exit 128: no such file",
+        ),
+        (
+            pod("Failed", containerStatuses=[container(ended(137, "ContainerStatusUnknown"))]),
+            Status.FAILED,
+            "ended unseen: its node lost track of it",
+        ),
+        (
+            pod(
+                "Failed",
+                containerStatuses=[
+                    container(ended(143, **at(9)), name="proxy"),
+                    container(ended(1, message="Traceback\n  line 1\nValueError: no data\n", **at(5))),
+                ],
+            ),
+            Status.FAILED,
+            "exit 1: ValueError: no data",
         ),
         (
             pod("Failed", reason="Evicted", message="The node was low on memory."),
             Status.FAILED,
             "Evicted: The node was low on memory.",
         ),
+        (pod("Failed", reason="DeadlineExceeded"), Status.FAILED, "DeadlineExceeded"),
+        (pod("Failed", message="Pod was rejected"), Status.FAILED, "Pod was rejected"),
+        (
+            pod(
+                "Failed",
+                conditions=[claim("DisruptionTarget", "True", "PreemptionByScheduler", "for pod x")],
+                containerStatuses=[container(ended(143))],
+            ),
+            Status.FAILED,
+            "preempted by a pod of higher priority",
+        ),
+        (
+            pod(
+                "Running", deleted=True, conditions=[claim("DisruptionTarget", "True", "New", "for a reason")]
+            ),
+            Status.TERMINATING,
+            "being deleted, for a reason",
+        ),
+        (
+            pod("Running", deleted=True, reason="NodeLost", containerStatuses=[container(RUNS)]),
+            Status.TERMINATING,
+            "being deleted, its node does not answer",
+        ),
         (
             pod(
                 "Running",
-                containerStatuses=[container(waits("CrashLoopBackOff"), ended(137, "OOMKilled"))],
+                containerStatuses=[container(waits("CrashLoopBackOff"), ended(137, "OOMKilled"), restarts=5)],
             ),
             Status.RESTARTING,
-            "CrashLoopBackOff, last OOMKilled, exit 137",
+            "OOMKilled, CrashLoopBackOff, restarted 5 times",
         ),
-        (pod("Running", containerStatuses=[container(ended(2))]), Status.RESTARTING, "exit 2"),
+        (
+            pod("Running", containerStatuses=[container(ended(2), restarts=1)]),
+            Status.RESTARTING,
+            "exit 2, restarted once",
+        ),
+        (
+            pod("Running", containerStatuses=[container(RUNS, ended(137, **at(3)), restarts=2)]),
+            Status.RUNNING,
+            "restarted twice, last exit 137 (SIGKILL) at 14:02:03",
+        ),
         (
             pod("Running", policy="Never", containerStatuses=[container(ended(2)), container(RUNS)]),
             Status.FAILED,
             "main exit 2, its other containers run on",
         ),
-        (pod("Running", containerStatuses=[container(ended(0)), container(RUNS)]), Status.RUNNING, ""),
+        (
+            pod("Running", containerStatuses=[container(ended(0)), container(RUNS, name="proxy")]),
+            Status.RUNNING,
+            "main has ended, proxy runs on",
+        ),
+        (
+            pod(
+                "Running",
+                containerStatuses=[container(RUNS)],
+                initContainerStatuses=[container(waits("CrashLoopBackOff"), name="proxy")],
+            ),
+            Status.RUNNING,
+            "sidecar proxy CrashLoopBackOff",
+        ),
         (pod("Pending", node=""), Status.PENDING, "not scheduled"),
         (
             pod(
                 "Pending",
                 node="",
-                conditions=[
-                    {"type": "PodScheduled", "status": "False", "message": "0/3 nodes are available"}
-                ],
+                conditions=[claim("PodScheduled", "False", "Unschedulable", "0/3 nodes are available")],
             ),
             Status.PENDING,
             "0/3 nodes are available",
@@ -92,23 +170,36 @@ RUNS: dict[str, Any] = {"running": {"startedAt": "2026-11-20T18:36:10Z"}}
         (
             pod("Pending", initContainerStatuses=[container(RUNS, name="fetch")]),
             Status.STARTING,
-            "init 0/2: fetch runs",
+            "init 0/3: fetch runs",
         ),
         (
             pod(
                 "Pending",
                 initContainerStatuses=[
                     container(ended(0, "Completed"), name="fetch"),
-                    container(waits("CrashLoopBackOff"), name="wait"),
+                    container(waits("CrashLoopBackOff"), ended(1), name="wait"),
                 ],
             ),
             Status.STARTING,
-            "init 1/2: wait CrashLoopBackOff",
+            "init 1/3: wait exit 1, CrashLoopBackOff",
         ),
         (
-            pod("Pending", initContainerStatuses=[container(ended(3), name="fetch")]),
+            pod("Pending", initContainerStatuses=[container(ended(3), name="fetch", restarts=3)]),
             Status.STARTING,
-            "init 0/2: fetch exit 3",
+            "init 0/3: fetch exit 3, restarted 3 times",
+        ),
+        (
+            pod("Pending", initContainerStatuses=[container(waits("ErrImagePull"), name="fetch")]),
+            Status.STARTING,
+            "init 0/3: fetch waits for image: ErrImagePull",
+        ),
+        (
+            pod(
+                "Pending",
+                initContainerStatuses=[container(RUNS, name="proxy"), container(RUNS, name="fetch")],
+            ),
+            Status.STARTING,
+            "init 1/3: fetch runs",
         ),
         (
             pod("Pending", containerStatuses=[container(waits("ImagePullBackOff", "no such image"))]),
@@ -126,7 +217,7 @@ RUNS: dict[str, Any] = {"running": {"startedAt": "2026-11-20T18:36:10Z"}}
         (
             pod("Pending", containerStatuses=[container(waits("ContainerCreating"))]),
             Status.STARTING,
-            "bound, its node has not started it",
+            "its container is being made",
         ),
     ],
 )
@@ -134,50 +225,207 @@ def test_a_pod_has_one_word_and_a_reason(found: Pod, status: Status, reason: str
     assert pod_status(found) == (status, reason)
 
 
+SILENT = {"n": "its node n does not answer"}
+MARKED = [claim("Ready", "False"), claim("ContainersReady", "True")]
+"""What the node controller leaves of a running pod's conditions when its node goes quiet."""
+
+
+@pytest.mark.parametrize(
+    ("found", "status", "reason"),
+    [
+        (pod("Running", containerStatuses=[container(RUNS)]), Status.UNKNOWN, SILENT["n"]),
+        (pod("Pending"), Status.UNKNOWN, SILENT["n"]),
+        (pod("Running", deleted=True), Status.TERMINATING, f"being deleted, {SILENT['n']}"),
+        (pod("Succeeded"), Status.SUCCEEDED, ""),
+        (pod("Failed", containerStatuses=[container(ended(1))]), Status.FAILED, "exit 1"),
+        (pod("Running", node="other", containerStatuses=[container(RUNS)]), Status.RUNNING, ""),
+    ],
+)
+def test_what_a_silent_nodes_pods_last_said_is_not_taken_for_the_truth(
+    found: Pod, status: Status, reason: str
+) -> None:
+    assert pod_status(found, SILENT) == (status, reason)
+
+
+def test_a_pod_tells_that_its_node_is_silent_where_nodes_may_not_be_listed() -> None:
+    marked = pod("Running", conditions=MARKED, containerStatuses=[container(RUNS)])
+    assert pod_status(marked) == (Status.UNKNOWN, "its node does not answer")
+    not_ready = [claim("Ready", "False", "ContainersNotReady"), claim("ContainersReady", "False")]
+    assert pod_status(pod("Running", conditions=not_ready, containerStatuses=[container(RUNS)]))[0] is (
+        Status.RUNNING
+    )
+
+
+@pytest.mark.parametrize(
+    ("found", "second"),
+    [
+        (pod("Failed", containerStatuses=[container(ended(1, **at(7))), container(ended(143, **at(9)))]), 7),
+        (pod("Succeeded", containerStatuses=[container(ended(0, **at(7))), container(ended(0, **at(9)))]), 9),
+        (pod("Running", containerStatuses=[container(RUNS, ended(1, **at(4)))]), 4),
+        (pod("Running", containerStatuses=[container(RUNS)]), None),
+        (pod("Failed", reason="Evicted"), None),
+    ],
+)
+def test_a_pod_ended_when_its_first_bad_container_did(found: Pod, second: int | None) -> None:
+    expected = None if second is None else datetime(2026, 11, 20, 14, 2, second, tzinfo=UTC)
+    assert ended_at(found) == expected
+
+
+def part(number: int, status: Status, reason: str = "", **more: Any) -> Part:
+    ranks = more.pop("ranks", ())
+    return Part(f"worker-{number}", ranks, status, reason, **more)
+
+
 def job(*pods: tuple[Status, str], total: int = 0, **more: Any) -> tuple[Status, str]:
-    parts = [Part(f"worker-{index}", (), status, reason) for index, (status, reason) in enumerate(pods)]
+    parts = [
+        part(index, status, reason, gpus=8, is_bound=status is not Status.PENDING)
+        for index, (status, reason) in enumerate(pods)
+    ]
     return job_status(Declaration(total=total or len(pods), **more), parts)
 
 
-UP, DONE, LATE = (
-    (Status.RUNNING, ""),
-    (Status.SUCCEEDED, ""),
-    (Status.STARTING, "waits for image: ErrImagePull"),
-)
-STUCK, BAD, AGAIN = (Status.PENDING, "no room"), (Status.FAILED, "exit 1"), (Status.RESTARTING, "exit 137")
-GOING = (Status.TERMINATING, "being deleted")
+UP, DONE = (Status.RUNNING, ""), (Status.SUCCEEDED, "")
+LATE = (Status.STARTING, "waits for image: ErrImagePull")
+STUCK, BAD, AGAIN = (Status.PENDING, "no room"), (Status.FAILED, "exit 1"), (Status.RESTARTING, "OOMKilled")
+GOING, LOST = (Status.TERMINATING, "being deleted"), (Status.UNKNOWN, "its node n does not answer")
+TAKEN = (Status.TERMINATING, "being deleted, preempted by a pod of higher priority")
+FLAPS = (Status.RUNNING, "restarted 5 times, last OOMKilled at 14:02:03")
 
 
 @pytest.mark.parametrize(
     ("found", "status", "reason"),
     [
         (job(total=2), Status.PENDING, "no pods yet"),
-        (job(STUCK, UP), Status.RUNNING, "1 of 2 pods; worker-0 no room"),
-        (job(STUCK, LATE), Status.PENDING, "worker-0 no room"),
+        (job(total=2, has_status=False), Status.PENDING, "no pods yet: its operator has not answered"),
+        (job(total=2, restarts=2, restarts_allowed=3), Status.RESTARTING, "2 of 3: no pods yet"),
+        (job(STUCK, UP), Status.PENDING, "half-allocated: 1 of 2 pods holds 8 GPUs; worker-0 not scheduled"),
+        (
+            job(STUCK, LATE, LOST),
+            Status.PENDING,
+            "half-allocated: 2 of 3 pods hold 16 GPUs; worker-0 not scheduled",
+        ),
+        (job(STUCK, UP, UP, enough=2), Status.RUNNING, "2 of 3 pods, 2 are enough; worker-0: no room"),
+        (job(STUCK, STUCK), Status.PENDING, "worker-0: no room"),
         (job(LATE, LATE), Status.STARTING, "0 of 2 pods; worker-0 waits for image: ErrImagePull"),
+        (
+            job(UP, UP, LATE, UP),
+            Status.RUNNING,
+            "3 of 4 pods; worker-2 waits for image: ErrImagePull",
+        ),
         (job(UP, UP), Status.RUNNING, ""),
         (job(UP, DONE), Status.RUNNING, ""),
-        (job(DONE, DONE), Status.RUNNING, "all pods have ended"),
-        (job(UP, total=2), Status.RUNNING, "1 of 2 pods"),
-        (job(UP, AGAIN), Status.RESTARTING, "1 of 2 pods; worker-1 exit 137"),
+        (job(UP, FLAPS), Status.RUNNING, "worker-1 restarted 5 times, last OOMKilled at 14:02:03"),
+        (job(DONE, DONE), Status.RUNNING, "all pods have ended well"),
+        (job(UP, total=2), Status.RUNNING, "1 of 2 pods; 1 not made yet"),
+        (job(AGAIN, UP, restarts=2, restarts_allowed=3), Status.RESTARTING, "2 of 3: worker-0 OOMKilled"),
+        (job(AGAIN, UP, restarts=2), Status.RESTARTING, "restart 2: worker-0 OOMKilled"),
+        (job(UP, AGAIN), Status.RESTARTING, "1 of 2 pods; worker-1 OOMKilled"),
+        (job(AGAIN), Status.RESTARTING, "worker-0 OOMKilled"),
+        (job(UP, UP, AGAIN, enough=2), Status.RUNNING, "2 of 3 pods, 2 are enough; worker-2 OOMKilled"),
         (job(UP, BAD), Status.RESTARTING, "1 of 2 pods; worker-1 exit 1"),
+        (job(BAD, restarts_allowed=0), Status.FAILED, "worker-0 exit 1; no restart is left"),
+        (job(BAD, restarts_allowed=1), Status.RESTARTING, "worker-0 exit 1"),
+        (job(UP, TAKEN), Status.RESTARTING, f"1 of 2 pods; worker-1 {TAKEN[1]}"),
         (job(GOING, GOING), Status.TERMINATING, "2 pods left"),
+        (job(TAKEN), Status.TERMINATING, f"1 pod left; worker-0 {TAKEN[1]}"),
         (job(UP, is_deleting=True), Status.TERMINATING, "1 pod left"),
         (job(total=1, is_deleting=True), Status.TERMINATING, "being deleted"),
         (job(total=1, is_suspended=True), Status.SUSPENDED, ""),
         (job(GOING, is_suspended=True), Status.SUSPENDED, "1 pod still there"),
+        (job(DONE, is_suspended=True), Status.SUSPENDED, ""),
         (job(total=1, is_suspended=True, queue="gpu"), Status.QUEUED, "waits in queue gpu"),
+        (job(GOING, is_suspended=True, queue="gpu"), Status.SUSPENDED, "1 pod still there"),
         (job(UP, queue="gpu"), Status.RUNNING, ""),
         (job(DONE, outcome=Status.SUCCEEDED), Status.SUCCEEDED, ""),
-        (job(UP, BAD, outcome=Status.FAILED, outcome_reason="limit"), Status.FAILED, "worker-1 exit 1"),
+        (job(DONE, UP, outcome=Status.SUCCEEDED), Status.SUCCEEDED, "1 pod still there, with 8 GPUs"),
+        (
+            job(UP, BAD, outcome=Status.FAILED, outcome_reason="limit"),
+            Status.FAILED,
+            "worker-1 exit 1; 1 pod still there, with 8 GPUs",
+        ),
         (job(outcome=Status.FAILED, outcome_reason="deadline"), Status.FAILED, "deadline"),
-        (job((Status.UNKNOWN, "its node does not answer")), Status.UNKNOWN, "its node does not answer"),
-        (job(UP, (Status.UNKNOWN, "gone")), Status.RUNNING, "1 of 2 pods; worker-1 gone"),
+        (
+            job((Status.FAILED, "exit 143 (SIGTERM)"), outcome=Status.FAILED, outcome_reason="deadline"),
+            Status.FAILED,
+            "deadline",
+        ),
+        (job(LOST), Status.UNKNOWN, "worker-0: its node n does not answer"),
+        (job(LATE, UP, LOST), Status.UNKNOWN, "1 of 3 pods; worker-2: its node n does not answer"),
     ],
 )
 def test_a_job_has_one_word_and_a_reason(found: tuple[Status, str], status: Status, reason: str) -> None:
-    assert found[0] is status
-    assert reason in found[1]
+    assert found == (status, reason)
+
+
+def test_a_failed_job_names_the_rank_that_ended_first_and_when() -> None:
+    parts = [
+        part(
+            0, Status.FAILED, "exit 143 (SIGTERM)", ranks=(4,), ended=datetime(2026, 1, 1, 15, 2, 13, 0, UTC)
+        ),
+        part(1, Status.FAILED, "exit 1", ranks=(5,), ended=datetime(2026, 1, 1, 14, 2, 11, 0, UTC)),
+        part(2, Status.FAILED, "lost", ranks=(6,)),
+        part(3, Status.SUCCEEDED, ranks=(7,)),
+    ]
+    failed = Declaration(total=4, outcome=Status.FAILED, outcome_reason="a pod failed")
+    assert job_status(failed, parts) == (Status.FAILED, "rank 5 exit 1 first, 14:02:11")
+
+
+def test_a_pod_of_several_ranks_is_blamed_by_its_name() -> None:
+    parts = [part(0, Status.FAILED, "OOMKilled", ranks=(0, 1), ended=datetime(2026, 1, 1, 9, 0, 5, 0, UTC))]
+    failed = Declaration(total=1, outcome=Status.FAILED)
+    assert job_status(failed, parts)[1] == "worker-0 OOMKilled, 09:00:05"
+
+
+def test_restarts_by_the_node_count_as_attempts() -> None:
+    parts = [part(0, Status.RESTARTING, "exit 1", restarts=2)]
+    assert job_status(Declaration(total=1, restarts_allowed=3), parts)[1] == "2 of 3: worker-0 exit 1"
+
+
+PARTS = st.builds(
+    Part,
+    name=st.sampled_from(["master-0", "worker-0"]),
+    ranks=st.sampled_from([(), (0,), (0, 1)]),
+    status=st.sampled_from(Status),
+    reason=st.sampled_from(["", "exit 1", "being deleted, evicted"]),
+    gpus=st.integers(0, 8),
+    ended=st.none() | st.datetimes(timezones=st.just(UTC)),
+    is_bound=st.booleans(),
+    restarts=st.integers(0, 3),
+)
+JOBS = st.builds(
+    Declaration,
+    total=st.integers(0, 4),
+    outcome=st.sampled_from([None, Status.SUCCEEDED, Status.FAILED]),
+    outcome_reason=st.sampled_from(["", "limit"]),
+    is_suspended=st.booleans(),
+    queue=st.sampled_from(["", "gpu"]),
+    is_deleting=st.booleans(),
+    enough=st.none() | st.integers(0, 5),
+    restarts=st.integers(0, 4),
+    restarts_allowed=st.none() | st.integers(0, 3),
+    has_status=st.booleans(),
+)
+
+
+@given(JOBS, st.lists(PARTS, max_size=5))
+def test_whatever_is_said_there_is_an_answer_and_it_does_not_claim_too_much(
+    said: Declaration, parts: list[Part]
+) -> None:
+    status, reason = job_status(said, parts)
+    assert not reason.startswith((";", " "))
+    has = {each.status for each in parts}
+    if status is Status.RUNNING:
+        assert has & {Status.RUNNING, Status.SUCCEEDED}
+    if status is Status.RUNNING and said.enough is None and len(parts) <= said.total:
+        assert not has & {Status.UNKNOWN, Status.FAILED, Status.RESTARTING}
+    if status is Status.SUCCEEDED:
+        assert said.outcome is Status.SUCCEEDED
+
+
+def test_every_word_has_a_rule_and_every_rule_a_name_of_its_own() -> None:
+    names = [rule.name for rule in RULES]
+    assert len(set(names)) == len(names)
+    assert {rule.status for rule in RULES} == set(Status)
 
 
 def test_only_the_two_outcomes_are_final() -> None:

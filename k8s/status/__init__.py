@@ -1,0 +1,11 @@
+"""From what objects say to one honest word about a job or an instance, with the reason.
+
+A pod's word comes from `pod`, a job's from the table of rules in `job`, which knows the
+job's object *and* its pods: an operator's list of conditions alone does not tell.
+"""
+
+from k8s.status.job import Declaration, Part, job_status
+from k8s.status.pod import NOBODY_SILENT, ended_at, pod_status
+from k8s.status.words import Status
+
+__all__ = ["NOBODY_SILENT", "Declaration", "Part", "Status", "ended_at", "job_status", "pod_status"]

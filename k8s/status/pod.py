@@ -1,0 +1,227 @@
+"""How a pod is, why, and how its containers ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+
+from k8s.models import Condition, ContainerStatus, Pod, Terminated
+from k8s.status.words import Status
+
+NOBODY_SILENT: Mapping[str, str] = {}
+"""When nothing is known against any node."""
+ASKED_TO_STOP = "exit 143 (SIGTERM)"
+"""How a container ends that somebody else stopped: never the cause."""
+PULL_REASONS = frozenset(
+    {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable"}
+)
+"""Why a container waits when its image cannot be had."""
+_SIGNALS = {
+    1: "SIGHUP",
+    2: "SIGINT",
+    3: "SIGQUIT",
+    4: "SIGILL",
+    6: "SIGABRT",
+    7: "SIGBUS",
+    8: "SIGFPE",
+    9: "SIGKILL",
+    11: "SIGSEGV",
+    13: "SIGPIPE",
+    15: "SIGTERM",
+}
+"""Linux's numbers, whatever system the console runs on. Source: signal(7)."""
+_ENDS = {
+    "OOMKilled": "OOMKilled",
+    "ContainerStatusUnknown": "ended unseen: its node lost track of it",
+}
+"""Reasons of the kubelet's that say more than the exit code beside them."""
+_DISRUPTIONS = {
+    "PreemptionByScheduler": "preempted by a pod of higher priority",
+    "DeletionByTaintManager": "evicted: its node has a taint that it does not tolerate",
+    "EvictionByEvictionAPI": "evicted from its node",
+    "DeletionByPodGC": "its node is gone",
+    "TerminationByKubelet": "ended by its node",
+}
+"""Why somebody else ended a pod. Source: Kubernetes, "Pod disruption conditions"."""
+_NO_NEWS = frozenset({"", "ContainerCreating", "PodInitializing"})
+"""Why a container waits when all is as it should be."""
+_LAST = datetime.max.replace(tzinfo=UTC)
+
+
+def pod_status(pod: Pod, silent: Mapping[str, str] = NOBODY_SILENT) -> tuple[Status, str]:
+    """Return how a pod is, and why in a few words.
+
+    Args:
+        pod: The pod.
+        silent: Nodes whose word cannot be had, each with why in words; what a pod there
+            was last seen doing need no longer be so.
+
+    Source: the STATUS column of `kubectl get pods` (printPod), with its words sorted into ours.
+    """
+    if pod.status.phase == "Succeeded":
+        return Status.SUCCEEDED, ""
+    if pod.status.phase == "Failed":
+        return Status.FAILED, _why_failed(pod)
+    lost = silent.get(pod.spec.node_name) or _lost(pod)
+    if pod.metadata.deletion_timestamp is not None:
+        why = _disruption(pod)
+        return Status.TERMINATING, ", ".join(filter(None, ("being deleted", why, lost)))
+    if lost:
+        return Status.UNKNOWN, lost
+    return _running(pod) if pod.status.phase == "Running" else _pending(pod)
+
+
+def ended_at(pod: Pod) -> datetime | None:
+    """Return when a pod ended, or when its container last did while the pod goes on.
+
+    Of several that ended badly the first counts: the others were stopped because of it.
+    """
+    ends = [each.state.terminated for each in _all_statuses(pod) if each.state.terminated is not None]
+    bad = [end.finished_at for end in ends if end.exit_code and end.finished_at is not None]
+    if bad:
+        return min(bad)
+    if not pod.is_finished:
+        ends = [end for each in _all_statuses(pod) if (end := each.last_state.terminated) is not None]
+    return max((end.finished_at for end in ends if end.finished_at is not None), default=None)
+
+
+def exit_words(ended: Terminated) -> str:
+    """Return how a container ended: `exit 1`, `OOMKilled`, `exit 137 (SIGKILL)`."""
+    if ended.reason in _ENDS:
+        return _ENDS[ended.reason]
+    number = ended.signal or (ended.exit_code - 128 if ended.exit_code > 128 else 0)
+    name = f" ({_SIGNALS[number]})" if number in _SIGNALS else ""
+    words = f"signal {number}{name}" if ended.signal else f"exit {ended.exit_code}{name}"
+    return words if ended.reason in ("", "Error", "Completed") else f"{ended.reason}, {words}"
+
+
+def _all_statuses(pod: Pod) -> Iterable[ContainerStatus]:
+    return (*(pod.status.init_container_statuses or ()), *(pod.status.container_statuses or ()))
+
+
+def _condition(pod: Pod, name: str) -> Condition | None:
+    return next((found for found in pod.status.conditions or () if found.type == name), None)
+
+
+def _lost(pod: Pod) -> str:
+    """Say that the pod's node has gone quiet, where the pod itself tells; else nothing.
+
+    For a node that does not answer the node controller writes Ready=False over the
+    kubelet's words and leaves the rest, so that the pod is not ready for no reason while
+    its containers are. Up to Kubernetes 1.26 a pod being deleted there is also NodeLost.
+    """
+    if pod.status.phase == "Unknown" or pod.status.reason == "NodeLost":
+        return "its node does not answer"
+    ready = _condition(pod, "Ready")
+    if ready is None or ready.status != "False" or ready.reason:
+        return ""
+    containers = _condition(pod, "ContainersReady")  # left out of what we keep when it is true
+    return "its node does not answer" if containers is None or containers.status == "True" else ""
+
+
+def _disruption(pod: Pod) -> str:
+    found = _condition(pod, "DisruptionTarget")
+    if found is None or found.status != "True":
+        return ""
+    return _DISRUPTIONS.get(found.reason or "", found.message or found.reason or "")
+
+
+def _why_failed(pod: Pod) -> str:
+    if pod.status.reason:
+        return _with_message(pod.status.reason, pod.status.message)
+    if why := _disruption(pod):
+        return why
+    ends = [each.state.terminated for each in _all_statuses(pod) if each.state.terminated is not None]
+    bad = sorted((end for end in ends if end.exit_code), key=lambda end: end.finished_at or _LAST)
+    if bad:
+        return _with_message(exit_words(bad[0]), bad[0].message)
+    return pod.status.message or "failed"
+
+
+def _with_message(words: str, message: str) -> str:
+    """Add the last line of a message, which is where Python says what was raised."""
+    lines = message.strip().splitlines()
+    return f"{words}: {lines[-1].strip()}" if lines else words
+
+
+def _running(pod: Pod) -> tuple[Status, str]:
+    restarted = over = ""
+    runs = []
+    for status in pod.status.container_statuses or ():
+        ended = status.state.terminated
+        if status.state.waiting is not None:
+            last = status.last_state.terminated
+            why = f"{exit_words(last)}, " if last is not None else ""
+            return Status.RESTARTING, f"{why}{status.state.waiting.reason}{_times(status)}"
+        if ended is not None and ended.exit_code:
+            if pod.spec.restart_policy == "Never":
+                return Status.FAILED, f"{status.name} {exit_words(ended)}, its other containers run on"
+            return Status.RESTARTING, f"{exit_words(ended)}{_times(status)}"
+        if ended is not None:
+            over = status.name
+        else:
+            runs.append(status.name)
+        if status.restart_count and status.last_state.terminated is not None:
+            restarted = f"restarted {_count(status.restart_count)}, last {_end(status.last_state.terminated)}"
+    sidecar = next((each for each in pod.status.init_container_statuses or () if each.state.waiting), None)
+    if sidecar is not None and sidecar.state.waiting is not None:
+        return Status.RUNNING, f"sidecar {sidecar.name} {sidecar.state.waiting.reason}"
+    return Status.RUNNING, restarted or (f"{over} has ended, {', '.join(runs)} runs on" if over else "")
+
+
+def _end(ended: Terminated) -> str:
+    at = f" at {ended.finished_at.astimezone(UTC):%H:%M:%S}" if ended.finished_at is not None else ""
+    return exit_words(ended) + at
+
+
+def _times(status: ContainerStatus) -> str:
+    return f", restarted {_count(status.restart_count)}" if status.restart_count else ""
+
+
+def _count(times: int) -> str:
+    return "once" if times == 1 else "twice" if times == 2 else f"{times} times"
+
+
+def _pending(pod: Pod) -> tuple[Status, str]:
+    if not pod.spec.node_name:
+        scheduled = _condition(pod, "PodScheduled")
+        words = (scheduled.message or scheduled.reason) if scheduled and scheduled.status == "False" else ""
+        return Status.PENDING, words or "not scheduled"
+    return Status.STARTING, _init(pod) or _container(pod) or "bound, its node has not started it"
+
+
+def _init(pod: Pod) -> str:
+    """Say which init container a pod has come to; nothing when they are done or not begun."""
+    asked = pod.spec.init_containers or ()
+    sidecars = {each.name for each in asked if each.restart_policy == "Always"}
+    done = 0
+    for status in pod.status.init_container_statuses or ():
+        state, last = status.state, status.last_state.terminated
+        where = f"init {done}/{len(asked)}: {status.name}"
+        if (state.terminated is not None and not state.terminated.exit_code) or (
+            state.running is not None and status.name in sidecars
+        ):
+            done += 1
+        elif state.terminated is not None:
+            return f"{where} {exit_words(state.terminated)}{_times(status)}"
+        elif state.waiting is not None and state.waiting.reason in PULL_REASONS:
+            return f"{where} waits for image: {state.waiting.reason}"
+        elif state.waiting is not None and state.waiting.reason not in _NO_NEWS:
+            return f"{where} {f'{exit_words(last)}, ' if last is not None else ''}{state.waiting.reason}"
+        elif state.running is not None:
+            return f"{where} runs"
+    return ""
+
+
+def _container(pod: Pod) -> str:
+    """Say what a container of a pod waits for; nothing when its node has not begun with them."""
+    words = ""
+    for status in pod.status.container_statuses or ():
+        waiting = status.state.waiting
+        if waiting is not None and waiting.reason in PULL_REASONS:
+            return f"waits for image: {waiting.reason}"
+        if waiting is not None and waiting.reason not in _NO_NEWS:
+            return _with_message(waiting.reason, waiting.message)
+        if waiting is not None and waiting.reason == "ContainerCreating":
+            words = "its container is being made"
+    return words
