@@ -1,24 +1,38 @@
-"""Where the cluster is and how to log in, read by the kubernetes package from a kubeconfig.
+"""Where the cluster is and how to log in: a kubeconfig's context, or the pod we run in.
 
-The package is slow to import, so it is imported when a cluster is first reached, not at start.
+The kubernetes package does certificates, passwords, OIDC and in-cluster access. It is slow to
+import, so it is imported when a cluster is first reached, not at start.
 """
 
 from __future__ import annotations
 
-import logging
+import hashlib
 import os
-import re
 import ssl
+import tempfile
+import time
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 from urllib.parse import urlsplit
 
-from k8s.errors import NoCluster, Unauthorized
+from k8s.contexts import SANDBOX_HINT, UNUSABLE, Chosen, kubeconfig_files, read_kubeconfig
+from k8s.errors import LOGIN_HINT, NoCluster, Unauthorized
+from k8s.login import Credentials, LoginCommand, LoginFailed, without_secrets
+from k8s.proxies import proxy_from
+from k8s.text import sanitize
 
-SANDBOX_HINT = "Point KUBECONFIG at one, or try the single-machine cluster: gpuconsole --sandbox"
-_CONTENTS = re.compile(r"\{.*\}", re.DOTALL)
+__all__ = ["SANDBOX_HINT", "Access", "kubeconfig_files", "load"]
+
+IN_CLUSTER = "in-cluster"
+"""What stands for a context's name inside a pod."""
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+"""Where a pod finds its token, certificate authority and namespace."""
+TOKEN_FILE_S = 60.0
+"""How long a token from a file is used before the file is read again. Source: client-go."""
 
 
 @dataclass(slots=True)
@@ -32,51 +46,109 @@ class Access:
     namespace: str = "default"
     user: str = ""
     """The kubeconfig's name for the user."""
-    api_key: dict[str, str] = field(default_factory=dict)
+    api_key: dict[str, str] = field(default_factory=dict, repr=False)
     """`BearerToken` to the whole Authorization header."""
     verify_ssl: bool = True
     ssl_ca_cert: str | None = None
     cert_file: str | None = None
     key_file: str | None = None
     tls_server_name: str | None = None
-    proxy: str | None = None
+    proxy: str | None = field(default=None, repr=False)
     refresh_api_key_hook: Any = None
-    """Set by the in-cluster loader: rereads the token file when it is a minute old."""
+    """Set by the package's in-cluster loader; not used, the token file is reread as any other is."""
+    token_file: str = ""
+    """File that holds the token; it wins over `api_key`."""
+    token_file_s: float = TOKEN_FILE_S
+    """How long a token from that file is used before it is read again."""
+    command: LoginCommand | None = None
+    """What prints credentials when it is run."""
     loader: Any = None
-    """The kubeconfig loader, to run exec plug-ins and read token files again."""
+    """The package's loader, where it can log in by itself: OIDC, GCP."""
+    _given: Credentials = field(default_factory=Credentials, repr=False)
+    _expires: datetime | None = None
+    _certificate: str = ""
+    _token_read_s: float = float("-inf")
+
+    def __post_init__(self) -> None:
+        """Note which certificate it begins with."""
+        self._note_certificate()
 
     @property
     def is_local(self) -> bool:
         """Tell whether the server is on this machine."""
         return urlsplit(self.host).hostname in ("127.0.0.1", "localhost", "::1")
 
+    @property
+    def has_expired(self) -> bool:
+        """Tell whether the credentials said that they would be over by now."""
+        return self._expires is not None and datetime.now(UTC) >= self._expires
+
+    @property
+    def login_hint(self) -> str:
+        """Return what to do when the server does not know who asks."""
+        return f"Login expired: run {self.command.shown}, then try again." if self.command else LOGIN_HINT
+
     def authorization(self) -> str:
         """Return the Authorization header, empty when a certificate does the work."""
-        if self.refresh_api_key_hook is not None:
-            with suppress(Exception):  # the token file may be half written: then the old token has to do
-                self.refresh_api_key_hook(self)
+        if self.token_file and time.monotonic() - self._token_read_s >= self.token_file_s:
+            with suppress(OSError, ValueError):  # it may be half written: then the old token has to do
+                self._read_token_file()
         return self.api_key.get("BearerToken", "")
 
+    def identity(self) -> tuple[str, str]:
+        """Return what tells one login from another: the header, and a digest of the certificate."""
+        return self.authorization(), self._certificate
+
     async def renew(self) -> None:
-        """Log in again: run the exec plug-in, reread the token file.
+        """Log in again: run the login command, reread the token and the certificate.
 
         Raises:
             Unauthorized: It did not work.
         """
-        if self.loader is None:
-            return
-        self.loader.__dict__.pop("exec_plugin_expiry", None)
-        with _Overheard() as overheard:
+        try:
+            await self._log_in()
+        except LoginFailed as error:
+            run = f"Login expired: run {self.command.shown}. It says: " if self.command else ""
+            raise Unauthorized("Could not log in again.", f"{run}{error}", LOGIN_HINT) from None
+        except (OSError, ValueError) as error:
+            raise Unauthorized("Could not log in again.", without_secrets(str(error)), LOGIN_HINT) from None
+
+    async def _log_in(self) -> None:
+        """Fetch credentials from wherever they come.
+
+        Raises:
+            LoginFailed: A login command, or an identity provider, gave none.
+            OSError, ValueError: The token file cannot be used.
+        """
+        if self.command is not None:
+            self._given = given = await self.command.run()
+            if given.token:
+                self.api_key["BearerToken"] = _bearer(given.token)
+            # By a clock that is ahead of theirs everything is over at once: then only a 401 tells.
+            is_useful = given.expires is not None and given.expires > datetime.now(UTC)
+            self._expires = given.expires if is_useful else None
+        if self.loader is not None:
             try:
                 await self.loader.load_and_set(self)
-            except Exception as error:  # a login may fail in any of the package's plug-ins
-                overheard.complaints.append(_words(error))
-        if overheard.complaints:
-            hint = "Log in to the cluster again, then press ctrl+r."
-            raise Unauthorized("Could not log in again.", overheard.complaints[-1], hint)
+            except Exception as error:  # whatever an identity provider, or the package's part for it, does
+                raise LoginFailed(without_secrets(str(error)) or type(error).__name__) from None
+        if self.token_file:
+            self._read_token_file()
+        self._note_certificate()
+
+    def _read_token_file(self) -> None:
+        self._token_read_s = time.monotonic()
+        self.api_key["BearerToken"] = _bearer(Path(self.token_file).read_text(encoding="utf-8"))
+
+    def _note_certificate(self) -> None:
+        digest = hashlib.sha256((self._given.certificate + self._given.key).encode())
+        for path in (self.cert_file, self.key_file):
+            with suppress(OSError):  # `ssl_context` says what is wrong with it
+                digest.update(Path(path).read_bytes() if path else b"")
+        self._certificate = digest.hexdigest()
 
     def ssl_context(self) -> ssl.SSLContext | None:
-        """Return the TLS settings; None for a server without TLS.
+        """Return the TLS settings with the newest certificate; None for a server without TLS.
 
         Raises:
             NoCluster: A certificate or key cannot be read.
@@ -85,103 +157,119 @@ class Access:
             return None
         try:
             context = ssl.create_default_context(cafile=self.ssl_ca_cert)
-            if self.cert_file:
-                context.load_cert_chain(self.cert_file, self.key_file)
+            if self._given.certificate:
+                with tempfile.TemporaryDirectory() as folder:  # Python reads certificates from files only
+                    both = Path(folder, "login.pem")
+                    both.touch(0o600)
+                    both.write_text(f"{self._given.certificate.strip()}\n{self._given.key.strip()}\n")
+                    _load_certificate(context, str(both), None)
+            elif self.cert_file:
+                _load_certificate(context, self.cert_file, self.key_file)
         except (OSError, ValueError) as error:
-            paths = ", ".join(path for path in (self.ssl_ca_cert, self.cert_file, self.key_file) if path)
-            raise NoCluster("This kubeconfig cannot be used.", f"{paths}: {error}", SANDBOX_HINT) from error
+            named = [path for path in (self.ssl_ca_cert, self.cert_file, self.key_file) if path]
+            where = ", ".join(named) or "The login's certificate"
+            raise NoCluster(UNUSABLE, sanitize(f"{where}: {error}"), SANDBOX_HINT) from error
         if not self.verify_ssl:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
         return context
 
 
-def kubeconfig_files() -> list[Path]:
-    """Return the kubeconfig files that kubectl would merge, those that exist."""
-    text = os.environ.get("KUBECONFIG") or "~/.kube/config"
-    return [path for part in text.split(os.pathsep) if part and (path := Path(part).expanduser()).is_file()]
-
-
-async def load(kubeconfig: str = "", context: str = "", namespace: str = "") -> Access:
-    """Read how to reach the cluster: this kubeconfig, or kubectl's own, or from inside a pod.
+async def load(
+    kubeconfig: str = "", context: str = "", namespace: str = "", *, service_account: Path = SERVICE_ACCOUNT
+) -> Access:
+    """Read how to reach the cluster: this kubeconfig, or kubectl's own, or from inside a pod; and log in.
 
     Raises:
         NoCluster: There is none, or it cannot be used; the hint offers the sandbox.
     """
-    from kubernetes.aio.config import ConfigException, load_incluster_config, load_kube_config
-    from yaml import YAMLError
-
-    if kubeconfig and not Path(kubeconfig).expanduser().is_file():
-        raise NoCluster("No cluster to talk to.", f"There is no kubeconfig at {kubeconfig}.", SANDBOX_HINT)
-    files = [Path(kubeconfig).expanduser()] if kubeconfig else kubeconfig_files()
-    access = Access()
-    if not files:
-        try:
-            load_incluster_config(client_configuration=access)
-        except ConfigException as error:
-            named = os.environ.get("KUBECONFIG") or "~/.kube/config"
-            raise NoCluster(
-                "No cluster to talk to.", f"There is no kubeconfig at {named}.", SANDBOX_HINT
-            ) from error
-        access.context = "in-cluster"
-        access.namespace = namespace or _pod_namespace()
-        return access
-    names = os.pathsep.join(str(path) for path in files)
-    what = "This kubeconfig cannot be used."
-    with _Overheard() as overheard:
-        try:
-            loader = await load_kube_config(
-                config_file=names, context=context or None, client_configuration=access
-            )
-        except (ConfigException, YAMLError, OSError, ValueError) as error:
-            raise NoCluster(what, f"{names}: {_words(error)}", SANDBOX_HINT) from error
-        except (TypeError, KeyError, AttributeError) as error:
-            raise NoCluster(what, f"{names} is not a kubeconfig.", SANDBOX_HINT) from error
-    if overheard.complaints:
+    config = read_kubeconfig(kubeconfig)
+    if not config.files:
+        return _in_cluster(namespace, service_account)
+    chosen = config.choose(context)
+    files = ", ".join(str(path) for path in config.files)
+    try:
+        access = await _access_of(chosen)
+    except LoginFailed as error:
         hint = "Run the login command of your kubeconfig by hand to see what it lacks."
-        raise NoCluster("Could not log in to the cluster.", overheard.complaints[-1], hint)
-    if not access.host:
-        raise NoCluster(what, f"{names} names no server.", SANDBOX_HINT)
-    chosen = loader.current_context
-    details = chosen.get("context") or {}
-    access.loader = loader
-    access.context = str(chosen.get("name", ""))
-    access.user = str(details.get("user", ""))
-    access.namespace = namespace or str(details.get("namespace") or "default")
+        raise NoCluster("Could not log in to the cluster.", str(error), hint) from None
+    except Exception as error:  # whatever the package makes of a kubeconfig that is none
+        why = f"{files}: {without_secrets(str(error)) or type(error).__name__}"
+        raise NoCluster(UNUSABLE, sanitize(why), SANDBOX_HINT) from None
+    access.namespace = namespace or access.namespace
     return access
 
 
-def _pod_namespace() -> str:
-    path = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
-    return path.read_text().strip() if path.is_file() else "default"
+async def _access_of(chosen: Chosen) -> Access:
+    from kubernetes.aio.config import load_kube_config_from_dict
+
+    where, user = chosen.context, dict(chosen.user)
+    access = Access(context=where.name, user=where.user, namespace=where.namespace)
+    login, token = user.pop("exec", None), user.pop("token", None)
+    access.token_file = str(user.pop("tokenFile", ""))
+    config = {
+        "current-context": where.name,
+        "contexts": [{"name": where.name, "context": {"cluster": where.cluster, "user": where.user}}],
+        "clusters": [{"name": where.cluster, "cluster": dict(chosen.cluster)}],
+        "users": [{"name": where.user, "user": user}],
+    }
+    provider = "auth-provider" in user
+    try:
+        loader = await load_kube_config_from_dict(config, client_configuration=access)
+    except Exception as error:
+        if provider:
+            raise LoginFailed(without_secrets(str(error)) or type(error).__name__) from None
+        raise
+    access.proxy = _proxy(access.proxy, access.host)
+    if token:
+        access.api_key["BearerToken"] = _bearer(str(token))
+    elif isinstance(login, Mapping):
+        access.command = LoginCommand.from_user(login, chosen.cluster)
+    await access._log_in()
+    access.loader = loader if provider else None
+    return access
 
 
-class _Overheard(logging.Handler):
-    """Keeps what the kubernetes package only logs, as a login command that failed, off the terminal."""
+def _in_cluster(namespace: str, folder: Path) -> Access:
+    from kubernetes.aio.config import ConfigException
+    from kubernetes.aio.config.incluster_config import InClusterConfigLoader
 
-    def __init__(self) -> None:
-        super().__init__(logging.ERROR)
-        self.complaints: list[str] = []
-        self._logger = logging.getLogger("kubernetes.aio.config.kube_config")
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Take a complaint."""
-        self.complaints.append(_without_contents(record.getMessage()))
-
-    def __enter__(self) -> Self:
-        self._logger.addHandler(self)
-        self._logger.propagate = False
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._logger.removeHandler(self)
-        self._logger.propagate = True
+    access = Access(context=IN_CLUSTER, token_file=str(folder / "token"))
+    try:
+        InClusterConfigLoader(access.token_file, str(folder / "ca.crt")).load_and_set(access)
+        access._read_token_file()
+        access.namespace = namespace or (folder / "namespace").read_text().strip() or "default"
+    except (ConfigException, OSError, ValueError) as error:
+        named = os.environ.get("KUBECONFIG") or "~/.kube/config"
+        why = sanitize(f"There is no kubeconfig at {named}.")
+        raise NoCluster("No cluster to talk to.", why, SANDBOX_HINT) from error
+    return access
 
 
-def _words(error: Exception) -> str:
-    return _without_contents(str(error) or type(error).__name__)
+def _proxy(named: str | None, host: str) -> str | None:
+    """Return the proxy that a kubeconfig names, or else the environment.
+
+    Raises:
+        ValueError: It is of a kind that we do not speak.
+    """
+    proxy = named or proxy_from(os.environ, host)
+    if proxy and urlsplit(proxy).scheme not in ("http", "https"):
+        raise ValueError(f"only http and https proxies can be used, not {urlsplit(proxy).scheme or 'this'}")
+    return proxy or None
 
 
-def _without_contents(words: str) -> str:
-    """Cut out what the package quotes of the kubeconfig or of a login's answer: tokens may be in it."""
-    return _CONTENTS.sub("{…}", words)[:500]
+def _bearer(token: str) -> str:
+    """Return the header for a token.
+
+    Raises:
+        ValueError: It is no token.
+    """
+    token = token.strip()
+    if not token or not token.isascii() or not token.isprintable():
+        raise ValueError("the token is empty or holds characters that no token has")
+    return f"Bearer {token}"
+
+
+def _load_certificate(context: ssl.SSLContext, certificate: str, key: str | None) -> None:
+    # Without a password of ours OpenSSL asks for one on the terminal, which the console draws on.
+    context.load_cert_chain(certificate, key, password=lambda: "")

@@ -1,13 +1,11 @@
-"""The one seam to a cluster: requests, watches, logs and exec on one aiohttp session.
+"""The one seam to a cluster: requests, watches, logs and exec.
 
-Bodies come back raw or as JSON; errors come as `k8s.errors`. There are no retries here
-but one: a 401 logs in again, once for everybody who waits.
+Bodies come back raw or as JSON; errors come as `k8s.errors`. What changes the cluster is
+sent once; what is tried again, and how fast all goes, is said in `k8s.connection`.
 """
 
 from __future__ import annotations
 
-import asyncio
-import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Self
@@ -15,14 +13,14 @@ from typing import Any, Self
 import aiohttp
 
 from k8s.access import Access, load
-from k8s.errors import Invalid, Unauthorized, from_status
+from k8s.connection import Connection
+from k8s.errors import Invalid
+from k8s.limiter import Limiter
 from k8s.resources import PODS, Resource
-from k8s.wire import PATCHES, Query, json_object, lines, query_of, status_of, translated
+from k8s.wire import PATCHES, json_object, lines, query_of, translated
 
 REQUEST_S = 30.0
 """Longest wait for an answer that is not a stream."""
-CONNECT_S = 10.0
-"""Longest wait for a connection."""
 FIELD_MANAGER = "gpuconsole"
 """Who we are in managedFields."""
 
@@ -30,18 +28,28 @@ FIELD_MANAGER = "gpuconsole"
 class Client:
     """One user's access to one cluster. Use it in `async with`, or `close` it."""
 
-    def __init__(self, access: Access, *, request_s: float = REQUEST_S) -> None:
-        """Prepare; nothing is sent yet. Needs a running event loop."""
+    def __init__(
+        self, access: Access, *, request_s: float = REQUEST_S, limiter: Limiter | None = None
+    ) -> None:
+        """Prepare; nothing is sent yet. Needs a running event loop.
+
+        Raises:
+            NoCluster: A certificate or key cannot be read.
+        """
         self.access = access
         """Where the cluster is, and which namespace is meant when none is named."""
-        self.server_clock_offset_s = 0.0
-        """How far the server's clock is ahead of ours, from its last answer."""
         self._request_s = request_s
-        self._tls = access.ssl_context()
-        # Every stream keeps its connection, and there may be as many as a job has ranks: no limit.
-        connector = aiohttp.TCPConnector(limit=0, ssl=self._tls if self._tls is not None else True)
-        self._session = aiohttp.ClientSession(connector=connector, auto_decompress=True)
-        self._login: asyncio.Task[None] | None = None
+        self._connection = Connection(access, limiter or Limiter(), request_s)
+
+    @property
+    def server_clock_offset_s(self) -> float:
+        """Return how far the server's clock is ahead of ours; 0 when that is less than two seconds."""
+        return self._connection.clock.offset_s
+
+    @property
+    def throttled_until_s(self) -> float:
+        """Return until when the server wants to be left alone, by the event loop's clock; 0 if not at all."""
+        return self._connection.limiter.paused_until_s
 
     @classmethod
     async def connect(cls, kubeconfig: str = "", context: str = "", namespace: str = "") -> Self:
@@ -50,7 +58,11 @@ class Client:
 
     async def close(self) -> None:
         """End all streams and connections."""
-        await self._session.close()
+        await self._connection.close()
+
+    def forget_login(self) -> None:
+        """Let the next request that is refused log in again, though that has just failed."""
+        self._connection.forget_login()
 
     async def __aenter__(self) -> Self:
         return self
@@ -85,7 +97,9 @@ class Client:
             labelSelector=label_selector,
             fieldSelector=field_selector,
         )
-        return await self._read("GET", resource.path(namespace), f"list {resource.plural}", query=query)
+        doing, is_more = f"list {resource.plural}", bool(continue_token)
+        path = resource.path(namespace)
+        return await self._read("GET", path, doing, query=query, is_urgent=False, has_turn=is_more)
 
     async def list(
         self, resource: Resource, namespace: str = "", *, label_selector: str = "", field_selector: str = ""
@@ -130,8 +144,9 @@ class Client:
         )
         doing = f"watch {resource.plural}"
         path = resource.path(namespace)
+        idle_s = timeout_s + 30
         async with self.stream(
-            "GET", path, doing, query=query, idle_s=timeout_s + 30, open_s=self._request_s
+            "GET", path, doing, query=query, idle_s=idle_s, open_s=self._request_s, is_urgent=False
         ) as body:
             if on_open is not None:
                 on_open()
@@ -280,7 +295,7 @@ class Client:
         path, doing = PODS.path(namespace, pod, "exec"), f"run {command[0]} in {pod}"
         with translated(doing):
             try:
-                socket = await self._open_socket(path, query)
+                socket = await self._connection.open_socket(path, query)
             except aiohttp.WSServerHandshakeError as error:
                 # A handshake does not say why it was refused. Asked plainly the server does, or a login
                 # that was over is renewed: then only the missing upgrade is left to complain of.
@@ -289,21 +304,9 @@ class Client:
                 except Invalid:
                     if error.status != 401:
                         raise
-                socket = await self._open_socket(path, query)
+                socket = await self._connection.open_socket(path, query)
         async with socket:
             yield socket
-
-    async def _open_socket(self, path: str, query: Query) -> aiohttp.ClientWebSocketResponse:
-        return await self._session.ws_connect(
-            self.access.host + path,
-            params=query,
-            protocols=("v5.channel.k8s.io", "v4.channel.k8s.io"),
-            headers={**self._headers(), "Accept": "*/*"},  # to JSON alone, servers say 406
-            max_msg_size=0,
-            timeout=aiohttp.ClientWSTimeout(ws_receive=self._request_s, ws_close=CONNECT_S),
-            proxy=self.access.proxy,
-            server_hostname=self.access.tls_server_name,
-        )
 
     @asynccontextmanager
     async def stream(
@@ -317,80 +320,29 @@ class Client:
         content_type: str = "application/json",
         idle_s: float | None = None,
         open_s: float | None = None,
+        is_urgent: bool = True,
     ) -> AsyncIterator[aiohttp.StreamReader]:
         """Open a request, in `open_s` if given, and give its body as it comes; errors are raised as ours."""
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S, sock_read=idle_s)
         with translated(doing):
-            async with asyncio.timeout(open_s):
-                response = await self._open(method, path, doing, query, body, content_type, timeout)
+            response = await self._connection.send(
+                method,
+                path,
+                doing,
+                query=query,
+                body=body,
+                content_type=content_type,
+                idle_s=idle_s,
+                open_s=open_s,
+                is_urgent=is_urgent,
+            )
         try:
             yield response.content
         finally:
             response.close()
 
-    async def _read(
-        self,
-        method: str,
-        path: str,
-        doing: str,
-        *,
-        query: Query = None,
-        body: Any = None,
-        content_type: str = "application/json",
-    ) -> bytes:
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S, sock_read=self._request_s)
+    async def _read(self, method: str, path: str, doing: str, **request: Any) -> bytes:
+        """Send a request, as `Connection.send` takes it, and return the whole answer."""
         with translated(doing):
-            response = await self._open(method, path, doing, query, body, content_type, timeout)
+            response = await self._connection.send(method, path, doing, idle_s=self._request_s, **request)
             async with response:
                 return await response.read()
-
-    async def _open(
-        self,
-        method: str,
-        path: str,
-        doing: str,
-        query: Query,
-        body: Any,
-        content_type: str,
-        timeout: aiohttp.ClientTimeout,
-    ) -> aiohttp.ClientResponse:
-        """Send; on a 401 log in again and send once more."""
-        payload = None if body is None else json.dumps(body).encode()
-        for attempt in (1, 2):
-            sent_with = self.access.authorization()
-            response = await self._session.request(
-                method,
-                self.access.host + path,
-                params=query,
-                data=payload,
-                headers=self._headers(content_type if payload is not None else ""),
-                timeout=timeout,
-                proxy=self.access.proxy,
-                server_hostname=self.access.tls_server_name,
-            )
-            if response.status < 400:
-                return response
-            async with response:
-                text = await response.read()
-            if response.status == 401 and attempt == 1 and await self._log_in_again(sent_with):
-                continue
-            raise from_status(
-                response.status, status_of(text), doing, response.headers.get("Retry-After", "")
-            )
-        raise Unauthorized(f"Could not {doing}.")
-
-    async def _log_in_again(self, refused: str) -> bool:
-        """Renew the login unless somebody has done so meanwhile; tell whether another try makes sense."""
-        if self.access.authorization() == refused:
-            if self._login is None or self._login.done():
-                self._login = asyncio.create_task(self.access.renew())
-            await asyncio.shield(self._login)
-        return self.access.authorization() != refused
-
-    def _headers(self, content_type: str = "") -> dict[str, str]:
-        headers = {"Accept": "application/json", "User-Agent": "gpuconsole"}
-        if authorization := self.access.authorization():
-            headers["Authorization"] = authorization
-        if content_type:
-            headers["Content-Type"] = content_type
-        return headers

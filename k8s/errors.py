@@ -94,6 +94,12 @@ class Throttled(KubeError):
 class ServerFailed(KubeError):
     """The server broke, or answered something that makes no sense."""
 
+    retry_after_s: float = 0.0
+    """Seconds that the server asked to be left alone; 0 when it did not."""
+
+
+LOGIN_HINT = "Log in to the cluster again, then try again."
+"""What to do when the login is over, in the console and on the command line."""
 
 _BY_CODE: Mapping[int, type[KubeError]] = {
     400: Invalid,
@@ -107,7 +113,7 @@ _BY_CODE: Mapping[int, type[KubeError]] = {
 }
 
 _HINTS: Mapping[int, str] = {
-    401: "Log in to the cluster again, then press ctrl+r.",
+    401: LOGIN_HINT,
     403: "Pick another namespace, or ask for a role that allows it.",
 }
 
@@ -139,6 +145,8 @@ def from_status(code: int, status: object, doing: str, retry_after: str = "") ->
         error.reason = str(said.get("reason") or "")
     elif isinstance(error, Throttled):
         error.retry_after_s = _seconds(retry_after) or _seconds(details.get("retryAfterSeconds")) or 1.0
+    elif isinstance(error, ServerFailed):
+        error.retry_after_s = _seconds(retry_after)
     return error
 
 

@@ -13,6 +13,7 @@ from aiohttp import web
 
 from k8s.access import Access
 from k8s.client import Client
+from k8s.limiter import Limiter
 from k8s.logs import Pace, Target, write_stamp
 
 NS = 1_000_000_000
@@ -248,7 +249,7 @@ async def connected(*pods: ScriptedPod) -> AsyncIterator[tuple[ScriptedCluster, 
     await site.start()
     host = f"http://127.0.0.1:{runner.addresses[0][1]}"
     try:
-        async with Client(Access(host=host, context="test")) as client:
+        async with Client(Access(host=host, context="test"), limiter=Limiter(1000, 1000)) as client:
             yield cluster, client
     finally:
         await runner.cleanup()

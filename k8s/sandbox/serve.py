@@ -14,6 +14,7 @@ from contextlib import suppress
 from k8s.access import Access
 from k8s.client import Client
 from k8s.errors import KubeError
+from k8s.limiter import Limiter
 from k8s.resources import CLAIMS
 from k8s.sandbox.api.certificate import server_context
 from k8s.sandbox.api.server import Server
@@ -30,6 +31,8 @@ from k8s.sandbox.places import Places
 
 _STOP_GRACE_S = 10.0
 _LOOK_AROUND_S = 60.0
+_REQUESTS_PER_S = 1000.0
+"""The controllers' own: nobody else shares this server's time."""
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +66,7 @@ async def serve(places: Places, options: SandboxOptions, say: Callable[[str], No
                 ssl_ca_cert=str(places.certificate),
             )
             try:
-                async with Client(access) as client:
+                async with Client(access, limiter=Limiter(_REQUESTS_PER_S, _REQUESTS_PER_S)) as client:
                     await _control(client, server, places, options, say)
             finally:
                 await server.stop()

@@ -265,7 +265,7 @@ async def test_a_login_that_does_not_help_is_tried_once_and_said(tmp_path: Path)
         access = await plugged(tmp_path, cluster.host)
         cluster.say(VERSION, refusal(401, "Unauthorized"))
         async with Client(access) as client:
-            with pytest.raises(Unauthorized, match="Log in"):
+            with pytest.raises(Unauthorized, match="Login expired: run"):
                 await client.get_json(VERSION)
     assert runs_of(tmp_path) == 2
     assert len(cluster.asked(VERSION)) == 2

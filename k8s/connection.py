@@ -1,0 +1,233 @@
+"""Sends requests to one server: in turn, logged in, and noticing when nobody is there any more.
+
+Two things are tried again here, and no others: a 401 logs in again, once for everybody who
+waits; and a GET waits out a short `Retry-After`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import ssl
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import aiohttp
+
+from k8s.access import Access
+from k8s.clock import ServerClock
+from k8s.errors import KubeError, ServerFailed, Throttled, Unauthorized, from_status
+from k8s.limiter import Limiter
+from k8s.wire import Query, status_of
+
+CONNECT_S = 10.0
+"""Longest wait for a connection."""
+LOGIN_PAUSE_S = 20.0
+"""Shortest time from the end of one login to the next, unless its credentials said when they end."""
+SHORT_WAIT_S, SHORT_WAITS = 1.0, 3
+"""How long a `Retry-After` a GET waits out by itself, and how often; API servers say one second."""
+_ALIVE: Sequence[tuple[str, int]] = (
+    ("TCP_KEEPIDLE", 30),
+    ("TCP_KEEPINTVL", 10),
+    ("TCP_KEEPCNT", 3),
+    ("TCP_USER_TIMEOUT", 60_000),
+)
+"""A silent connection is asked after 30 s whether it lives; after another 30 s of silence it is dead."""
+PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
+"""Of exec, the better first."""
+
+
+class Connection:
+    """All that is said to one server as one user."""
+
+    def __init__(self, access: Access, limiter: Limiter, request_s: float) -> None:
+        """Prepare; nothing is sent yet. Needs a running event loop.
+
+        Args:
+            access: Where the server is, and how to log in.
+            limiter: Gives out turns.
+            request_s: Longest wait for an answer that is not a stream.
+
+        Raises:
+            NoCluster: A certificate or key cannot be read.
+        """
+        self.access = access
+        self.limiter = limiter
+        self.request_s = request_s
+        self.clock = ServerClock()
+        """What the answers say of the server's clock."""
+        self._tls = access.ssl_context()
+        self._tls_of = access.identity()[1]
+        # Every stream keeps its connection, and there may be as many as a job has ranks: no limit.
+        connector = aiohttp.TCPConnector(limit=0, socket_factory=make_socket)
+        self._session = aiohttp.ClientSession(connector=connector, auto_decompress=True)
+        self._login: asyncio.Task[None] | None = None
+        self._login_ended_s = 0.0
+
+    async def close(self) -> None:
+        """End all streams and connections, and a login that is under way."""
+        if self._login is not None:
+            self._login.cancel()
+        await self._session.close()
+
+    def forget_login(self) -> None:
+        """Let the next request that is refused log in, however short ago that was tried."""
+        if self._login is not None and self._login.done():
+            self._login = None
+
+    async def send(
+        self,
+        method: str,
+        path: str,
+        doing: str,
+        *,
+        query: Query = None,
+        body: Any = None,
+        content_type: str = "application/json",
+        idle_s: float | None = None,
+        open_s: float | None = None,
+        is_urgent: bool = True,
+        has_turn: bool = False,
+    ) -> aiohttp.ClientResponse:
+        """Send a request in its turn and return the answer when it begins.
+
+        Args:
+            method: GET, POST, …
+            path: Where to.
+            doing: What is tried, as in "create PyTorchJob bert".
+            query: Its parameters.
+            body: What is sent as JSON.
+            content_type: What kind of JSON that is.
+            idle_s: Longest silence; None waits for ever.
+            open_s: Longest time from its turn until the answer begins.
+            is_urgent: Somebody waits for it.
+            has_turn: It belongs to a request that had its turn, as do further pages of a list.
+
+        Raises:
+            KubeError: The server refused.
+        """
+        payload = None if body is None else json.dumps(body).encode()
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S, sock_read=idle_s)
+        waits_left = SHORT_WAITS if method == "GET" else 0
+        has_logged_in = False
+        while True:
+            await self._wait(is_urgent=is_urgent, has_turn=has_turn)
+            identity = self.access.identity()
+            sent_s = time.time()
+            async with asyncio.timeout(open_s):
+                response = await self._session.request(
+                    method,
+                    self.access.host + path,
+                    params=query,
+                    data=payload,
+                    headers=self._headers(content_type if payload is not None else ""),
+                    timeout=timeout,
+                    **self._route(),
+                )
+                self.clock.heard(response.headers.get("Date", ""), sent_s, time.time())
+                if response.status < 400:
+                    return response
+                async with response:
+                    said = await response.read()
+            retry_after = response.headers.get("Retry-After", "")
+            error = from_status(response.status, status_of(said), doing, retry_after)
+            if isinstance(error, Unauthorized):
+                if not has_logged_in and await self._log_in_again(identity):
+                    has_logged_in = True
+                    continue
+                error.hint = self.access.login_hint
+            pause_s = error.retry_after_s if isinstance(error, Throttled | ServerFailed) else 0.0
+            if pause_s:
+                self.limiter.pause(pause_s)
+                if retry_after and pause_s <= SHORT_WAIT_S and waits_left:
+                    waits_left -= 1
+                    continue
+            raise error
+
+    async def open_socket(self, path: str, query: Query) -> aiohttp.ClientWebSocketResponse:
+        """Open a websocket in its turn.
+
+        Raises:
+            aiohttp.WSServerHandshakeError: The server refused, and does not say why.
+        """
+        await self._wait(is_urgent=True, has_turn=False)
+        opened: aiohttp.ClientWebSocketResponse = await self._session.ws_connect(
+            self.access.host + path,
+            params=query,
+            protocols=PROTOCOLS,
+            headers={**self._headers(), "Accept": "*/*"},  # to JSON alone, servers say 406
+            max_msg_size=0,
+            timeout=aiohttp.ClientWSTimeout(ws_receive=self.request_s, ws_close=CONNECT_S),
+            **self._route(),
+        )
+        return opened
+
+    async def _wait(self, *, is_urgent: bool, has_turn: bool) -> None:
+        """Wait for a turn, then until the credentials are good."""
+        if not has_turn or self.limiter.paused_until_s:
+            await self.limiter.turn(is_urgent=is_urgent)
+        if self.access.has_expired:
+            await self._renew()
+
+    def _route(self) -> dict[str, Any]:
+        """Return how to get there, with the newest certificate: another one means other connections."""
+        certificate = self.access.identity()[1]
+        if certificate != self._tls_of:
+            self._tls, self._tls_of = self.access.ssl_context(), certificate
+        tls: ssl.SSLContext | bool = self._tls if self._tls is not None else True
+        return {"ssl": tls, "proxy": self.access.proxy, "server_hostname": self.access.tls_server_name}
+
+    def _headers(self, content_type: str = "") -> dict[str, str]:
+        headers = {"Accept": "application/json", "User-Agent": "gpuconsole"}
+        if authorization := self.access.authorization():
+            headers["Authorization"] = authorization
+        if content_type:
+            headers["Content-Type"] = content_type
+        return headers
+
+    async def _log_in_again(self, refused: tuple[str, str]) -> bool:
+        """Renew the login unless somebody has done so meanwhile; tell whether another try makes sense."""
+        if self.access.identity() == refused:
+            await self._renew()
+        return self.access.identity() != refused
+
+    async def _renew(self) -> None:
+        """Log in, once for all who wait. How it ended counts for a while.
+
+        Raises:
+            Unauthorized: It did not work.
+        """
+        if self._login is None or (self._login.done() and self._is_due(self._login)):
+            self._login = asyncio.create_task(self.access.renew())
+            self._login.add_done_callback(self._note_login)
+        try:
+            await asyncio.shield(self._login)
+        except KubeError as error:
+            # Everybody gets a copy: one that is raised again and again grows by its traceback each time.
+            raise type(error)(error.what, error.why, error.hint) from None
+
+    def _is_due(self, ended: asyncio.Task[None]) -> bool:
+        """Tell whether it is time for another login."""
+        has_worked = not ended.cancelled() and ended.exception() is None
+        passed_s = asyncio.get_running_loop().time() - self._login_ended_s
+        return (has_worked and self.access.has_expired) or passed_s >= LOGIN_PAUSE_S
+
+    def _note_login(self, login: asyncio.Task[None]) -> None:
+        self._login_ended_s = asyncio.get_running_loop().time()
+        if not login.cancelled():
+            login.exception()  # whoever waited may have left
+
+
+def make_socket(
+    address: tuple[socket.AddressFamily | int, socket.SocketKind | int, int, str, tuple[Any, ...]],
+) -> socket.socket:
+    """Return a socket on which a peer that is gone is noticed though nothing is said."""
+    family, kind, protocol, _, _ = address
+    made = socket.socket(family=family, type=kind, proto=protocol)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _ALIVE:
+        if hasattr(socket, name):
+            made.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+    return made
