@@ -114,7 +114,9 @@ async def test_a_list_can_be_read_as_it_was(api: Api) -> None:
     await api.made("pods", pod("b"))
     exact = await api.get("pods", resourceVersion=then, resourceVersionMatch="Exact")
     newer = await api.get("pods", resourceVersion=then, resourceVersionMatch="NotOlderThan")
-    assert (exact.names, exact.version, newer.names) == (["a"], then, ["a", "b"])
+    assert (exact.names, exact.version) == (["a"], then)
+    # A real server answers this one from its cache, in no order.
+    assert sorted(newer.names) == ["a", "b"]
 
 
 async def test_lists_that_cannot_be_given_say_why(api: Api) -> None:

@@ -131,17 +131,6 @@ async def test_what_is_not_served_may_not_be_done(sandbox: Api) -> None:
         assert (answer.code, answer.reason) == (501, "NotImplemented")
 
 
-async def test_discovery_can_be_had_in_two_answers(sandbox: Api) -> None:
-    accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
-    core = (await sandbox.call("GET", "/api", accept=accept)).body
-    groups = (await sandbox.call("GET", "/apis", accept=accept)).body
-    [version] = core["items"][0]["versions"]
-    pods = next(each for each in version["resources"] if each["resource"] == "pods")
-    assert (pods["shortNames"], pods["scope"], pods["responseKind"]["kind"]) == (["po"], "Namespaced", "Pod")
-    assert "log" in [each["subresource"] for each in pods["subresources"]]
-    assert "kubeflow.org" in [each["metadata"]["name"] for each in groups["items"]]
-
-
 async def test_fields_are_checked_by_the_server_says_its_openapi(sandbox: Api) -> None:
     index = (await sandbox.call("GET", "/openapi/v3")).body["paths"]
     document = (await sandbox.call("GET", index["apis/batch/v1"]["serverRelativeURL"])).body

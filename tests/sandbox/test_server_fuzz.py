@@ -145,15 +145,9 @@ RICH: dict[str, Object] = {
         },
         status={"phase": "Bound", "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]},
     ),
-    "persistentvolumes": thing(
-        "PersistentVolume",
-        "x",
-        spec={"capacity": {"storage": 1}, "accessModes": ["ReadWriteOnce"], "claimRef": {"name": "c"}},
-    ),
     "secrets": thing("Secret", "x", stringData={"a": "b"}, type="Opaque"),
     "configmaps": config("x"),
     "namespaces": thing("Namespace", "x", spec={"finalizers": ["a"]}),
-    "priorityclasses.scheduling.k8s.io": thing("PriorityClass", "x", "scheduling.k8s.io/v1", value=3),
 }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import msgspec
@@ -13,7 +13,6 @@ from k8s.sandbox.api import refused
 from k8s.sandbox.api.endings import Deletion
 from k8s.sandbox.api.refused import Cause
 from k8s.sandbox.api.registry import Write
-from k8s.sandbox.api.served import Served
 
 OBJECT_TYPES = ("application/json", "application/yaml")
 UNNAMED_TYPE = "application/octet-stream"
@@ -96,7 +95,7 @@ async def deletion_options(request: web.Request) -> Deletion:
     )
 
 
-def review(body: Any, kind: str, is_served: Mapping[tuple[str, str], Served]) -> dict[str, Any]:
+def review(body: Any, kind: str, is_served: Collection[tuple[str, str]]) -> dict[str, Any]:
     """Answer a question about permissions: whoever has the token may do all that is served."""
     asked = body.get("spec") if isinstance(body, dict) else None
     spec: dict[str, Any] = asked if isinstance(asked, dict) else {}

@@ -12,21 +12,16 @@ from typing import Any
 
 from k8s import quantity
 from k8s.sandbox.api.refused import Cause
+from k8s.sandbox.api.shapes import LABEL_WORDS, NEGATIVE_WORDS, is_label, look_over
 
-Object = Mapping[str, Any]
+Object = dict[str, Any]
 
-_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _SERVICE_NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 _QUALIFIED = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 _CONFIG_KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}")
 
-LABEL_WORDS = (
-    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start "
-    "and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', "
-    "regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
-)
 SUBDOMAIN_WORDS = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and "
     "must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
@@ -49,7 +44,7 @@ POD_FORBIDS = (
 
 def wrong_fields(key: str, obj: Object, old: Object | None = None) -> list[Cause]:
     """Return what is wrong with an object, or with changing `old` into it."""
-    causes = list(_metadata(key, obj["metadata"]))
+    causes = [*_metadata(key, obj["metadata"]), *look_over(key, obj).causes]
     if (check := CHECKS.get(key)) is not None:
         causes += check(obj)
     if old is not None and (check_change := CHANGE_CHECKS.get(key)) is not None:
@@ -61,7 +56,7 @@ def _metadata(key: str, meta: Object) -> Iterator[Cause]:
     name = meta.get("name", "")
     if not name:
         yield Cause.required("metadata.name", "name or generateName is required")
-    elif key == "namespaces" and not _LABEL.fullmatch(name):
+    elif key == "namespaces" and not is_label(name):
         yield Cause.invalid("metadata.name", name, LABEL_WORDS)
     elif key == "services" and not _SERVICE_NAME.fullmatch(name):
         yield Cause.invalid("metadata.name", name, SERVICE_WORDS)
@@ -93,175 +88,88 @@ def _qualified(key: str) -> bool:
 
 
 def _pod(obj: Object) -> Iterator[Cause]:
-    yield from _pod_spec(obj.get("spec", {}), "spec", ("Always", "OnFailure", "Never"))
+    yield from _pod_spec(obj["spec"], "spec")
 
 
-def _pod_spec(spec: Object, at: str, restart_policies: Sequence[str]) -> Iterator[Cause]:
-    volumes: set[str] = set()
-    for index, volume in enumerate(spec.get("volumes", ())):
-        name = volume.get("name", "")
-        field = f"{at}.volumes[{index}].name"
-        if not name:
-            yield Cause.required(field)
-        elif name in volumes:
-            yield Cause.duplicate(field, name)
-        elif not _LABEL.fullmatch(name):
-            yield Cause.invalid(field, name, LABEL_WORDS)
-        volumes.add(name)
-        if "persistentVolumeClaim" in volume and not volume["persistentVolumeClaim"].get("claimName"):
-            yield Cause.required(f"{at}.volumes[{index}].persistentVolumeClaim.claimName")
-    if not spec.get("containers"):
-        yield Cause.required(f"{at}.containers")
-    names: set[str] = set()
+def _pod_spec(spec: Object, at: str) -> Iterator[Cause]:
+    volumes = [volume.get("name") for volume in spec.get("volumes", ())]
+    yield from _duplicates(volumes, f"{at}.volumes[{{}}].name")
+    names: list[str] = []
     for field in ("containers", "initContainers"):
-        for index, container in enumerate(spec.get(field, ())):
-            yield from _container(container, f"{at}.{field}[{index}]", names, volumes)
-    policy = spec.get("restartPolicy", "")
-    if policy not in restart_policies and (policy in ("", "Always") and "Always" not in restart_policies):
-        yield Cause.required(
-            f"{at}.restartPolicy", "valid values: " + ", ".join(f'"{each}"' for each in restart_policies)
-        )
-    elif policy not in restart_policies:
-        yield Cause.unsupported(f"{at}.restartPolicy", policy, restart_policies)
-    if spec.get("terminationGracePeriodSeconds", 0) < 0:
-        yield _negative(f"{at}.terminationGracePeriodSeconds", spec["terminationGracePeriodSeconds"])
-    if "activeDeadlineSeconds" in spec and spec["activeDeadlineSeconds"] < 1:
-        yield Cause.invalid(
-            f"{at}.activeDeadlineSeconds",
-            spec["activeDeadlineSeconds"],
-            "must be between 1 and 2147483647, inclusive",
-        )
+        containers = spec.get(field, ())
+        names += [container.get("name") for container in containers]
+        first = len(names) - len(containers)
+        yield from _duplicates(names, f"{at}.{field}[{{}}].name", first)
+        for index, container in enumerate(containers):
+            yield from _container(container, f"{at}.{field}[{index}]", volumes)
 
 
-def _container(container: Object, at: str, names: set[str], volumes: set[str]) -> Iterator[Cause]:
-    name = container.get("name", "")
-    if not name:
-        yield Cause.required(f"{at}.name")
-    elif not _LABEL.fullmatch(name):
-        yield Cause.invalid(f"{at}.name", name, LABEL_WORDS)
-    elif name in names:
-        yield Cause.duplicate(f"{at}.name", name)
-    names.add(name)
-    if not container.get("image"):
-        yield Cause.required(f"{at}.image")
-    for index, port in enumerate(container.get("ports", ())):
-        if not 0 < port.get("containerPort", 0) < 65536:
-            yield Cause.invalid(
-                f"{at}.ports[{index}].containerPort",
-                port.get("containerPort", 0),
-                "must be between 1 and 65535, inclusive",
-            )
+def _container(container: Object, at: str, volumes: Sequence[str]) -> Iterator[Cause]:
     for index, variable in enumerate(container.get("env", ())):
-        if not variable.get("name"):
-            yield Cause.required(f"{at}.env[{index}].name")
         if variable.get("value") and variable.get("valueFrom"):
             yield Cause.invalid(
                 f"{at}.env[{index}].valueFrom", "", "may not be specified when `value` is not empty"
             )
-    paths: set[str] = set()
-    for index, mount in enumerate(container.get("volumeMounts", ())):
-        field = f"{at}.volumeMounts[{index}]"
-        if not mount.get("name"):
-            yield Cause.required(f"{field}.name")
-        elif mount["name"] not in volumes:
-            yield Cause.not_found(f"{field}.name", mount["name"])
-        path = mount.get("mountPath", "")
-        if not path:
-            yield Cause.required(f"{field}.mountPath")
-        elif path in paths:
-            yield Cause.invalid(f"{field}.mountPath", path, "must be unique")
-        paths.add(path)
-    yield from _resources(container.get("resources", {}), f"{at}.resources")
+    mounts = container.get("volumeMounts", ())
+    for index, mount in enumerate(mounts):
+        if mount.get("name") and mount["name"] not in volumes:
+            yield Cause.not_found(f"{at}.volumeMounts[{index}].name", mount["name"])
+        path = mount.get("mountPath")
+        if path and path in [each.get("mountPath") for each in mounts[:index]]:
+            yield Cause.invalid(f"{at}.volumeMounts[{index}].mountPath", path, "must be unique")
+    yield from _resources(container["resources"], f"{at}.resources")
+
+
+def _duplicates(names: Sequence[str], at: str, first: int = 0) -> Iterator[Cause]:
+    """Find names from `first` on that stand earlier too; `at` takes the place among those."""
+    for index, name in enumerate(names[first:]):
+        if name and name in names[: first + index]:
+            yield Cause.duplicate(at.format(index), name)
 
 
 def _resources(resources: Object, at: str) -> Iterator[Cause]:
     limits, requests = resources.get("limits", {}), resources.get("requests", {})
-    for name, amount in limits.items():
-        if quantity.parse(amount) < 0:
-            yield Cause.invalid(f"{at}.limits[{name}]", amount, "must be greater than or equal to 0")
-    for name, amount in requests.items():
-        asked = quantity.parse(amount)
-        is_device = "/" in name and not name.startswith("kubernetes.io/")
-        if asked < 0:
-            yield Cause.invalid(f"{at}.requests[{name}]", amount, "must be greater than or equal to 0")
-        elif name in limits:
-            limit = quantity.parse(limits[name])
-            if is_device and asked != limit:
-                yield Cause.invalid(
-                    f"{at}.requests", amount, f"must be equal to {name} limit of {limits[name]}"
-                )
-            elif asked > limit:
-                yield Cause.invalid(
-                    f"{at}.requests", amount, f"must be less than or equal to {name} limit of {limits[name]}"
-                )
-        elif is_device:
-            yield Cause.required(f"{at}.limits", "Limit must be set for non overcommitable resources")
     for field, amounts in (("limits", limits), ("requests", requests)):
         for name, amount in amounts.items():
-            if "/" in name and quantity.parse(amount).denominator != 1:
+            if quantity.parse(amount) < 0:
+                yield Cause.invalid(f"{at}.{field}[{name}]", amount, NEGATIVE_WORDS)
+            elif "/" in name and quantity.parse(amount).denominator != 1:
                 yield Cause.invalid(f"{at}.{field}[{name}]", amount, "must be an integer")
+    for name, amount in requests.items():
+        is_device = "/" in name and not name.startswith("kubernetes.io/")
+        asked, limit = quantity.parse(amount), quantity.parse(limits.get(name, 0))
+        if name not in limits:
+            if is_device:
+                yield Cause.required(f"{at}.limits", "Limit must be set for non overcommitable resources")
+        elif asked > limit or (is_device and asked != limit):
+            rule = "equal to" if is_device else "less than or equal to"
+            yield Cause.invalid(f"{at}.requests", amount, f"must be {rule} {name} limit of {limits[name]}")
 
 
 def _job(obj: Object) -> Iterator[Cause]:
-    spec = obj.get("spec", {})
-    for name in (
-        "parallelism",
-        "completions",
-        "backoffLimit",
-        "activeDeadlineSeconds",
-        "ttlSecondsAfterFinished",
-    ):
-        if spec.get(name, 0) < 0:
-            yield _negative(f"spec.{name}", spec[name])
-    mode = spec.get("completionMode", "NonIndexed")
-    if mode not in ("NonIndexed", "Indexed"):
-        yield Cause.unsupported("spec.completionMode", mode, ("Indexed", "NonIndexed"))
-    elif mode == "Indexed" and "completions" not in spec:
+    spec = obj["spec"]
+    if spec["completionMode"] == "Indexed" and "completions" not in spec:
         yield Cause.required("spec.completions", "when completion mode is Indexed")
-    yield from _pod_spec(
-        spec.get("template", {}).get("spec", {}), "spec.template.spec", ("OnFailure", "Never")
-    )
-
-
-def _pytorch_job(obj: Object) -> Iterator[Cause]:
-    if "spec" not in obj:
-        return
-    at = "spec.pytorchReplicaSpecs"
-    if "pytorchReplicaSpecs" not in obj["spec"]:
-        yield Cause.required(at)
-    for role, replicas in obj["spec"].get("pytorchReplicaSpecs", {}).items():
-        pod = replicas.get("template", {}).get("spec", {})
-        if "template" in replicas and "containers" not in pod and "spec" in replicas["template"]:
-            yield Cause.required(f"{at}.{role}.template.spec.containers")
-        for container in (*pod.get("containers", ()), *pod.get("initContainers", ())):
-            if "name" not in container:
-                yield Cause.required(f"{at}.{role}.template.spec.containers.name")
+    pod_spec, at = spec["template"]["spec"], "spec.template.spec"
+    if pod_spec.get("restartPolicy", "Always") in ("", "Always"):
+        yield Cause.required(f"{at}.restartPolicy", 'valid values: "OnFailure", "Never"')
+    yield from _pod_spec(pod_spec, at)
 
 
 def _service(obj: Object) -> Iterator[Cause]:
-    spec = obj.get("spec", {})
+    spec = obj["spec"]
     if not spec.get("ports") and spec.get("clusterIP") != "None" and spec.get("type") != "ExternalName":
         yield Cause.required("spec.ports")
-    for index, port in enumerate(spec.get("ports", ())):
-        number = port.get("port", 0)
-        if not isinstance(number, int) or not 0 < number < 65536:
-            yield Cause.invalid(f"spec.ports[{index}].port", number, "must be between 1 and 65535, inclusive")
 
 
 def _claim(obj: Object) -> Iterator[Cause]:
-    spec = obj.get("spec", {})
-    if not spec.get("accessModes"):
+    if not obj["spec"].get("accessModes"):
         yield Cause.required("spec.accessModes", "at least 1 access mode is required")
-    for index, mode in enumerate(spec.get("accessModes", ())):
-        modes = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
-        if mode not in modes:
-            yield Cause.unsupported(f"spec.accessModes[{index}]", mode, modes)
-    if "storage" not in spec.get("resources", {}).get("requests", {}):
+    storage = obj["spec"]["resources"].get("requests", {}).get("storage")
+    if storage is None:
         yield Cause.required("spec.resources[storage]")
-    elif quantity.parse(spec["resources"]["requests"]["storage"]) <= 0:
-        yield Cause.invalid(
-            "spec.resources[storage]", spec["resources"]["requests"]["storage"], "must be greater than zero"
-        )
+    elif quantity.parse(storage) <= 0:
+        yield Cause.invalid("spec.resources[storage]", storage, "must be greater than zero")
 
 
 def _config(obj: Object) -> Iterator[Cause]:
@@ -322,14 +230,9 @@ def _config_change(new: Object, old: Object) -> Iterator[Cause]:
         yield Cause.invalid("type", new.get("type"), IMMUTABLE)
 
 
-def _negative(field: str, value: object) -> Cause:
-    return Cause.invalid(field, value, "must be greater than or equal to 0")
-
-
 CHECKS: Mapping[str, Callable[[Object], Iterator[Cause]]] = {
     "pods": _pod,
     "jobs.batch": _job,
-    "pytorchjobs.kubeflow.org": _pytorch_job,
     "services": _service,
     "persistentvolumeclaims": _claim,
     "configmaps": _config,

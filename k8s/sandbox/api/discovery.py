@@ -14,12 +14,18 @@ Document = dict[str, Any]
 KUBERNETES = "1.31"
 """The release whose behaviour this server follows."""
 VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
-SUBRESOURCE_VERBS = {"log": ["get"], "exec": ["create", "get"], "binding": ["create"]}
-REVIEWS = (
-    ("selfsubjectaccessreviews", "SelfSubjectAccessReview"),
-    ("selfsubjectrulesreviews", "SelfSubjectRulesReview"),
-)
-"""Questions about permissions; they are answered, never stored."""
+SUBRESOURCES = {
+    "status": ("", ["get", "patch", "update"]),
+    "log": ("", ["get"]),
+    "exec": ("PodExecOptions", ["create", "get"]),
+    "binding": ("Binding", ["create"]),
+}
+"""By name: the kind that is sent to it, empty for the object's own, and what can be done there."""
+REVIEWS = {
+    "selfsubjectaccessreviews": "SelfSubjectAccessReview",
+    "selfsubjectrulesreviews": "SelfSubjectRulesReview",
+}
+"""Questions about permissions, by path; they are answered, never stored."""
 PATCH_TYPES = (
     "application/json-patch+json",
     "application/merge-patch+json",
@@ -28,8 +34,34 @@ PATCH_TYPES = (
 )
 
 
-def server_version() -> Document:
-    """Return `/version`: a Kubernetes release, and that this is no real one."""
+def documents() -> dict[str, Document]:
+    """Return what stands at each path that is about the server and its kinds."""
+    groups = {served.resource.group: served.resource.version for served in SERVED}
+    groups["authorization.k8s.io"] = "v1"
+    listed = {name: _group(name, release) for name, release in groups.items() if name}
+    found: dict[str, Document] = {
+        "/version": _server_version(),
+        "/api": {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []},
+        "/apis": {"kind": "APIGroupList", "apiVersion": "v1", "groups": list(listed.values())},
+    }
+    for name, group in listed.items():
+        found[f"/apis/{name}"] = {"kind": "APIGroup", "apiVersion": "v1", **group}
+    paths = {}
+    for name, release in groups.items():
+        path = f"apis/{name}/{release}" if name else f"api/{release}"
+        found[f"/{path}"] = {
+            "kind": "APIResourceList",
+            "apiVersion": "v1",
+            "groupVersion": path.partition("/")[2],
+            "resources": list(_resources(name)),
+        }
+        found[f"/openapi/v3/{path}"] = _openapi(name)
+        paths[path] = {"serverRelativeURL": f"/openapi/v3/{path}"}
+    return found | {"/openapi/v3": {"paths": paths}}
+
+
+def _server_version() -> Document:
+    """Return a Kubernetes release, and that this is no real one."""
     major, minor = KUBERNETES.split(".")
     try:
         commit = version("gpuconsole")
@@ -48,109 +80,48 @@ def server_version() -> Document:
     }
 
 
-def groups() -> dict[str, str]:
-    """Return each API group and its version; the core group has no name."""
-    found = {served.resource.group: served.resource.version for served in SERVED}
-    return found | {"authorization.k8s.io": "v1"}
+def _group(name: str, release: str) -> Document:
+    each = {"groupVersion": f"{name}/{release}", "version": release}
+    return {"name": name, "versions": [each], "preferredVersion": each}
 
 
-def group_list() -> Document:
-    """Return `/apis`."""
+def _resources(group: str) -> Iterator[Document]:
+    """Yield each path of a group with the kind behind it and what can be done there."""
+    if group == "authorization.k8s.io":
+        for plural, kind in REVIEWS.items():
+            yield _entry(plural, kind, ["create"])
+    for served in SERVED:
+        resource = served.resource
+        if resource.group == group:
+            names = {"shortNames": [served.short]} if served.short else {}
+            if resource.plural in ("pods", "services", "jobs"):
+                names["categories"] = ["all"]
+            yield _entry(resource.plural, resource.kind, VERBS, served) | names
+            for name in ("status",) * served.has_status + served.subresources:
+                if name in SUBRESOURCES:
+                    kind, verbs = SUBRESOURCES[name]
+                    yield _entry(f"{resource.plural}/{name}", kind or resource.kind, verbs, served)
+
+
+def _entry(path: str, kind: str, verbs: list[str], served: Served | None = None) -> Document:
     return {
-        "kind": "APIGroupList",
-        "apiVersion": "v1",
-        "groups": [_group(name, each) for name, each in groups().items() if name],
+        "name": path,
+        "singularName": kind.lower() if served else "",
+        "namespaced": served.resource.is_namespaced if served else False,
+        "kind": kind,
+        "verbs": verbs,
     }
 
 
-def group(name: str) -> Document | None:
-    """Return `/apis/NAME`."""
-    found = groups().get(name) if name else None
-    return {"kind": "APIGroup", "apiVersion": "v1", **_group(name, found)} if found else None
-
-
-def resource_list(name: str, release: str) -> Document | None:
-    """Return `/apis/NAME/RELEASE`, or `/api/v1` for the group without a name."""
-    if groups().get(name) != release:
-        return None
-    resources = [
-        {
-            "name": path,
-            "singularName": served.resource.kind.lower() if served else "",
-            "namespaced": served.resource.is_namespaced if served else False,
-            "kind": kind,
-            "verbs": verbs,
-        }
-        | ({"shortNames": [served.short]} if served and served.short and "/" not in path else {})
-        | ({"categories": ["all"]} if served and path in ("pods", "services", "jobs") else {})
-        for path, kind, verbs, served in _paths(name)
-    ]
-    return {
-        "kind": "APIResourceList",
-        "apiVersion": "v1",
-        "groupVersion": f"{name}/{release}" if name else release,
-        "resources": resources,
-    }
-
-
-def aggregated(*, core: bool) -> Document:
-    """Return `/api` or `/apis` with all resources inside: one request in place of one for each group."""
-    items = []
-    for name, release in groups().items():
-        if core != (name == ""):
-            continue
-        below: dict[str, Document] = {}
-        for path, kind, verbs, served in _paths(name):
-            plural, _, subresource = path.partition("/")
-            gvk = {"group": name, "version": release, "kind": kind}
-            if subresource:
-                entry = {"subresource": subresource, "responseKind": gvk, "verbs": verbs}
-                below[plural].setdefault("subresources", []).append(entry)
-                continue
-            below[plural] = {
-                "resource": plural,
-                "responseKind": gvk,
-                "scope": "Namespaced" if served and served.resource.is_namespaced else "Cluster",
-                "singularResource": kind.lower(),
-                "verbs": verbs,
-            }
-            if served and served.short:
-                below[plural]["shortNames"] = [served.short]
-            if plural in ("pods", "services", "jobs"):
-                below[plural]["categories"] = ["all"]
-        versions = [{"version": release, "freshness": "Current", "resources": list(below.values())}]
-        items.append({"metadata": {"name": name} if name else {}, "versions": versions})
-    return {
-        "kind": "APIGroupDiscoveryList",
-        "apiVersion": "apidiscovery.k8s.io/v2",
-        "metadata": {},
-        "items": items,
-    }
-
-
-def openapi_index() -> Document:
-    """Return `/openapi/v3`: where the document of each group is."""
-    paths = {_openapi_path(name, release) for name, release in groups().items()}
-    return {"paths": {path: {"serverRelativeURL": f"/openapi/v3/{path}"} for path in sorted(paths)}}
-
-
-def openapi(path: str) -> Document | None:
-    """Return `/openapi/v3/PATH`: which objects can be patched, and that their fields are checked here.
+def _openapi(group: str) -> Document:
+    """Return which objects can be patched, and that their fields are checked here.
 
     There are no schemas. kubectl needs the `fieldValidation` parameter to leave checking to the server.
     """
-    for name, release in groups().items():
-        if _openapi_path(name, release) == path:
-            break
-    else:
-        return None
     paths = {}
-    for served in SERVED:
-        resource = served.resource
-        if resource.group != name:
-            continue
+    for resource in (served.resource for served in SERVED if served.resource.group == group):
         at = resource.path("{namespace}", "{name}").replace("%7B", "{").replace("%7D", "}")
-        gvk = {"group": name, "version": release, "kind": resource.kind}
+        gvk = {"group": group, "version": resource.version, "kind": resource.kind}
         patch = {
             "parameters": [
                 {"name": each, "in": "query"} for each in ("dryRun", "fieldManager", "fieldValidation")
@@ -160,32 +131,5 @@ def openapi(path: str) -> Document | None:
             "x-kubernetes-group-version-kind": gvk,
         }
         paths[at] = {"patch": patch}
-    about = {"title": "gpuconsole sandbox", "version": server_version()["gitVersion"]}
+    about = {"title": "gpuconsole sandbox", "version": KUBERNETES}
     return {"openapi": "3.0.0", "info": about, "paths": paths, "components": {"schemas": {}}}
-
-
-def _openapi_path(name: str, release: str) -> str:
-    return f"apis/{name}/{release}" if name else f"api/{release}"
-
-
-def _group(name: str, release: str) -> Document:
-    each = {"groupVersion": f"{name}/{release}", "version": release}
-    return {"name": name, "versions": [each], "preferredVersion": each}
-
-
-def _paths(name: str) -> Iterator[tuple[str, str, list[str], Served | None]]:
-    """Yield each path of a group with the kind behind it and what can be done there."""
-    for served in SERVED:
-        resource = served.resource
-        if resource.group != name:
-            continue
-        yield resource.plural, resource.kind, VERBS, served
-        if served.has_status:
-            yield f"{resource.plural}/status", resource.kind, ["get", "patch", "update"], served
-        for subresource in served.subresources:
-            if subresource in SUBRESOURCE_VERBS:
-                kind = {"exec": "PodExecOptions", "binding": "Binding"}.get(subresource, resource.kind)
-                yield f"{resource.plural}/{subresource}", kind, SUBRESOURCE_VERBS[subresource], served
-    if name == "authorization.k8s.io":
-        for plural, kind in REVIEWS:
-            yield plural, kind, ["create"], None

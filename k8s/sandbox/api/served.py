@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from k8s.kinds import CREATABLE
 from k8s.resources import (
     CLAIMS,
     CONFIG_MAPS,
@@ -13,10 +14,8 @@ from k8s.resources import (
     NAMESPACES,
     NODES,
     PODS,
-    PYTORCH_JOBS,
     SECRETS,
     SERVICES,
-    VOLUMES,
     Resource,
 )
 
@@ -75,9 +74,6 @@ EVENT_FIELDS = (
 )
 POD_PATHS = ("log", "exec", "binding", "attach", "portforward", "proxy")
 SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
-PRIORITY_CLASSES = Resource(
-    "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", is_namespaced=False
-)
 
 SERVED: tuple[Served, ...] = (
     Served(NAMESPACES, "ns", has_status=True, fields=("status.phase",), deleted_is_returned=True),
@@ -88,11 +84,9 @@ SERVED: tuple[Served, ...] = (
     Served(CONFIG_MAPS, "cm"),
     Served(SECRETS, fields=("type",)),
     Served(CLAIMS, "pvc", has_status=True, deleted_is_returned=True),
-    Served(VOLUMES, "pv", has_status=True, deleted_is_returned=True),
     Served(SERVICE_ACCOUNTS, "sa", deleted_is_returned=True),
-    Served(PRIORITY_CLASSES, "pc"),
     Served(JOBS, has_status=True, fields=("status.successful",)),
-    Served(PYTORCH_JOBS, has_status=True, is_custom=True),
+    *(Served(kind.resource, has_status=True, is_custom=True) for kind in CREATABLE if kind.resource != JOBS),
 )
 """All kinds. To serve another, add a line; columns for `kubectl get` are in `tables`."""
 

@@ -52,18 +52,20 @@ class Target:
 
 
 def target_of(path: str) -> Target:
-    """Read a path below `/api/` or `/apis/`.
+    """Read the path of a list, an object or what is below one.
 
     Raises:
         Refused: Nothing is served there.
     """
-    parts = [part for part in path.split("/") if part]
-    group = "" if parts[0] == "api" else parts.pop(1) if len(parts) > 1 else ""
-    _, version, *rest = parts if len(parts) > 2 else (*parts, "", "", "")
+    root, *parts = [part for part in path.split("/") if part] + [""] * 4
+    if root not in ("api", "apis"):
+        raise refused.no_such_path()
+    group = "" if root == "api" else parts.pop(0)
+    version, *rest = parts
     namespace = ""
-    if rest[0] == "namespaces" and len(rest) > 2 and rest[2] not in ("status", "finalize"):
+    if rest[0] == "namespaces" and rest[2] not in ("", "status", "finalize"):
         namespace, rest = rest[1], rest[2:]
-    plural, name, subresource, *extra = [*rest, "", ""] if len(rest) < 3 else rest
+    plural, name, subresource, *extra = [*rest, ""]
     served = BY_PATH.get((group, version, plural))
     if served is None or any(extra):
         raise refused.no_such_path()
@@ -94,6 +96,7 @@ class Server:
         self.stopping = asyncio.Event()
         """Set when streams must end."""
         self._tokens = {token.encode(): True, component_token.encode(): False}
+        self._documents = discovery.documents()
         self._last_used = time.monotonic()
         self._in_use = 0
         self._runner: web.AppRunner | None = None
@@ -176,13 +179,14 @@ class Server:
                 self._last_used = time.monotonic()
 
     async def _dispatch(self, request: web.Request) -> web.StreamResponse:
-        parts = [part for part in request.path.split("/") if part]
-        if not parts or parts[0] not in ("api", "apis"):
-            return self._about_server(request, parts)
-        if len(parts) <= (2 if parts[0] == "api" else 3):
-            return self._about_resources(request, parts)
-        if parts[1] == "authorization.k8s.io":
-            return await self._review(request, parts)
+        path = "/" + "/".join(filter(None, request.path.split("/")))
+        if path in OPEN_PATHS or path in self._documents:
+            if request.method != "GET":
+                raise refused.not_allowed()
+            about = self._documents.get(path)
+            return web.Response(text="ok") if about is None else _json(msgspec.json.encode(about))
+        if path.startswith("/apis/authorization.k8s.io/v1/"):
+            return await self._review(request, path.rpartition("/")[2])
         target = target_of(request.path)
         if target.subresource not in ("", "status"):
             return await self._subresource(request, target)
@@ -205,53 +209,13 @@ class Server:
             return await self._delete(request, target)
         raise refused.not_allowed()
 
-    def _about_server(self, request: web.Request, parts: list[str]) -> web.Response:
-        if request.method != "GET":
-            raise refused.not_allowed()
-        path = "/".join(parts)
-        if f"/{path}" in OPEN_PATHS:
-            return web.Response(text="ok")
-        if path == "version":
-            return _json(msgspec.json.encode(discovery.server_version()))
-        if path == "openapi/v3":
-            return _json(msgspec.json.encode(discovery.openapi_index()))
-        found = (
-            discovery.openapi(path.removeprefix("openapi/v3/")) if path.startswith("openapi/v3/") else None
-        )
-        if found is None:
-            raise refused.no_such_path()
-        return _json(msgspec.json.encode(found))
-
-    def _about_resources(self, request: web.Request, parts: list[str]) -> web.Response:
-        if request.method != "GET":
-            raise refused.not_allowed()
-        core, rest = parts[0] == "api", parts[1:]
-        if not rest and "g=apidiscovery.k8s.io;v=v2;" in request.headers.get("Accept", ""):
-            media = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-            body = msgspec.json.encode(discovery.aggregated(core=core))
-            return web.Response(body=body, headers={"Content-Type": media})
-        found: Object | None
-        if core and not rest:
-            found = {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}
-        elif core:
-            found = discovery.resource_list("", rest[0])
-        elif not rest:
-            found = discovery.group_list()
-        elif len(rest) == 1:
-            found = discovery.group(rest[0])
-        else:
-            found = discovery.resource_list(rest[0], rest[1])
-        if found is None:
-            raise refused.no_such_path()
-        return _json(msgspec.json.encode(found))
-
-    async def _review(self, request: web.Request, parts: list[str]) -> web.Response:
-        kind = dict(discovery.REVIEWS).get(parts[-1])
-        if kind is None or len(parts) != 4:
+    async def _review(self, request: web.Request, plural: str) -> web.Response:
+        kind = discovery.REVIEWS.get(plural)
+        if kind is None:
             raise refused.no_such_path()
         if request.method != "POST":
             raise refused.not_allowed()
-        known = {(each.resource.group, each.resource.plural): each for each in SERVED}
+        known = {(each.resource.group, each.resource.plural) for each in SERVED}
         answer = bodies.review(await bodies.read(request, kind), kind, known)
         return _json(msgspec.json.encode(answer), 201)
 

@@ -1,15 +1,21 @@
-"""What the objects look like: field names and types, to refuse a body that is something else.
+"""What the objects look like: names and types of their fields, which must be there, what they are by default.
 
-Only names and types are here; whether values make sense is asked in `checks`.
 A field that is not in a kind's shape is dropped, as a real server does, or refused.
+What one field means for another is in `checks` and `defaults`.
 Source: k8s.io/api core/v1 and batch/v1 `types.go` (1.31), kubeflow.org/v1 `types.go`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
+
+from k8s import quantity
+from k8s.sandbox.api.refused import Cause
 
 SHAPES_TEXT = """
 Meta        name:s generateName:s namespace:s uid:s resourceVersion:s selfLink:s generation:i
@@ -17,33 +23,41 @@ Meta        name:s generateName:s namespace:s uid:s resourceVersion:s selfLink:s
             finalizers:[s] ownerReferences:[Owner] managedFields:[o]
 Owner       apiVersion:s kind:s name:s uid:s controller:b blockOwnerDeletion:b
 Amounts     limits:{q} requests:{q} claims:[o]
-Env         name:s value:s valueFrom:{o}
-Port        containerPort:i name:s protocol:s hostPort:i hostIP:s
-Mount       name:s mountPath:s subPath:s subPathExpr:s readOnly:b recursiveReadOnly:s mountPropagation:s
-Container   name:s image:s command:[s] args:[s] workingDir:s ports:[Port] envFrom:[o] env:[Env]
-            resources:Amounts resizePolicy:[o] restartPolicy:s volumeMounts:[Mount] volumeDevices:[o]
-            livenessProbe:o readinessProbe:o startupProbe:o lifecycle:o terminationMessagePath:s
-            terminationMessagePolicy:s imagePullPolicy:s securityContext:o stdin:b stdinOnce:b tty:b
-PodSpec     containers:[Container] initContainers:[Container] ephemeralContainers:[o] volumes:[Volume]
-            restartPolicy:s terminationGracePeriodSeconds:i activeDeadlineSeconds:i dnsPolicy:s
+Env         name:s! value:s valueFrom:EnvSource
+EnvSource   fieldRef:FieldRef configMapKeyRef:o secretKeyRef:o resourceFieldRef:o ...
+FieldRef    apiVersion:s="v1" fieldPath:s
+Port        containerPort:port! name:s protocol:s="TCP" hostPort:i hostIP:s
+Mount       name:s! mountPath:s! subPath:s subPathExpr:s readOnly:b recursiveReadOnly:s mountPropagation:s
+Container   name:label! image:s! command:[s] args:[s] workingDir:s ports:[Port] envFrom:[o] env:[Env]
+            resources:Amounts={} resizePolicy:[o] restartPolicy:s volumeMounts:[Mount] volumeDevices:[o]
+            livenessProbe:o readinessProbe:o startupProbe:o lifecycle:o imagePullPolicy:s securityContext:o
+            terminationMessagePath:s="/dev/termination-log" terminationMessagePolicy:s="File"
+            stdin:b stdinOnce:b tty:b
+PodSpec     containers:[Container]! initContainers:[Container] ephemeralContainers:[o] volumes:[Volume]
+            restartPolicy:Always|OnFailure|Never terminationGracePeriodSeconds:whole=30
+            activeDeadlineSeconds:above0 dnsPolicy:s="ClusterFirst" securityContext:o={}
             nodeSelector:{s} serviceAccountName:s serviceAccount:s automountServiceAccountToken:b nodeName:s
-            hostNetwork:b hostPID:b hostIPC:b shareProcessNamespace:b securityContext:o imagePullSecrets:[o]
-            hostname:s subdomain:s affinity:o schedulerName:s tolerations:[o] hostAliases:[o]
-            priorityClassName:s priority:i dnsConfig:o readinessGates:[o] runtimeClassName:s
+            hostNetwork:b hostPID:b hostIPC:b shareProcessNamespace:b imagePullSecrets:[o]
+            hostname:s subdomain:s affinity:o schedulerName:s="default-scheduler" tolerations:[o]
+            hostAliases:[o] priorityClassName:s priority:i dnsConfig:o readinessGates:[o] runtimeClassName:s
             enableServiceLinks:b preemptionPolicy:s overhead:{q} topologySpreadConstraints:[o]
             setHostnameAsFQDN:b os:o hostUsers:b schedulingGates:[o] resourceClaims:[o] resources:Amounts
-Volume      name:s emptyDir:o configMap:o secret:o persistentVolumeClaim:o hostPath:o ...
-Template    metadata:Meta spec:PodSpec
-JobSpec     template:Template parallelism:i completions:i activeDeadlineSeconds:i podFailurePolicy:o
-            successPolicy:o backoffLimit:i backoffLimitPerIndex:i maxFailedIndexes:i selector:o
-            manualSelector:b ttlSecondsAfterFinished:i completionMode:s suspend:b podReplacementPolicy:s
-            managedBy:s
-Replicas    replicas:i restartPolicy:s template:Template
-TorchSpec   pytorchReplicaSpecs:{Replicas} runPolicy:o elasticPolicy:o nprocPerNode:s
-ServiceSpec ports:[ServicePort] selector:{s} type:s clusterIP:s ...
-ServicePort name:s port:i protocol:s nodePort:i targetPort:* appProtocol:s
-ClaimSpec   accessModes:[s] resources:Amounts storageClassName:s volumeName:s ...
-VolumeSpec  capacity:{q} accessModes:[s] claimRef:About ...
+Volume      name:label! emptyDir:o configMap:Files secret:Files persistentVolumeClaim:ClaimName hostPath:o ...
+Files       defaultMode:i=420 ...
+ClaimName   claimName:s! readOnly:b
+Template    metadata:Meta spec:PodSpec={}
+JobSpec     template:Template={} parallelism:whole completions:whole activeDeadlineSeconds:whole
+            backoffLimit:whole=6 backoffLimitPerIndex:i maxFailedIndexes:i selector:o manualSelector:b
+            ttlSecondsAfterFinished:whole completionMode:Indexed|NonIndexed="NonIndexed" suspend:b=false
+            podFailurePolicy:o successPolicy:o podReplacementPolicy:s managedBy:s
+Replicas    replicas:i restartPolicy:s template:ReplicaPod
+ReplicaPod  metadata:Meta spec:PodSpec
+TorchSpec   pytorchReplicaSpecs:{Replicas}! runPolicy:o elasticPolicy:o nprocPerNode:s
+ServiceSpec ports:[ServicePort] selector:{s} type:s="ClusterIP" clusterIP:s sessionAffinity:s="None" ...
+ServicePort name:s port:port! protocol:s="TCP" nodePort:i targetPort:* appProtocol:s
+ClaimSpec   accessModes:[ReadOnlyMany|ReadWriteMany|ReadWriteOnce|ReadWriteOncePod] resources:Amounts={}
+            storageClassName:s volumeName:s volumeMode:s="Filesystem" ...
+NameSpec    finalizers:[s]=["kubernetes"] ...
 PodStatus   phase:s reason:s message:s podIP:s conditions:[Condition] containerStatuses:[RunStatus]
             initContainerStatuses:[RunStatus] startTime:s ...
 RunStatus   name:s ready:b restartCount:i state:State lastState:State ...
@@ -58,23 +72,81 @@ About       kind:s namespace:s name:s uid:s apiVersion:s resourceVersion:s field
 Source      component:s host:s
 Series      count:i lastObservedTime:s ...
 
-pods                        spec:PodSpec status:PodStatus
-nodes                       spec:o status:NodeStatus
-jobs.batch                  spec:JobSpec status:JobStatus
+pods                        spec:PodSpec={} status:PodStatus
+nodes                       spec:o={} status:NodeStatus
+jobs.batch                  spec:JobSpec={} status:JobStatus
 pytorchjobs.kubeflow.org    spec:TorchSpec status:JobStatus
-events                      involvedObject:About source:Source series:Series type:s reason:s message:s count:i
-                            firstTimestamp:s lastTimestamp:s eventTime:s ...
-persistentvolumes           spec:VolumeSpec status:ClaimStatus
-services                    spec:ServiceSpec status:o
-persistentvolumeclaims      spec:ClaimSpec status:ClaimStatus
+namespaces                  spec:NameSpec={} status:o
+events                      involvedObject:About source:Source={} series:Series type:s reason:s message:s
+                            count:i firstTimestamp:s lastTimestamp:s eventTime:s ...
+services                    spec:ServiceSpec={} status:o
+persistentvolumeclaims      spec:ClaimSpec={} status:ClaimStatus
 configmaps                  data:{s} binaryData:{s} immutable:b
-secrets                     data:{s} stringData:{s} immutable:b type:s
+secrets                     data:{s} stringData:{s} immutable:b type:s="Opaque"
 thing                       spec:o status:o ...
 """
-"""Shapes by name, then kinds by key. s text, i whole number, b true or false, q quantity, o object,
-* anything, [x] list, {x} object with such members; `...` where other fields are not looked at."""
+"""Shapes by name, then kinds by key. A field is `name:type`, with `!` if it must be there, `=` before its
+default as JSON. A type is one of `SORTS`, words to choose from, a shape, [x] for a list of x, {x} for an
+object whose members are x; `...` where other fields are not looked at."""
 
-Shape = dict[str, str]
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+LABEL_WORDS = (
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start "
+    "and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', "
+    "regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
+)
+
+NEGATIVE_WORDS = "must be greater than or equal to 0"
+
+
+def is_label(text: str) -> bool:
+    """Tell whether a text is a DNS label."""
+    return bool(_LABEL.fullmatch(text))
+
+
+@dataclass(frozen=True, slots=True)
+class Sort:
+    """One sort of value."""
+
+    types: type | tuple[type, ...]
+    title: str
+    """How a real server calls it."""
+    is_good: Callable[[Any], bool] = lambda value: True
+    why: str = ""
+    """What is said of a value that is not good."""
+
+
+TEXT, LIST, OBJECT = Sort(str, "string"), Sort(list, "array"), Sort(dict, "object")
+QUANTITY = Sort((str, int, float), "quantity")
+SORTS: Mapping[str, Sort] = {
+    "s": TEXT,
+    "i": Sort(int, "int"),
+    "b": Sort(bool, "bool"),
+    "q": QUANTITY,
+    "o": OBJECT,
+    "*": Sort(object, "anything"),
+    "label": Sort(str, "string", is_label, LABEL_WORDS),
+    "port": Sort(int, "int", range(1, 65536).__contains__, "must be between 1 and 65535, inclusive"),
+    "whole": Sort(int, "int", (0).__le__, NEGATIVE_WORDS),
+    "above0": Sort(int, "int", range(1, 2**31).__contains__, "must be between 1 and 2147483647, inclusive"),
+}
+"""What a type in `SHAPES_TEXT` means: text, whole number, true or false, quantity, object, anything; then
+those of which not every value is good."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """What a shape says of one field."""
+
+    kind: str
+    is_required: bool = False
+    default: str = ""
+    """As JSON; empty when there is none."""
+
+
+Shape = dict[str, Field]
+OPEN = "..."
+"""Stands among the fields of a shape that is not wholly known."""
 
 
 def _read(text: str) -> dict[str, Shape]:
@@ -84,23 +156,17 @@ def _read(text: str) -> dict[str, Shape]:
         words = line.split()
         if not line.startswith(" "):
             at = shapes[words.pop(0)] = {}
-        at.update((name, kind) for name, _, kind in (word.partition(":") for word in words))
+        for word in words:
+            name, _, rest = word.partition(":")
+            kind, _, default = rest.partition("=")
+            at[name] = Field(kind.removesuffix("!"), kind.endswith("!"), default)
     return shapes
 
 
 SHAPES = _read(SHAPES_TEXT)
-"""Field to type, by shape; `...` is a field of shapes that are not wholly known."""
-COMMON: Shape = {"kind": "s", "apiVersion": "s", "metadata": "Meta"}
+"""Fields by shape."""
+COMMON: Shape = {"kind": Field("s"), "apiVersion": Field("s"), "metadata": Field("Meta")}
 """What every object has."""
-PLAIN: Mapping[str, type | tuple[type, ...]] = {
-    "s": str,
-    "i": int,
-    "b": bool,
-    "q": (str, int, float),
-    "o": dict,
-    "*": object,
-}
-WORDS: Mapping[str, str] = {"s": "string", "i": "int", "b": "bool", "q": "quantity"}
 
 
 @dataclass(slots=True)
@@ -111,29 +177,41 @@ class Findings:
     """Values of the wrong type, each with its path."""
     unknown: list[tuple[dict[str, Any], str, str]] = field(default_factory=list)
     """Fields that such an object does not have: their holder, their name, their path."""
+    causes: list[Cause] = field(default_factory=list)
+    """Fields that are missing, and values of the right type that make no sense."""
 
 
 def look_over(key: str, obj: dict[str, Any]) -> Findings:
     """Compare an object with its kind's shape."""
     findings = Findings()
-    _look(COMMON | SHAPES.get(key, SHAPES["thing"]), obj, "", findings)
+    _look(_shape_of(key), obj, "", findings)
     return findings
+
+
+def fill(key: str, obj: dict[str, Any]) -> None:
+    """Set the defaults of a kind, and write amounts as a real server does: always as text."""
+    _fill(_shape_of(key), obj)
+
+
+def _shape_of(key: str) -> Shape:
+    return COMMON | SHAPES.get(key, SHAPES["thing"])
 
 
 def _look(shape: Shape, obj: dict[str, Any], path: str, findings: Findings) -> None:
     for name, value in obj.items():
         at = f"{path}.{name}" if path else name
-        if (kind := shape.get(name)) is not None:
-            _look_at(kind, value, at, findings)
-        elif "..." not in shape:
+        if (known := shape.get(name)) is not None:
+            _look_at(known.kind, value, at, findings)
+        elif OPEN not in shape:
             findings.unknown.append((obj, name, at))
+    missing = [name for name, known in shape.items() if known.is_required and not obj.get(name)]
+    findings.causes += [Cause.required(f"{path}.{name}") for name in missing]
 
 
 def _look_at(kind: str, value: Any, path: str, findings: Findings) -> None:
-    types: Any = PLAIN.get(kind) or (list if kind[0] == "[" else dict)
-    if not isinstance(value, types) or (kind in "iq" and isinstance(value, bool)):
-        wanted = WORDS.get(kind, "array" if kind[0] == "[" else "object")
-        findings.misfits.append(f"{path}: expected {wanted}, found {type(value).__name__}")
+    sort = _sort_of(kind)
+    if misfit := _misfit(sort, value):
+        findings.misfits.append(f"{path}: {misfit}")
     elif kind[0] == "[":
         for index, element in enumerate(value):
             _look_at(kind[1:-1], element, f"{path}[{index}]", findings)
@@ -142,3 +220,48 @@ def _look_at(kind: str, value: Any, path: str, findings: Findings) -> None:
             _look_at(kind[1:-1], member, f"{path}.{name}", findings)
     elif kind in SHAPES:
         _look(SHAPES[kind], value, path, findings)
+    elif value != "" and "|" in kind and value not in kind.split("|"):
+        findings.causes.append(Cause.unsupported(path, value, kind.split("|")))
+    elif value != "" and not sort.is_good(value):
+        findings.causes.append(Cause.invalid(path, value, sort.why))
+
+
+def _sort_of(kind: str) -> Sort:
+    if kind[0] == "[":
+        return LIST
+    if kind[0] == "{" or kind in SHAPES:
+        return OBJECT
+    return SORTS.get(kind, TEXT)
+
+
+def _misfit(sort: Sort, value: Any) -> str:
+    """Return why a value is not of a sort; empty when it is."""
+    is_stray = isinstance(value, bool) and sort.types not in (bool, object)
+    if is_stray or not isinstance(value, sort.types):
+        return f"expected {sort.title}, found {type(value).__name__}"
+    if sort is QUANTITY and isinstance(value, str | int | float):
+        try:
+            quantity.parse(value)
+        except ValueError as error:
+            return str(error)
+    return ""
+
+
+def _fill(shape: Shape, obj: dict[str, Any]) -> None:
+    for name, known in shape.items():
+        if known.default and name not in obj:
+            obj[name] = msgspec.json.decode(known.default)
+        if name in obj:
+            obj[name] = _filled(known.kind, obj[name])
+
+
+def _filled(kind: str, value: Any) -> Any:
+    if kind == "q":
+        return str(value)
+    if kind in SHAPES:
+        _fill(SHAPES[kind], value)
+    elif kind[0] == "[":
+        value[:] = [_filled(kind[1:-1], element) for element in value]
+    elif kind[0] == "{":
+        value.update({name: _filled(kind[1:-1], member) for name, member in value.items()})
+    return value

@@ -6,51 +6,53 @@ additionalPrinterColumns for a PyTorchJob.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 Object = Mapping[str, Any]
+Cell = Callable[[Object], Any]
+"""Returns what stands in a column for an object."""
 
 NONE = "<none>"
 UNKNOWN = "<unknown>"
-COLUMNS: Mapping[str, str] = {
-    "pods": "Name Ready Status Restarts Age -IP -Node -Nominated_Node -Readiness_Gates",
-    "nodes": "Name Status Roles Age Version -Internal-IP -External-IP -OS-Image -Kernel-Version "
-    "-Container-Runtime",
-    "events": "Last_Seen Type Reason Object -Subobject -Source Message -First_Seen -Count -Name",
-    "namespaces": "Name Status Age",
-    "services": "Name Type Cluster-IP External-IP Port(s) Age -Selector",
-    "configmaps": "Name Data Age",
-    "secrets": "Name Type Data Age",
-    "persistentvolumeclaims": "Name Status Volume Capacity Access_Modes StorageClass Age -VolumeMode",
-    "persistentvolumes": "Name Capacity Access_Modes Reclaim_Policy Status Claim StorageClass Reason Age "
-    "-VolumeMode",
-    "jobs.batch": "Name Status Completions Duration Age -Containers -Images -Selector",
-    "pytorchjobs.kubeflow.org": "Name State Age",
-    "priorityclasses.scheduling.k8s.io": "Name Value Global-Default Age",
+_MODES = {
+    "ReadWriteOnce": "RWO",
+    "ReadOnlyMany": "ROX",
+    "ReadWriteMany": "RWX",
+    "ReadWriteOncePod": "RWOP",
 }
-"""Headings by kind; `-` before those that only `-o wide` shows, `_` where a heading has a space."""
+_MINUTE, _HOUR, _DAY, _YEAR = 60, 3600, 86_400, 365 * 86_400
+_DURATIONS = (
+    (120, 1, "s", 0, ""),
+    (10 * _MINUTE, _MINUTE, "m", 1, "s"),
+    (180 * _MINUTE, _MINUTE, "m", 0, ""),
+    (8 * _HOUR, _HOUR, "h", _MINUTE, "m"),
+    (48 * _HOUR, _HOUR, "h", 0, ""),
+    (8 * _DAY, _DAY, "d", _HOUR, "h"),
+    (2 * _YEAR, _DAY, "d", 0, ""),
+    (8 * _YEAR, _YEAR, "y", _DAY, "d"),
+)
+"""Below so many seconds: the unit, its letter, and the smaller unit that stands behind it."""
 
 
 def column_definitions(key: str) -> list[dict[str, Any]]:
     """Return the headings of a kind's table."""
     return [
         {
-            "name": heading.lstrip("-").replace("_", " "),
+            "name": heading.lstrip("-"),
             "type": "string",
             "format": "name" if heading.lstrip("-") == "Name" else "",
             "description": "",
             "priority": int(heading.startswith("-")),
         }
-        for heading in COLUMNS.get(key, "Name Age").split()
+        for heading in TABLES.get(key, PLAIN)
     ]
 
 
 def cells(key: str, obj: Object) -> list[Any]:
     """Return one object's row."""
-    make = ROWS.get(key)
-    return make(obj) if make is not None else [_name(obj), _age(obj)]
+    return [cell(obj) for cell in TABLES.get(key, PLAIN).values()]
 
 
 def human_duration(seconds: float) -> str:
@@ -58,31 +60,13 @@ def human_duration(seconds: float) -> str:
 
     Source: apimachinery `duration.HumanDuration`.
     """
-    left = int(seconds)
-    if left < -1:
+    left_s = int(seconds)
+    if left_s < -1:
         return "<invalid>"
-    left = max(0, left)
-    if left < 120:
-        return f"{left}s"
-    minutes = left // 60
-    if minutes < 10:
-        return f"{minutes}m{left % 60}s" if left % 60 else f"{minutes}m"
-    if minutes < 180:
-        return f"{minutes}m"
-    hours = left // 3600
-    if hours < 8:
-        return f"{hours}h{minutes % 60}m" if minutes % 60 else f"{hours}h"
-    if hours < 48:
-        return f"{hours}h"
-    days = hours // 24
-    if hours < 192:
-        return f"{days}d{hours % 24}h" if hours % 24 else f"{days}d"
-    if hours < 24 * 365 * 2:
-        return f"{days}d"
-    years = days // 365
-    if years < 8:
-        return f"{years}y{days % 365}d" if days % 365 else f"{years}y"
-    return f"{years}y"
+    years = (0, _YEAR, "y", 0, "")
+    _, unit_s, letter, small_s, small = next((each for each in _DURATIONS if left_s < each[0]), years)
+    whole, rest_s = divmod(max(0, left_s), unit_s)
+    return f"{whole}{letter}" + (f"{rest_s // small_s}{small}" if small_s and rest_s >= small_s else "")
 
 
 def pod_status(pod: Object) -> str:
@@ -125,170 +109,145 @@ def _end_word(prefix: str, ended: Object) -> str:
     return f"{prefix}Signal:{signal}" if signal else f"{prefix}ExitCode:{ended.get('exitCode', 0)}"
 
 
-def _pod(pod: Object) -> list[Any]:
-    spec, status = pod["spec"], pod.get("status") or {}
-    statuses = status.get("containerStatuses") or ()
+def _pod_ready(pod: Object) -> str:
+    statuses = _at(pod, "status.containerStatuses") or ()
     ready = sum(bool(each.get("ready")) and "running" in (each.get("state") or {}) for each in statuses)
+    return f"{ready}/{len(pod['spec']['containers'])}"
+
+
+def _pod_restarts(pod: Object) -> str:
+    statuses = _at(pod, "status.containerStatuses") or ()
     restarts = sum(each.get("restartCount", 0) for each in statuses)
-    last = [(each.get("lastState") or {}).get("terminated") or {} for each in statuses]
-    ended = max((each["finishedAt"] for each in last if each.get("finishedAt")), default="")
-    return [
-        _name(pod),
-        f"{ready}/{len(spec['containers'])}",
-        pod_status(pod),
-        f"{restarts} ({_since(ended)} ago)" if restarts and ended else str(restarts),
-        _age(pod),
-        status.get("podIP") or NONE,
-        spec.get("nodeName") or NONE,
-        status.get("nominatedNodeName") or NONE,
-        NONE,
-    ]
+    ended = max(filter(None, (_at(each, "lastState.terminated.finishedAt") for each in statuses)), default="")
+    return f"{restarts} ({_since(ended)} ago)" if restarts and ended else str(restarts)
 
 
-def _node(node: Object) -> list[Any]:
-    status = node.get("status") or {}
-    info = status.get("nodeInfo") or {}
-    ready = {"True": "Ready", "False": "NotReady", "Unknown": "NotReady"}.get(
-        _condition(node, "Ready"), "Unknown"
-    )
-    roles = [
-        label.partition("/")[2]
-        for label in node["metadata"].get("labels") or {}
-        if label.startswith("node-role.kubernetes.io/")
-    ]
-    addresses = {each.get("type"): each.get("address") for each in status.get("addresses") or ()}
-    return [
-        _name(node),
-        ready + (",SchedulingDisabled" if (node.get("spec") or {}).get("unschedulable") else ""),
-        ",".join(sorted(filter(None, roles))) or NONE,
-        _age(node),
-        info.get("kubeletVersion", ""),
-        addresses.get("InternalIP") or NONE,
-        addresses.get("ExternalIP") or NONE,
-        info.get("osImage") or UNKNOWN,
-        info.get("kernelVersion") or UNKNOWN,
-        info.get("containerRuntimeVersion") or UNKNOWN,
-    ]
+def _node_status(node: Object) -> str:
+    ready = {"True": "Ready", "False": "NotReady", "Unknown": "NotReady"}
+    word = ready.get(_condition(node, "Ready"), "Unknown")
+    return word + (",SchedulingDisabled" if _at(node, "spec.unschedulable") else "")
 
 
-def _event(event: Object) -> list[Any]:
+def _node_roles(node: Object) -> str:
+    prefix = "node-role.kubernetes.io/"
+    labels = node["metadata"].get("labels") or {}
+    roles = sorted(label.removeprefix(prefix) for label in labels if label.startswith(prefix))
+    return ",".join(filter(None, roles)) or NONE
+
+
+def _node_address(kind: str) -> Cell:
+    def found(node: Object) -> str:
+        addresses = {each.get("type"): each.get("address") for each in _at(node, "status.addresses") or ()}
+        return addresses.get(kind) or NONE
+
+    return found
+
+
+def _event_first(event: Object) -> str:
+    return event.get("firstTimestamp") or event.get("eventTime") or ""
+
+
+def _event_last(event: Object) -> str:
+    return _at(event, "series.lastObservedTime") or event.get("lastTimestamp") or _event_first(event)
+
+
+def _event_about(event: Object) -> str:
     about = event.get("involvedObject") or {}
-    source = event.get("source") or {}
-    component = source.get("component") or event.get("reportingComponent")
-    series = event.get("series") or {}
-    first = event.get("firstTimestamp") or event.get("eventTime") or ""
-    last = series.get("lastObservedTime") or event.get("lastTimestamp") or first
-    return [
-        _since(last),
-        event.get("type", ""),
-        event.get("reason", ""),
-        f"{about.get('kind', '').lower()}/{about.get('name', '')}",
-        about.get("fieldPath", ""),
-        ", ".join(filter(None, (component, source.get("host")))),
-        str(event.get("message", "")).strip(),
-        _since(first),
-        series.get("count") or event.get("count") or 1,
-        _name(event),
-    ]
+    return f"{about.get('kind', '').lower()}/{about.get('name', '')}"
 
 
-def _service(service: Object) -> list[Any]:
-    spec = service.get("spec") or {}
+def _event_source(event: Object) -> str:
+    component = _at(event, "source.component") or event.get("reportingComponent")
+    return ", ".join(filter(None, (component, _at(event, "source.host"))))
+
+
+def _service_ports(service: Object) -> str:
     ports = []
-    for port in spec.get("ports") or ():
+    for port in service["spec"].get("ports") or ():
         node_port = f":{port['nodePort']}" if port.get("nodePort") else ""
         ports.append(f"{port.get('port')}{node_port}/{port.get('protocol')}")
-    return [
-        _name(service),
-        spec.get("type", ""),
-        spec.get("clusterIP") or NONE,
-        NONE,
-        ",".join(ports) or NONE,
-        _age(service),
-        _pairs(spec.get("selector")),
-    ]
+    return ",".join(ports) or NONE
 
 
-def _claim(claim: Object) -> list[Any]:
-    spec, status = claim.get("spec") or {}, claim.get("status") or {}
-    going = claim["metadata"].get("deletionTimestamp")
-    bound = bool(spec.get("volumeName"))
-    return [
-        _name(claim),
-        "Terminating" if going else status.get("phase", ""),
-        spec.get("volumeName", ""),
-        (status.get("capacity") or {}).get("storage", "0") if bound else "",
-        _access_modes(status.get("accessModes")) if bound else "",
-        spec.get("storageClassName", ""),
-        _age(claim),
-        spec.get("volumeMode", "Filesystem"),
-    ]
+def _claim_status(claim: Object) -> str:
+    return "Terminating" if claim["metadata"].get("deletionTimestamp") else _at(claim, "status.phase") or ""
 
 
-def _volume(volume: Object) -> list[Any]:
-    spec, status = volume.get("spec") or {}, volume.get("status") or {}
-    claim = spec.get("claimRef") or {}
-    return [
-        _name(volume),
-        (spec.get("capacity") or {}).get("storage", ""),
-        _access_modes(spec.get("accessModes")),
-        spec.get("persistentVolumeReclaimPolicy", ""),
-        "Terminating" if volume["metadata"].get("deletionTimestamp") else status.get("phase", ""),
-        f"{claim.get('namespace')}/{claim.get('name')}" if claim else "",
-        spec.get("storageClassName", ""),
-        status.get("reason", ""),
-        _age(volume),
-        spec.get("volumeMode", "Filesystem"),
-    ]
+def _claim_modes(claim: Object) -> str:
+    modes = _at(claim, "status.accessModes") or ()
+    return ",".join(_MODES.get(mode, mode) for mode in modes)
 
 
-def _job(job: Object) -> list[Any]:
-    spec, status = job.get("spec") or {}, job.get("status") or {}
-    containers = spec["template"]["spec"]["containers"]
-    wanted = spec.get("completions")
-    if wanted is None:
-        parallelism = spec.get("parallelism") or 1
-        wanted = f"1 of {parallelism}" if parallelism > 1 else "1"
-    started, ended = status.get("startTime", ""), status.get("completionTime", "")
-    return [
-        _name(job),
-        _job_status(job),
-        f"{status.get('succeeded', 0)}/{wanted}",
-        _between(started, ended) if started else "",
-        _age(job),
-        ",".join(each["name"] for each in containers),
-        ",".join(each["image"] for each in containers),
-        _pairs((spec.get("selector") or {}).get("matchLabels")),
-    ]
+def _if_bound(cell: Cell) -> Cell:
+    return lambda claim: cell(claim) if _at(claim, "spec.volumeName") else ""
 
 
 def _job_status(job: Object) -> str:
-    for kind, word in (("Complete", "Complete"), ("Failed", "Failed")):
+    for kind in ("Complete", "Failed"):
         if _condition(job, kind) == "True":
-            return word
+            return kind
     if job["metadata"].get("deletionTimestamp"):
         return "Terminating"
-    if _condition(job, "Suspended") == "True":
-        return "Suspended"
-    return "FailureTarget" if _condition(job, "FailureTarget") == "True" else "Running"
+    return "Suspended" if _condition(job, "Suspended") == "True" else "Running"
 
 
-def _torch_job(job: Object) -> list[Any]:
-    conditions = (job.get("status") or {}).get("conditions") or ()
-    return [_name(job), conditions[-1].get("type", "") if conditions else "", _age(job)]
+def _job_completions(job: Object) -> str:
+    wanted, parallelism = _at(job, "spec.completions"), _at(job, "spec.parallelism") or 1
+    if wanted is None:
+        wanted = f"1 of {parallelism}" if parallelism > 1 else "1"
+    return f"{_at(job, 'status.succeeded') or 0}/{wanted}"
 
 
-def _name(obj: Object) -> str:
-    return str(obj["metadata"]["name"])
+def _job_duration(job: Object) -> str:
+    started = _at(job, "status.startTime")
+    return _since(started, _at(job, "status.completionTime") or "") if started else ""
 
 
-def _age(obj: Object) -> str:
-    return _since(obj["metadata"].get("creationTimestamp") or "")
+def _of_containers(field: str) -> Cell:
+    return lambda job: ",".join(each[field] for each in job["spec"]["template"]["spec"]["containers"])
 
 
-def _since(moment: str) -> str:
+def _last_condition(job: Object) -> str:
+    conditions = _at(job, "status.conditions") or ()
+    return conditions[-1].get("type", "") if conditions else ""
+
+
+def _at(obj: Object, path: str) -> Any:
+    """Return what stands at a path such as `status.phase`; None when nothing does."""
+    found: Any = obj
+    for step in path.split("."):
+        found = (found or {}).get(step)
+    return found
+
+
+def _field(path: str, otherwise: str = "") -> Cell:
+    return lambda obj: _at(obj, path) or otherwise
+
+
+def _age_of(path: str) -> Cell:
+    return lambda obj: _since(_at(obj, path) or "")
+
+
+def _pairs_of(path: str) -> Cell:
+    def found(obj: Object) -> str:
+        return ",".join(f"{key}={value}" for key, value in sorted((_at(obj, path) or {}).items())) or NONE
+
+    return found
+
+
+def _size_of(*fields: str) -> Cell:
+    return lambda obj: sum(len(obj.get(field) or ()) for field in fields)
+
+
+def _nothing(obj: Object) -> str:
+    return NONE
+
+
+def _since(started: str, ended: str = "") -> str:
+    """Return how long something lasted, until now if it has not ended."""
     try:
-        return human_duration((datetime.now(UTC) - _time(moment)).total_seconds())
+        last = _time(ended) if ended else datetime.now(UTC)
+        return human_duration((last - _time(started)).total_seconds())
     except ValueError:
         return UNKNOWN
 
@@ -299,56 +258,83 @@ def _time(moment: str) -> datetime:
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
-def _between(started: str, ended: str) -> str:
-    try:
-        last = _time(ended) if ended else datetime.now(UTC)
-        return human_duration((last - _time(started)).total_seconds())
-    except ValueError:
-        return UNKNOWN
-
-
 def _condition(obj: Object, kind: str) -> str:
-    for each in (obj.get("status") or {}).get("conditions") or ():
-        if each.get("type") == kind:
-            return str(each.get("status"))
-    return ""
+    conditions = _at(obj, "status.conditions") or ()
+    return next((str(each.get("status")) for each in conditions if each.get("type") == kind), "")
 
 
-def _access_modes(modes: Iterable[str] | None) -> str:
-    short = {
-        "ReadWriteOnce": "RWO",
-        "ReadOnlyMany": "ROX",
-        "ReadWriteMany": "RWX",
-        "ReadWriteOncePod": "RWOP",
-    }
-    return ",".join(short.get(mode, mode) for mode in modes or ())
-
-
-def _pairs(labels: Mapping[str, str] | None) -> str:
-    return ",".join(f"{key}={value}" for key, value in sorted((labels or {}).items())) or NONE
-
-
-def _size(obj: Object, *fields: str) -> int:
-    return sum(len(obj.get(field) or ()) for field in fields)
-
-
-ROWS: Mapping[str, Callable[[Object], list[Any]]] = {
-    "pods": _pod,
-    "nodes": _node,
-    "events": _event,
-    "services": _service,
-    "persistentvolumeclaims": _claim,
-    "persistentvolumes": _volume,
-    "jobs.batch": _job,
-    "pytorchjobs.kubeflow.org": _torch_job,
-    "namespaces": lambda obj: [_name(obj), (obj.get("status") or {}).get("phase", ""), _age(obj)],
-    "configmaps": lambda obj: [_name(obj), _size(obj, "data", "binaryData"), _age(obj)],
-    "secrets": lambda obj: [_name(obj), obj.get("type", ""), _size(obj, "data"), _age(obj)],
-    "priorityclasses.scheduling.k8s.io": lambda obj: [
-        _name(obj),
-        obj.get("value", 0),
-        bool(obj.get("globalDefault")),
-        _age(obj),
-    ],
+_AGE = {"Age": _age_of("metadata.creationTimestamp")}
+PLAIN: Mapping[str, Cell] = {"Name": _field("metadata.name"), **_AGE}
+"""The columns of a kind that is not in `TABLES`."""
+_NAME = {"Name": PLAIN["Name"]}
+TABLES: Mapping[str, Mapping[str, Cell]] = {
+    "pods": {
+        **_NAME,
+        "Ready": _pod_ready,
+        "Status": pod_status,
+        "Restarts": _pod_restarts,
+        **_AGE,
+        "-IP": _field("status.podIP", NONE),
+        "-Node": _field("spec.nodeName", NONE),
+        "-Nominated Node": _nothing,
+        "-Readiness Gates": _nothing,
+    },
+    "nodes": {
+        **_NAME,
+        "Status": _node_status,
+        "Roles": _node_roles,
+        **_AGE,
+        "Version": _field("status.nodeInfo.kubeletVersion"),
+        "-Internal-IP": _node_address("InternalIP"),
+        "-External-IP": _node_address("ExternalIP"),
+        "-OS-Image": _field("status.nodeInfo.osImage", UNKNOWN),
+        "-Kernel-Version": _field("status.nodeInfo.kernelVersion", UNKNOWN),
+        "-Container-Runtime": _field("status.nodeInfo.containerRuntimeVersion", UNKNOWN),
+    },
+    "events": {
+        "Last Seen": lambda event: _since(_event_last(event)),
+        "Type": _field("type"),
+        "Reason": _field("reason"),
+        "Object": _event_about,
+        "-Subobject": _field("involvedObject.fieldPath"),
+        "-Source": _event_source,
+        "Message": lambda event: str(event.get("message", "")).strip(),
+        "-First Seen": lambda event: _since(_event_first(event)),
+        "-Count": lambda event: _at(event, "series.count") or event.get("count") or 1,
+        "-Name": PLAIN["Name"],
+    },
+    "namespaces": {**_NAME, "Status": _field("status.phase"), **_AGE},
+    "services": {
+        **_NAME,
+        "Type": _field("spec.type"),
+        "Cluster-IP": _field("spec.clusterIP", NONE),
+        "External-IP": _nothing,
+        "Port(s)": _service_ports,
+        **_AGE,
+        "-Selector": _pairs_of("spec.selector"),
+    },
+    "configmaps": {**_NAME, "Data": _size_of("data", "binaryData"), **_AGE},
+    "secrets": {**_NAME, "Type": _field("type"), "Data": _size_of("data"), **_AGE},
+    "persistentvolumeclaims": {
+        **_NAME,
+        "Status": _claim_status,
+        "Volume": _field("spec.volumeName"),
+        "Capacity": _if_bound(_field("status.capacity.storage", "0")),
+        "Access Modes": _if_bound(_claim_modes),
+        "StorageClass": _field("spec.storageClassName"),
+        **_AGE,
+        "-VolumeMode": _field("spec.volumeMode"),
+    },
+    "jobs.batch": {
+        **_NAME,
+        "Status": _job_status,
+        "Completions": _job_completions,
+        "Duration": _job_duration,
+        **_AGE,
+        "-Containers": _of_containers("name"),
+        "-Images": _of_containers("image"),
+        "-Selector": _pairs_of("spec.selector.matchLabels"),
+    },
+    "pytorchjobs.kubeflow.org": {**_NAME, "State": _last_condition, **_AGE},
 }
-"""By a kind's key: its cells, in the order of its headings."""
+"""By a kind's key: headings and what stands below them; `-` before those that only `-o wide` shows."""
