@@ -2,30 +2,72 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from fnmatch import fnmatchcase
 from functools import lru_cache
 
 from k8s import quantity
-from k8s.models import Container, PodSpec, Quantities
+from k8s.models import Container, PodSpec, Quantities, Resources
 
-_ACCELERATOR = re.compile(
-    r"nvidia\.com/(gpu|gpu\.shared|mig-.+)|amd\.com/gpu|gpu\.intel\.com/\w+|habana\.ai/gaudi"
-    r"|huawei\.com/Ascend.*|google\.com/tpu|aliyun\.com/gpu(-mem)?"
+KNOWN = (
+    "nvidia.com/gpu",
+    "nvidia.com/gpu.shared",
+    "nvidia.com/mig-*",
+    "alpha.kubernetes.io/nvidia-gpu",
+    "amd.com/gpu",
+    "amd.com/?px_nps*",  # partitions: cpx_nps4
+    "gpu.intel.com/i915",
+    "gpu.intel.com/xe",
+    "habana.ai/gaudi*",
+    "huawei.com/Ascend*",
+    "google.com/tpu",
+    "aws.amazon.com/neuron",
+    "cambricon.com/mlu",
+    "metax-tech.com/gpu",
+    "aliyun.com/gpu",
+    "aliyun.com/gpu-mem",
+    # Drivers of resource claims, which stand for the devices they manage.
+    "gpu.nvidia.com",
+    "gpu.amd.com",
+    "gpu.intel.com",
+    "gaudi.intel.com",
+    "tpu.google.com",
+    "gpu.example.com",
 )
+"""Resources that are accelerators; `*` and `?` stand for any characters, and for one."""
 Counts = dict[str, int]
 """Resource name to a number of devices."""
+_MOST_READ = 4096
+"""Sets of containers that are remembered so that those of a job's pods are read once."""
+_READ: dict[tuple[int, int, tuple[str, ...]], tuple[object, object, Counts]] = {}
+_ADDED: ContextVar[tuple[str, ...]] = ContextVar("added accelerators", default=())
 
 
-@lru_cache(maxsize=1024)
+@contextmanager
+def recognising(patterns: Iterable[str]) -> Iterator[None]:
+    """Take resources that match any of `patterns` for accelerators too, in this context only."""
+    token = _ADDED.set((*_ADDED.get(), *patterns))
+    try:
+        yield
+    finally:
+        _ADDED.reset(token)
+
+
 def is_accelerator(resource: str) -> bool:
     """Tell whether a resource name stands for GPUs or their like."""
-    return _ACCELERATOR.fullmatch(resource) is not None
+    return _is_like(resource, _ADDED.get())
+
+
+@lru_cache(maxsize=4096)
+def _is_like(resource: str, added: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(resource, pattern) for pattern in (*KNOWN, *added))
 
 
 def is_countable(resource: str) -> bool:
     """Tell whether a resource's numbers are devices; `aliyun.com/gpu-mem` counts gigabytes."""
-    return not resource.endswith("-mem")
+    return not resource.endswith(("-mem", "-memory"))
 
 
 def count(counts: Counts) -> int:
@@ -42,21 +84,41 @@ def in_quantities(quantities: Quantities | Mapping[str, object] | None) -> Count
     }
 
 
-def of_container(container: Container) -> Counts:
-    """Return what one container asks for: its limits, or its requests where it has no limit."""
-    if container.resources is None:
+def asked(resources: Resources | None) -> Counts:
+    """Return what is asked for: the limits, or the requests where there is no limit."""
+    if resources is None:
         return {}
-    return {**in_quantities(container.resources.requests), **in_quantities(container.resources.limits)}
+    return {**in_quantities(resources.requests), **in_quantities(resources.limits)}
+
+
+def of_container(container: Container) -> Counts:
+    """Return what one container asks for."""
+    return asked(container.resources)
 
 
 def of_pod(spec: PodSpec) -> Counts:
     """Return what a pod holds once it is bound.
 
     The larger of two sums: all containers with the sidecars, or any one init container
-    with the sidecars that started before it.
+    with the sidecars that started before it. What the pod asks for as a whole takes the
+    place of that, and what its runtime needs is added.
 
-    Source: Kubernetes, "Init Containers: resource sharing within containers".
+    Source: Kubernetes, "Init Containers: resource sharing within containers", "Pod
+    Overhead" and "Pod-level resources".
     """
+    # Pods that are alike share their lists of containers, see `k8s.models`; kept, a list keeps its id.
+    key = (id(spec.containers), id(spec.init_containers), _ADDED.get())
+    if key not in _READ:
+        if len(_READ) >= _MOST_READ:
+            _READ.clear()
+        _READ[key] = (spec.containers, spec.init_containers, _of_containers(spec))
+    held = _READ[key][-1]
+    if spec.resources is not None:
+        held = {**held, **asked(spec.resources)}
+    return total((held, in_quantities(spec.overhead))) if spec.overhead else held
+
+
+def _of_containers(spec: PodSpec) -> Counts:
     if len(spec.containers) == 1 and not spec.init_containers:
         return of_container(spec.containers[0])
     containers = total(of_container(container) for container in spec.containers)
@@ -65,12 +127,12 @@ def of_pod(spec: PodSpec) -> Counts:
     sidecars: Counts = {}
     peak: Counts = {}
     for init in spec.init_containers:
-        asked = of_container(init)
+        wanted = of_container(init)
         if init.restart_policy == "Always":
-            sidecars = total((sidecars, asked))
+            sidecars = total((sidecars, wanted))
             peak = _larger(peak, sidecars)
         else:
-            peak = _larger(peak, total((sidecars, asked)))
+            peak = _larger(peak, total((sidecars, wanted)))
     return _larger(peak, total((containers, sidecars)))
 
 

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from k8s import devices
+from k8s.gpu_labels import gpu_memory, gpu_model, is_cut_into_slices, sharing
 from k8s.models import Node, Pod
-from k8s.snapshot import Holder, NodeRow, Share
+from k8s.shared_gpus import MEMORY, memory_by_device, shared_memory
+from k8s.snapshot import Holder, NodeRow, Share, SharedMemory
 
 SIMULATED = "gpuconsole.dev/simulated"
 """Label on nodes whose accelerators are make-believe."""
-_MODEL_LABELS = ("nvidia.com/gpu.product", "aliyun.accelerator/nvidia_name", "amd.com/gpu.product-name")
 _ROLE = "node-role.kubernetes.io/"
+_GIB = 2**30
+_NOTHING: Mapping[str, int] = {}
+_ON_NO_DEVICE: Mapping[int, int] = {}
 
 
-def holder_of(pod: Pod, job: str) -> Holder | None:
+def holder_of(pod: Pod, job: str, claimed: Mapping[str, int] = _NOTHING) -> Holder | None:
     """Return what a pod holds of its node; None when it holds no accelerators.
 
     A pod holds them from when it is bound until it has finished: one being deleted
@@ -23,14 +27,18 @@ def holder_of(pod: Pod, job: str) -> Holder | None:
     Args:
         pod: The pod.
         job: Name of its job, or of whatever else owns it.
+        claimed: Driver to the devices that it holds by resource claims.
     """
     if not pod.spec.node_name or pod.is_finished:
         return None
     held = devices.of_pod(pod.spec)
+    if claimed:
+        held = devices.total((held, claimed))
     if not held:
         return None
     meta = pod.metadata
-    return Holder(meta.namespace, meta.name, job, devices.count(held), held)
+    by_device = memory_by_device(meta, held[MEMORY]) if MEMORY in held else _ON_NO_DEVICE
+    return Holder(meta.namespace, meta.name, job, devices.count(held), held, by_device)
 
 
 def silent_nodes(nodes: Iterable[Node]) -> dict[str, str]:
@@ -44,21 +52,28 @@ def silent_nodes(nodes: Iterable[Node]) -> dict[str, str]:
     return silent
 
 
-def node_row(node: Node, holders: Sequence[Holder]) -> NodeRow:
-    """Return a node with the pods that hold its accelerators."""
-    total = devices.in_quantities(node.status.allocatable)
-    capacity = devices.in_quantities(node.status.capacity)
+def node_row(node: Node, holders: Sequence[Holder], offered: Mapping[str, int] = _NOTHING) -> NodeRow:
+    """Return a node with the pods that hold its accelerators.
+
+    Args:
+        node: The node.
+        holders: Who holds what of it.
+        offered: Driver to the devices that can be had there by resource claims.
+    """
+    total = {**devices.in_quantities(node.status.allocatable), **offered}
+    capacity = {**devices.in_quantities(node.status.capacity), **offered}
     allocated = devices.total(holder.resources for holder in holders)
     meta = node.metadata
     ready = any(found.type == "Ready" and found.status == "True" for found in node.status.conditions or ())
     addresses = {found.type: found.address for found in node.status.addresses or ()}
+    shared = shared_memory(node, holders)
     return NodeRow(
         name=meta.name,
         ip=addresses.get("InternalIP") or next(iter(addresses.values()), ""),
         roles=tuple(label.removeprefix(_ROLE) for label in meta.labels or () if label.startswith(_ROLE)),
         status=("Ready" if ready else "NotReady") + (", cordoned" if node.spec.unschedulable else ""),
         is_simulated=meta.label(SIMULATED) == "true",
-        gpu_model=next((model for label in _MODEL_LABELS if (model := meta.label(label))), ""),
+        gpu_model=gpu_model(meta),
         resources={
             name: Share(
                 total.get(name, 0),
@@ -70,4 +85,32 @@ def node_row(node: Node, holders: Sequence[Holder]) -> NodeRow:
         },
         holders=tuple(sorted(holders, key=lambda holder: (-holder.gpus, holder.pod))),
         created=meta.creation_timestamp,
+        mode=_mode(node, total, shared),
+        gpu_memory=gpu_memory(meta) or _memory_of_each(shared),
+        shared=shared,
     )
+
+
+def _mode(node: Node, total: Mapping[str, int], shared: SharedMemory | None) -> str:
+    """Return how a node gives its GPUs, by Arena's rules and in their order; slices are ours.
+
+    Arena also asks for a ConfigMap in kube-system before it says `topology`, which most
+    users may not read.
+    """
+    meta = node.metadata
+    if shared is not None:
+        return "share"
+    if meta.label("ack.node.gpu.schedule") == "topology":
+        return "topology"
+    offers = [name for name, number in total.items() if number]
+    if is_cut_into_slices(meta) or (offers and all("/mig-" in name for name in offers)):
+        return "mig"
+    if offers and (how := sharing(meta)):
+        return how
+    if any(name.endswith(".shared") for name in offers):
+        return "time-slicing"
+    return "exclusive" if offers else "normal"
+
+
+def _memory_of_each(shared: SharedMemory | None) -> int:
+    return shared.total_gib * _GIB // shared.devices if shared is not None and shared.devices else 0

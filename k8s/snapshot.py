@@ -27,6 +27,26 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True)
+class SharedMemory:
+    """The memory of a node's GPUs, where pods take gigabytes in place of whole GPUs."""
+
+    total_gib: int
+    allocated_gib: int
+    devices: int
+    """How many GPUs it is the memory of; 0 when that is not told."""
+    allocated_by_device: Mapping[int, int]
+    """Number of the device to the GiB held there, as far as that is told."""
+
+    @property
+    def devices_allocated(self) -> float | None:
+        """Return the GPUs that are held, in parts: 1.5; None when it is not told where they are."""
+        if not self.devices or sum(self.allocated_by_device.values()) != self.allocated_gib:
+            return None
+        each_gib = self.total_gib / self.devices
+        return sum(min(1.0, round(held / each_gib, 1)) for held in self.allocated_by_device.values())
+
+
+@dataclass(frozen=True, slots=True)
 class Holder:
     """A pod that holds accelerators of a node."""
 
@@ -58,6 +78,39 @@ class NodeRow:
     """Resource name to its share; empty on a node without accelerators."""
     holders: tuple[Holder, ...]
     created: datetime | None
+    mode: str = ""
+    """How its GPUs are given: `exclusive`, `topology`, `share`, `mig`, `time-slicing`, `mps`; or `normal`."""
+    gpu_memory: int = 0
+    """Bytes of memory of each GPU; 0 when unknown."""
+    shared: SharedMemory | None = None
+    """How the memory of its GPUs is shared; None where GPUs are given whole."""
+
+    @property
+    def has_parts(self) -> bool:
+        """Tell whether what counts as a GPU here is less than one: a slice, or a turn on it."""
+        return self.mode in ("mig", "time-slicing", "mps")
+
+    @property
+    def takes_pods(self) -> bool:
+        """Tell whether a new pod could be bound to it now: it is Ready and not cordoned."""
+        return self.status == "Ready"
+
+    @property
+    def free(self) -> dict[str, int]:
+        """Return of each resource what a new pod could have; nothing on a node that takes no pods."""
+        if not self.takes_pods:
+            return {}
+        return {name: max(0, share.total - share.allocated) for name, share in self.resources.items()}
+
+    @property
+    def gpus_free(self) -> int:
+        """Return the devices that new pods could have here now."""
+        return sum(self.free.values())
+
+    @property
+    def largest_free(self) -> int:
+        """Return the most devices of one kind that a single pod could have here now."""
+        return max(self.free.values(), default=0)
 
     @property
     def gpus_total(self) -> int:
@@ -170,6 +223,16 @@ class ClusterSnapshot:
     def gpus_allocated(self) -> int:
         """Return the devices held on all nodes."""
         return sum(node.gpus_allocated for node in self.nodes)
+
+    @property
+    def gpus_free(self) -> int:
+        """Return the devices that new pods could have now."""
+        return sum(node.gpus_free for node in self.nodes)
+
+    @property
+    def largest_free(self) -> int:
+        """Return the most devices that a single pod could have now."""
+        return max((node.largest_free for node in self.nodes), default=0)
 
     @property
     def is_simulated(self) -> bool:

@@ -46,6 +46,8 @@ class PodSpec(Value, frozen=True):
     containers: list[Container] = msgspec.field(default_factory=list)
     init_containers: list[Container] | None = None
     overhead: Quantities | None = None
+    resources: Resources | None = None
+    """What it asks for as a whole, since Kubernetes 1.34."""
     priority_class_name: str = ""
     restart_policy: str = ""
 

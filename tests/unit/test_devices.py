@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
-from k8s.devices import count, is_accelerator, is_countable, of_pod
+from k8s.devices import count, is_accelerator, is_countable, of_pod, recognising
 from k8s.models import Container, PodSpec, Resources
 
 GPU = "nvidia.com/gpu"
@@ -83,3 +85,51 @@ def test_a_pod_without_accelerators_holds_none() -> None:
     spec = PodSpec(containers=[Container(resources=Resources(limits={"cpu": "4", "memory": "1Gi"}))])
     assert of_pod(spec) == {}
     assert of_pod(PodSpec()) == {}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "gpu.intel.com/millicores",
+        "gpu.intel.com/i915_monitoring",
+        "gpu.intel.com/memory.max",
+        "aliyun.com/gpu-count",
+        "aliyun.com/gpu-core.percentage",
+        "compute-domain.nvidia.com",
+        "nvidia.com/GPU",
+    ],
+)
+def test_what_only_comes_with_an_accelerator_is_none(name: str) -> None:
+    assert not is_accelerator(name)
+
+
+def test_further_resources_are_accelerators_where_the_user_says_so() -> None:
+    assert not is_accelerator("example.com/npu-2")
+    with recognising(["example.com/npu-*"]):
+        assert is_accelerator("example.com/npu-2")
+        with recognising(["other.com/x"]):
+            assert is_accelerator("example.com/npu-2")
+            assert is_accelerator("other.com/x")
+        assert not is_accelerator("other.com/x")
+        assert is_accelerator(GPU)
+    assert not is_accelerator("example.com/npu-2")
+
+
+async def test_what_runs_beside_learns_it_too() -> None:
+    with recognising(["example.com/npu"]):
+        task = asyncio.create_task(asyncio.to_thread(is_accelerator, "example.com/npu"))
+    assert await task
+
+
+def test_what_a_pod_asks_for_as_a_whole_takes_the_place_of_its_containers() -> None:
+    spec = PodSpec(containers=[box(1), box(1)], resources=Resources(limits={GPU: "4"}))
+    assert of_pod(spec) == {GPU: 4}
+    assert of_pod(PodSpec(containers=[box(2)], resources=Resources(limits={"cpu": "4"}))) == {GPU: 2}
+
+
+def test_what_a_pods_runtime_needs_is_added() -> None:
+    assert of_pod(PodSpec(containers=[box(2)], overhead={GPU: "1", "memory": "1Gi"})) == {GPU: 3}
+
+
+def test_a_quantity_that_makes_no_sense_is_no_device() -> None:
+    assert of_pod(PodSpec(containers=[box("many")])) == {GPU: 0}

@@ -1,0 +1,234 @@
+"""What a node has, how it gives it, and who holds it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from k8s.models import Meta, Node, Pod, convert
+from k8s.nodes import holder_of, node_row, silent_nodes
+from k8s.shared_gpus import memory_by_device
+from k8s.snapshot import ClusterSnapshot, Holder, NodeRow, Share
+from tests.objects import GPU, node, pod_of, pytorch_job, recorded
+
+MIG = "nvidia.com/mig-1g.10gb"
+MEMORY, DEVICES = "aliyun.com/gpu-mem", "aliyun.com/gpu-count"
+GIB = 2**30
+
+
+def read_node(obj: dict[str, Any]) -> Node:
+    found: Node = convert(obj, Node, strict=False)
+    return found
+
+
+def made(labels: dict[str, str] | None = None, **offers: int) -> Node:
+    """Return a node with labels that offers so much of `nvidia_gpu` and the like."""
+    obj = node("n1", gpus=0)
+    obj["metadata"]["labels"] = labels or {}
+    names = {
+        "gpu": GPU,
+        "aliyun": "aliyun.com/gpu",
+        "amd": "amd.com/gpu",
+        "mig": MIG,
+        "memory": MEMORY,
+        "devices": DEVICES,
+        "shared": "nvidia.com/gpu.shared",
+    }
+    offered = {names.get(name, name): str(amount) for name, amount in offers.items()}
+    obj["status"]["allocatable"] = offered
+    obj["status"]["capacity"] = dict(offered)
+    return read_node(obj)
+
+
+def holder(limits: dict[str, str], *, name: str = "a", phase: str = "Running", **meta: Any) -> Holder | None:
+    pod = pod_of(pytorch_job("bert"), "master-0", on="n1", phase=phase)
+    pod["metadata"] |= {"name": name, **meta}
+    pod["spec"]["containers"][0]["resources"] = {"limits": limits}
+    found: Pod = convert(pod, Pod, strict=False)
+    return holder_of(found, "bert")
+
+
+def sure(found: Holder | None) -> Holder:
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("found", "mode"),
+    [
+        (made(gpu=8), "exclusive"),
+        (made(gpu=128), "exclusive"),
+        (made(memory=160, devices=2), "share"),
+        (made(memory=160, gpu=2), "share"),
+        (made({"ack.node.gpu.schedule": "topology"}, aliyun=8), "topology"),
+        (made({"ack.node.gpu.schedule": "share"}, gpu=8), "exclusive"),
+        (made(mig=7), "mig"),
+        (made(mig=7, gpu=4), "exclusive"),
+        (
+            made(
+                {"nvidia.com/mig.strategy": "single", "nvidia.com/gpu.product": "A100-SXM4-40GB-MIG-1g.5gb"},
+                gpu=7,
+            ),
+            "mig",
+        ),
+        (made({"nvidia.com/mig.strategy": "single", "nvidia.com/gpu.product": "A100"}, gpu=8), "exclusive"),
+        (made({"nvidia.com/gpu.sharing-strategy": "time-slicing"}, gpu=32), "time-slicing"),
+        (made({"nvidia.com/gpu.sharing-strategy": "mps"}, gpu=32), "mps"),
+        (made({"nvidia.com/gpu.sharing-strategy": "none"}, gpu=8), "exclusive"),
+        (made(shared=10), "time-slicing"),
+        (made(amd=8), "exclusive"),
+        (made(), "normal"),
+        (made({"nvidia.com/gpu.sharing-strategy": "mps"}), "normal"),
+    ],
+)
+def test_a_node_gives_its_gpus_in_one_of_arenas_ways_or_in_slices(found: Node, mode: str) -> None:
+    assert node_row(found, ()).mode == mode
+    assert node_row(found, ()).has_parts == (mode in ("mig", "time-slicing", "mps"))
+
+
+@pytest.mark.parametrize(
+    ("labels", "model", "memory"),
+    [
+        (
+            {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "nvidia.com/gpu.memory": "81559"},
+            "NVIDIA-H100-80GB-HBM3",
+            81559 * 2**20,
+        ),
+        ({"nvidia.com/gpu.product": "Tesla-T4-SHARED"}, "Tesla-T4", 0),
+        (
+            {"aliyun.accelerator/nvidia_name": "Tesla-P4", "aliyun.accelerator/nvidia_mem": "7611MiB"},
+            "Tesla-P4",
+            7611 * 2**20,
+        ),
+        (
+            {"aliyun.accelerator/nvidia_name": "T4", "aliyun.accelerator/nvidia_mem": "16384"},
+            "T4",
+            16 * GIB,
+        ),
+        ({"aliyun.accelerator/nvidia_mem": "16GiB"}, "", 16 * GIB),
+        (
+            {"amd.com/gpu.product-name": "AMD_Instinct_MI300X", "amd.com/gpu.vram": "192G"},
+            "AMD_Instinct_MI300X",
+            192 * GIB,
+        ),
+        ({"cloud.google.com/gke-accelerator": "nvidia-l4"}, "nvidia-l4", 0),
+        ({"nvidia.com/gpu.memory": "much"}, "", 0),
+        ({}, "", 0),
+    ],
+)
+def test_the_model_and_the_memory_of_a_gpu_come_from_labels(
+    labels: dict[str, str], model: str, memory: int
+) -> None:
+    row = node_row(made(labels, gpu=8), ())
+    assert (row.gpu_model, row.gpu_memory) == (model, memory)
+
+
+def test_a_recorded_node_tells_the_memory_of_its_gpus() -> None:
+    rows = {row.name: row for row in (node_row(read_node(obj), ()) for obj in recorded("nodes"))}
+    assert rows["gpu-node-1"].gpu_memory == 81559 * 2**20
+    assert {name: row.mode for name, row in rows.items()} == {
+        "gpu-node-0": "exclusive",
+        "gpu-node-1": "exclusive",
+        "gpu-node-2": "mig",
+    }
+
+
+def test_gigabytes_of_shared_gpus_are_shown_as_memory_and_never_as_devices() -> None:
+    annotations = {"scheduler.framework.gpushare.allocation": '{"0":{"1":16},"1":{"1":8,"0":20}}'}
+    one = sure(holder({MEMORY: "44"}, annotations=annotations))
+    old = sure(holder({MEMORY: "20"}, annotations={"ALIYUN_COM_GPU_MEM_IDX": "0"}))
+    row = node_row(made(memory=160, devices=2), [one, old])
+    assert (one.gpus, one.memory_by_device) == (0, {1: 24, 0: 20})
+    assert (row.gpus_total, row.gpus_allocated, dict(row.resources)) == (0, 0, {})
+    assert row.shared is not None
+    assert (row.shared.total_gib, row.shared.allocated_gib, row.shared.devices) == (160, 64, 2)
+    assert dict(row.shared.allocated_by_device) == {0: 40, 1: 24}
+    assert row.shared.devices_allocated == pytest.approx(0.5 + 0.3)
+    assert row.gpu_memory == 80 * GIB
+
+
+def test_where_shared_memory_is_held_on_unknown_devices_no_fraction_is_claimed() -> None:
+    row = node_row(made(memory=32, devices=2), [sure(holder({MEMORY: "8"}))])
+    assert row.shared is not None
+    assert (row.shared.allocated_gib, row.shared.devices_allocated) == (8, None)
+    assert node_row(made(memory=32), ()).shared is not None
+    assert node_row(made(memory=32), ()).gpu_memory == 0
+
+
+@given(st.text(max_size=40) | st.sampled_from(["[1]", '{"0": 1}', '{"0": {"x": 1, "1": "y"}}', "null", "{"]))
+def test_an_annotation_that_makes_no_sense_tells_nothing(text: str) -> None:
+    meta = Meta(annotations={"scheduler.framework.gpushare.allocation": text})
+    assert memory_by_device(meta, 8) == {}
+
+
+@pytest.mark.parametrize(
+    ("phase", "on", "holds"),
+    [("Running", "n1", True), ("Pending", "n1", True), ("Pending", "", False), ("Succeeded", "n1", False)],
+)
+def test_a_pod_holds_gpus_from_when_it_is_bound_until_it_has_finished(
+    phase: str, on: str, holds: bool
+) -> None:
+    pod = pod_of(pytorch_job("bert"), "master-0", on=on, phase=phase)
+    found = holder_of(convert(pod, Pod, strict=False), "bert")
+    assert (found is not None) == holds
+
+
+def test_a_pod_being_deleted_holds_its_gpus_until_it_is_gone() -> None:
+    found = holder({GPU: "8"}, deletionTimestamp="2026-11-20T18:36:10Z")
+    assert sure(found).gpus == 8
+
+
+def test_a_pod_without_accelerators_is_no_holder() -> None:
+    assert holder({"cpu": "4"}) is None
+
+
+def test_devices_held_by_resource_claims_count_under_their_drivers_name() -> None:
+    pod = convert(pod_of(pytorch_job("bert"), "master-0", on="n1", gpus=0), Pod, strict=False)
+    by_claim = sure(holder_of(pod, "bert", {"gpu.nvidia.com": 2}))
+    row = node_row(made(gpu=8), [by_claim], {"gpu.nvidia.com": 4})
+    assert by_claim.gpus == 2
+    assert dict(row.resources) == {GPU: Share(8, 0, 0), "gpu.nvidia.com": Share(4, 2, 0)}
+
+
+def test_what_is_free_is_free_only_where_pods_may_go() -> None:
+    busy = [sure(holder({GPU: "3"}))]
+    ready = node_row(read_node(node("n1")), busy)
+    cordoned = node_row(read_node(node("n2", unschedulable=True)), ())
+    away = node("n3")
+    away["status"]["conditions"] = [{"type": "Ready", "status": "Unknown"}]
+    silent = node_row(read_node(away), ())
+    over = node_row(read_node(node("n4", gpus=2, capacity=4)), busy)
+    assert (ready.free, ready.gpus_free, ready.largest_free) == ({GPU: 5}, 5, 5)
+    assert [row.free for row in (cordoned, silent)] == [{}, {}]
+    assert (over.free, over.resources[GPU]) == ({GPU: 0}, Share(2, 3, 2))
+    cluster = ClusterSnapshot(nodes=(ready, cordoned, silent, over))
+    assert (cluster.gpus_free, cluster.largest_free, cluster.gpus_total) == (5, 5, 26)
+
+
+def test_free_gpus_of_a_cluster_may_lie_in_small_blocks() -> None:
+    rows: tuple[NodeRow, ...] = tuple(
+        node_row(read_node(node(f"n{size}", gpus=size)), ()) for size in (1, 2, 3)
+    )
+    cluster = ClusterSnapshot(nodes=rows)
+    assert (cluster.gpus_free, cluster.largest_free) == (6, 3)
+    assert ClusterSnapshot().largest_free == 0
+
+
+@pytest.mark.parametrize(
+    ("conditions", "words"),
+    [
+        ([{"type": "Ready", "status": "Unknown"}], "its node n1 does not answer"),
+        ([{"type": "Ready", "status": "False"}], "its node n1 is not ready"),
+        ([{"type": "MemoryPressure", "status": "True"}, {"type": "Ready", "status": "True"}], ""),
+        ([], ""),
+    ],
+)
+def test_a_node_that_is_not_ready_is_named_with_what_is_wrong(
+    conditions: list[dict[str, str]], words: str
+) -> None:
+    found = node("n1")
+    found["status"]["conditions"] = conditions
+    assert silent_nodes([read_node(found)]).get("n1", "") == words
