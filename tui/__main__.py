@@ -13,6 +13,12 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import argparse
+
+    from tui.settings import ConsoleOptions
 
 DONE, FAILED, WRONG_USAGE = 0, 1, 2
 """What the program answers its caller."""
@@ -90,6 +96,18 @@ def _run(words: list[str]) -> int:
         parser.error("only submit takes words after --")
     flags.rest = rest
     options = options_of(flags)
+    from k8s.devices import recognising
+    from tui.commands.errors import say
+    from tui.config_file import read_config
+
+    config = read_config(options.config_file)
+    for key in config.unknown:
+        say(f"{options.config_file} names what is no setting: {key}")
+    with recognising(config.accelerators):
+        return _do(options, flags)
+
+
+def _do(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     if flags.chosen is None:
         from tui.commands.console import prepare, reach
 

@@ -49,6 +49,11 @@ class ConsoleOptions:
         return self.config_folder / "templates"
 
     @property
+    def config_file(self) -> Path:
+        """Return where the user's own settings are."""
+        return self.config_folder / "config.yaml"
+
+    @property
     def keys_file(self) -> Path:
         """Return where the user's own keys are."""
         return self.config_folder / "keys.yaml"

@@ -39,6 +39,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     versions = {"python": platform.python_version(), **{name: _version(name) for name in PACKAGES}}
     files = {
         "config": str(options.config_folder),
+        "settings": str(options.config_file),
         "themes": str(options.themes_folder),
         "templates": str(options.templates_folder),
         "keys": str(options.keys_file),

@@ -1,0 +1,75 @@
+"""The user's config.yaml: what it sets, and what is said of one that makes no sense."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from k8s.errors import KubeError
+from tui.config_file import Config, read_config
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "config.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_without_a_file_nothing_is_set(tmp_path: Path) -> None:
+    assert read_config(tmp_path / "config.yaml") == Config()
+    assert read_config(written(tmp_path, "# nothing yet\n")) == Config()
+
+
+def test_further_accelerators_are_read(tmp_path: Path) -> None:
+    path = written(tmp_path, "accelerators:\n- example.com/npu-*\n- other.com/x\n")
+    assert read_config(path) == Config(accelerators=("example.com/npu-*", "other.com/x"))
+
+
+def test_a_key_that_is_no_setting_is_named_with_its_line(tmp_path: Path) -> None:
+    path = written(tmp_path, "accelerators: [a.com/b]\nacelerators: [c.com/d]\n? [x]\n: 1\n")
+    assert read_config(path) == Config(
+        ("a.com/b",), ("acelerators (line 2)", "a key of several parts (line 3)")
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("accelerators: example.com/npu\n", "line 1, accelerators: a list of resource names is expected."),
+        ("x: 1\naccelerators:\n- a.com/b\n- 5\n", "line 4, accelerators: a resource name is expected"),
+        ("accelerators: ['']\n", "line 1, accelerators: a resource name is expected"),
+        ("accelerators: [[a]]\n", "line 1, accelerators: a resource name is expected"),
+        ("accelerators:\n- '*'\n", "line 2, accelerators: * matches resources that are no GPUs."),
+        ("- accelerators\n", "line 1: keys and values are expected"),
+        ("a: 1\nb: [1\n", "line 3: "),
+        ("a: \x01\n", "line 1: this is no YAML."),
+    ],
+)
+def test_what_makes_no_sense_is_refused_with_file_line_and_key(tmp_path: Path, text: str, words: str) -> None:
+    path = written(tmp_path, text)
+    with pytest.raises(KubeError) as refused:
+        read_config(path)
+    assert f"{path}, {words}" in str(refused.value)
+    assert "Correct the file" in refused.value.hint
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(KubeError, match=r"config\.yaml cannot be read"):
+        read_config(path)
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(KubeError, match="folder cannot be read"):
+        read_config(tmp_path / "folder")
+
+
+@given(st.text(alphabet=st.characters(codec="utf-8"), max_size=60))
+def test_any_text_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
+    path = written(tmp_path_factory.mktemp("any"), text)
+    try:
+        assert isinstance(read_config(path), Config)
+    except KubeError as refused:
+        assert str(path) in str(refused)

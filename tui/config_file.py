@@ -1,0 +1,86 @@
+"""The user's config.yaml: read whole at the start, and refused with its line where it makes no sense."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import yaml
+
+from k8s.errors import KubeError
+
+_TEXT = "tag:yaml.org,2002:str"
+_NO_ACCELERATORS = ("cpu", "memory", "pods", "ephemeral-storage")
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """What the user set for good."""
+
+    accelerators: tuple[str, ...] = ()
+    """Resources that are GPUs or their like beside those that are known, `*` for any characters."""
+    unknown: tuple[str, ...] = ()
+    """Keys that mean nothing here, each with its line: `acelerators (line 3)`."""
+
+
+def read_config(path: Path) -> Config:
+    """Read config.yaml; where there is none, nothing is set.
+
+    Raises:
+        KubeError: It cannot be read, or a value makes no sense; file, line and key are named.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return Config()
+    except (OSError, UnicodeDecodeError) as error:
+        raise KubeError(f"{path} cannot be read.", str(error)) from error
+    try:
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        raise _refusal(path, line, "", error.problem or "this is no YAML") from error
+    except (yaml.YAMLError, RecursionError) as error:
+        raise _refusal(path, 1, "", "this is no YAML") from error
+    if root is None:
+        return Config()
+    if not isinstance(root, yaml.MappingNode):
+        raise _refusal(
+            path, _line(root), "", "keys and values are expected, as `accelerators: [example.com/npu]`"
+        )
+    accelerators: tuple[str, ...] = ()
+    unknown = []
+    for key, value in root.value:
+        if key.value == "accelerators":
+            accelerators = tuple(_patterns(path, value))
+        else:
+            name = key.value if isinstance(key, yaml.ScalarNode) else "a key of several parts"
+            unknown.append(f"{name} (line {_line(key)})")
+    return Config(accelerators, tuple(unknown))
+
+
+def _patterns(path: Path, value: yaml.Node) -> Iterator[str]:
+    if not isinstance(value, yaml.SequenceNode):
+        raise _refusal(path, _line(value), "accelerators", "a list of resource names is expected")
+    for each in value.value:
+        if not isinstance(each, yaml.ScalarNode) or each.tag != _TEXT or not each.value:
+            raise _refusal(
+                path, _line(each), "accelerators", "a resource name is expected, as example.com/npu"
+            )
+        if any(fnmatchcase(name, each.value) for name in _NO_ACCELERATORS):
+            raise _refusal(
+                path, _line(each), "accelerators", f"{each.value} matches resources that are no GPUs"
+            )
+        yield each.value
+
+
+def _line(node: yaml.Node) -> int:
+    line: int = node.start_mark.line
+    return line + 1
+
+
+def _refusal(path: Path, line: int, key: str, why: str) -> KubeError:
+    where = f"{path}, line {line}{f', {key}' if key else ''}"
+    return KubeError(f"{where}: {why}.", hint="Correct the file, or move it away.")
