@@ -65,7 +65,8 @@ class Access:
     loader: Any = None
     """The package's loader, where it can log in by itself: OIDC, GCP."""
     _given: Credentials = field(default_factory=Credentials, repr=False)
-    _expires: datetime | None = None
+    expires: datetime | None = None
+    """When the credentials said that they would be over."""
     _certificate: str = ""
     _token_read_s: float = float("-inf")
 
@@ -81,7 +82,7 @@ class Access:
     @property
     def has_expired(self) -> bool:
         """Tell whether the credentials said that they would be over by now."""
-        return self._expires is not None and datetime.now(UTC) >= self._expires
+        return self.expires is not None and datetime.now(UTC) >= self.expires
 
     @property
     def login_hint(self) -> str:
@@ -126,7 +127,7 @@ class Access:
                 self.api_key["BearerToken"] = _bearer(given.token)
             # By a clock that is ahead of theirs everything is over at once: then only a 401 tells.
             is_useful = given.expires is not None and given.expires > datetime.now(UTC)
-            self._expires = given.expires if is_useful else None
+            self.expires = given.expires if is_useful else None
         if self.loader is not None:
             try:
                 await self.loader.load_and_set(self)

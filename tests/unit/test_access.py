@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json
 import logging
 import os
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -16,10 +14,10 @@ from typing import Any
 import pytest
 import yaml
 
-from k8s.access import SANDBOX_HINT, Access, load
+from k8s.access import SANDBOX_HINT, load
 from k8s.client import Client
-from k8s.errors import KubeError, NoCluster, Unauthorized
-from tests.scripted import Answer, Asked, Compute, ScriptedCluster, refusal
+from k8s.errors import KubeError, NoCluster
+from tests.scripted import Answer, ScriptedCluster
 
 VERSION = "/version"
 
@@ -184,114 +182,6 @@ async def test_no_secret_of_a_kubeconfig_is_said_in_an_error(
         Client(await load(write(tmp_path / "config", made)))
     printed = capfd.readouterr()
     assert "SECRET" not in f"{caught.value} {caught.value.args} {caplog.text} {printed.out} {printed.err}"
-
-
-def guarded(token: str) -> Compute:
-    """Answer only those who show this token."""
-
-    def answer(asked: Asked) -> Answer:
-        is_known = asked.headers.get("Authorization") == f"Bearer {token}"
-        return Answer({"gitVersion": "v1"}) if is_known else refusal(401, "Unauthorized")
-
-    return Compute(answer)
-
-
-async def test_a_token_file_is_read_again_when_its_token_is_refused(tmp_path: Path) -> None:
-    async with ScriptedCluster() as cluster:
-        token = tmp_path / "token"
-        token.write_text("old")
-        access = await load(write(tmp_path / "config", config(cluster.host, {"tokenFile": "token"})))
-        cluster.say(VERSION, guarded("new"))
-        async with Client(access) as client:
-            token.write_text("new")
-            assert await client.get_json(VERSION) == {"gitVersion": "v1"}
-    assert len(cluster.asked(VERSION)) == 2
-
-
-PLUGIN = """
-import json, pathlib, sys
-folder = pathlib.Path(sys.argv[1])
-runs = folder / "runs"
-number = len(runs.read_text()) + 1 if runs.exists() else 1
-runs.write_text("x" * number)
-if (folder / "fail").exists():
-    print("your session is over", file=sys.stderr)
-    sys.exit(3)
-status = {"token": f"token-{number}", "expirationTimestamp": "2099-01-01T00:00:00Z"}
-answer = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": status}
-print(json.dumps(answer))
-"""
-
-
-async def plugged(tmp_path: Path, host: str) -> Access:
-    """Return access by a login command that gives another token each time it is run."""
-    script = write(tmp_path / "login.py", PLUGIN)
-    exec_part = {
-        "apiVersion": "client.authentication.k8s.io/v1",
-        "command": sys.executable,
-        "args": [script, str(tmp_path)],
-        "env": [{"name": "LOGIN", "value": "yes"}],
-    }
-    return await load(write(tmp_path / "config", config(host, {"exec": exec_part})))
-
-
-def runs_of(tmp_path: Path) -> int:
-    return len((tmp_path / "runs").read_text())
-
-
-async def test_a_login_command_is_run_once_more_when_its_token_is_refused(tmp_path: Path) -> None:
-    async with ScriptedCluster() as cluster:
-        access = await plugged(tmp_path, cluster.host)
-        assert access.authorization() == "Bearer token-1"
-        cluster.say(VERSION, guarded("token-2"))
-        async with Client(access) as client:
-            await client.get_json(VERSION)
-            await client.get_json(VERSION)
-    assert runs_of(tmp_path) == 2
-
-
-async def test_ten_refused_requests_run_the_login_command_once(tmp_path: Path) -> None:
-    async with ScriptedCluster() as cluster:
-        access = await plugged(tmp_path, cluster.host)
-        cluster.say(VERSION, guarded("token-2"))
-        async with Client(access) as client:
-            answers = await asyncio.gather(*(client.get_json(VERSION) for _ in range(10)))
-    assert answers == [{"gitVersion": "v1"}] * 10
-    assert runs_of(tmp_path) == 2
-
-
-async def test_a_login_that_does_not_help_is_tried_once_and_said(tmp_path: Path) -> None:
-    async with ScriptedCluster() as cluster:
-        access = await plugged(tmp_path, cluster.host)
-        cluster.say(VERSION, refusal(401, "Unauthorized"))
-        async with Client(access) as client:
-            with pytest.raises(Unauthorized, match="Login expired: run"):
-                await client.get_json(VERSION)
-    assert runs_of(tmp_path) == 2
-    assert len(cluster.asked(VERSION)) == 2
-
-
-async def test_a_login_command_that_fails_is_told_in_its_own_words(tmp_path: Path) -> None:
-    async with ScriptedCluster() as cluster:
-        access = await plugged(tmp_path, cluster.host)
-        cluster.say(VERSION, refusal(401, "Unauthorized"))
-        (tmp_path / "fail").touch()
-        async with Client(access) as client:
-            with pytest.raises(Unauthorized, match="your session is over"):
-                await client.get_json(VERSION)
-            failed = await asyncio.gather(
-                *(client.get_json(VERSION) for _ in range(10)), return_exceptions=True
-            )
-            assert all(isinstance(error, Unauthorized) for error in failed)
-    assert runs_of(tmp_path) <= 5
-    with pytest.raises(NoCluster, match="your session is over"):
-        await plugged(tmp_path, cluster.host)
-
-
-async def test_a_login_command_that_is_not_installed_is_named(tmp_path: Path) -> None:
-    user = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "no-such-login"}}
-    with pytest.raises(NoCluster, match="no-such-login"):
-        await load(write(tmp_path / "config", config(user=user)))
 
 
 async def test_a_name_and_password_become_a_header(tmp_path: Path) -> None:

@@ -1,0 +1,186 @@
+"""Which contexts there are: kubeconfigs merged as kubectl merges them, and files that make no sense."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from k8s.contexts import Context, kubeconfig_files, merged, read_kubeconfig
+from k8s.errors import NoCluster
+
+
+def part(
+    *names: str, server: str = "https://{}:6443", current: str | None = None, **user: Any
+) -> dict[str, Any]:
+    """Return a kubeconfig with a context, a cluster and a user of each name."""
+    found: dict[str, Any] = {
+        "clusters": [{"name": name, "cluster": {"server": server.format(name)}} for name in names],
+        "users": [{"name": f"{name}-user", "user": user} for name in names],
+        "contexts": [{"name": name, "context": {"cluster": name, "user": f"{name}-user"}} for name in names],
+    }
+    return found if current is None else {**found, "current-context": current}
+
+
+def write(path: Path, content: object) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content if isinstance(content, str) else yaml.safe_dump(content))
+    return path
+
+
+def test_contexts_of_all_files_are_listed_in_order_and_the_first_of_a_name_counts(tmp_path: Path) -> None:
+    first = write(tmp_path / "a", part("lab", "shared", server="https://first-{}"))
+    second = write(tmp_path / "b", part("shared", "prod", server="https://second-{}"))
+    found = merged([first, second])
+    assert [each.name for each in found.contexts] == ["lab", "shared", "prod"]
+    assert [each.server for each in found.contexts] == [
+        "https://first-lab",
+        "https://first-shared",
+        "https://second-prod",
+    ]
+    assert found.problems == ()
+
+
+@pytest.mark.parametrize("first", ["lab", "", None])
+def test_the_first_file_that_names_a_current_context_counts(tmp_path: Path, first: str | None) -> None:
+    named = write(tmp_path / "a", part("prod", current=first))
+    second = write(tmp_path / "b", part("lab", current="prod" if first else "lab"))
+    found = merged([named, second])
+    assert (found.current, found.choose().context.name) == ("lab", "lab")
+    assert found.choose("prod").context.name == "prod"
+
+
+def test_a_context_takes_its_cluster_and_user_from_other_files(tmp_path: Path) -> None:
+    files = [
+        write(tmp_path / "a", {"contexts": part("lab")["contexts"], "current-context": "lab"}),
+        write(tmp_path / "b", {"clusters": part("lab")["clusters"]}),
+        write(tmp_path / "c", {"users": part("lab", token="t")["users"]}),
+    ]
+    chosen = merged(files).choose()
+    assert chosen.context == Context("lab", "lab", "https://lab:6443", "lab-user", "default")
+    assert (chosen.cluster["server"], chosen.user) == ("https://lab:6443", {"token": "t"})
+
+
+def test_paths_begin_at_the_folder_of_the_file_that_names_them(tmp_path: Path) -> None:
+    login = {"command": "./bin/login", "apiVersion": "v1"}
+    user: dict[str, Any] = {"client-key": "/abs/key", "tokenFile": "../token", "exec": login}
+    found = merged([write(tmp_path / "deep" / "a", part("lab", current="lab", **user))]).choose().user
+    assert found["client-key"] == "/abs/key"
+    assert found["tokenFile"] == str(tmp_path / "token")
+    assert found["exec"]["command"] == str(tmp_path / "deep" / "bin" / "login")
+    plain = part("lab", current="lab", exec={"command": "login", "apiVersion": "v1"})
+    assert merged([write(tmp_path / "b", plain)]).choose().user["exec"]["command"] == "login"
+
+
+def test_an_empty_file_says_nothing(tmp_path: Path) -> None:
+    found = merged([write(tmp_path / "empty", ""), write(tmp_path / "a", part("lab", current="lab"))])
+    assert (found.current, found.problems) == ("lab", ())
+
+
+@pytest.mark.parametrize(
+    ("broken", "words"),
+    [
+        ("a: [1\nb: {", "line "),
+        ("users:\n- name: a\n  user: {token: SECRET", "line "),
+        ("users: *SECRET-anchor", "line 1"),
+        ("just words", "not a kubeconfig"),
+        ("[1, 2]", "not a kubeconfig"),
+        ("clusters: 5", "its clusters are no list"),
+        ("x: " + "[" * 500, "line "),
+        ("\x00", "YAML"),
+    ],
+)
+def test_a_broken_file_is_named_without_being_quoted_and_the_others_are_listed(
+    tmp_path: Path, broken: str, words: str
+) -> None:
+    bad = write(tmp_path / "bad", broken)
+    found = merged([bad, write(tmp_path / "good", part("lab", current="lab"))])
+    assert [each.name for each in found.contexts] == ["lab"]
+    assert len(found.problems) == 1
+    assert str(bad) in found.problems[0] and words in found.problems[0]
+    assert "SECRET" not in found.problems[0]
+
+
+def test_which_context_is_current_is_not_guessed_while_a_file_is_broken(tmp_path: Path) -> None:
+    found = merged([write(tmp_path / "bad", "a: ["), write(tmp_path / "good", part("lab", current="lab"))])
+    with pytest.raises(NoCluster, match="bad"):
+        found.choose()
+    assert found.choose("lab").context.name == "lab"
+
+
+def test_a_file_that_may_not_be_read_is_named(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    assert "directory" in merged([folder]).problems[0]
+
+
+@pytest.mark.parametrize(
+    ("content", "name", "words"),
+    [
+        (part("lab", "dev", current="lab"), "prod", "has no context prod. There are: lab, dev."),
+        (part("lab"), "", "names no current context. There are: lab."),
+        ({**part("lab"), "clusters": []}, "lab", "names cluster lab, which is not there"),
+        ({**part("lab"), "users": None}, "lab", "names user lab-user, which is not there"),
+        ({"contexts": [{"name": "lab", "context": {"user": "x"}}]}, "lab", "names cluster nothing"),
+        (part("lab", server=""), "lab", "names no server"),
+        (part("\x1b]0;x\x07lab"), "prod", "There are: lab."),
+    ],
+)
+def test_what_a_context_lacks_is_said(tmp_path: Path, content: object, name: str, words: str) -> None:
+    path = write(tmp_path / "config", content)
+    with pytest.raises(NoCluster) as caught:
+        merged([path]).choose(name)
+    assert words in caught.value.why
+    assert "\x1b" not in caught.value.why
+
+
+def test_a_cluster_may_be_reached_without_a_user(tmp_path: Path) -> None:
+    content = part("lab", current="lab")
+    del content["contexts"][0]["context"]["user"]
+    assert merged([write(tmp_path / "config", content)]).choose().user == {}
+
+
+def test_files_are_those_that_kubectl_would_take(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    assert kubeconfig_files() == []
+    usual = write(tmp_path / ".kube" / "config", part("home"))
+    assert kubeconfig_files() == [usual]
+    other = write(tmp_path / "other", part("other"))
+    monkeypatch.setenv("KUBECONFIG", os.pathsep.join(["", "/nowhere", "~/other", str(usual)]))
+    assert kubeconfig_files() == [other, usual]
+    assert [each.name for each in read_kubeconfig().contexts] == ["other", "home"]
+    assert [each.name for each in read_kubeconfig("~/other").contexts] == ["other"]
+    with pytest.raises(NoCluster, match="/nowhere"):
+        read_kubeconfig("/nowhere")
+
+
+ANYTHING: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["name", "cluster", "user", "context", "server", "exec"]), inner)
+    ),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=40)
+@given(
+    st.dictionaries(st.sampled_from(["clusters", "users", "contexts", "current-context", "kind"]), ANYTHING),
+    st.text(max_size=5),
+)
+def test_whatever_a_kubeconfig_says_it_is_listed_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, content: Any, name: str
+) -> None:
+    path = write(tmp_path_factory.getbasetemp() / "any", content)
+    found = merged([path])
+    try:
+        assert found.choose(name).context in found.contexts
+    except NoCluster as error:
+        assert str(path) in error.why
