@@ -1,0 +1,26 @@
+"""Why a job waits, fails or restarts: one sentence, the facts below it, and what would help.
+
+`gather` fetches what can matter for one job; everything after that is pure: `rules` is an ordered
+table of causes, each a function from `Evidence` to a `Cause` or nothing.
+"""
+
+from __future__ import annotations
+
+from k8s.client import Client
+from k8s.snapshot import ClusterSnapshot, Job
+from k8s.why.answer import Answer, Fact
+from k8s.why.evidence import Evidence
+from k8s.why.gather import gather
+from k8s.why.rules import explain
+
+
+async def answer_why(client: Client, job: Job, snapshot: ClusterSnapshot) -> Answer:
+    """Look, and say why a job is as it is.
+
+    Raises:
+        KubeError: The cluster does not answer.
+    """
+    return explain(await gather(client, job, snapshot))
+
+
+__all__ = ["Answer", "Evidence", "Fact", "answer_why", "explain", "gather"]

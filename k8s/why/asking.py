@@ -1,0 +1,131 @@
+"""Asks a cluster for things that may be refused, missing or nonsense, and notes what could not be seen."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+import msgspec
+
+from k8s import models
+from k8s.client import Client
+from k8s.errors import Forbidden, KubeError, NotFound
+from k8s.models import Reader
+from k8s.resources import Resource
+from k8s.why.words import cut
+
+AT_ONCE = 6
+"""Requests under way at the same time."""
+MOST_PAGES = 10
+"""Pages of one list that are read, of 500 objects each."""
+T = TypeVar("T", bound=models.Value)
+
+
+class Asking:
+    """One round of questions."""
+
+    def __init__(self, client: Client) -> None:
+        """Prepare to ask `client`."""
+        self._client = client
+        self._turns = asyncio.Semaphore(AT_ONCE)
+        self._unseen: dict[str, None] = {}
+
+    @property
+    def unseen(self) -> tuple[str, ...]:
+        """Return what could not be looked at, in words."""
+        return tuple(self._unseen)
+
+    async def manifest(self, resource: Resource, name: str, namespace: str) -> dict[str, Any] | KubeError:
+        """Return an object as it is, or why not."""
+        try:
+            async with self._turns:
+                return await self._client.get(resource, name, namespace)
+        except KubeError as error:
+            if isinstance(error, Forbidden):
+                self._note(f"{resource.kind} {name}", error)
+            return error
+
+    async def named(
+        self, resource: Resource, kind: type[T], wanted: Iterable[str], namespace: str = ""
+    ) -> dict[str, T | None]:
+        """Look for objects by their names: None where there is none, and nothing where it cannot be told."""
+        names = [name for name in dict.fromkeys(wanted) if name]
+        found = await asyncio.gather(*(self._one(resource, kind, name, namespace) for name in names))
+        return {name: each for name, (is_known, each) in zip(names, found, strict=True) if is_known}
+
+    async def _one(
+        self, resource: Resource, kind: type[T], name: str, namespace: str
+    ) -> tuple[bool, T | None]:
+        obj = await self.manifest(resource, name, namespace)
+        if isinstance(obj, KubeError):
+            if not isinstance(obj, (NotFound, Forbidden)):
+                self._note(f"{resource.kind} {name}", obj)
+            return isinstance(obj, NotFound), None
+        value = self.read(obj, kind)
+        if value is None:
+            self._unseen[f"{resource.kind} {name}: it makes no sense"] = None
+        return value is not None, value
+
+    def read(self, obj: object, kind: type[T]) -> T | None:
+        """Read decoded JSON as a value; None when it makes no sense."""
+        try:
+            value: T = models.convert(obj, kind)
+        except (msgspec.ValidationError, RecursionError):
+            return None
+        return value
+
+    async def listed(
+        self,
+        resource: Resource,
+        kind: type[T],
+        namespace: str = "",
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+    ) -> list[T] | None:
+        """Return the objects that make sense; none where their kind is not served, None when refused."""
+        reader: Reader[T] = Reader(kind)
+        found: list[T] = []
+        token = ""
+        try:
+            for _ in range(MOST_PAGES):
+                async with self._turns:
+                    body = await self._client.list_page(
+                        resource,
+                        namespace,
+                        continue_token=token,
+                        label_selector=label_selector,
+                        field_selector=field_selector,
+                    )
+                where, items, unreadable = reader.read_list(body)
+                found.extend(items)
+                if unreadable:
+                    self._unseen[f"{resource.plural}: {unreadable} of them make no sense"] = None
+                token = where.continue_
+                if not token:
+                    return found
+        except NotFound:
+            return []
+        except KubeError as error:
+            self._note(resource.plural, error)
+            return None
+        except (msgspec.DecodeError, RecursionError):
+            self._unseen[f"{resource.plural}: the answer makes no sense"] = None
+            return None
+        self._unseen[f"{resource.plural}: only the first {len(found)} were read"] = None
+        return found
+
+    async def items(self, path: str, kind: type[T]) -> list[T]:
+        """Return the items at a path that may not be served."""
+        try:
+            async with self._turns:
+                body = await self._client.get_json(path)
+        except KubeError:
+            return []
+        items = body.get("items")
+        found = (self.read(each, kind) for each in (items if isinstance(items, list) else ()))
+        return [each for each in found if each is not None]
+
+    def _note(self, what: str, error: KubeError) -> None:
+        self._unseen[f"{what}: {cut(error.why or error.what)}"] = None

@@ -1,0 +1,192 @@
+"""Why a job failed or restarts: who ended first, how, and what its operator made of that."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from k8s.models import Terminated
+from k8s.snapshot import Instance
+from k8s.status import Status
+from k8s.why.answer import Cause, Fact
+from k8s.why.evidence import Evidence, dig
+from k8s.why.words import clock, count, cut, names, order, span
+
+_ASKED_TO_STOP = (143, 130)
+"""Exit codes of processes that were told to end: the victims of somebody else's end."""
+_EXIT_CODES = {
+    126: "its command cannot be executed",
+    127: "its command was not found",
+    134: "it aborted (SIGABRT)",
+    137: "it was killed (SIGKILL), often for want of memory",
+    139: "it crashed (SIGSEGV)",
+    143: "it was asked to stop (SIGTERM)",
+}
+_LIMITS = {
+    "DeadlineExceeded": ("ran longer than its deadline", "Give it more time: activeDeadlineSeconds."),
+    "BackoffLimitExceeded": ("all its retries are used", "See the logs before it is tried again."),
+    "PodFailurePolicy": ("its pod failure policy ended it", ""),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """How one container of an instance ended."""
+
+    instance: Instance
+    container: str
+    state: Terminated
+    restarts: int
+    """How often the kubelet started it anew."""
+
+    @property
+    def words(self) -> str:
+        """Return `exit 1`, `OOMKilled`."""
+        reason = self.state.reason
+        if reason == "OOMKilled":
+            return "was OOMKilled"
+        if reason not in ("", "Error", "Completed"):
+            return f"ended with {reason}, exit {self.state.exit_code}"
+        return f"ended with exit {self.state.exit_code}"
+
+
+def evicted(seen: Evidence) -> Cause | None:
+    """A node put a pod out, or a pod of higher priority took its place."""
+    for instance in seen.job.instances:
+        pod = seen.pods.get(instance.pod)
+        if pod is not None and pod.status.phase == "Failed" and pod.status.reason:
+            where = f" from {instance.node}" if instance.node else ""
+            how = {"Evicted": f"was evicted{where}", "Preempting": f"was preempted{where}"}.get(
+                pod.status.reason, f"ended with {pod.status.reason}"
+            )
+            message = f": {cut(pod.status.message)}" if pod.status.message else ""
+            if pod.status.reason == "DeadlineExceeded":
+                continue
+            return Cause(f"{_verb(seen)}: {instance.name} {how}{message}.", tuple(_operator_facts(seen)))
+    for event in seen.events_of("Pod", "Preempted"):
+        return Cause(
+            f"{_verb(seen)}: {event.involved_object.name} was preempted: {cut(event.message)}.",
+            help=("Give it a higher priority, or wait: it is placed again when there is room.",),
+        )
+    return None
+
+
+def container_ended(seen: Evidence) -> Cause | None:
+    """A process ended badly; the first that did is to blame, but not one that was only asked to stop."""
+    ends = [end for instance in seen.job.instances for end in _ends(seen, instance)]
+    if not ends:
+        return None
+    first = min(ends, key=lambda end: (end.state.exit_code in _ASKED_TO_STOP, order(end.state.finished_at)))
+    who = _with_ranks(first.instance)
+    at = clock(first.state.finished_at)
+    several = len({end.instance.name for end in ends}) > 1
+    when = f"{' first' if several else ''}{f', {at}' if at else ''}"
+    limit, advice = _limit(seen)
+    times = f", {count(first.restarts, 'restart')} so far" if first.restarts else ""
+    memory = _memory_limit(seen, first)
+    sentence = f"{_verb(seen)}: {who} {first.words}{when}{memory}{times}{f'; {limit}' if limit else ''}."
+    facts = [
+        Fact("pods", f"{end.instance.name}: {end.container} {end.words}{_at(end.state.finished_at)}")
+        for end in sorted(ends, key=lambda end: order(end.state.finished_at))[:8]
+    ]
+    if first.state.message:
+        facts.insert(0, Fact("pods", f"{first.instance.name} says: {cut(first.state.message)}"))
+    if first.state.reason in ("", "Error") and (meaning := _EXIT_CODES.get(first.state.exit_code)):
+        facts.append(Fact("pods", f"exit {first.state.exit_code} means {meaning}"))
+    log = f"See what it printed: gpuconsole logs {seen.job.ref.name} -i {first.instance.name}"
+    previous = " --previous" if first.instance.status is Status.RESTARTING else ""
+    return Cause(
+        sentence,
+        (*facts, *_operator_facts(seen)),
+        (*_memory_help(first), log + previous, *([advice] if advice else [])),
+    )
+
+
+def _ends(seen: Evidence, instance: Instance) -> list[_End]:
+    found = []
+    for status, _ in seen.containers(instance):
+        ended = status.state.terminated
+        if ended is None and status.state.waiting is not None:
+            ended = status.last_state.terminated
+        if ended is not None and (ended.exit_code != 0 or ended.reason == "OOMKilled"):
+            found.append(_End(instance, status.name, ended, status.restart_count))
+    return found
+
+
+def _with_ranks(instance: Instance) -> str:
+    if not instance.ranks:
+        return instance.name
+    first, last = min(instance.ranks), max(instance.ranks)
+    return f"{instance.name} ({f'rank {first}' if first == last else f'ranks {first}-{last}'})"
+
+
+def _memory_limit(seen: Evidence, end: _End) -> str:
+    if end.state.reason != "OOMKilled":
+        return ""
+    for container in seen.wish(end.instance).containers:
+        limits = container.resources.limits if container.resources is not None else None
+        if container.name == end.container and limits and "memory" in limits:
+            return f", its limit is {limits['memory']} of memory"
+    return ""
+
+
+def _memory_help(end: _End) -> tuple[str, ...]:
+    return (
+        ("Ask for more memory, or use less: smaller batches, fewer loader workers.",)
+        if end.state.reason == "OOMKilled"
+        else ()
+    )
+
+
+def _limit(seen: Evidence) -> tuple[str, str]:
+    """Return why its operator gave up for good, in words, and what would help."""
+    for condition in seen.job.conditions:
+        if condition.type == "Failed" and condition.status == "True":
+            text = f"{condition.reason} {condition.message}"
+            if "backoff limit" in text:
+                return _LIMITS["BackoffLimitExceeded"]
+            for reason, words in _LIMITS.items():
+                if reason in text or (reason == "DeadlineExceeded" and "deadline" in text.lower()):
+                    return words
+    return "", ""
+
+
+def given_up(seen: Evidence) -> Cause | None:
+    """Its operator called it failed, and no pod is left that says more."""
+    if seen.job.status is not Status.FAILED:
+        return None
+    limit, advice = _limit(seen)
+    deadline = dig(seen.manifest, "spec", "activeDeadlineSeconds") or dig(
+        seen.manifest, "spec", "runPolicy", "activeDeadlineSeconds"
+    )
+    of = f" of {span(deadline)}" if isinstance(deadline, int) and "deadline" in limit else ""
+    why = f"{limit}{of}" if limit else cut(seen.job.reason) or "its operator says so, without a reason"
+    gone = "" if seen.pods else "; its pods are gone, and their logs with them"
+    facts = _operator_facts(seen)
+    return Cause(f"Failed: {why}{gone}.", tuple(facts), (advice,) if advice else ())
+
+
+def _operator_facts(seen: Evidence) -> list[Fact]:
+    """Return what its operator says of its end."""
+    return [
+        Fact("job", f"{each.type}: {cut(each.message) or each.reason}{_at(each.last_transition_time)}")
+        for each in seen.job.conditions
+        if each.type in ("Failed", "Restarting", "FailureTarget") and each.status == "True"
+    ]
+
+
+def _at(moment: datetime | None) -> str:
+    return f", {clock(moment)}" if moment is not None and clock(moment) else ""
+
+
+def _verb(seen: Evidence) -> str:
+    return "Failed" if seen.job.status is Status.FAILED else "Restarts"
+
+
+def restarting(seen: Evidence) -> Cause | None:
+    """It restarts, and nothing says more than its status does."""
+    if seen.job.status is not Status.RESTARTING:
+        return None
+    who = [each.name for each in seen.job.instances if each.status in (Status.RESTARTING, Status.FAILED)]
+    why = cut(seen.job.reason) or "its operator says so"
+    return Cause(f"Restarts: {names(who) or 'its pods'}; {why}.", tuple(_operator_facts(seen)))

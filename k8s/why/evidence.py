@@ -1,0 +1,224 @@
+"""What is known about one job at the moment somebody asks why: frozen, so that the rules are pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
+from typing import Any
+
+import msgspec
+
+from k8s import models
+from k8s.kinds import DeclaredJob
+from k8s.models import ContainerStatus, Node
+from k8s.snapshot import Instance, Job, NodeRow
+from k8s.status import Status
+from k8s.why import amounts
+from k8s.why.amounts import Amounts
+from k8s.why.fit import Ground
+from k8s.why.objects import (
+    Claim,
+    Existing,
+    LimitRange,
+    LocalQueue,
+    PodGroup,
+    PodWish,
+    PriorityClass,
+    Quota,
+    SeenEvent,
+    StorageClass,
+    WholePod,
+    Workload,
+)
+from k8s.why.room import Group
+from k8s.why.words import order, seconds_between
+
+QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+"""Names the Kueue queue of a job."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """A job, and all that was looked at.
+
+    In mappings from names, None means that there is nothing of that name; what could not
+    be looked at is not in them.
+    """
+
+    job: Job
+    now: datetime
+    """By the cluster's clock."""
+    rows: Mapping[str, NodeRow] = field(default_factory=dict)
+    """The nodes as the console shows them, by name."""
+    sees_all_pods: bool = True
+    """The rows count everybody's pods."""
+    manifest: Mapping[str, Any] = field(default_factory=dict)
+    """The job's object, empty when it could not be read."""
+    declared: DeclaredJob | None = None
+    is_gone: bool = False
+    """The job's object is no longer there."""
+    pods: Mapping[str, WholePod] = field(default_factory=dict)
+    """Those of the job's pods that were read, by name."""
+    events: tuple[SeenEvent, ...] = ()
+    """Of the job, its pods, its PodGroup, its Workload; oldest first."""
+    nodes: tuple[Node, ...] | None = None
+    """All nodes; None when nobody looked, or may not."""
+    used: Mapping[str, Amounts] = field(default_factory=dict)
+    """Node name to what its pods request, for those nodes where it matters."""
+    quotas: tuple[Quota, ...] = ()
+    limit_ranges: tuple[LimitRange, ...] = ()
+    priorities: Mapping[str, PriorityClass | None] = field(default_factory=dict)
+    claims: Mapping[str, Claim | None] = field(default_factory=dict)
+    storage_classes: Mapping[str, StorageClass | None] = field(default_factory=dict)
+    accounts: Mapping[str, Existing | None] = field(default_factory=dict)
+    secrets: Mapping[str, Existing | None] = field(default_factory=dict)
+    """Whether the image pull secrets exist; their contents are not kept."""
+    pod_group: PodGroup | None = None
+    workload: Workload | None = None
+    local_queues: Mapping[str, LocalQueue | None] = field(default_factory=dict)
+    places: tuple[int, int] | None = None
+    """How many Workloads are before it in its queue, and in the ClusterQueue."""
+    unseen: tuple[str, ...] = ()
+    """What could not be looked at, in words."""
+
+    @property
+    def age_s(self) -> float:
+        """Return how old the job is."""
+        return seconds_between(self.job.created, self.now)
+
+    @cached_property
+    def unfinished(self) -> tuple[Instance, ...]:
+        """Return the instances from which something is still to come."""
+        return tuple(each for each in self.job.instances if not each.status.is_final)
+
+    @property
+    def podless(self) -> tuple[Instance, ...]:
+        """Return the instances that have no pod yet."""
+        return tuple(each for each in self.unfinished if not each.pod)
+
+    @property
+    def unplaced(self) -> tuple[Instance, ...]:
+        """Return the instances without a node."""
+        return tuple(each for each in self.unfinished if not each.node)
+
+    @property
+    def unstarted(self) -> tuple[Instance, ...]:
+        """Return the instances that have a node and do not run on it."""
+        return tuple(each for each in self.unfinished if each.node and each.status is not Status.RUNNING)
+
+    @property
+    def queue(self) -> str:
+        """Return the Kueue queue that the job names."""
+        return self.declared.meta.label(QUEUE_LABEL) if self.declared is not None else ""
+
+    def wish(self, instance: Instance) -> PodWish:
+        """Return what an instance's pod asks for, or what its template does while there is none."""
+        pod = self.pods.get(instance.pod)
+        if pod is not None:
+            return pod.spec
+        return _wish_of(self.template(instance).get("spec"))
+
+    def template(self, instance: Instance) -> Mapping[str, Any]:
+        """Return the pod template of an instance; empty when it is not known."""
+        for replica in self.declared.replicas if self.declared is not None else ():
+            if (replica.role, replica.index) == (instance.role, instance.index):
+                return replica.template if isinstance(replica.template, Mapping) else {}
+        return {}
+
+    @cached_property
+    def groups(self) -> tuple[Group, ...]:
+        """Return the pods without a node, those that want the same together."""
+        found: dict[bytes, tuple[list[str], PodWish]] = {}
+        for instance in self.unplaced:
+            wish = self.wish(instance)
+            names, _ = found.setdefault(_signature(wish), ([], wish))
+            names.append(instance.name)
+        return tuple(Group(tuple(names), wish, amounts.of_pod(wish)) for names, wish in found.values())
+
+    @cached_property
+    def ground(self) -> Ground | None:
+        """Return what is left on the nodes; None when they are not known."""
+        if self.nodes is None:
+            return None
+        nodes = {node.metadata.name: node for node in self.nodes}
+        return Ground(
+            nodes=tuple(nodes.values()),
+            whole={name: amounts.whole_of(node) for name, node in nodes.items()},
+            free={
+                name: amounts.free_of(node, self.rows.get(name), self.used.get(name))
+                for name, node in nodes.items()
+            },
+        )
+
+    @cached_property
+    def holders_by_node(self) -> Mapping[str, Counter[str]]:
+        """Return which other jobs hold accelerators of each node, and how many."""
+        found: dict[str, Counter[str]] = {}
+        own = {each.pod for each in self.job.instances if each.pod}
+        for name, row in self.rows.items():
+            for holder in row.holders:
+                if holder.namespace != self.job.ref.namespace or holder.pod not in own:
+                    found.setdefault(name, Counter())[holder.job] += holder.gpus
+        return found
+
+    def events_of(self, kinds: str | None, *reasons: str, names: set[str] | None = None) -> list[SeenEvent]:
+        """Return events about objects of a kind, or of any but pods when `kinds` is None; newest first.
+
+        Args:
+            kinds: `Pod`, or None for everything else.
+            reasons: Beginnings of the reasons that count; none means all.
+            names: The objects that count; None means all.
+        """
+        found = [
+            event
+            for event in self.events
+            if (event.involved_object.kind == "Pod") == (kinds == "Pod")
+            and (names is None or event.involved_object.name in names)
+            and (not reasons or (event.reason or "").startswith(reasons))
+        ]
+        return sorted(found, key=lambda event: order(event.at), reverse=True)
+
+    def containers(self, instance: Instance) -> list[tuple[ContainerStatus, bool]]:
+        """Return an instance's containers, init containers first, and whether each is one."""
+        pod = self.pods.get(instance.pod)
+        if pod is None:
+            return []
+        status = pod.status
+        return [(each, True) for each in status.init_container_statuses or ()] + [
+            (each, False) for each in status.container_statuses or ()
+        ]
+
+    def image_of(self, instance: Instance, container: str) -> str:
+        """Return the image of a container."""
+        wish = self.wish(instance)
+        for each in (*(wish.init_containers or ()), *wish.containers):
+            if each.name == container:
+                return str(each.image)
+        return ""
+
+
+def dig(obj: object, *keys: str) -> Any:
+    """Return what is inside nested mappings; None where there is no such thing."""
+    for key in keys:
+        if not isinstance(obj, Mapping):
+            return None
+        obj = obj.get(key)
+    return obj
+
+
+def _wish_of(spec: object) -> PodWish:
+    """Read a template's pod spec, which can be anything."""
+    try:
+        wish: PodWish = models.convert(spec or {}, PodWish, strict=False)
+    except (msgspec.ValidationError, RecursionError):
+        return PodWish()
+    return wish
+
+
+def _signature(wish: PodWish) -> bytes:
+    """Return what tells pods apart for a scheduler."""
+    demands = (wish.node_selector, wish.affinity, wish.tolerations, sorted(amounts.of_pod(wish).items()))
+    return repr(demands).encode("utf-8", "replace")

@@ -1,0 +1,358 @@
+"""Fetches what can matter for one job, and nothing else: three short rounds of requests a question."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from k8s.client import Client
+from k8s.errors import Forbidden, KubeError, NotFound
+from k8s.kinds import KINDS, DeclaredJob, JobKind, JobRef, kind_of
+from k8s.models import Meta, Node
+from k8s.resources import CLAIMS, EVENTS, NODES, PODS, SECRETS, Resource
+from k8s.snapshot import ClusterSnapshot, Instance, Job
+from k8s.status import Status
+from k8s.why import amounts
+from k8s.why.asking import Asking
+from k8s.why.evidence import Evidence, dig
+from k8s.why.fit import main_resource, refusal
+from k8s.why.objects import (
+    Claim,
+    Existing,
+    LimitRange,
+    LocalQueue,
+    PendingWorkload,
+    PodGroup,
+    PriorityClass,
+    Quota,
+    SeenEvent,
+    StorageClass,
+    WholePod,
+    Workload,
+)
+from k8s.why.words import order
+
+QUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota")
+LIMIT_RANGES = Resource("", "v1", "limitranges", "LimitRange")
+ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
+PRIORITIES = Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", is_namespaced=False)
+STORAGE_CLASSES = Resource("storage.k8s.io", "v1", "storageclasses", "StorageClass", is_namespaced=False)
+POD_GROUPS = (
+    Resource("scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup"),
+    Resource("scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup"),
+    Resource("scheduling.sigs.k8s.io", "v1alpha1", "podgroups", "PodGroup"),
+)
+"""Volcano's, and those of two generations of scheduler-plugins."""
+KUEUE = "kueue.x-k8s.io"
+KUEUE_VERSIONS = ("v1beta2", "v1beta1")
+VISIBILITY_VERSIONS = ("v1beta2", "v1beta1", "v1alpha1")
+GROUP_KEYS = (
+    "scheduling.k8s.io/group-name",
+    "scheduling.x-k8s.io/pod-group",
+    "pod-group.scheduling.sigs.k8s.io/name",
+    "pod-group.scheduling.sigs.k8s.io",
+)
+"""Annotations or labels of a pod that name its PodGroup, here those of Volcano, scheduler-plugins, ACK."""
+MOST_PODS = 8
+"""Pods that are read one by one, when the labels of their kind do not find them."""
+MOST_PODS_WITH_EVENTS = 4
+"""Pods whose events are read: the others of a job wait for the same."""
+MOST_NODES = 8
+"""Nodes of which all pods are added up: those that would have room but for what is counted there."""
+_READY_OR_DONE = (Status.RUNNING, Status.SUCCEEDED)
+
+
+async def gather(client: Client, job: Job, snapshot: ClusterSnapshot) -> Evidence:
+    """Look at whatever can explain how a job is.
+
+    Raises:
+        KubeError: The job itself cannot be asked for, for another reason than permission.
+    """
+    asking = Asking(client)
+    kind = kind_of(job.ref)
+    evidence = Evidence(
+        job=job,
+        now=datetime.now(UTC) + timedelta(seconds=client.server_clock_offset_s),
+        rows={row.name: row for row in snapshot.nodes},
+        sees_all_pods=PODS.plural not in snapshot.problems,
+    )
+    evidence = await _first_round(asking, evidence, kind)
+    evidence = await _second_round(asking, evidence)
+    evidence = await _third_round(asking, evidence)
+    return replace(evidence, unseen=asking.unseen)
+
+
+async def _first_round(asking: Asking, evidence: Evidence, kind: JobKind) -> Evidence:
+    """Read the job, its pods, its own events; and what decides whether pods can be made and placed."""
+    ref = evidence.job.ref
+    waits = any(each.status not in _READY_OR_DONE for each in evidence.unfinished)
+    own, pods, events, nodes, quotas, limits = await asyncio.gather(
+        _own(asking, evidence.job, kind),
+        _own_pods(asking, evidence.job, kind),
+        _first_events(asking, evidence),
+        _if(waits, lambda: asking.listed(NODES, Node)),
+        _if(evidence.podless, lambda: asking.listed(QUOTAS, Quota, ref.namespace)),
+        _if(evidence.podless, lambda: asking.listed(LIMIT_RANGES, LimitRange, ref.namespace)),
+    )
+    if isinstance(own, KubeError) and not isinstance(own, (Forbidden, NotFound)):
+        raise own
+    manifest: Mapping[str, Any] = own if isinstance(own, dict) else {}
+    # An object of that name with another uid is another job.
+    is_other = bool(evidence.job.uid) and dig(manifest, "metadata", "uid") not in (None, evidence.job.uid)
+    return replace(
+        evidence,
+        manifest={} if is_other else manifest,
+        declared=declared_of(ref, manifest) if manifest and not is_other else None,
+        is_gone=is_other or isinstance(own, NotFound),
+        pods=pods,
+        events=events,
+        nodes=tuple(nodes) if nodes is not None else None,
+        quotas=tuple(quotas or ()),
+        limit_ranges=tuple(limits or ()),
+    )
+
+
+async def _if(is_wanted: object, ask: Any) -> Any:
+    return await ask() if is_wanted else None
+
+
+async def _own(asking: Asking, job: Job, kind: JobKind) -> dict[str, Any] | KubeError | None:
+    """Read the job's object; of a kind that nobody here knows even the path is a guess."""
+    found = await asking.manifest(kind.resource, job.ref.name, job.ref.namespace)
+    return None if kind not in KINDS and isinstance(found, KubeError) else found
+
+
+def declared_of(ref: JobRef, manifest: Mapping[str, Any]) -> DeclaredJob | None:
+    """Read a job's object; None when it makes no sense."""
+    try:
+        return kind_of(ref).parse(dict(manifest))
+    except (msgspec.ValidationError, AttributeError, TypeError, KeyError, ValueError, RecursionError):
+        return None
+
+
+async def _own_pods(asking: Asking, job: Job, kind: JobKind) -> dict[str, WholePod]:
+    """Read the job's pods: by the labels of its kind, then by name those that have other labels."""
+    wanted = {each.pod for each in job.instances if each.pod}
+    if not wanted:
+        return {}
+    namespace = job.ref.namespace
+    found: dict[str, WholePod] = {}
+    if selector := kind.pod_selector(job.ref.name):
+        for pod in await asking.listed(PODS, WholePod, namespace, label_selector=selector) or ():
+            if pod.metadata.name in wanted:
+                found[pod.metadata.name] = pod
+    interesting = sorted(job.instances, key=lambda each: each.status in _READY_OR_DONE)
+    missing = [each.pod for each in interesting if each.pod and each.pod not in found]
+    named = await asking.named(PODS, WholePod, missing[:MOST_PODS], namespace)
+    return found | {name: pod for name, pod in named.items() if pod is not None}
+
+
+async def _events(asking: Asking, job: Job, names: Iterable[str]) -> tuple[SeenEvent, ...]:
+    """Read the events about objects by their names, oldest first; those of earlier namesakes are left out."""
+    wanted = dict.fromkeys(name for name in names if name)
+    lists = await asyncio.gather(
+        *(
+            asking.listed(EVENTS, SeenEvent, job.ref.namespace, field_selector=f"involvedObject.name={name}")
+            for name in wanted
+        )
+    )
+    began = order(job.created)
+    events = {
+        event.metadata.uid or f"{event.metadata.name}/{index}": event
+        for each in lists
+        for index, event in enumerate(each or ())
+        if event.involved_object.name in wanted and (event.at is None or order(event.at) >= began)
+    }
+    return tuple(sorted(events.values(), key=lambda event: order(event.at)))
+
+
+async def _first_events(asking: Asking, evidence: Evidence) -> tuple[SeenEvent, ...]:
+    """Read the job's own events, and who could not make pods for it.
+
+    Between some jobs and their pods stands another object, of which the name is known: the Jobs of a
+    JobSet, the StatefulSet of an old MPIJob.
+    """
+    job = evidence.job
+    own = await _events(asking, job, [job.ref.name])
+    makers = {f"{job.ref.name}-{each.role}{end}" for each in evidence.podless for end in ("", "-0")}
+    if not makers:
+        return own
+    refusals = await asking.listed(EVENTS, SeenEvent, job.ref.namespace, field_selector="reason=FailedCreate")
+    return *own, *(each for each in refusals or () if each.involved_object.name in makers)
+
+
+async def _second_round(asking: Asking, evidence: Evidence) -> Evidence:
+    """Read what the job and its pods name: claims, accounts, priority, queue, gang; and their events."""
+    job, namespace = evidence.job, evidence.job.ref.namespace
+    unfinished, waiting = evidence.unfinished, (*evidence.unplaced, *evidence.unstarted)
+    wishes = [evidence.wish(each) for each in _different(waiting)]
+    pulls = [
+        secret.name
+        for each in evidence.unstarted
+        if "mage" in each.reason
+        for secret in evidence.wish(each).image_pull_secrets or ()
+    ]
+    is_queued = bool(evidence.queue) or (job.status in (Status.SUSPENDED, Status.QUEUED))
+    restless = sorted(job.instances, key=lambda each: _RESTLESS.get(each.status, 3))
+    group_names = _group_names(evidence) or ([job.ref.name] if evidence.podless and not evidence.pods else [])
+    claims, accounts, secrets, priorities, pod_group, workload, events = await asyncio.gather(
+        asking.named(CLAIMS, Claim, (name for wish in wishes for name in wish.claims), namespace),
+        asking.named(
+            ACCOUNTS, Existing, (wish.service_account_name for wish in wishes if evidence.podless), namespace
+        ),
+        asking.named(SECRETS, Existing, pulls[:MOST_PODS], namespace),
+        asking.named(
+            PRIORITIES,
+            PriorityClass,
+            [*(wish.priority_class_name for wish in wishes), job.priority]
+            if unfinished and evidence.podless
+            else [],
+        ),
+        _pod_group(asking, group_names if waiting else [], namespace),
+        _if(is_queued and unfinished, lambda: _workload(asking, job)),
+        _events(asking, job, [each.pod for each in restless if each.pod][:MOST_PODS_WITH_EVENTS]),
+    )
+    also = [each.metadata.name for each in (pod_group, workload) if each is not None]
+    later = await _events(asking, job, [name for name in also if name != job.ref.name])
+    return replace(
+        evidence,
+        claims=claims,
+        accounts=accounts,
+        secrets=secrets,
+        priorities=priorities,
+        pod_group=pod_group,
+        workload=workload,
+        events=tuple(sorted((*evidence.events, *events, *later), key=lambda event: order(event.at))),
+    )
+
+
+_RESTLESS = {
+    Status.FAILED: 0,
+    Status.RESTARTING: 0,
+    Status.PENDING: 1,
+    Status.STARTING: 1,
+    Status.UNKNOWN: 1,
+}
+"""Which instances' events are read first."""
+
+
+def _different(instances: Iterable[Instance]) -> list[Instance]:
+    """Return one instance of each role, and those that have pods: what names something to look up."""
+    by_role = {each.role: each for each in instances}
+    return list(by_role.values())
+
+
+def _group_names(evidence: Evidence) -> list[str]:
+    """Return the names of the PodGroups that the job's pods or templates say they are in."""
+    metas: list[Meta] = [pod.metadata for pod in evidence.pods.values()]
+    found = [meta.annotation(key) or meta.label(key) for meta in metas for key in GROUP_KEYS]
+    for instance in _different(evidence.unfinished):
+        template = evidence.template(instance)
+        for place in ("annotations", "labels"):
+            named = dig(template, "metadata", place)
+            found += [named[key] for key in GROUP_KEYS if isinstance(named, Mapping) and key in named]
+    return list(dict.fromkeys(name for name in found if isinstance(name, str) and name))[:2]
+
+
+async def _pod_group(asking: Asking, names: list[str], namespace: str) -> PodGroup | None:
+    found = await asyncio.gather(
+        *(asking.named(resource, PodGroup, names, namespace) for resource in POD_GROUPS if names)
+    )
+    return next((group for each in found for group in each.values() if group is not None), None)
+
+
+async def _workload(asking: Asking, job: Job) -> Workload | None:
+    for version in KUEUE_VERSIONS:
+        resource = Resource(KUEUE, version, "workloads", "Workload")
+        selector = f"{KUEUE}/job-uid={job.uid}"
+        found = await asking.listed(resource, Workload, job.ref.namespace, label_selector=selector)
+        for each in found or ():
+            if each.metadata.label(f"{KUEUE}/job-uid") == job.uid:
+                return each
+    return None
+
+
+async def _third_round(asking: Asking, evidence: Evidence) -> Evidence:
+    """Read what only now is known to matter: the pods of the nodes that seem to have room, and the queue."""
+    workload = evidence.workload
+    queue = (workload.spec.queue_name if workload is not None else "") or evidence.queue
+    classes = [
+        claim.spec.storage_class_name
+        for claim in evidence.claims.values()
+        if claim is not None and claim.status.phase != "Bound"
+    ]
+    used, storage_classes, local_queues, places = await asyncio.gather(
+        _used(asking, evidence),
+        asking.named(STORAGE_CLASSES, StorageClass, classes),
+        _local_queue(asking, queue, evidence.job.ref.namespace),
+        _places(asking, queue, workload),
+    )
+    return replace(
+        evidence, used=used, storage_classes=storage_classes, local_queues=local_queues, places=places
+    )
+
+
+async def _used(asking: Asking, evidence: Evidence) -> dict[str, amounts.Amounts]:
+    """Add up the pods of the nodes that have room by all that is known so far."""
+    names = _promising(evidence)
+    lists = await asyncio.gather(
+        *(
+            asking.listed(
+                PODS,
+                WholePod,
+                field_selector=f"spec.nodeName={name},status.phase!=Succeeded,status.phase!=Failed",
+            )
+            for name in names
+        )
+    )
+    return {
+        name: amounts.add(
+            amounts.of_pod(pod.spec) for pod in pods if pod.spec.node_name == name and not pod.is_finished
+        )
+        for name, pods in zip(names, lists, strict=True)
+        if pods is not None
+    }
+
+
+def _promising(evidence: Evidence) -> list[str]:
+    ground = evidence.ground
+    if ground is None:
+        return []
+    found: dict[str, None] = {}
+    for group in evidence.groups:
+        main = main_resource(group.wanted)
+        roomy = [
+            name
+            for node in ground.nodes
+            if (name := node.metadata.name)
+            and refusal(group.wish, group.wanted, node, ground.whole[name], ground.free[name]) is None
+        ]
+        roomy.sort(key=lambda name: -ground.free[name].get(main, 0))
+        found |= dict.fromkeys(roomy[:MOST_NODES])
+    return list(found)[:MOST_NODES]
+
+
+async def _local_queue(asking: Asking, queue: str, namespace: str) -> dict[str, LocalQueue | None]:
+    found: dict[str, LocalQueue | None] = {}
+    for version in KUEUE_VERSIONS if queue else ():
+        resource = Resource(KUEUE, version, "localqueues", "LocalQueue")
+        found = await asking.named(resource, LocalQueue, [queue], namespace)
+        if found.get(queue) is not None:
+            break
+    return found
+
+
+async def _places(asking: Asking, queue: str, workload: Workload | None) -> tuple[int, int] | None:
+    for version in VISIBILITY_VERSIONS if queue and workload is not None else ():
+        resource = Resource(f"visibility.{KUEUE}", version, "localqueues", "LocalQueue")
+        assert workload is not None
+        path = resource.path(workload.metadata.namespace, queue, "pendingworkloads")
+        for each in await asking.items(path, PendingWorkload):
+            if each.metadata.name == workload.metadata.name:
+                return each.position_in_local_queue, each.position_in_cluster_queue
+    return None

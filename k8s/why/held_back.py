@@ -1,0 +1,68 @@
+"""Why nobody acts on a job: it is gone, it is being deleted, its operator is absent or slow."""
+
+from __future__ import annotations
+
+from k8s.status import Status
+from k8s.why.answer import Cause, Fact
+from k8s.why.evidence import Evidence, dig
+from k8s.why.words import condition_words, count, names, order, span
+
+PATIENCE_S = 60.0
+"""How long an operator or a scheduler may take before its silence means something."""
+
+
+def gone(seen: Evidence) -> Cause | None:
+    """The job is no longer there."""
+    if not seen.is_gone:
+        return None
+    ref = seen.job.ref
+    return Cause(f"It is gone: {ref.kind} {ref.name} was deleted.")
+
+
+def being_deleted(seen: Evidence) -> Cause | None:
+    """Somebody has deleted it and something keeps it."""
+    if seen.job.status is not Status.TERMINATING:
+        return None
+    pods = [each for each in seen.unfinished if each.pod]
+    found = dig(seen.manifest, "metadata", "finalizers")
+    finalizers = [each for each in (found if isinstance(found, list) else ()) if isinstance(each, str)]
+    held = f"; finalizers keep it: {names(finalizers)}" if finalizers and not pods else ""
+    nodes = f" on {names(each.node for each in pods if each.node)}" if any(each.node for each in pods) else ""
+    return Cause(f"Is being deleted: {count(len(pods), 'pod')} left{nodes}{held}.")
+
+
+def operator_absent(seen: Evidence) -> Cause | None:
+    """Nothing reacts to its object."""
+    has_answer = bool(seen.manifest.get("status")) or any(each.pod for each in seen.job.instances)
+    if not seen.manifest or has_answer or seen.events_of(None, names={seen.job.ref.name}):
+        return None
+    ref = seen.job.ref
+    if seen.age_s < PATIENCE_S:
+        return Cause(f"Was created {span(seen.age_s)} ago; its operator has not answered yet.")
+    return Cause(
+        f"No operator acts on it: {ref.kind} {ref.name} has no status and no pods after {span(seen.age_s)}.",
+        (Fact("job", f"{ref.api_version} {ref.kind}, no status, no events, no pods"),),
+        (f"Ask an administrator whether the operator for {ref.kind} runs.",),
+    )
+
+
+def no_pods_yet(seen: Evidence) -> Cause | None:
+    """Its operator has made no pods, and no reason was found."""
+    if not seen.podless or seen.job.status is Status.SUSPENDED:
+        return None
+    made = len(seen.job.instances) - len(seen.podless)
+    said = max(
+        (each for each in seen.job.conditions if each.status == "True" and each.message),
+        key=lambda each: order(each.last_transition_time),
+        default=None,
+    )
+    facts = (Fact("job", condition_words(said)),) if said is not None else ()
+    if not seen.job.instances:
+        return None
+    total = len(seen.job.instances)
+    sentence = (
+        f"Has {made} of {count(total, 'pod')}: its operator has not made the rest."
+        if made
+        else f"Has no pods: its operator has made none of {total}, {span(seen.age_s)} after it was created."
+    )
+    return Cause(sentence, facts)

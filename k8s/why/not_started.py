@@ -1,0 +1,309 @@
+"""Why pods that have a node do not run on it: the node, the image, a volume, an init container."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from k8s.models import ContainerStatus, Terminated
+from k8s.snapshot import Instance
+from k8s.status import Status
+from k8s.status.pod import PULL_REASONS, exit_words
+from k8s.why.answer import Cause, Fact
+from k8s.why.evidence import Evidence
+from k8s.why.fit import is_ready
+from k8s.why.objects import SeenEvent
+from k8s.why.words import count, cut, names, seconds_between, span, verb
+
+_CONFIG_REASONS = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError", "StartError")
+_QUIET_REASONS = ("", "ContainerCreating", "PodInitializing")
+_MASTER_INITS = ("init-pytorch",)
+"""Init containers of operators that do nothing but wait for the master's name."""
+_CODE_INITS = ("init-code",)
+"""Arena's init container that fetches code."""
+_LOST = ("", "Unknown")
+
+
+def node_lost(seen: Evidence) -> Cause | None:
+    """A node that holds some of its pods does not answer, or is gone."""
+    if seen.nodes is None:
+        return None
+    nodes = {node.metadata.name: node for node in seen.nodes}
+    for instance in seen.unstarted:
+        node = nodes.get(instance.node)
+        if node is not None and is_ready(node):
+            continue
+        bound = [each.name for each in seen.unfinished if each.node == instance.node]
+        who = f"{names(bound)} {verb(bound, 'is', 'are')} bound to it"
+        ready = next(
+            (each for each in (node.status.conditions if node else None) or () if each.type == "Ready"), None
+        )
+        if node is None:
+            how = "which is no longer there"
+        elif ready is None or ready.status in _LOST:
+            since = span(seconds_between(ready.last_transition_time, seen.now)) if ready is not None else ""
+            how = f"which has not answered for {since}" if since else "which does not answer"
+        else:
+            how = "which is not ready"
+        fact = (
+            (
+                Fact(
+                    "nodes", f"{instance.node}: Ready is {ready.status}: {cut(ready.message) or ready.reason}"
+                ),
+            )
+            if ready is not None
+            else ()
+        )
+        return Cause(
+            f"Waits for node {instance.node}, {how}: {who}.",
+            fact,
+            (
+                f"Ask an administrator for {instance.node}; or delete the job and submit it again, "
+                "so that its pods go elsewhere.",
+            ),
+        )
+    return None
+
+
+def image(seen: Evidence) -> Cause | None:
+    """An image cannot be had."""
+    for instance in seen.unstarted:
+        for status, _ in seen.containers(instance):
+            waiting = status.state.waiting
+            if waiting is None or waiting.reason not in PULL_REASONS:
+                continue
+            message = _pull_words(seen, instance, waiting.message)
+            what = seen.image_of(instance, status.name) or "its image"
+            same = [
+                each.name
+                for each in seen.unstarted
+                if any(
+                    s.state.waiting and s.state.waiting.reason in PULL_REASONS
+                    for s, _ in seen.containers(each)
+                )
+            ]
+            where = f"{names(same)} on {names(e.node for e in seen.unstarted if e.name in same)}"
+            why, advice = _pull_cause(waiting.reason, message)
+            missing = [name for name, found in seen.secrets.items() if found is None]
+            secret = (Fact("image", f"there is no image pull secret {names(missing)}"),) if missing else ()
+            return Cause(
+                f"Waits for its image: {what} {why} ({where}).",
+                (Fact("image", f"{status.name}: {waiting.reason}: {message or waiting.reason}"), *secret),
+                (
+                    *([f"Create the secret {names(missing)}, or name one that exists."] if missing else []),
+                    advice,
+                ),
+            )
+    return None
+
+
+def _pull_words(seen: Evidence, instance: Instance, message: str) -> str:
+    """Return the kubelet's message; while it only backs off, the one before that."""
+    if message and not message.startswith("Back-off pulling image"):
+        return cut(message)
+    failed = seen.events_of("Pod", "Failed", names={instance.pod})
+    said = next((event.message for event in failed if (event.message or "").startswith("Failed to pull")), "")
+    return cut(said or message)
+
+
+def _pull_cause(reason: str, message: str) -> tuple[str, str]:
+    for pattern, why, advice in _PULLS:
+        if pattern.search(f"{reason} {message}"):
+            return why, advice
+    return "cannot be pulled", "See the kubelet's words below."
+
+
+_PULLS: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
+    (re.compile(pattern, re.IGNORECASE), why, advice)
+    for pattern, why, advice in (
+        (
+            r"ErrImageNeverPull",
+            "is not on the node, and imagePullPolicy Never forbids to pull it",
+            "Set imagePullPolicy to IfNotPresent, or load the image on the node.",
+        ),
+        (r"InvalidImageName", "is no valid name of an image", "Correct the image's name."),
+        (
+            r"may require authori[sz]ation|insufficient_scope",
+            "does not exist, or needs a login",
+            "Check its name and tag; if it is private, name an image pull secret.",
+        ),
+        (
+            r"unauthorized|authentication required|403 Forbidden|401 |access denied|no basic auth|denied:",
+            "needs a login",
+            "Name an image pull secret that may read it.",
+        ),
+        (
+            r"not found|manifest unknown|NotFound|no such image|name unknown",
+            "does not exist",
+            "Check its name and tag.",
+        ),
+        (
+            r"toomanyrequests|rate limit",
+            "was pulled too often: the registry says wait",
+            "Wait, or use a mirror.",
+        ),
+        (
+            r"no such host|i/o timeout|dial tcp|connection refused|deadline exceeded|x509|TLS",
+            "cannot be pulled: its registry cannot be reached",
+            "Check the registry's name; ask an administrator whether nodes may reach it.",
+        ),
+        (r"no space left", "cannot be pulled: the node's disk is full", "Ask an administrator."),
+    )
+)
+"""What kubelets and registries say, what it means for the image, and what would help; the first counts."""
+
+
+def config(seen: Evidence) -> Cause | None:
+    """A container cannot be made from its spec: a ConfigMap, a Secret, a command is missing."""
+    for instance in seen.unstarted:
+        for status, _ in seen.containers(instance):
+            waiting = status.state.waiting
+            if waiting is None or waiting.reason not in _CONFIG_REASONS:
+                continue
+            message = cut(waiting.message)
+            if found := re.search(r"(configmap|secret) \"([^\"]+)\" not found", message, re.IGNORECASE):
+                kind = {"configmap": "ConfigMap", "secret": "Secret"}[found[1].lower()]
+                return Cause(
+                    f"Waits for {kind} {found[2]}, which does not exist ({instance.name}).",
+                    (Fact("pods", f"{status.name}: {waiting.reason}: {message}"),),
+                    (f"Create the {kind}, or name one that exists.",),
+                )
+            return Cause(
+                f"Cannot start {instance.name}: {message or waiting.reason}.",
+                (Fact("pods", f"{status.name}: {waiting.reason}"),),
+            )
+    return None
+
+
+def mounts(seen: Evidence) -> Cause | None:
+    """A volume cannot be mounted, or the pod's network cannot be made."""
+    starting = {each.pod: each for each in seen.unstarted if not _has_begun(seen, each)}
+    for event in seen.events_of("Pod", *_NODE_TROUBLES, names=set(starting)):
+        about = _NODE_TROUBLES[next(each for each in _NODE_TROUBLES if (event.reason or "").startswith(each))]
+        instance = starting[event.involved_object.name]
+        message = cut(event.message)
+        return Cause(
+            f"Waits for {about} on {instance.node}: {message} ({instance.name}).",
+            (Fact("event", f"{event.reason}, {_times(event)}"),),
+        )
+    return None
+
+
+_NODE_TROUBLES: Mapping[str, str] = {
+    "FailedMount": "its volumes",
+    "FailedAttachVolume": "its volumes",
+    "FailedMapVolume": "its volumes",
+    "FailedCreatePodSandBox": "its network",
+    "NetworkNotReady": "its network",
+}
+"""Beginnings of reasons of a kubelet's events to what the pod waits for."""
+
+
+def _times(event: SeenEvent) -> str:
+    return count(event.count or 1, "time")
+
+
+def _has_begun(seen: Evidence, instance: Instance) -> bool:
+    return any(
+        status.state.running is not None or status.state.terminated is not None
+        for status, _ in seen.containers(instance)
+    )
+
+
+def init(seen: Evidence) -> Cause | None:
+    """An init container has not ended well."""
+    waiting_for_master: list[Instance] = []
+    for instance in seen.unstarted:
+        status = _current_init(seen, instance)
+        if status is None:
+            continue
+        if status.name in _MASTER_INITS and _last_end(status) is None:
+            waiting_for_master.append(instance)
+            continue
+        return _init_cause(seen, instance, status)
+    if not waiting_for_master:
+        return None
+    chief = next((each for each in seen.job.instances if each.is_chief), None)
+    how = f"{chief.name} is {chief.status}" if chief is not None else "there is none"
+    because = f": {cut(chief.reason)}" if chief is not None and chief.reason else ""
+    who = names(each.name for each in waiting_for_master)
+    looks = verb(waiting_for_master, "looks", "look")
+    return Cause(
+        f"Waits for the master: {who} {looks} for its name; {how}{because}.",
+        (Fact("pods", f"init container {_MASTER_INITS[0]} runs until the master's name can be resolved"),),
+        ("If the master runs, ask an administrator about the cluster's DNS.",)
+        if chief is not None and chief.status is Status.RUNNING
+        else (),
+    )
+
+
+def _current_init(seen: Evidence, instance: Instance) -> ContainerStatus | None:
+    """Return the init container that has begun and has not ended well."""
+    for status, is_init in seen.containers(instance):
+        if not is_init:
+            return None
+        state = status.state
+        if state.terminated is not None and state.terminated.exit_code == 0:
+            continue
+        has_begun = state.running is not None or state.terminated is not None or bool(status.restart_count)
+        sidecar = any(
+            each.name == status.name and each.restart_policy == "Always"
+            for each in seen.wish(instance).init_containers or ()
+        )
+        if sidecar and state.running is not None:
+            continue
+        return status if has_begun else None
+    return None
+
+
+def _last_end(status: ContainerStatus) -> Terminated | None:
+    return status.state.terminated or status.last_state.terminated
+
+
+def _init_cause(seen: Evidence, instance: Instance, status: ContainerStatus) -> Cause:
+    ended = _last_end(status)
+    fetch = (
+        "The code cannot be fetched" if status.name in _CODE_INITS else f"Init container {status.name} fails"
+    )
+    log = f"See what it printed: gpuconsole logs {seen.job.ref.name} -i {instance.name} -c {status.name}"
+    if ended is not None:
+        message = f": {cut(ended.message)}" if ended.message else ""
+        times = f", {count(status.restart_count, 'restart')} so far" if status.restart_count else ""
+        return Cause(
+            f"{fetch}: {status.name} of {instance.name} ended with {exit_words(ended)}{times}{message}.",
+            (),
+            (log,),
+        )
+    running = status.state.running
+    since_s = seconds_between(running.started_at, seen.now) if running is not None else 0.0
+    doing = "fetches the code" if status.name in _CODE_INITS else "runs"
+    return Cause(
+        f"Waits for init container {status.name}, which {doing} in {instance.name} for {span(since_s)}.",
+        (),
+        (log,),
+    )
+
+
+def starting(seen: Evidence) -> Cause | None:
+    """Pods are bound and their nodes are starting them."""
+    bound = [
+        each for each in seen.unstarted if each.status in (Status.STARTING, Status.PENDING, Status.UNKNOWN)
+    ]
+    if not bound:
+        return None
+    pulling = [
+        each.name
+        for each in bound
+        if (last := next(iter(seen.events_of("Pod", "Pull", names={each.pod})), None))
+        and last.reason == "Pulling"
+    ]
+    if pulling:
+        images = {seen.wish(each).containers[0].image for each in bound if seen.wish(each).containers}
+        return Cause(
+            f"Pulls its image: {names(pulling)} {verb(pulling, 'waits', 'wait')} for {names(sorted(images))}."
+        )
+    which = names(each.name for each in bound)
+    reason = next((cut(each.reason) for each in bound if each.reason), "")
+    return Cause(
+        f"Is being started: {which} on {names(each.node for each in bound)}{f'; {reason}' if reason else ''}."
+    )

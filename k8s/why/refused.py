@@ -1,0 +1,165 @@
+"""Why pods are not even made: the server refuses them, for quota, limits, names that do not exist."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+from k8s.why import amounts
+from k8s.why.answer import Cause, Fact
+from k8s.why.evidence import Evidence
+from k8s.why.objects import Limit, SeenEvent
+from k8s.why.words import amount, bare_amount, cut, names
+
+
+def cannot_create(seen: Evidence) -> Cause | None:
+    """Its pods are refused when they are to be made."""
+    if not seen.podless:
+        return None
+    for event in seen.events_of(None, "FailedCreate"):
+        message = cut(event.message)
+        for pattern, explain in _REFUSALS:
+            if found := pattern.search(message):
+                cause = explain(seen, found)
+                return Cause(cause.sentence, (_event_fact(event), *cause.facts), cause.help)
+        return Cause(f"Its pods cannot be created: {message}.", (_event_fact(event),))
+    return None
+
+
+def _event_fact(event: SeenEvent) -> Fact:
+    about = event.involved_object
+    return Fact("event", f"{about.kind}/{about.name} {event.reason}: {cut(event.message)}")
+
+
+def _over_quota(seen: Evidence, found: re.Match[str]) -> Cause:
+    quota, requested, used, limited = found.groups()
+    names_of = [each.partition("=")[0] for each in requested.split(",")]
+    limits = dict(each.split("=", 1) for each in limited.split(",") if "=" in each)
+    uses = dict(each.split("=", 1) for each in used.split(",") if "=" in each)
+    asks = names(each.replace("=", " ") for each in requested.split(","))
+    left = names(f"{uses.get(each, '?')} of {limits.get(each, '?')} {each} used" for each in names_of)
+    return Cause(
+        f"Waits for quota: a pod wants {asks}; quota {quota} has {left}.",
+        help=(f"Ask for less, end other jobs in {seen.job.ref.namespace}, or ask for more quota.",),
+    )
+
+
+def _refused(words: str, *help_lines: str) -> Callable[[Evidence, re.Match[str]], Cause]:
+    """Return an explanation in which `{0}`, `{1}` are what the message names."""
+    return lambda _, found: Cause(words.format(*found.groups()), help=help_lines)
+
+
+_REFUSALS: tuple[tuple[re.Pattern[str], Callable[[Evidence, re.Match[str]], Cause]], ...] = (
+    (re.compile(r"exceeded quota: ([^,]+), requested: (\S+), used: (\S+), limited: (\S+)"), _over_quota),
+    (
+        re.compile(r"failed quota: ([^:]+): must specify (.+)"),
+        _refused(
+            "Its pods cannot be created: quota {0} demands that each container says {1}.",
+            "Say how much of these each container wants.",
+        ),
+    ),
+    (
+        re.compile(r"((?:maximum|minimum) \S+ usage per \w+ is .+|\S+ max limit to request ratio .+)"),
+        _refused(
+            "Its pods cannot be created: a LimitRange says {0}.", "Ask for an amount within the limits."
+        ),
+    ),
+    (
+        re.compile(r"no PriorityClass with name (\S+) was found"),
+        _refused(
+            "Its pods cannot be created: there is no PriorityClass {0}.", "Name a PriorityClass that exists."
+        ),
+    ),
+    (
+        re.compile(r"service ?account \"?([^\s\":]+)\"? (?:was )?not found"),
+        _refused(
+            "Its pods cannot be created: there is no ServiceAccount {0}.",
+            "Create the ServiceAccount, or name one that exists.",
+        ),
+    ),
+    (
+        re.compile(r"violates PodSecurity \"([^\"]+)\":? ?(.*)"),
+        _refused("Its pods cannot be created: PodSecurity {0} forbids them: {1}."),
+    ),
+    (
+        re.compile(r"admission webhook \"([^\"]+)\" denied the request:? ?(.*)"),
+        _refused("Its pods cannot be created: the cluster's rule {0} says {1}."),
+    ),
+)
+"""What servers say when they refuse a pod, and what that means; the first that is found counts."""
+
+
+def no_such_priority(seen: Evidence) -> Cause | None:
+    """Its PriorityClass is not there."""
+    missing = [name for name, found in seen.priorities.items() if found is None]
+    if not missing or not seen.podless:
+        return None
+    return Cause(
+        f"Its pods cannot be created: there is no PriorityClass {names(missing)}.",
+        help=("Name a PriorityClass that exists.",),
+    )
+
+
+def no_such_account(seen: Evidence) -> Cause | None:
+    """Its ServiceAccount is not there."""
+    missing = [name for name, found in seen.accounts.items() if found is None]
+    if not missing or not seen.podless:
+        return None
+    return Cause(
+        f"Its pods cannot be created: there is no ServiceAccount {names(missing)}.",
+        help=("Create the ServiceAccount, or name one that exists.",),
+    )
+
+
+def over_quota(seen: Evidence) -> Cause | None:
+    """The namespace's quota has too little left, by arithmetic, where no event says so."""
+    for instance in seen.podless:
+        wanted = amounts.of_pod(seen.wish(instance))
+        for quota in seen.quotas:
+            if quota.spec.scopes or quota.spec.scope_selector:
+                continue  # for some pods only; an event tells when it is for these
+            hard, used = amounts.read(quota.status.hard), amounts.read(quota.status.used)
+            for key, limit in hard.items():
+                want = wanted.get(_RESOURCE_OF.get(key) or key.removeprefix("requests."), None)
+                left = limit - used.get(key, 0)
+                if want is None or want <= left:
+                    continue
+                name = quota.metadata.name
+                sentence = (
+                    f"Waits for quota: {instance.name} wants {amount(key, want)}; quota {name} has "
+                    f"{bare_amount(key, left)} of {bare_amount(key, limit)} left."
+                )
+                advice = f"Ask for less, end other jobs in {seen.job.ref.namespace}, or ask for more quota."
+                return Cause(sentence, help=(advice,))
+    return None
+
+
+_RESOURCE_OF: Mapping[str, str] = {"count/pods": amounts.PODS}
+
+
+def out_of_limits(seen: Evidence) -> Cause | None:
+    """A LimitRange allows no such pods, by arithmetic, where no event says so."""
+    for instance in seen.podless:
+        containers = [amounts.of_container(each) for each in seen.wish(instance).containers]
+        asked = {"Container": containers, "Pod": [amounts.add(containers)]}
+        for limit_range in seen.limit_ranges:
+            for limit in limit_range.spec.limits or ():
+                for each in asked.get(limit.type, ()):
+                    if words := _beyond(limit, each):
+                        wants, allowed = words
+                        name = limit_range.metadata.name
+                        return Cause(
+                            f"Its pods cannot be created: {instance.name} wants {wants}; "
+                            f"LimitRange {name} allows {allowed} a {limit.type.lower()}.",
+                            help=("Ask for an amount within the limits.",),
+                        )
+    return None
+
+
+def _beyond(limit: Limit, asked: amounts.Amounts) -> tuple[str, str] | None:
+    """Return what is asked and what is allowed in its place; None when it is within the limits."""
+    for word, bounds, sign in (("at most", limit.max, 1), ("at least", limit.min, -1)):
+        for key, bound in amounts.read(bounds).items():
+            if key in asked and (asked[key] - bound) * sign > 0:
+                return amount(key, asked[key]), f"{word} {bare_amount(key, bound)}"
+    return None

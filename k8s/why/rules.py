@@ -1,0 +1,177 @@
+"""The table of causes: which are looked for, in which order, for a job in which state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from k8s.status import Status
+from k8s.why import ended, held_back, not_started, queued, refused, unplaced
+from k8s.why.answer import Answer, Cause, Fact
+from k8s.why.evidence import Evidence
+from k8s.why.words import count, cut, names, span
+
+Rule = Callable[[Evidence], Cause | None]
+"""Looks for one cause."""
+
+WAITING: tuple[Rule, ...] = (
+    held_back.gone,
+    not_started.node_lost,
+    held_back.being_deleted,
+    queued.kueue,
+    queued.suspended,
+    held_back.operator_absent,
+    refused.cannot_create,
+    refused.no_such_priority,
+    refused.no_such_account,
+    refused.over_quota,
+    refused.out_of_limits,
+    queued.gated,
+    unplaced.claims,
+    not_started.image,
+    not_started.config,
+    not_started.mounts,
+    unplaced.no_scheduler,
+    unplaced.room,
+    unplaced.nominated,
+    unplaced.gang,
+    unplaced.scheduler_says,
+    not_started.init,
+    held_back.no_pods_yet,
+    not_started.starting,
+    unplaced.not_scheduled,
+)
+"""For a job that waits. The first that is found is the sentence; the others become facts."""
+
+ENDED: tuple[Rule, ...] = (
+    held_back.gone,
+    ended.evicted,
+    ended.container_ended,
+    ended.given_up,
+    ended.restarting,
+)
+"""For a job that failed or restarts."""
+
+_ALTERNATIVES: Mapping[Rule, frozenset[Rule]] = {
+    unplaced.scheduler_says: frozenset({unplaced.room, unplaced.claims, unplaced.gang, unplaced.nominated}),
+    unplaced.not_scheduled: frozenset(
+        {
+            unplaced.room,
+            unplaced.claims,
+            unplaced.scheduler_says,
+            unplaced.no_scheduler,
+            unplaced.gang,
+            queued.gated,
+        }
+    ),
+    held_back.no_pods_yet: frozenset(
+        {
+            queued.kueue,
+            queued.suspended,
+            held_back.operator_absent,
+            refused.cannot_create,
+            refused.over_quota,
+            refused.no_such_priority,
+            refused.no_such_account,
+            refused.out_of_limits,
+            held_back.being_deleted,
+        }
+    ),
+    not_started.starting: frozenset(
+        {
+            not_started.node_lost,
+            not_started.image,
+            not_started.config,
+            not_started.mounts,
+            not_started.init,
+            unplaced.claims,
+        }
+    ),
+    queued.suspended: frozenset({queued.kueue}),
+    refused.over_quota: frozenset({refused.cannot_create}),
+    refused.out_of_limits: frozenset({refused.cannot_create}),
+    refused.no_such_priority: frozenset({refused.cannot_create}),
+    refused.no_such_account: frozenset({refused.cannot_create}),
+    not_started.mounts: frozenset({unplaced.claims}),
+}
+"""A rule that says less precisely what one of the others, when it is found, has said already."""
+_BLOCKERS: frozenset[Rule] = frozenset(
+    {held_back.gone, held_back.being_deleted, queued.kueue, queued.suspended, held_back.operator_absent}
+)
+"""Causes below which nothing else counts: nobody has tried anything yet."""
+
+
+def explain(seen: Evidence) -> Answer:
+    """Say why a job is as it is."""
+    job = seen.job
+    if job.status is Status.SUCCEEDED:
+        return Answer(str(job.status), f"It ended well: {_up(seen)}.", tuple(_pod_facts(seen)))
+    if job.status in (Status.FAILED, Status.RESTARTING):
+        return _answer(seen, _found(seen, ENDED))
+    if job.status is Status.RUNNING and not any(
+        each.status is not Status.RUNNING for each in seen.unfinished
+    ):
+        return Answer(str(job.status), f"It runs: {_up(seen)}.", (*_lost_nodes(seen), *_pod_facts(seen)))
+    return _answer(seen, _found(seen, WAITING))
+
+
+def _found(seen: Evidence, rules: tuple[Rule, ...]) -> list[Cause]:
+    found: dict[Rule, Cause] = {}
+    for rule in rules:
+        if _ALTERNATIVES.get(rule, frozenset()) & found.keys():
+            continue
+        cause = rule(seen)
+        if cause is not None:
+            found[rule] = cause
+            if rule in _BLOCKERS or rules is ENDED:
+                break
+    return list(found.values())
+
+
+def _answer(seen: Evidence, causes: list[Cause]) -> Answer:
+    unseen = tuple(Fact("unseen", text) for text in seen.unseen)
+    status = str(seen.job.status)
+    if not causes:
+        return Answer(
+            status,
+            f"Nothing that was looked at explains it: {_up(seen)}{_own_words(seen)}.",
+            (*_looked_at(seen), *_pod_facts(seen), *unseen),
+        )
+    first, *others = causes
+    also = tuple(Fact("also", cause.sentence) for cause in others)
+    facts = dict.fromkeys(
+        (*also, *first.facts, *(fact for cause in others for fact in cause.facts), *_pod_facts(seen), *unseen)
+    )
+    advice = dict.fromkeys(line for cause in causes for line in cause.help)
+    return Answer(status, first.sentence, tuple(facts), tuple(advice))
+
+
+def _up(seen: Evidence) -> str:
+    job = seen.job
+    done = sum(each.status in (Status.RUNNING, Status.SUCCEEDED) for each in job.instances)
+    return f"{done} of {count(len(job.instances), 'pod')}"
+
+
+def _own_words(seen: Evidence) -> str:
+    return f"; its status says {cut(seen.job.reason)}" if seen.job.reason else ""
+
+
+def _pod_facts(seen: Evidence) -> list[Fact]:
+    """Return how its instances are, those of one status together."""
+    by_status: dict[Status, list[str]] = {}
+    for each in seen.job.instances:
+        by_status.setdefault(each.status, []).append(each.name)
+    return [Fact("pods", f"{status}: {names(found)}") for status, found in by_status.items()]
+
+
+def _lost_nodes(seen: Evidence) -> list[Fact]:
+    lost = [
+        name for name in seen.job.nodes if (row := seen.rows.get(name)) and row.status.startswith("NotReady")
+    ]
+    return [Fact("nodes", f"{names(lost)} does not answer, so this may be old")] if lost else []
+
+
+def _looked_at(seen: Evidence) -> list[Fact]:
+    events = count(len(seen.events), "event")
+    nodes = count(len(seen.nodes), "node") if seen.nodes is not None else "no nodes"
+    looked = f"{count(len(seen.pods), 'pod')}, {nodes}, {events}, created {span(seen.age_s)} ago"
+    return [Fact("looked", looked)]

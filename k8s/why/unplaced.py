@@ -1,0 +1,211 @@
+"""Why pods have no node: claims, a scheduler that is not there, no room, a gang that must go together."""
+
+from __future__ import annotations
+
+from k8s.snapshot import Instance
+from k8s.why.answer import Cause, Fact
+from k8s.why.evidence import Evidence
+from k8s.why.held_back import PATIENCE_S
+from k8s.why.objects import Claim, PodWish
+from k8s.why.room import no_room
+from k8s.why.words import count, cut, names, seconds_between, span, verb
+
+_MEANS_UNSCHEDULED = "PodScheduled"
+_GROUP_RUNS = ("Running", "Scheduled", "Finished", "Completed")
+
+
+def claims(seen: Evidence) -> Cause | None:
+    """A volume claim is missing, or has no volume."""
+    waiting = [*seen.unplaced, *seen.unstarted]
+    mounting: dict[str, list[str]] = {}
+    for each in waiting:
+        for name in seen.wish(each).claims:
+            mounting.setdefault(name, []).append(each.name)
+    for name, instances in mounting.items():
+        if name in seen.claims and (cause := _claim_cause(seen, name, seen.claims[name], instances)):
+            return cause
+    return None
+
+
+def _claim_cause(seen: Evidence, name: str, claim: Claim | None, instances: list[str]) -> Cause | None:
+    who = names(instances)
+    if claim is None:
+        return Cause(
+            f"Waits for volume claim {name}, which does not exist in {seen.job.ref.namespace}.",
+            (Fact("claim", f"{who} {verb(instances, 'mounts', 'mount')} {name}"),),
+            (f"Create the claim {name}, or name one that exists: gpuconsole data list",),
+        )
+    if claim.metadata.deletion_timestamp is not None:
+        return Cause(f"Waits for volume claim {name}, which is being deleted.")
+    if claim.status.phase == "Lost":
+        return Cause(f"Waits for volume claim {name}, whose volume {claim.spec.volume_name} is lost.")
+    if claim.status.phase == "Bound" or not claim.status.phase:
+        return None
+    class_name = claim.spec.storage_class_name
+    storage = seen.storage_classes.get(class_name)
+    fact = Fact("claim", f"{name} is {claim.status.phase}, storage class {class_name or 'none'}")
+    if class_name and class_name in seen.storage_classes and storage is None:
+        return Cause(
+            f"Waits for volume claim {name}: there is no storage class {class_name}.",
+            (fact,),
+            ("Make the claim anew with a storage class that exists.",),
+        )
+    if storage is not None and storage.volume_binding_mode == "WaitForFirstConsumer":
+        return None  # it is bound when a pod is placed, so that it keeps none from being placed
+    if not class_name:
+        return Cause(
+            f"Waits for volume claim {name}: no volume is bound to it, and it names no storage class.",
+            (fact,),
+            ("Make a volume for the claim, or the claim anew with a storage class.",),
+        )
+    made_by = f", made by {storage.provisioner}" if storage is not None and storage.provisioner else ""
+    return Cause(
+        f"Waits for volume claim {name}: no volume is bound to it (storage class {class_name}{made_by}).",
+        (fact,),
+        (f"See what its events say: kubectl describe pvc {name}",),
+    )
+
+
+def no_scheduler(seen: Evidence) -> Cause | None:
+    """No scheduler has looked at its pods."""
+    ignored = [each for each in seen.unplaced if each.pod in seen.pods and _is_ignored(seen, each)]
+    if not ignored:
+        return None
+    age_s = max(
+        seconds_between(seen.pods[each.pod].metadata.creation_timestamp, seen.now) for each in ignored
+    )
+    scheduler = seen.pods[ignored[0].pod].spec.scheduler_name or "default-scheduler"
+    which = names(each.name for each in ignored)
+    if age_s < PATIENCE_S:
+        return Cause(f"Waits for scheduler {scheduler}, which has not looked at {which} for {span(age_s)}.")
+    return Cause(
+        f"No scheduler acts on it: {scheduler} has not looked at {which} for {span(age_s)}.",
+        (Fact("pods", f"schedulerName {scheduler}; no event and no condition of it on {which}"),),
+        ("Name a scheduler that runs here, or ask an administrator whether this one does.",),
+    )
+
+
+def _is_ignored(seen: Evidence, instance: Instance) -> bool:
+    pod = seen.pods[instance.pod]
+    if pod.spec.scheduling_gates:
+        return False
+    conditions = pod.status.conditions or ()
+    heard = any(each.type == _MEANS_UNSCHEDULED and (each.message or each.reason) for each in conditions)
+    return not heard and not seen.events_of("Pod", "FailedScheduling", "Scheduled", names={instance.pod})
+
+
+def room(seen: Evidence) -> Cause | None:
+    """The nodes have no room, by arithmetic."""
+    if seen.ground is None or not seen.ground.nodes or not seen.groups:
+        return None
+    cause = no_room(seen.groups, seen.ground, seen.holders_by_node)
+    if cause is None:
+        return None
+    unseen = () if seen.sees_all_pods else (Fact("unseen", "pods of others, so that less may be free"),)
+    group = seen.pod_group
+    gang = (
+        (Fact("gang", f"PodGroup {group.metadata.name}: all {group.spec.min_member} pods must fit at once"),)
+        if group is not None and group.spec.min_member > 1
+        else ()
+    )
+    return Cause(cause.sentence, (*cause.facts, *gang, *_scheduler_facts(seen), *unseen), cause.help)
+
+
+def gang(seen: Evidence) -> Cause | None:
+    """Its PodGroup has not been let in as a whole."""
+    group = seen.pod_group
+    if group is None or not seen.unplaced or group.status.phase in _GROUP_RUNS:
+        return None
+    said = [each for each in group.status.conditions or () if each.status == "True" and each.message]
+    unschedulable = next((each for each in said if each.type == "Unschedulable"), None)
+    why = f": {cut(unschedulable.message)}" if unschedulable is not None else ""
+    queue = f" in queue {group.spec.queue}" if group.spec.queue else ""
+    together = f"; {group.spec.min_member} pods must start together" if group.spec.min_member > 1 else ""
+    phase = group.status.phase or "new"
+    return Cause(
+        f"Waits for its gang: PodGroup {group.metadata.name} is {phase}{queue}{together}{why}.",
+        tuple(Fact("gang", f"{each.type}: {cut(each.message)}") for each in said),
+        ("Wait until all of them fit at once, or ask for fewer or smaller pods.",),
+    )
+
+
+def nominated(seen: Evidence) -> Cause | None:
+    """Pods of lower priority are being ended to make room for it."""
+    places = {
+        each.name: node
+        for each in seen.unplaced
+        if each.pod in seen.pods and (node := seen.pods[each.pod].status.nominated_node_name)
+    }
+    if not places:
+        return None
+    nodes = names(places.values())
+    return Cause(f"Waits until pods of lower priority have left {nodes}: {names(places)} goes there next.")
+
+
+def scheduler_says(seen: Evidence) -> Cause | None:
+    """The scheduler gives a reason that arithmetic does not find, or nobody may see the nodes."""
+    waiting = [each for each in seen.unplaced if each.pod]
+    if not waiting:
+        return None
+    facts = _scheduler_facts(seen)
+    messages = [fact.text.partition(": ")[2] for fact in facts]
+    if not messages:
+        return None
+    first = messages[0].partition(" preemption: ")[0].rstrip(", .")
+    beside = sorted({words for each in waiting for words in _beside(seen.wish(each))})
+    fits = () if seen.ground is None else (Fact("nodes", "by requests and labels alone there would be room"),)
+    return Cause(
+        f"Waits for a node: {names(each.name for each in waiting)}; the scheduler says {first}.",
+        (*facts, *(Fact("pods", words) for words in beside), *fits),
+    )
+
+
+def _beside(wish: PodWish) -> list[str]:
+    """Name the demands about other pods, which are not solved here."""
+    affinity = wish.affinity
+    found = []
+    if affinity is not None and affinity.pod_affinity is not None and affinity.pod_affinity.required:
+        found.append("must be beside certain other pods (podAffinity)")
+    if (
+        affinity is not None
+        and affinity.pod_anti_affinity is not None
+        and affinity.pod_anti_affinity.required
+    ):
+        found.append("must not be beside certain other pods (podAntiAffinity)")
+    strict = [
+        each.topology_key
+        for each in wish.topology_spread_constraints or ()
+        if each.when_unsatisfiable != "ScheduleAnyway"
+    ]
+    if strict:
+        found.append(f"must be spread evenly over {names(strict)}")
+    return found
+
+
+def _scheduler_facts(seen: Evidence) -> list[Fact]:
+    """Return what the scheduler says of the waiting pods, each thing once."""
+    said: dict[str, list[str]] = {}
+    for each in seen.unplaced:
+        if message := _scheduler_words(seen, each):
+            said.setdefault(message, []).append(each.name)
+    return [Fact("scheduler", f"{names(instances)}: {message}") for message, instances in said.items()]
+
+
+def _scheduler_words(seen: Evidence, instance: Instance) -> str:
+    pod = seen.pods.get(instance.pod)
+    for each in (pod.status.conditions if pod is not None else None) or ():
+        if each.type == _MEANS_UNSCHEDULED and each.status == "False" and each.message:
+            return cut(each.message)
+    newest = next(iter(seen.events_of("Pod", "FailedScheduling", names={instance.pod})), None)
+    if newest is not None:
+        return cut(newest.message)
+    return cut(instance.reason) if instance.pod and " nodes are available" in instance.reason else ""
+
+
+def not_scheduled(seen: Evidence) -> Cause | None:
+    """Pods are without a node, and nobody says why."""
+    waiting = [each for each in seen.unplaced if each.pod]
+    if not waiting:
+        return None
+    words = f"{count(len(waiting), 'pod')} without a node, {names(each.name for each in waiting)}"
+    return Cause(f"Waits for a node: {words}; the scheduler gives no reason.")

@@ -1,0 +1,161 @@
+"""Which nodes taints, selectors and affinity leave to a pod."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from k8s import models
+from k8s.models import Taint
+from k8s.why import taints
+from k8s.why.affinity import demands, holds, mismatch
+from k8s.why.objects import PodWish, Requirement, Toleration
+from tests.why import labelled, nodes_of
+
+LABELS = {"gpu": "h100", "zone": "a", "count": "8"}
+
+
+def wish(**spec: Any) -> PodWish:
+    found: PodWish = models.convert(spec, PodWish)
+    return found
+
+
+def required(*terms: dict[str, Any]) -> PodWish:
+    affinity = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": list(terms)}}
+    return wish(affinity={"nodeAffinity": affinity})
+
+
+def claim(key: str, operator: str, *values: str) -> dict[str, Any]:
+    return {"key": key, "operator": operator, "values": list(values)}
+
+
+@pytest.mark.parametrize(
+    ("operator", "values", "on_h100", "on_nothing"),
+    [
+        ("In", ["h100", "a100"], True, False),
+        ("In", ["a100"], False, False),
+        ("In", [], False, False),
+        ("NotIn", ["a100"], True, True),
+        ("NotIn", ["h100"], False, True),
+        ("Exists", [], True, False),
+        ("DoesNotExist", [], False, True),
+        ("Gt", ["4"], False, False),
+        ("Between", ["1"], False, False),
+    ],
+)
+def test_every_operator_holds_as_in_kubernetes(
+    operator: str, values: list[str], on_h100: bool, on_nothing: bool
+) -> None:
+    requirement = Requirement("gpu", operator, values)
+    assert holds(requirement, LABELS) is on_h100
+    assert holds(requirement, {}) is on_nothing
+
+
+@pytest.mark.parametrize(
+    ("operator", "bound", "is_so"),
+    [("Gt", "7", True), ("Gt", "8", False), ("Lt", "9", True), ("Lt", "8", False), ("Gt", "-1", True),
+     ("Gt", "many", False), ("Lt", "8.5", False), ("Gt", "+7", True), ("Gt", "", False)],
+)  # fmt: skip
+def test_numbers_are_compared_as_numbers(operator: str, bound: str, is_so: bool) -> None:
+    assert holds(Requirement("count", operator, [bound]), LABELS) is is_so
+
+
+def _reference(requirement: Requirement, labels: dict[str, str]) -> bool:
+    """Say it again in the words of the API's reference."""
+    values = requirement.values or []
+    has, value = requirement.key in labels, labels.get(requirement.key, "")
+    if requirement.operator == "In":
+        return has and any(value == each for each in values)
+    if requirement.operator == "NotIn":
+        return bool(values) and not (has and any(value == each for each in values))
+    if requirement.operator in ("Exists", "DoesNotExist"):
+        return not values and has == (requirement.operator == "Exists")
+    try:
+        here, (bound,) = int(value), map(int, values)
+    except ValueError:
+        return False
+    return has and (here > bound if requirement.operator == "Gt" else here < bound)
+
+
+_words = st.sampled_from(["a", "b", "1", "2", "-3", "10"])
+_requirements = st.builds(
+    Requirement,
+    key=st.sampled_from(["zone", "count"]),
+    operator=st.sampled_from(["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]),
+    values=st.none() | st.lists(_words, max_size=3),
+)
+_labels = st.dictionaries(st.sampled_from(["zone", "count"]), _words)
+_terms = st.lists(st.lists(_requirements, max_size=3), max_size=3)
+
+
+@given(_requirements, _labels)
+def test_claims_hold_as_a_plain_reading_of_the_reference_says(
+    requirement: Requirement, labels: dict[str, str]
+) -> None:
+    assert holds(requirement, labels) is _reference(requirement, labels)
+
+
+@given(_terms, _labels)
+def test_one_term_of_which_all_claims_hold_is_enough(
+    terms: list[list[Requirement]], labels: dict[str, str]
+) -> None:
+    (node,) = nodes_of(labelled("n", labels=labels))
+    asked = required(
+        *({"matchExpressions": [claim(e.key, e.operator, *(e.values or ())) for e in term]} for term in terms)
+    )
+    expected = any(term and all(_reference(each, labels) for each in term) for term in terms)
+    assert (mismatch(asked, node) == "") is expected
+
+
+def test_fields_are_matched_by_the_nodes_name_alone() -> None:
+    here, there = nodes_of(labelled("here"), labelled("there"))
+    asked = required({"matchFields": [claim("metadata.name", "In", "here")]})
+    assert mismatch(asked, here) == ""
+    assert mismatch(asked, there) == "metadata.name=here"
+    other = required({"matchFields": [claim("metadata.uid", "In", "x")]})
+    assert mismatch(other, here)
+
+
+def test_a_selector_and_an_affinity_must_both_hold_and_are_said_in_words() -> None:
+    asked = required({"matchExpressions": [claim("zone", "In", "a", "b"), claim("gpu", "Exists")]}, {})
+    both = wish(nodeSelector={"disk": "ssd"}, affinity=models.convert({}, dict))
+    (node,) = nodes_of(labelled("n", labels=LABELS))
+    assert mismatch(asked, node) == ""
+    assert mismatch(both, node) == "label disk=ssd"
+    assert demands(both) == "disk=ssd"
+    assert demands(required({"matchExpressions": [claim("count", "Gt", "8")]})) == "count > 8"
+    assert demands(required({"matchExpressions": [claim("gpu", "DoesNotExist")]})) == "no label gpu"
+    assert demands(wish()) == ""
+
+
+@pytest.mark.parametrize(
+    ("toleration", "is_tolerated"),
+    [
+        (Toleration("dedicated", "Equal", "team", "NoSchedule"), True),
+        (Toleration("dedicated", "", "team", ""), True),
+        (Toleration("dedicated", "Exists", "", ""), True),
+        (Toleration("", "Exists", "", ""), True),
+        (Toleration("", "", "team", ""), False),
+        (Toleration("dedicated", "Equal", "others", "NoSchedule"), False),
+        (Toleration("dedicated", "Exists", "", "NoExecute"), False),
+        (Toleration("other", "Exists", "", ""), False),
+        (Toleration("dedicated", "Maybe", "team", ""), False),
+    ],
+)
+def test_tolerations_cover_taints_as_in_kubernetes(toleration: Toleration, is_tolerated: bool) -> None:
+    taint = Taint("dedicated", "team", "NoSchedule")
+    assert taints.tolerates([toleration], taint) is is_tolerated
+    assert taints.words(taint) == "dedicated=team:NoSchedule"
+
+
+def test_taints_that_only_prefer_or_repeat_a_condition_are_left_out() -> None:
+    found = [
+        {"key": "busy", "effect": "PreferNoSchedule"},
+        {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"},
+        {"key": "mine", "effect": "NoExecute"},
+    ]
+    (node,) = nodes_of(labelled("n", taints=found))
+    assert [each.key for each in taints.untolerated([], node)] == ["mine"]

@@ -1,0 +1,106 @@
+"""What a pod wants of each resource and what a node has left, by Kubernetes' rules."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from k8s import models
+from k8s.why import amounts
+from k8s.why.objects import PodWish
+from k8s.why.words import amount, clock, count, cut, names, span
+from tests.objects import GPU, node
+from tests.why import NOW, held, nodes_of
+
+
+def wanted(**spec: Any) -> dict[str, str]:
+    wish: PodWish = models.convert(spec, PodWish)
+    return {name: str(number) for name, number in amounts.of_pod(wish).items() if name != "pods"}
+
+
+def container(name: str = "main", restart: str = "", **resources: Any) -> dict[str, Any]:
+    return {"name": name, "resources": resources, **({"restartPolicy": restart} if restart else {})}
+
+
+def test_a_limit_counts_where_nothing_is_requested() -> None:
+    assert wanted(containers=[container(requests={"cpu": "500m"}, limits={"cpu": "2", GPU: 8})]) == {
+        "cpu": "1/2",
+        GPU: "8",
+    }
+
+
+def test_the_larger_of_init_containers_and_containers_counts() -> None:
+    running = [container("a", requests={"cpu": "1"}), container("b", requests={"cpu": "2", "memory": "1Gi"})]
+    assert wanted(containers=running, initContainers=[container("i", requests={"cpu": "5"})]) == {
+        "cpu": "5",
+        "memory": str(2**30),
+    }
+
+
+def test_a_sidecar_counts_with_the_containers_and_with_init_containers_after_it() -> None:
+    init = [
+        container("early", requests={"cpu": "3"}),
+        container("side", "Always", requests={"cpu": "1"}),
+        container("late", requests={"cpu": "4"}),
+    ]
+    assert wanted(containers=[container(requests={"cpu": "2"})], initContainers=init) == {"cpu": "5"}
+    assert wanted(containers=[container(requests={"cpu": "6"})], initContainers=init) == {"cpu": "7"}
+
+
+def test_what_the_pod_as_a_whole_asks_for_replaces_the_sum_and_overhead_is_added() -> None:
+    running = [container(requests={"cpu": "1", GPU: 2})]
+    found = wanted(containers=running, resources={"requests": {"cpu": "3"}}, overhead={"cpu": "250m"})
+    assert found == {"cpu": "13/4", GPU: "2"}
+
+
+def test_a_pod_takes_one_of_the_pods_of_a_node_and_nothing_of_what_makes_no_sense() -> None:
+    wish: PodWish = models.convert({"containers": [container(requests={"cpu": "many"})]}, PodWish)
+    assert amounts.of_pod(wish) == {"pods": 1}
+
+
+def test_free_is_what_is_allocatable_less_what_pods_request_and_gpus_are_as_the_console_counts_them() -> None:
+    (found,) = nodes_of(node("a", 8))
+    free = amounts.free_of(found, held("a", 8, gpt=5), {"cpu": Fraction(60), GPU: Fraction(1)})
+    assert free == {"cpu": 4, GPU: 3, "pods": 110}
+    assert amounts.free_of(found, None, None) == {"cpu": 64, GPU: 8, "pods": 110}
+
+
+@pytest.mark.parametrize(
+    ("resource", "number", "words"),
+    [
+        (GPU, Fraction(8), "8 nvidia.com/gpu"),
+        ("cpu", Fraction(3, 2), "1.5 cpu"),
+        ("cpu", Fraction(1, 3), "0.333 cpu"),
+        ("memory", Fraction(64 * 2**30), "64Gi memory"),
+        ("memory", Fraction(3 * 2**29), "1.5Gi memory"),
+        ("requests.memory", Fraction(2**20), "1Mi requests.memory"),
+        ("ephemeral-storage", Fraction(500), "500 ephemeral-storage"),
+    ],
+)
+def test_amounts_are_said_in_the_units_that_manifests_have(
+    resource: str, number: Fraction, words: str
+) -> None:
+    assert amount(resource, number) == words
+
+
+def test_many_names_are_counted_and_messages_are_cut() -> None:
+    assert names([]) == ""
+    assert names(["a"]) == "a"
+    assert names(["a", "b", "a"]) == "a and b"
+    assert names("abcd") == "a, b, c and d"
+    assert names("abcdef") == "a, b, c and 3 more"
+    assert count(1, "pod") == "1 pod" and count(0, "pod") == "0 pods"
+    assert cut(" one\n two. ") == "one two"
+    assert len(cut("x" * 5000)) == 401
+    assert cut(None) == ""
+
+
+def test_times_are_said_in_their_largest_unit_and_odd_ones_are_not_said() -> None:
+    assert [span(each) for each in (-5, 1, 119, 120, 7199, 7200, 200000)] == [
+        "0 s", "1 s", "119 s", "2 min", "119 min", "2 h", "2 d",
+    ]  # fmt: skip
+    assert clock(NOW) == "12:00:00 UTC"
+    assert clock(NOW.replace(tzinfo=None)) == "12:00:00 UTC"
+    assert clock(None) == ""

@@ -1,0 +1,269 @@
+"""Why a job has not got as far as having pods: no operator, a queue, a refusal; with exact sentences."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from k8s.status import Status
+from k8s.why import Answer, explain
+from k8s.why import objects as o
+from tests.objects import Object, node, pytorch_job
+from tests.why import (
+    event,
+    held,
+    instance,
+    on_node,
+    pod,
+    read,
+    seen,
+    spec_of,
+    starting,
+    texts,
+)
+
+
+def test_a_job_without_an_operator_is_said_after_a_minute() -> None:
+    missing = instance(has_pod=False)
+    orphan = pytorch_job("bert")
+    answer = explain(seen(missing, manifest=orphan, age_s=300))
+    assert answer.sentence == (
+        "No operator acts on it: PyTorchJob bert has no status and no pods after 5 min."
+    )
+    assert answer.help == ("Ask an administrator whether the operator for PyTorchJob runs.",)
+    young = explain(seen(missing, manifest=orphan, age_s=12))
+    assert young.sentence == "Was created 12 s ago; its operator has not answered yet."
+
+
+def test_a_job_that_was_deleted_is_gone() -> None:
+    assert explain(seen(instance(), is_gone=True)).sentence == "It is gone: PyTorchJob bert was deleted."
+
+
+def test_what_keeps_a_deleted_job_is_said() -> None:
+    manifest = pytorch_job("bert", finalizers=["lab/keep"])
+    answer = explain(seen(instance(has_pod=False), status=Status.TERMINATING, manifest=manifest))
+    assert answer.sentence == "Is being deleted: 0 pods left; finalizers keep it: lab/keep."
+
+
+def test_pods_that_an_operator_has_not_made_are_counted() -> None:
+    manifest = pytorch_job("bert", workers=2) | {"status": {"conditions": []}}
+    conditions = [{"type": "Created", "status": "True", "message": "PyTorchJob bert is created."}]
+    none_yet = seen(
+        instance(has_pod=False), instance("worker-0", has_pod=False), manifest=manifest, conditions=conditions
+    )
+    answer = explain(none_yet)
+    assert answer.sentence == "Has no pods: its operator has made none of 2, 5 min after it was created."
+    assert texts(answer, "job") == ["Created is True: PyTorchJob bert is created"]
+
+
+def test_a_suspended_job_says_so() -> None:
+    manifest = pytorch_job("bert") | {"status": {"conditions": []}}
+    manifest["spec"]["runPolicy"] = {"suspend": True}
+    answer = explain(seen(instance(has_pod=False), status=Status.SUSPENDED, manifest=manifest))
+    assert answer.sentence == "Suspended: its object says suspend, so it has no pods."
+
+
+def test_a_job_of_kube_queue_waits_in_it() -> None:
+    manifest = pytorch_job("bert", annotations={"scheduling.x-k8s.io/suspend": "true"})
+    answer = explain(seen(instance(has_pod=False), status=Status.QUEUED, manifest=manifest))
+    assert answer.sentence == "Waits in kube-queue, which has not let it in."
+
+
+def workload(*conditions: Object, **spec: Any) -> o.Workload:
+    found: o.Workload = read(
+        o.Workload,
+        {
+            "metadata": {"name": "pytorchjob-bert", "namespace": "default"},
+            "spec": {"queueName": "research", **spec},
+            "status": {"conditions": list(conditions)},
+        },
+    )
+    return found
+
+
+NO_QUOTA = {
+    "type": "QuotaReserved",
+    "status": "False",
+    "reason": "Pending",
+    "message": "couldn't assign flavors to pod set main: insufficient unused quota for nvidia.com/gpu",
+}
+QUEUE = read(o.LocalQueue, {"metadata": {"name": "research"}, "spec": {"clusterQueue": "gpus"}})
+
+
+def queued(**parts: Any) -> Answer:
+    manifest = pytorch_job("bert", labels={"kueue.x-k8s.io/queue-name": "research"})
+    manifest["spec"]["runPolicy"] = {"suspend": True}
+    return explain(seen(instance(has_pod=False), status=Status.QUEUED, manifest=manifest, **parts))
+
+
+def test_a_workload_without_quota_says_its_place_and_kueues_words() -> None:
+    answer = queued(workload=workload(NO_QUOTA), local_queues={"research": QUEUE}, places=(3, 5))
+    assert answer.sentence == (
+        "Waits in queue research (ClusterQueue gpus), 3 before it: couldn't assign flavors to pod set main: "
+        "insufficient unused quota for nvidia.com/gpu."
+    )
+    assert "3 before it in research, 5 in the ClusterQueue" in texts(answer, "queue")
+
+
+def test_a_workload_with_quota_waits_for_admission_checks() -> None:
+    reserved = {"type": "QuotaReserved", "status": "True"}
+    found = workload(reserved)
+    status = read(
+        o.WorkloadStatus,
+        {
+            "conditions": [reserved],
+            "admission": {"clusterQueue": "gpus"},
+            "admissionChecks": [{"name": "provision", "state": "Pending", "message": "asking for nodes"}],
+        },
+    )
+    answer = queued(workload=o.Workload(found.metadata, found.spec, status))
+    assert answer.sentence == (
+        "Waits in queue research (ClusterQueue gpus): quota is reserved, admission waits for "
+        "provision (Pending)."
+    )
+
+
+def test_a_workload_that_was_evicted_or_stopped_says_why() -> None:
+    evicted = {
+        "type": "Evicted",
+        "status": "True",
+        "reason": "Preempted",
+        "message": "Preempted by li/urgent.",
+    }
+    answer = queued(workload=workload(evicted, NO_QUOTA))
+    assert answer.sentence.startswith(
+        "Waits in queue research: it was evicted, Preempted by li/urgent; couldn't"
+    )
+    stopped = queued(workload=workload(active=False))
+    assert stopped.sentence == "Kueue has stopped it: its Workload in queue research is not active."
+
+
+def test_a_queue_that_does_not_exist_or_takes_nothing_is_named() -> None:
+    missing = queued(local_queues={"research": None})
+    assert missing.sentence == "Waits in queue research: there is no such LocalQueue in namespace default."
+    closed = read(
+        o.LocalQueue,
+        {
+            "metadata": {"name": "research"},
+            "status": {
+                "conditions": [{"type": "Active", "status": "False", "message": "ClusterQueue is stopped"}]
+            },
+        },
+    )
+    answer = queued(local_queues={"research": closed})
+    assert answer.sentence == "Waits in queue research, which takes nothing: ClusterQueue is stopped."
+    assert queued().sentence == "Waits in queue research: Kueue has made no Workload for it, since 5 min."
+
+
+def test_an_admitted_workload_no_longer_explains_anything() -> None:
+    admitted = workload({"type": "Admitted", "status": "True"})
+    answer = explain(
+        seen(instance(), pods=[pod("master-0")], nodes=[node("a", 4)], rows=[held("a", 4)], workload=admitted)
+    )
+    assert answer.sentence.startswith("Too big:")
+
+
+def test_a_scheduling_gate_is_named() -> None:
+    gates = [{"name": "lab/approval"}]
+    gated = pod("master-0", spec_of(schedulingGates=gates), conditions=[])
+    answer = explain(seen(instance(), pods=[gated]))
+    assert answer.sentence == (
+        "Its pods are gated: master-0 may not be scheduled before lab/approval is taken away."
+    )
+
+
+@pytest.mark.parametrize(
+    ("message", "sentence"),
+    [
+        (
+            'pods "bert-master-0" is forbidden: exceeded quota: gpus, requested: requests.nvidia.com/gpu=8, '
+            "used: requests.nvidia.com/gpu=12, limited: requests.nvidia.com/gpu=16",
+            "Waits for quota: a pod wants requests.nvidia.com/gpu 8; quota gpus has "
+            "12 of 16 requests.nvidia.com/gpu used.",
+        ),
+        (
+            'pods "x" is forbidden: failed quota: cpus: must specify limits.cpu,limits.memory',
+            "Its pods cannot be created: quota cpus demands that each container says "
+            "limits.cpu,limits.memory.",
+        ),
+        (
+            'pods "x" is forbidden: maximum memory usage per Container is 1Gi, but limit is 64Gi',
+            "Its pods cannot be created: a LimitRange says maximum memory usage per Container is 1Gi, "
+            "but limit is 64Gi.",
+        ),
+        (
+            'pods "x" is forbidden: no PriorityClass with name urgent was found',
+            "Its pods cannot be created: there is no PriorityClass urgent.",
+        ),
+        (
+            'pods "x" is forbidden: error looking up service account default/trainer: '
+            'serviceaccount "trainer" '
+            "not found",
+            "Its pods cannot be created: there is no ServiceAccount trainer.",
+        ),
+        (
+            'pods "x" is forbidden: violates PodSecurity "restricted:latest": privileged (container "a")',
+            "Its pods cannot be created: PodSecurity restricted:latest forbids them: privileged "
+            '(container "a").',
+        ),
+        (
+            'admission webhook "policy.lab" denied the request: images must come from lab/',
+            "Its pods cannot be created: the cluster's rule policy.lab says images must come from lab/.",
+        ),
+        ("the moon is full", "Its pods cannot be created: the moon is full."),
+    ],
+)
+def test_what_the_server_says_when_it_refuses_pods_becomes_a_sentence(message: str, sentence: str) -> None:
+    refused = event("bert", "FailedCreatePod", f"Error creating: {message}", kind="PyTorchJob")
+    answer = explain(seen(instance(has_pod=False), events=(refused,)))
+    if message.startswith("the moon"):
+        sentence = sentence.replace("the moon", "Error creating: the moon")
+    assert answer.sentence == sentence
+    assert texts(answer, "event")[0].startswith("PyTorchJob/bert FailedCreatePod: Error creating:")
+
+
+def test_a_kubelets_failed_create_is_not_taken_for_a_refusal() -> None:
+    sandbox = event("bert-worker-0", "FailedCreatePodSandBox", "no network")
+    answer = explain(seen(on_node(), pods=[starting()], nodes=[node("a")], events=(sandbox,)))
+    assert answer.sentence == "Waits for its network on a: no network (worker-0)."
+
+
+def quota(hard: Object, used: Object, **spec: Any) -> Any:
+    return read(o.Quota, {"metadata": {"name": "gpus"}, "spec": spec, "status": {"hard": hard, "used": used}})
+
+
+def test_a_quota_with_too_little_left_is_found_by_arithmetic() -> None:
+    key = "requests.nvidia.com/gpu"
+    found = quota({key: "16", "limits.cpu": "1"}, {key: "12"})
+    answer = explain(seen(instance(has_pod=False), quotas=(found,)))
+    assert answer.sentence == (
+        "Waits for quota: master-0 wants 8 requests.nvidia.com/gpu; quota gpus has 4 of 16 left."
+    )
+    no_pods = quota({"count/pods": "3"}, {"count/pods": "3"})
+    assert (
+        "wants 1 count/pods; quota gpus has 0 of 3 left"
+        in explain(seen(instance(has_pod=False), quotas=(no_pods,))).sentence
+    )
+    for others in (quota({key: "16"}, {key: "8"}), quota({key: "16"}, {key: "12"}, scopes=["BestEffort"])):
+        assert "quota" not in explain(seen(instance(has_pod=False), quotas=(others,))).sentence
+
+
+def test_a_limit_range_that_allows_no_such_pod_is_found_by_arithmetic() -> None:
+    limits = [{"type": "Container", "max": {"nvidia.com/gpu": "4"}, "min": {"nvidia.com/gpu": "1"}}]
+    found = read(o.LimitRange, {"metadata": {"name": "small"}, "spec": {"limits": limits}})
+    answer = explain(seen(instance(has_pod=False), limit_ranges=(found,)))
+    assert answer.sentence == (
+        "Its pods cannot be created: master-0 wants 8 nvidia.com/gpu; LimitRange small allows at "
+        "most 4 a container."
+    )
+
+
+def test_a_priority_class_or_an_account_that_is_missing_is_named() -> None:
+    no_pod = instance(has_pod=False)
+    assert explain(seen(no_pod, priorities={"urgent": None})).sentence == (
+        "Its pods cannot be created: there is no PriorityClass urgent."
+    )
+    assert explain(seen(no_pod, accounts={"trainer": None})).sentence == (
+        "Its pods cannot be created: there is no ServiceAccount trainer."
+    )

@@ -1,0 +1,166 @@
+"""The arithmetic of a pod that finds no node, sentence by sentence."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+from k8s.status import Status
+from k8s.why import explain
+from k8s.why.evidence import Evidence
+from tests.objects import GPU, Object, node
+from tests.why import held, instance, labelled, pod, seen, silent, spec_of
+
+WORKERS = ("master-0", "worker-0", "worker-1", "worker-2")
+
+
+def gang(nodes: list[Object], *names: str, spec: Object | None = None, **parts: Any) -> Evidence:
+    """Return a job of pods that no scheduler has found nodes for."""
+    found = names or WORKERS
+    return seen(*map(instance, found), pods=[pod(name, spec) for name in found], nodes=nodes, **parts)
+
+
+def test_the_largest_free_block_is_held_against_what_each_pod_wants() -> None:
+    nodes = [node("a100-1"), node("a100-9"), *(node(f"a100-{i}", unschedulable=True) for i in (5, 6, 7))]
+    rows = [held("a100-1", 8, bert_large=8), held("a100-9", 8, gpt=4)]
+    answer = explain(gang(nodes, rows=rows))
+    assert answer.sentence == (
+        "Waits for GPUs: each of 4 pods wants 8 nvidia.com/gpu; the largest free block is 4 on a100-9 "
+        "(4 free in all, 3 nodes cordoned)."
+    )
+    assert answer.help == (
+        "Ask for 1 nvidia.com/gpu a pod: 4 pods of that size fit now.",
+        "Wait for gpt on a100-9 (4 GPUs).",
+        "An administrator can open again what is cordoned: a100-5, a100-6 and a100-7.",
+    )
+    texts = [fact.text for fact in answer.facts]
+    assert "a100-9: 4 of 8 nvidia.com/gpu free, held by gpt (4)" in texts
+    assert "a100-1: 0 of 8 nvidia.com/gpu free, held by bert_large (8)" in texts
+    assert "master-0, worker-0, worker-1 and worker-2 each want 8 nvidia.com/gpu" in texts
+
+
+def test_total_free_is_held_against_what_the_gang_wants() -> None:
+    nodes = [node("a"), node("b")]
+    answer = explain(gang(nodes, rows=[held("a", 8), held("b", 8, gpt=1)]))
+    assert answer.sentence == (
+        "Waits for GPUs: room for 1 of 4 pods, each wants 8 nvidia.com/gpu "
+        "(15 free in all, together they want 32)."
+    )
+    assert answer.help[0] == "Ask for 3 nvidia.com/gpu a pod: 4 pods of that size fit now."
+
+
+def test_a_busy_cluster_says_how_many_are_in_use_and_who_to_wait_for() -> None:
+    nodes = [node("a"), node("b"), silent("c")]
+    rows = [held("a", 8, small=2, smaller=1, big=5), held("b", 8, huge=8), held("c", 8)]
+    answer = explain(gang(nodes, "master-0", rows=rows))
+    assert answer.sentence == (
+        "Waits for GPUs: master-0 wants 8 nvidia.com/gpu; none is free (16 in use, 1 node not ready)."
+    )
+    assert answer.help[0] == "Wait for huge on b (8 GPUs)."
+    assert not any("a pod:" in line for line in answer.help)
+
+
+def test_a_job_is_never_told_to_wait_for_itself() -> None:
+    own = instance("master-0", Status.RUNNING, node="a")
+    rows = [held("a", 8, bert=8), held("b", 8, gpt=8)]
+    evidence = seen(
+        own, instance("worker-0"), pods=[pod("worker-0")], nodes=[node("a"), node("b")], rows=rows
+    )
+    assert explain(evidence).help == ("Wait for gpt on b (8 GPUs).",)
+
+
+def test_what_is_larger_than_any_node_is_too_big_also_when_all_is_free() -> None:
+    answer = explain(gang([node("a"), node("b", 4)], spec=spec_of(16), rows=[held("a", 8)]))
+    assert answer.sentence == ("Too big: each of 4 pods wants 16 nvidia.com/gpu; the largest node has 8 (a).")
+    assert answer.help == ("Ask for 8 nvidia.com/gpu a pod or less; more pods can make up for it.",)
+
+
+def test_a_resource_that_no_node_has_is_named() -> None:
+    nodes = [node("a"), node("b")]
+    wants = {"containers": [{"name": "pytorch", "resources": {"limits": {"amd.com/gpu": 1}}}]}
+    answer = explain(gang(nodes, "master-0", spec=wants))
+    assert answer.sentence == "No node has amd.com/gpu: master-0 wants 1 amd.com/gpu."
+
+
+def test_resources_that_no_node_has_together_are_named() -> None:
+    large = labelled("cpus", 1)
+    large["status"]["allocatable"]["cpu"] = "256"
+    wants = spec_of(8)
+    wants["containers"][0]["resources"]["requests"] = {"cpu": "128"}
+    answer = explain(gang([large, node("gpus", 8)], "master-0", spec=wants))
+    assert answer.sentence == "Too big: no node has 8 nvidia.com/gpu and 128 cpu together."
+
+
+def test_a_selector_that_matches_nothing_is_said_with_what_there_is() -> None:
+    nodes = [labelled("a", labels={"disk": "hdd"}), labelled("b", labels={"disk": "hdd"}), labelled("c")]
+    answer = explain(gang(nodes, "master-0", spec=spec_of(nodeSelector={"disk": "ssd"})))
+    assert answer.sentence == "No node matches: master-0 asks for disk=ssd; 3 nodes looked at."
+    assert "no node has disk=ssd; disk is hdd (2 nodes)" in [fact.text for fact in answer.facts]
+
+
+def test_an_affinity_that_matches_nothing_is_said_in_words() -> None:
+    term = {"matchExpressions": [{"key": "gpu.memory", "operator": "Gt", "values": ["80000"]}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+    spec = spec_of(affinity={"nodeAffinity": required})
+    answer = explain(gang([labelled("a", labels={"gpu.memory": "40000"})], "master-0", spec=spec))
+    assert answer.sentence == "No node matches: master-0 asks for gpu.memory > 80000; 1 node looked at."
+
+
+def test_taints_that_keep_it_from_all_nodes_are_named() -> None:
+    taint = {"key": "dedicated", "value": "vision", "effect": "NoSchedule"}
+    nodes = [node("a", taints=[taint]), node("b", taints=[taint]), node("c", unschedulable=True)]
+    answer = explain(gang(nodes, "master-0"))
+    assert answer.sentence == (
+        "Waits for a node: master-0 wants 8 nvidia.com/gpu; no node that is large enough takes it "
+        "(2 nodes tainted, 1 cordoned)."
+    )
+    assert "tainted: a and b (dedicated=vision:NoSchedule)" in [fact.text for fact in answer.facts]
+    assert "Tolerate the taint, if these nodes are meant for you: a and b." in answer.help
+    tolerant = spec_of(tolerations=[{"key": "dedicated", "operator": "Exists"}])
+    assert "the scheduler says no room" in explain(gang(nodes, "master-0", spec=tolerant)).sentence
+
+
+def test_cpu_that_is_missing_is_said_where_gpus_are_free() -> None:
+    wants = spec_of(1)
+    wants["containers"][0]["resources"]["requests"] = {"cpu": "32"}
+    used = {"a": {"cpu": Fraction(60)}, "b": {"cpu": Fraction(40)}}
+    rows = [held("a", 8), held("b", 8)]
+    answer = explain(gang([node("a"), node("b")], "master-0", spec=wants, used=used, rows=rows))
+    assert answer.sentence == (
+        "Waits for cpu: master-0 wants 32 cpu; the largest free block is 24 on b (28 free in all)."
+    )
+
+
+def test_gpus_on_one_node_and_cpu_on_another_are_no_room() -> None:
+    wants = spec_of(4)
+    wants["containers"][0]["resources"]["requests"] = {"cpu": "32"}
+    used = {"a": {"cpu": Fraction(60)}}
+    rows = [held("a", 8), held("b", 8, gpt=6)]
+    answer = explain(gang([node("a"), node("b")], "master-0", spec=wants, used=used, rows=rows))
+    assert answer.sentence == (
+        "Waits for room: master-0 wants 4 nvidia.com/gpu; the best node, a, has too little cpu free."
+    )
+
+
+def test_pods_that_want_different_things_are_placed_one_kind_after_the_other() -> None:
+    pods = [pod("launcher-0", spec_of(0)), pod("worker-0"), pod("worker-1")]
+    names = ("launcher-0", "worker-0", "worker-1")
+    evidence = seen(*map(instance, names), pods=pods, nodes=[node("a")], rows=[held("a", 8)])
+    assert explain(evidence).sentence == (
+        "Waits for GPUs: room for 1 of 2 pods, each wants 8 nvidia.com/gpu "
+        "(8 free in all, together they want 16)."
+    )
+
+
+def test_numbers_that_leave_out_pods_of_others_are_marked() -> None:
+    answer = explain(gang([node("a", 4)], spec=spec_of(8), sees_all_pods=False))
+    assert "pods of others, so that less may be free" in [f.text for f in answer.facts if f.kind == "unseen"]
+
+
+def test_many_nodes_are_summed_up() -> None:
+    nodes = [node(f"n{index:03}", 8) for index in range(300)]
+    rows = [held(f"n{index:03}", 8, gpt=8) for index in range(300)]
+    answer = explain(gang(nodes, rows=rows))
+    assert "none is free (2400 in use)" in answer.sentence
+    assert "294 more nodes have nvidia.com/gpu" in [fact.text for fact in answer.facts]
+    assert len(answer.facts) < 20 and GPU in answer.sentence

@@ -1,0 +1,313 @@
+"""Why pods that have a node do not run, why a job ended; and what is said when all is well or unknown."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from k8s.status import Status
+from k8s.why import Answer, explain
+from tests.objects import Object, node, pytorch_job
+from tests.why import (
+    ago,
+    ended,
+    event,
+    held,
+    instance,
+    on_node,
+    pod,
+    seen,
+    silent,
+    spec_of,
+    starting,
+    texts,
+    waiting,
+)
+
+MOUNTS = spec_of(volumes=[{"name": "d", "persistentVolumeClaim": {"claimName": "corpus"}}])
+
+
+def test_a_node_that_does_not_answer_or_is_gone_is_named() -> None:
+    lost = explain(seen(on_node(), on_node("worker-1"), nodes=[silent("a")]))
+    assert lost.sentence == (
+        "Waits for node a, which has not answered for 10 min: worker-0 and worker-1 are bound to it."
+    )
+    gone = explain(seen(on_node(), nodes=[node("b")]))
+    assert gone.sentence == "Waits for node a, which is no longer there: worker-0 is bound to it."
+    ill = node("a")
+    ill["status"]["conditions"] = [{"type": "Ready", "status": "False", "message": "disk is full"}]
+    assert explain(seen(on_node(), nodes=[ill])).sentence == (
+        "Waits for node a, which is not ready: worker-0 is bound to it."
+    )
+
+
+@pytest.mark.parametrize(
+    ("reason", "message", "why"),
+    [
+        ("ErrImageNeverPull", "is not present with pull policy of Never", "is not on the node, and"),
+        ("ErrImagePull", 'failed to resolve reference "lab/train:1": not found', "does not exist"),
+        ("ErrImagePull", "manifest unknown", "does not exist"),
+        ("ErrImagePull", "pull access denied, may require authorization", "does not exist, or needs a login"),
+        ("ErrImagePull", "unexpected status: 401 Unauthorized", "needs a login"),
+        ("ErrImagePull", "dial tcp: lookup registry.lab: no such host", "cannot be pulled: its registry"),
+        ("ErrImagePull", "toomanyrequests: You have reached your pull rate limit", "was pulled too often"),
+        ("InvalidImageName", "couldn't parse image reference", "is no valid name of an image"),
+        ("ErrImagePull", "the dog ate it", "cannot be pulled"),
+    ],
+)  # fmt: skip
+def test_an_image_that_cannot_be_had_says_why(reason: str, message: str, why: str) -> None:
+    broken = starting(containerStatuses=[waiting(reason, message)])
+    answer = explain(seen(on_node(reason=f"waits for image: {reason}"), pods=[broken], nodes=[node("a")]))
+    assert answer.sentence.startswith(f"Waits for its image: lab/train:1 {why}")
+    assert answer.sentence.endswith("(worker-0 on a).")
+
+
+def test_while_the_kubelet_backs_off_its_earlier_words_count() -> None:
+    backing_off = starting(
+        containerStatuses=[waiting("ImagePullBackOff", 'Back-off pulling image "lab/train:1"')]
+    )
+    failed = event("bert-worker-0", "Failed", 'Failed to pull image "lab/train:1": 403 Forbidden')
+    answer = explain(
+        seen(
+            on_node(),
+            pods=[backing_off],
+            nodes=[node("a")],
+            events=(failed,),
+            secrets={"registry-login": None},
+        )
+    )
+    assert answer.sentence == "Waits for its image: lab/train:1 needs a login (worker-0 on a)."
+    assert "there is no image pull secret registry-login" in texts(answer, "image")
+
+
+def test_a_config_map_or_a_secret_that_is_missing_is_named() -> None:
+    broken = starting(
+        containerStatuses=[waiting("CreateContainerConfigError", 'configmap "settings" not found')]
+    )
+    answer = explain(seen(on_node(), pods=[broken], nodes=[node("a")]))
+    assert answer.sentence == "Waits for ConfigMap settings, which does not exist (worker-0)."
+    no_command = starting(containerStatuses=[waiting("RunContainerError", 'exec: "trian": not found')])
+    answer = explain(seen(on_node(), pods=[no_command], nodes=[node("a")]))
+    assert answer.sentence == 'Cannot start worker-0: exec: "trian": not found.'
+
+
+def test_a_volume_that_cannot_be_mounted_says_the_kubelets_words() -> None:
+    failed = event(
+        "bert-worker-0", "FailedMount", 'MountVolume.SetUp failed for volume "x": secret "y" not found'
+    )
+    answer = explain(seen(on_node(), pods=[starting()], nodes=[node("a")], events=(failed,)))
+    assert answer.sentence == (
+        'Waits for its volumes on a: MountVolume.SetUp failed for volume "x": secret "y" not '
+        "found (worker-0)."
+    )
+
+
+def init_status(name: str, **state: Any) -> Any:
+    return starting(initContainerStatuses=[{"name": name, **state}])
+
+
+def test_workers_that_wait_for_the_master_say_how_the_master_is() -> None:
+    running = init_status("init-pytorch", state={"running": {"startedAt": ago(60)}})
+    master = instance("master-0", Status.STARTING, "waits for image: ErrImagePull", node="a")
+    answer = explain(seen(master, on_node(), pods=[running], nodes=[node("a")]))
+    assert answer.sentence == (
+        "Waits for the master: worker-0 looks for its name; master-0 is Starting: waits for "
+        "image: ErrImagePull."
+    )
+
+
+def test_code_that_cannot_be_fetched_is_said_with_where_to_read_on() -> None:
+    failing = init_status(
+        "init-code",
+        state={"waiting": {"reason": "CrashLoopBackOff"}},
+        lastState={"terminated": {"exitCode": 128, "message": "could not resolve host"}},
+        restartCount=3,
+    )
+    answer = explain(seen(on_node(), pods=[failing], nodes=[node("a")]))
+    assert answer.sentence == (
+        "The code cannot be fetched: init-code of worker-0 ended with exit 128, 3 restarts so far: "
+        "could not resolve host."
+    )
+    assert answer.help == ("See what it printed: gpuconsole logs bert -i worker-0 -c init-code",)
+    running = init_status("init-code", state={"running": {"startedAt": ago(90)}})
+    assert explain(seen(on_node(), pods=[running], nodes=[node("a")])).sentence == (
+        "Waits for init container init-code, which fetches the code in worker-0 for 90 s."
+    )
+
+
+def test_a_pod_that_is_just_being_started_is_no_mystery() -> None:
+    pulling = event("bert-worker-0", "Pulling", 'Pulling image "lab/train:1"')
+    there: dict[str, Any] = {"pods": [starting()], "nodes": [node("a")]}
+    assert explain(seen(on_node(), events=(pulling,), **there)).sentence == (
+        "Pulls its image: worker-0 waits for lab/train:1."
+    )
+    assert explain(seen(on_node(reason="bound, its node has not started it"), **there)).sentence == (
+        "Is being started: worker-0 on a; bound, its node has not started it."
+    )
+
+
+def failed(*pods: Any, instances: Any = None, **parts: Any) -> Answer:
+    found = instances or [instance(each.metadata.name[5:], Status.FAILED, node="a") for each in pods]
+    return explain(seen(*found, status=Status.FAILED, pods=pods, **parts))
+
+
+def test_the_first_rank_that_ended_badly_is_to_blame() -> None:
+    ranked = [
+        instance(f"worker-{i}", Status.FAILED, node="a", ranks=tuple(range(8 * i, 8 * i + 8))) for i in (0, 1)
+    ]
+    answer = failed(
+        starting("worker-0", containerStatuses=[ended(1, at=10)]),
+        starting("worker-1", containerStatuses=[ended(1, at=20, message="CUDA error")]),
+        instances=ranked,
+    )
+    assert answer.sentence == "Failed: worker-1 (ranks 8-15) ended with exit 1 first, 11:59:40 UTC."
+    assert texts(answer, "pods")[:3] == [
+        "worker-1 says: CUDA error",
+        "worker-1: pytorch ended with exit 1, 11:59:40 UTC",
+        "worker-0: pytorch ended with exit 1, 11:59:50 UTC",
+    ]
+
+
+def test_who_was_only_asked_to_stop_is_not_to_blame() -> None:
+    answer = failed(
+        starting("worker-0", containerStatuses=[ended(143, at=20)]),
+        starting("worker-1", containerStatuses=[ended(1, at=10)]),
+    )
+    assert answer.sentence == "Failed: worker-1 ended with exit 1 first, 11:59:50 UTC."
+
+
+def test_out_of_memory_says_the_limit() -> None:
+    wish = spec_of(nodeName="a")
+    wish["containers"][0]["resources"]["limits"]["memory"] = "64Gi"
+    answer = failed(pod("worker-0", wish, containerStatuses=[ended(137, "OOMKilled")]))
+    assert answer.sentence == ("Failed: worker-0 was OOMKilled, 11:59:50 UTC, its limit is 64Gi of memory.")
+    assert answer.help[0].startswith("Ask for more memory")
+
+
+def test_an_eviction_and_a_preemption_are_said_in_the_clusters_words() -> None:
+    evicted = starting(
+        "worker-0", phase="Failed", reason="Evicted", message="The node was low on resource: memory."
+    )
+    assert failed(evicted).sentence == (
+        "Failed: worker-0 was evicted from a: The node was low on resource: memory."
+    )
+    preempted = event("bert-worker-0", "Preempted", "Preempted by vision/urgent on node a")
+    answer = explain(
+        seen(instance("worker-0", Status.RESTARTING), status=Status.RESTARTING, events=(preempted,))
+    )
+    assert answer.sentence == "Restarts: bert-worker-0 was preempted: Preempted by vision/urgent on node a."
+
+
+def condition(reason: str, message: str) -> list[Object]:
+    return [{"type": "Failed", "status": "True", "reason": reason, "message": message}]
+
+
+def test_deadlines_and_used_up_retries_are_said() -> None:
+    manifest = pytorch_job("bert") | {"status": {"conditions": []}}
+    manifest["spec"]["runPolicy"] = {"activeDeadlineSeconds": 7200}
+    late = failed(
+        instances=[instance(has_pod=False)],
+        manifest=manifest,
+        conditions=condition("DeadlineExceeded", "Job was active longer than specified deadline"),
+    )
+    assert late.sentence == (
+        "Failed: ran longer than its deadline of 2 h; its pods are gone, and their logs with them."
+    )
+    used_up = failed(
+        starting("worker-0", containerStatuses=[ended(1)]),
+        conditions=condition("BackoffLimitExceeded", "Job has reached the specified backoff limit"),
+    )
+    assert used_up.sentence == ("Failed: worker-0 ended with exit 1, 11:59:50 UTC; all its retries are used.")
+
+
+def test_a_failure_of_which_nothing_is_left_says_what_its_operator_says() -> None:
+    answer = failed(
+        instances=[instance(has_pod=False)],
+        reason="1 Master replica(s) failed",
+        conditions=condition("JobFailed", "1 Master replica(s) failed."),
+    )
+    assert answer.sentence == (
+        "Failed: 1 Master replica(s) failed; its pods are gone, and their logs with them."
+    )
+
+
+def test_a_restart_says_how_often_and_how_it_ended_last() -> None:
+    crashed = starting(
+        phase="Running",
+        containerStatuses=[
+            waiting("CrashLoopBackOff")
+            | {
+                "lastState": {"terminated": {"exitCode": 137, "reason": "Error", "finishedAt": ago(30)}},
+                "restartCount": 4,
+            }
+        ],
+    )
+    restarting = instance("worker-0", Status.RESTARTING, node="a")
+    answer = explain(seen(restarting, status=Status.RESTARTING, pods=[crashed]))
+    assert answer.sentence == "Restarts: worker-0 ended with exit 137, 11:59:30 UTC, 4 restarts so far."
+    assert answer.help == ("See what it printed: gpuconsole logs bert -i worker-0 --previous",)
+
+
+def test_a_job_that_runs_or_has_ended_well_says_so() -> None:
+    up = [instance(f"worker-{index}", Status.RUNNING, node="a") for index in range(4)]
+    answer = explain(seen(*up, status=Status.RUNNING))
+    assert answer.sentence == "It runs: 4 of 4 pods."
+    assert texts(answer, "pods") == ["Running: worker-0, worker-1, worker-2 and worker-3"]
+    done = [replace(each, status=Status.SUCCEEDED) for each in up]
+    assert explain(seen(*done, status=Status.SUCCEEDED)).sentence == "It ended well: 4 of 4 pods."
+
+
+def test_a_job_that_runs_in_part_says_why_the_rest_does_not() -> None:
+    up = instance("master-0", Status.RUNNING, node="a")
+    answer = explain(
+        seen(
+            up,
+            instance("worker-0"),
+            status=Status.RUNNING,
+            pods=[pod("worker-0")],
+            nodes=[node("a")],
+            rows=[held("a", 8, bert=8)],
+        )
+    )
+    assert answer.sentence == "Waits for GPUs: worker-0 wants 8 nvidia.com/gpu; none is free (8 in use)."
+
+
+def test_several_causes_are_all_said_the_deepest_first() -> None:
+    broken = starting(containerStatuses=[waiting("ErrImagePull", "not found")])
+    answer = explain(
+        seen(
+            on_node(),
+            instance("worker-1"),
+            pods=[broken, pod("worker-1", MOUNTS)],
+            nodes=[node("a")],
+            rows=[held("a", 8, gpt=8)],
+            claims={"corpus": None},
+        )
+    )
+    assert answer.sentence == "Waits for volume claim corpus, which does not exist in default."
+    assert texts(answer, "also") == [
+        "Waits for its image: lab/train:1 does not exist (worker-0 on a).",
+        "Waits for GPUs: worker-1 wants 8 nvidia.com/gpu; none is free (8 in use).",
+    ]
+
+
+def test_what_nothing_explains_is_said_to_be_unexplained_with_what_was_looked_at() -> None:
+    odd = instance("worker-0", Status.RESTARTING, node="a")
+    answer = explain(seen(odd, status=Status.PENDING, reason="who knows", nodes=[node("a")]))
+    assert answer.sentence == (
+        "Nothing that was looked at explains it: 0 of 1 pod; its status says who knows."
+    )
+    assert texts(answer, "looked") == ["0 pods, 1 node, 0 events, created 5 min ago"]
+
+
+def test_the_whole_answer_reads_from_the_sentence_down() -> None:
+    answer = explain(seen(instance(), pods=[pod("master-0", MOUNTS)], claims={"corpus": None}))
+    assert answer.as_text().splitlines()[:4] == [
+        "Waits for volume claim corpus, which does not exist in default.",
+        "",
+        "Seen:",
+        "  claim: master-0 mounts corpus",
+    ]
+    assert "What would help:" in answer.as_text()

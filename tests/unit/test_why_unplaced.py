@@ -1,0 +1,189 @@
+"""Why pods have no node, beside the arithmetic of room; with exact sentences."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from k8s.why import explain
+from k8s.why import objects as o
+from tests.objects import node
+from tests.why import (
+    ago,
+    event,
+    held,
+    instance,
+    pod,
+    read,
+    seen,
+    spec_of,
+    texts,
+)
+
+MOUNTS = spec_of(volumes=[{"name": "d", "persistentVolumeClaim": {"claimName": "corpus"}}])
+
+
+def claim(phase: str, storage_class: str = "", **meta: Any) -> Any:
+    obj = {
+        "metadata": {"name": "corpus", **meta},
+        "spec": {"storageClassName": storage_class, "volumeName": "pv-1"},
+        "status": {"phase": phase},
+    }
+    return read(o.Claim, obj)
+
+
+def storage(mode: str = "Immediate") -> Any:
+    return read(
+        o.StorageClass,
+        {"metadata": {"name": "fast"}, "provisioner": "lab/disks", "volumeBindingMode": mode},
+    )
+
+
+@pytest.mark.parametrize(
+    ("found", "classes", "sentence"),
+    [
+        (None, {}, "Waits for volume claim corpus, which does not exist in default."),
+        (
+            claim("Pending"),
+            {},
+            "Waits for volume claim corpus: no volume is bound to it, and it names no storage class.",
+        ),
+        (
+            claim("Pending", "fast"),
+            {"fast": None},
+            "Waits for volume claim corpus: there is no storage class fast.",
+        ),
+        (
+            claim("Pending", "fast"),
+            {"fast": storage()},
+            "Waits for volume claim corpus: no volume is bound to it (storage class fast, made "
+            "by lab/disks).",
+        ),
+        (claim("Lost"), {}, "Waits for volume claim corpus, whose volume pv-1 is lost."),
+        (
+            claim("Bound", deletionTimestamp=ago(5)),
+            {},
+            "Waits for volume claim corpus, which is being deleted.",
+        ),
+    ],
+)
+def test_a_claim_that_cannot_be_mounted_is_said_before_anything_about_nodes(
+    found: Any, classes: dict[str, Any], sentence: str
+) -> None:
+    answer = explain(
+        seen(
+            instance(),
+            pods=[pod("master-0", MOUNTS)],
+            nodes=[node("a")],
+            rows=[held("a", 8)],
+            claims={"corpus": found},
+            storage_classes=classes,
+        )
+    )
+    assert answer.sentence == sentence
+
+
+def test_a_claim_that_waits_for_its_first_pod_keeps_none_from_being_placed() -> None:
+    answer = explain(
+        seen(
+            instance(),
+            pods=[pod("master-0", MOUNTS)],
+            nodes=[node("a")],
+            rows=[held("a", 8, gpt=8)],
+            claims={"corpus": claim("Pending", "fast")},
+            storage_classes={"fast": storage("WaitForFirstConsumer")},
+        )
+    )
+    assert answer.sentence == "Waits for GPUs: master-0 wants 8 nvidia.com/gpu; none is free (8 in use)."
+
+
+def test_a_scheduler_that_is_not_there_is_said_after_a_minute() -> None:
+    ignored = spec_of(schedulerName="nobody")
+    answer = explain(seen(instance(), pods=[pod("master-0", ignored, conditions=[])], nodes=[node("a")]))
+    assert answer.sentence == "No scheduler acts on it: nobody has not looked at master-0 for 5 min."
+    young = pod("master-0", ignored, age_s=20, conditions=[])
+    assert explain(seen(instance(), pods=[young], nodes=[node("a")])).sentence == (
+        "Waits for scheduler nobody, which has not looked at master-0 for 20 s."
+    )
+
+
+def test_a_gang_that_is_not_let_in_says_its_phase_and_its_schedulers_words() -> None:
+    said = {
+        "type": "Unschedulable",
+        "status": "True",
+        "reason": "NotEnoughResources",
+        "message": "2/4 tasks in gang",
+    }
+    group = read(
+        o.PodGroup,
+        {
+            "metadata": {"name": "bert"},
+            "spec": {"minMember": 4, "queue": "lab"},
+            "status": {"phase": "Inqueue", "conditions": [said]},
+        },
+    )
+    room = [node("a")]
+    answer = explain(
+        seen(instance(), pods=[pod("master-0")], nodes=room, rows=[held("a", 8)], pod_group=group)
+    )
+    assert answer.sentence == (
+        "Waits for its gang: PodGroup bert is Inqueue in queue lab; 4 pods must start together: "
+        "2/4 tasks in gang."
+    )
+    full = explain(
+        seen(instance(), pods=[pod("master-0")], nodes=room, rows=[held("a", 8, gpt=8)], pod_group=group)
+    )
+    assert full.sentence.startswith("Waits for GPUs:")
+    assert "PodGroup bert: all 4 pods must fit at once" in texts(full, "gang")
+    assert texts(full, "also")[0].startswith("Waits for its gang:")
+
+
+def test_a_pod_that_takes_anothers_place_says_where_it_goes() -> None:
+    answer = explain(
+        seen(
+            instance(), pods=[pod("master-0", nominatedNodeName="a")], nodes=[node("a")], rows=[held("a", 8)]
+        )
+    )
+    assert answer.sentence == "Waits until pods of lower priority have left a: master-0 goes there next."
+
+
+def test_what_arithmetic_does_not_see_is_said_in_the_schedulers_words() -> None:
+    term = [{"topologyKey": "kubernetes.io/hostname"}]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": term}
+    wish = spec_of(affinity={"podAntiAffinity": required})
+    words = "0/1 nodes are available: 1 node(s) didn't match pod anti-affinity rules. preemption: none helps."
+    unscheduled = {"type": "PodScheduled", "status": "False", "message": words}
+    answer = explain(
+        seen(
+            instance(),
+            pods=[pod("master-0", wish, conditions=[unscheduled])],
+            nodes=[node("a")],
+            rows=[held("a", 8)],
+        )
+    )
+    assert answer.sentence == (
+        "Waits for a node: master-0; the scheduler says 0/1 nodes are available: "
+        "1 node(s) didn't match pod anti-affinity rules."
+    )
+    assert "must not be beside certain other pods (podAntiAffinity)" in texts(answer, "pods")
+
+
+def test_who_may_not_see_nodes_gets_the_schedulers_words_and_what_was_not_seen() -> None:
+    failed = event(
+        "bert-master-0", "FailedScheduling", "0/9 nodes are available: 9 Insufficient nvidia.com/gpu."
+    )
+    bare = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    answer = explain(
+        seen(
+            instance(),
+            pods=[pod("master-0", conditions=[bare])],
+            events=(failed,),
+            unseen=("nodes: User cannot list resource nodes",),
+        )
+    )
+    assert answer.sentence == (
+        "Waits for a node: master-0; the scheduler says 0/9 nodes are available: 9 Insufficient "
+        "nvidia.com/gpu."
+    )
+    assert texts(answer, "unseen") == ["nodes: User cannot list resource nodes"]

@@ -1,0 +1,199 @@
+"""What `k8s.why` looks at, built in a line or two."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from k8s import models
+from k8s.kinds import JobRef
+from k8s.models import Condition, Node
+from k8s.snapshot import Holder, Instance, Job, NodeRow, Share
+from k8s.status import Status
+from k8s.why import Answer, Evidence
+from k8s.why.gather import declared_of
+from k8s.why.objects import SeenEvent, WholePod
+from tests.objects import GPU, Object, node, pytorch_job
+
+NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+"""The moment at which everything is looked at."""
+REF = JobRef("default", "bert", "PyTorchJob", "kubeflow.org/v1")
+
+
+def ago(seconds: float) -> str:
+    """Return a moment before now, as the API writes it."""
+    return (NOW - timedelta(seconds=seconds)).isoformat().replace("+00:00", "Z")
+
+
+def instance(
+    name: str = "master-0",
+    status: Status = Status.PENDING,
+    reason: str = "",
+    *,
+    node: str = "",
+    has_pod: bool = True,
+    ranks: tuple[int, ...] = (),
+) -> Instance:
+    """Return an instance of the job bert."""
+    role, _, index = name.rpartition("-")
+    return Instance(
+        name=name,
+        role=role,
+        index=int(index),
+        is_chief=name == "master-0",
+        ranks=ranks,
+        ranks_proof="declared" if ranks else "none",
+        status=status,
+        reason=reason,
+        gpus=8,
+        node=node,
+        restarts=0,
+        created=None,
+        pod=f"bert-{name}" if has_pod else "",
+        pod_uid=f"uid-{name}" if has_pod else "",
+        containers=("pytorch",),
+    )
+
+
+def job_of(
+    instances: Iterable[Instance],
+    status: Status = Status.PENDING,
+    reason: str = "",
+    conditions: Iterable[Object] = (),
+    age_s: float = 300,
+) -> Job:
+    """Return the job bert."""
+    found = tuple(instances)
+    return Job(
+        ref=REF,
+        uid="job-bert",
+        status=status,
+        reason=reason,
+        gpus_requested=8 * len(found),
+        gpus_allocated=0,
+        instances=found,
+        instances_running=sum(each.status is Status.RUNNING for each in found),
+        user="li",
+        priority="",
+        created=NOW - timedelta(seconds=age_s),
+        started=None,
+        finished=None,
+        conditions=tuple(models.convert(each, Condition) for each in conditions),
+        log_dir="",
+        trainer="",
+    )
+
+
+def spec_of(gpus: int = 8, **fields: Any) -> Object:
+    """Return the spec of a pod with one container that wants GPUs."""
+    container: Object = {"name": "pytorch", "image": "lab/train:1", "resources": {"limits": {GPU: gpus}}}
+    return {"containers": [container], **fields}
+
+
+def pod(name: str, spec: Object | None = None, age_s: float = 300, **status: Any) -> WholePod:
+    """Return the pod of an instance; unless told otherwise a scheduler has found no node for it."""
+    unscheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no room"}
+    obj = {
+        "metadata": {"name": f"bert-{name}", "namespace": "default", "creationTimestamp": ago(age_s)},
+        "spec": spec if spec is not None else spec_of(),
+        "status": {"phase": "Pending", "conditions": [unscheduled], **status},
+    }
+    found: WholePod = models.convert(obj, WholePod)
+    return found
+
+
+def event(about: str, reason: str, message: str, *, kind: str = "Pod", seconds_ago: float = 10) -> SeenEvent:
+    """Return an event about an object of the job's namespace."""
+    obj = {
+        "metadata": {"name": f"{about}.{reason}", "uid": f"{about}.{reason}.{seconds_ago}"},
+        "involvedObject": {"kind": kind, "name": about},
+        "reason": reason,
+        "message": message,
+        "lastTimestamp": ago(seconds_ago),
+    }
+    found: SeenEvent = models.convert(obj, SeenEvent)
+    return found
+
+
+def nodes_of(*objects: Object) -> tuple[Node, ...]:
+    """Read nodes."""
+    return tuple(models.convert(each, Node) for each in objects)
+
+
+def labelled(name: str, gpus: int = 8, labels: Mapping[str, str] | None = None, **spec: Any) -> Object:
+    """Return a node with labels."""
+    found = node(name, gpus, **spec)
+    found["metadata"]["labels"] = dict(labels or {})
+    return found
+
+
+def silent(name: str, gpus: int = 8) -> Object:
+    """Return a node that does not answer, for ten minutes."""
+    found = node(name, gpus)
+    found["status"]["conditions"] = [
+        {"type": "Ready", "status": "Unknown", "lastTransitionTime": ago(600), "message": "never heard of it"}
+    ]
+    return found
+
+
+def held(name: str, total: int, **gpus_by_job: int) -> NodeRow:
+    """Return a node's row on which jobs hold GPUs."""
+    holders = tuple(Holder("default", f"{job}-master-0", job, gpus) for job, gpus in gpus_by_job.items())
+    share = Share(total, sum(gpus_by_job.values()), 0)
+    return NodeRow(name, "", (), "Ready", False, "", {GPU: share}, holders, None)
+
+
+def seen(
+    *instances: Instance,
+    status: Status = Status.PENDING,
+    reason: str = "",
+    conditions: Iterable[Object] = (),
+    age_s: float = 300,
+    manifest: Object | None = None,
+    pods: Iterable[WholePod] = (),
+    nodes: Iterable[Object] | None = None,
+    rows: Iterable[NodeRow] = (),
+    **parts: Any,
+) -> Evidence:
+    """Return what was seen of the job bert, whose operator has answered unless a manifest says otherwise."""
+    own = pytorch_job("bert", workers=len(instances)) | {"status": {"conditions": []}}
+    found = own if manifest is None else manifest
+    return Evidence(
+        job=job_of(instances, status, reason, conditions, age_s),
+        now=NOW,
+        manifest=found,
+        declared=declared_of(REF, found),
+        pods={each.metadata.name: each for each in pods},
+        nodes=nodes_of(*nodes) if nodes is not None else None,
+        rows={row.name: row for row in rows},
+        **parts,
+    )
+
+
+def read(kind: Any, obj: Object) -> Any:
+    return models.convert(obj, kind)
+
+
+def texts(answer: Answer, kind: str) -> list[str]:
+    return [fact.text for fact in answer.facts if fact.kind == kind]
+
+
+def starting(name: str = "worker-0", **status: Any) -> Any:
+    """Return the pod of an instance that has a node."""
+    return pod(name, spec_of(nodeName="a"), conditions=[], **status)
+
+
+def waiting(reason: str, message: str = "", name: str = "pytorch", **more: Any) -> Object:
+    return {"name": name, "state": {"waiting": {"reason": reason, "message": message}}, **more}
+
+
+def ended(code: int, reason: str = "Error", at: float = 10, name: str = "pytorch", **more: Any) -> Object:
+    return {
+        "name": name,
+        "state": {"terminated": {"exitCode": code, "reason": reason, "finishedAt": ago(at), **more}},
+    }
+
+
+def on_node(name: str = "worker-0", status: Status = Status.STARTING, **more: Any) -> Any:
+    return instance(name, status, node="a", **more)
