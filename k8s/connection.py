@@ -124,6 +124,7 @@ class Connection:
                     data=payload,
                     headers=self._headers(content_type if payload is not None else ""),
                     timeout=timeout,
+                    middlewares=() if method == "GET" else (_send_once,),
                     **self._route(),
                 )
                 self.clock.heard(response.headers.get("Date", ""), sent_s, time.time())
@@ -218,6 +219,18 @@ class Connection:
         self._login_ended_s = asyncio.get_running_loop().time()
         if not login.cancelled():
             login.exception()  # whoever waited may have left
+
+
+async def _send_once(
+    request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType
+) -> aiohttp.ClientResponse:
+    """Keep aiohttp from sending a PUT or a DELETE again when the connection breaks; it may have been done."""
+    try:
+        return await send(request)
+    except aiohttp.ClientConnectorError:
+        raise
+    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
+        raise aiohttp.ClientConnectionError(str(error)) from error
 
 
 def make_socket(

@@ -1,0 +1,298 @@
+"""How a server is asked: in turn, not while it wants to be left alone, and through proxies."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from pathlib import Path
+
+import pytest
+
+from k8s.access import load
+from k8s.client import Client
+from k8s.connection import make_socket
+from k8s.errors import KubeError, NoCluster, ServerFailed, Throttled, Unreachable
+from k8s.limiter import Limiter
+from k8s.resources import PODS
+from tests.certificates import issue, make_authority, server_tls
+from tests.scripted import (
+    SUCCESS,
+    WAIT_S,
+    Answer,
+    Asked,
+    Compute,
+    Cut,
+    Drop,
+    ScriptedCluster,
+    Socket,
+    Stall,
+    Stream,
+    page,
+    refusal,
+)
+from tests.unit.test_access import config, write
+
+VERSION = "/version"
+ALL_PODS = "/api/v1/pods"
+ONE = "/api/v1/namespaces/default/pods/a"
+KNOWN = Answer({"gitVersion": "v1"})
+
+
+def busy(retry_after: str, code: int = 429) -> Answer:
+    return refusal(code, "too many requests", headers={"Retry-After": retry_after})
+
+
+async def test_every_kind_of_request_takes_its_turn() -> None:
+    """Six requests, one a second at the most: while the first pauses the rest, none of them is sent."""
+    limiter = Limiter(per_s=0.001, burst=6, reserve=0)
+    async with ScriptedCluster() as cluster, cluster.client(limiter=limiter) as client:
+        cluster.say(VERSION, KNOWN)
+        cluster.say(ONE, Answer({}), method="PUT")
+        cluster.say(ALL_PODS, page([]))
+        cluster.say(ALL_PODS, Stream().end(), watch=True)
+        cluster.say(f"{ONE}/log", Stream().end())
+        cluster.say(f"{ONE}/exec", Socket([SUCCESS]))
+        await client.get_json(VERSION)
+        await client.replace(PODS, {"metadata": {"name": "a"}}, "default")
+        await client.list_page(PODS)
+        assert [line async for line in client.watch(PODS, version="1")] == []
+        async with client.log("a", "default", follow=True) as body:
+            await body.read()
+        async with client.exec("a", "default", ["true"]) as opened:
+            await opened.receive()
+        before = len(cluster.requests)
+        seventh = asyncio.create_task(client.get_json(VERSION))
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await asyncio.shield(seventh)
+        assert len(cluster.requests) == before == 6
+        seventh.cancel()
+
+
+async def test_a_list_in_pages_takes_one_turn() -> None:
+    limiter = Limiter(per_s=0.001, burst=1, reserve=0)
+    async with ScriptedCluster() as cluster, cluster.client(limiter=limiter) as client:
+        cluster.say(ALL_PODS, page([1], following="a"), page([2], following="b"), page([3]))
+        found: list[object] = list(await client.list(PODS))
+    assert found == [1, 2, 3]
+
+
+async def test_a_busy_server_is_left_alone_by_everybody() -> None:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say(ALL_PODS, busy("7"))
+        cluster.say(VERSION, KNOWN)
+        assert client.throttled_until_s == 0.0
+        with pytest.raises(Throttled):
+            await client.list_page(PODS)
+        now_s = asyncio.get_running_loop().time()
+        assert now_s < client.throttled_until_s <= now_s + 7
+        other = asyncio.create_task(client.get_json(VERSION))
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await asyncio.shield(other)
+        assert cluster.asked(VERSION) == []
+        other.cancel()
+
+
+async def test_a_server_that_is_starting_is_left_alone_too() -> None:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say(ALL_PODS, busy("9", 503), refusal(503, "no leader"))
+        with pytest.raises(ServerFailed):
+            await client.list_page(PODS)
+        assert client.throttled_until_s > 0
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say(ALL_PODS, refusal(503, "no leader"))
+        with pytest.raises(ServerFailed):
+            await client.list_page(PODS)
+        assert client.throttled_until_s == 0.0
+
+
+@pytest.mark.parametrize("code", [429, 503])
+async def test_reading_waits_out_a_short_pause_and_goes_on(code: int) -> None:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say(VERSION, busy("0.02", code), busy("0.02", code), KNOWN)
+        assert await client.get_json(VERSION) == {"gitVersion": "v1"}
+        assert client.throttled_until_s == 0.0
+        first, _, last = cluster.asked(VERSION)
+        assert last.at_s - first.at_s >= 0.04
+
+
+async def test_reading_does_not_go_on_for_ever() -> None:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say(VERSION, busy("0.01"))
+        with pytest.raises(Throttled):
+            await client.get_json(VERSION)
+    assert len(cluster.asked(VERSION)) == 4
+
+
+@pytest.mark.parametrize("reply", [busy("0.01"), busy("0.01", 503), refusal(500), Cut(), Drop(), Stall()])
+async def test_what_changes_something_is_sent_once(reply: Answer | Cut | Drop | Stall) -> None:
+    async with ScriptedCluster() as cluster, cluster.client(request_s=0.3) as client:
+        for method in ("POST", "PUT", "PATCH", "DELETE"):
+            for path in (ONE, ONE.removesuffix("/a")):
+                cluster.say(path, reply, method=method)
+        for change in (
+            client.create(PODS, {"metadata": {"name": "a"}}, "default"),
+            client.replace(PODS, {"metadata": {"name": "a"}}, "default"),
+            client.patch(PODS, "a", {}, "default"),
+            client.delete(PODS, "a", "default"),
+        ):
+            with pytest.raises(KubeError):
+                await change
+    assert sorted(each.method for each in cluster.requests) == ["DELETE", "PATCH", "POST", "PUT"]
+
+
+async def test_waiting_for_a_turn_does_not_count_as_waiting_for_an_answer() -> None:
+    limiter = Limiter(burst=20)
+    async with ScriptedCluster() as cluster, cluster.client(limiter=limiter, request_s=0.15) as client:
+        cluster.say(ALL_PODS, Stream(b"one\n").end(), watch=True)
+        limiter.pause(0.4)
+        assert [line async for line in client.watch(PODS, version="1")] == [b"one"]
+
+
+async def test_a_server_whose_clock_is_wrong_is_noticed() -> None:
+    def answer(_asked: Asked) -> Answer:
+        ahead = datetime.now(UTC) + timedelta(hours=1)
+        return Answer({}, headers={"Date": format_datetime(ahead, usegmt=True)})
+
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say(VERSION, Compute(answer))
+        for _ in range(3):
+            await client.get_json(VERSION)
+        assert client.server_clock_offset_s == pytest.approx(3600, abs=WAIT_S)
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say(VERSION, KNOWN)
+        for _ in range(3):
+            await client.get_json(VERSION)
+        assert client.server_clock_offset_s == 0.0
+
+
+async def test_a_watch_whose_answer_never_begins_is_given_up() -> None:
+    """The server is reached and takes the request, as through a half-open connection, and says nothing."""
+    taken = asyncio.Event()
+
+    async def never_answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        taken.set()
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(never_answer, "127.0.0.1", 0)
+    host, port = server.sockets[0].getsockname()
+    async with server, ScriptedCluster() as cluster:
+        cluster.host = f"http://{host}:{port}"
+        async with cluster.client(request_s=0.2) as client:
+            with pytest.raises(Unreachable, match="in time"):
+                async for _ in client.watch(PODS, version="1", timeout_s=300):
+                    pytest.fail("nothing was sent")
+            with pytest.raises(Unreachable, match="in time"):
+                await client.list_page(PODS)
+        assert taken.is_set()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="how long is asked for differs elsewhere")
+def test_a_peer_that_is_gone_is_noticed_within_a_minute() -> None:
+    made = make_socket((socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", 0)))
+    with made:
+        assert made.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+        idle_s, interval_s, count = (
+            made.getsockopt(socket.IPPROTO_TCP, getattr(socket, name))
+            for name in ("TCP_KEEPIDLE", "TCP_KEEPINTVL", "TCP_KEEPCNT")
+        )
+        assert idle_s + interval_s * count <= 60
+        assert made.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) <= 60_000
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells")
+async def test_connections_are_made_on_such_sockets() -> None:
+    def kept_alive() -> int:
+        """Count this process's connections that have keepalive on, as the kernel sees them."""
+        mine = {f"{port:04X}" for port in ports}
+        lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
+        # Field 5 is the timer that runs: 2 is keepalive.
+        return sum(
+            words[2].rpartition(":")[2] in mine and words[5].startswith("02:")
+            for words in map(str.split, lines)
+        )
+
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        ports = {int(cluster.host.rpartition(":")[2])}
+        cluster.say(ALL_PODS, Stream(b"one\n"), watch=True)
+        watch = client.watch(PODS, version="1")
+        assert await anext(watch) == b"one"
+        async with asyncio.timeout(WAIT_S):
+            while not kept_alive():
+                await asyncio.sleep(0.01)
+        await watch.aclose()
+
+
+@asynccontextmanager
+async def proxy_to(target: str) -> AsyncIterator[tuple[str, list[bytes]]]:
+    """Run a proxy that connects everybody to one server, and note what it was asked."""
+    asked: list[bytes] = []
+    host, _, port = target.rpartition("/")[2].rpartition(":")
+
+    async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            while chunk := await reader.read(65536):
+                writer.write(chunk)
+                await writer.drain()
+        writer.close()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(await reader.readuntil(b"\r\n\r\n"))
+        upstream, downstream = await asyncio.open_connection(host, int(port))
+        writer.write(b"HTTP/1.1 200 Connected\r\n\r\n")
+        await asyncio.gather(pump(reader, downstream), pump(upstream, writer))
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        name, number = server.sockets[0].getsockname()
+        yield f"http://{name}:{number}", asked
+
+
+@pytest.mark.parametrize("is_named", [True, False], ids=["proxy-url", "HTTPS_PROXY"])
+async def test_a_server_behind_a_proxy_is_reached_and_verified(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_named: bool
+) -> None:
+    authority = make_authority(tmp_path)
+    tls = server_tls(issue(authority, "server", names="DNS:api.lab"))
+    async with ScriptedCluster(tls) as cluster, proxy_to(cluster.host) as (proxy, asked):
+        cluster.say(VERSION, KNOWN)
+        cluster.say(f"{ONE}/exec", Socket([SUCCESS]))
+        proxy = proxy.replace("//", "//li:hidden@")
+        monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9" if is_named else proxy)
+        cluster_part = {"certificate-authority": "authority.crt"} | ({"proxy-url": proxy} if is_named else {})
+        for server, more in (
+            ("https://api.lab:6443", {}),
+            ("https://10.0.0.1", {"tls-server-name": "api.lab"}),
+        ):
+            made = config(server, {"token": "t"}, cluster={**cluster_part, **more})
+            async with Client(await load(write(tmp_path / "config", made))) as client:
+                assert await client.get_json(VERSION) == {"gitVersion": "v1"}
+                async with client.exec("a", "default", ["true"]) as opened:
+                    assert (await opened.receive()).data == bytes([SUCCESS[0]]) + SUCCESS[1]
+    heads = [head.split(b" HTTP")[0] for head in asked]
+    assert heads == [b"CONNECT api.lab:6443", b"CONNECT 10.0.0.1:443"]
+    assert all(b"Proxy-Authorization: Basic" in head for head in asked)
+    assert "Proxy-Authorization" not in cluster.requests[0].headers
+
+
+async def test_what_the_environment_excepts_is_reached_without_a_proxy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy:3128")
+    monkeypatch.setenv("NO_PROXY", "10.0.0.0/8")
+    assert (await load(write(tmp_path / "config", config("https://10.9.9.9")))).proxy is None
+    assert (await load(write(tmp_path / "config", config("https://11.9.9.9")))).proxy == "http://proxy:3128"
+
+
+async def test_a_proxy_of_a_kind_we_do_not_speak_is_said_at_once(tmp_path: Path) -> None:
+    made = config("https://x", cluster={"proxy-url": "socks5://li:hidden@proxy:1080"})
+    with pytest.raises(NoCluster, match="not socks5") as caught:
+        await load(write(tmp_path / "config", made))
+    assert "hidden" not in str(caught.value)
