@@ -105,6 +105,8 @@ def _mode(node: Node, total: Mapping[str, int], shared: SharedMemory | None) -> 
     offers = [name for name, number in total.items() if number]
     if is_cut_into_slices(meta) or (offers and all("/mig-" in name for name in offers)):
         return "mig"
+    if offers and all("/" not in name for name in offers):
+        return "dra"  # only drivers of resource claims offer anything here
     if offers and (how := sharing(meta)):
         return how
     if any(name.endswith(".shared") for name in offers):

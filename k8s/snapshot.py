@@ -61,6 +61,11 @@ class Holder:
     memory_by_device: Mapping[int, int] = field(default_factory=dict)
     """On a node that shares GPUs by memory: number of the device to the GiB it holds there."""
 
+    @property
+    def amount(self) -> str:
+        """Say how much it holds: the devices, or the memory of shared ones: `8`, `40G`."""
+        return str(self.gpus) if self.gpus or not self.resources else f"{sum(self.resources.values())}G"
+
 
 @dataclass(frozen=True, slots=True)
 class NodeRow:
@@ -79,7 +84,7 @@ class NodeRow:
     holders: tuple[Holder, ...]
     created: datetime | None
     mode: str = ""
-    """How its GPUs are given: `exclusive`, `topology`, `share`, `mig`, `time-slicing`, `mps`; or `normal`."""
+    """How its GPUs are given: exclusive, topology, share, mig, time-slicing, mps, dra; normal without any."""
     gpu_memory: int = 0
     """Bytes of memory of each GPU; 0 when unknown."""
     shared: SharedMemory | None = None

@@ -10,7 +10,7 @@ from tui.commands.connect import cluster, read_jobs, server_now
 from tui.commands.errors import say
 from tui.commands.output import Column, add_format, write, write_object, write_table
 from tui.commands.values import job_values, node_values
-from tui.format import NOTHING
+from tui.format import NOTHING, memory
 from tui.settings import ConsoleOptions
 
 NODE_COLUMNS = (
@@ -22,6 +22,9 @@ NODE_COLUMNS = (
     Column("GPU(Total)", "right"),
     Column("GPU(Allocated)", "right"),
     Column("UNHEALTHY", "right"),
+    Column("MODE", is_wide=True),
+    Column("GPU MEMORY", "right", is_wide=True),
+    Column("FREE", "right", is_wide=True),
     Column("HELD BY", is_wide=True),
 )
 JOB_COLUMNS = (
@@ -87,12 +90,24 @@ def _print_nodes(snapshot: ClusterSnapshot, form: str) -> None:
     total, allocated = snapshot.gpus_total, snapshot.gpus_allocated
     if form in ("json", "yaml"):
         items = [node_values(node) for node in snapshot.nodes]
-        write_object({"items": items, "gpus_total": total, "gpus_allocated": allocated}, form)
+        free = {"gpus_free": snapshot.gpus_free, "largest_free": snapshot.largest_free}
+        write_object({"items": items, "gpus_total": total, "gpus_allocated": allocated, **free}, form)
         return
     write_table(NODE_COLUMNS, map(_node_row, snapshot.nodes), is_wide=form == "wide")
     simulated = sum(node.gpus_total for node in snapshot.nodes if node.is_simulated)
     words = f", {simulated} of them simulated" if simulated else ""
+    shared = [node.shared for node in snapshot.nodes if node.shared is not None]
+    held, whole = sum(each.allocated_gib for each in shared), sum(each.total_gib for each in shared)
+    words += f", {held}/{whole}G of shared GPUs' memory" if shared else ""
+    words += f"; {_free_words(snapshot)}" if total else ""
     write(f"\nAllocated/Total GPUs in cluster: {_share(allocated, total)}{words}")
+
+
+def _free_words(snapshot: ClusterSnapshot) -> str:
+    """Say what can be had now: less than the difference where nodes are away or cordoned."""
+    if not snapshot.gpus_free:
+        return "none can be had now"
+    return f"{snapshot.gpus_free} can be had now, at most {snapshot.largest_free} on one node"
 
 
 def _node_row(node: NodeRow) -> tuple[str, ...]:
@@ -102,10 +117,13 @@ def _node_row(node: NodeRow) -> tuple[str, ...]:
         ",".join(node.roles) or NOTHING,
         node.status,
         _gpu_words(node) or NOTHING,
-        str(node.gpus_total),
-        str(node.gpus_allocated),
+        f"{node.shared.total_gib}G" if node.shared is not None else str(node.gpus_total),
+        f"{node.shared.allocated_gib}G" if node.shared is not None else str(node.gpus_allocated),
         str(node.gpus_unhealthy),
-        ", ".join(f"{each.job} {each.gpus}" for each in node.holders) or NOTHING,
+        node.mode or NOTHING,
+        memory(node.gpu_memory) if node.gpu_memory else NOTHING,
+        str(node.gpus_free),
+        ", ".join(f"{each.job} {each.amount}" for each in node.holders) or NOTHING,
     )
 
 

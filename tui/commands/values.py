@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from k8s.snapshot import Holder, Instance, Job, NodeRow
+from k8s.snapshot import Holder, Instance, Job, NodeRow, SharedMemory
 from tui.format import age, duration
 
 Values = dict[str, Any]
@@ -28,12 +28,35 @@ def node_values(node: NodeRow) -> Values:
         "gpus_total": node.gpus_total,
         "gpus_allocated": node.gpus_allocated,
         "gpus_unhealthy": node.gpus_unhealthy,
+        "gpus_free": node.gpus_free,
+        "largest_free": node.largest_free,
+        "mode": node.mode,
+        "gpu_memory_bytes": node.gpu_memory or None,
+        "shared_memory": _shared_values(node.shared),
         "holders": [_holder_values(each) for each in node.holders],
     }
 
 
 def _holder_values(holder: Holder) -> Values:
-    return {"namespace": holder.namespace, "pod": holder.pod, "job": holder.job, "gpus": holder.gpus}
+    return {
+        "namespace": holder.namespace,
+        "pod": holder.pod,
+        "job": holder.job,
+        "gpus": holder.gpus,
+        "resources": dict(holder.resources),
+    }
+
+
+def _shared_values(shared: SharedMemory | None) -> Values | None:
+    if shared is None:
+        return None
+    return {
+        "total_gib": shared.total_gib,
+        "allocated_gib": shared.allocated_gib,
+        "devices": shared.devices,
+        "devices_allocated": shared.devices_allocated,
+        "allocated_gib_by_device": {str(name): held for name, held in shared.allocated_by_device.items()},
+    }
 
 
 def job_values(job: Job, now: datetime) -> Values:

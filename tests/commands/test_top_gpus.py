@@ -1,0 +1,94 @@
+"""What `top nodes` says of GPUs that are shared, sliced, of other makers, or named in config.yaml."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.commands.conftest import CommandLine
+from tests.objects import node
+from tests.scripted import ScriptedCluster, page
+
+
+def offering(name: str, labels: dict[str, str] | None = None, **resources: str) -> dict[str, Any]:
+    """Return a node that offers resources, whose names have `__` for `.com/`."""
+    found = node(name, gpus=0)
+    offered = {key.replace("__", ".com/").replace("_", "-"): value for key, value in resources.items()}
+    found["metadata"]["labels"] = labels or {}
+    found["status"]["allocatable"] = found["status"]["capacity"] = offered
+    return found
+
+
+def has_pod(name: str, on: str, **resources: str) -> dict[str, Any]:
+    limits = {key.replace("__", ".com/").replace("_", "-"): value for key, value in resources.items()}
+    return {
+        "metadata": {"name": name, "namespace": "default", "uid": name, "resourceVersion": "1"},
+        "spec": {"nodeName": on, "containers": [{"name": "a", "resources": {"limits": limits}}]},
+        "status": {"phase": "Running"},
+    }
+
+
+def serve(cluster: ScriptedCluster, nodes: list[dict[str, Any]], pods: list[dict[str, Any]]) -> None:
+    for name, items in (("nodes", nodes), ("pods", pods)):
+        cluster.forget(f"/api/v1/{name}")
+        cluster.say(f"/api/v1/{name}", page(items))
+
+
+async def test_shared_memory_is_shown_in_gigabytes_and_no_gpu_is_made_up_of_it(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
+    share = offering("s1", aliyun__gpu_mem="160", aliyun__gpu_count="2")
+    pod = has_pod("a", "s1", aliyun__gpu_mem="40")
+    pod["metadata"]["annotations"] = {"ALIYUN_COM_GPU_MEM_IDX": "1"}
+    serve(cluster, [share, offering("n1", nvidia__gpu="8")], [pod, has_pod("b", "n1", nvidia__gpu="3")])
+    found = (await run("top", "nodes", "-o", "json")).values
+    assert [found[key] for key in ("gpus_total", "gpus_allocated", "gpus_free", "largest_free")] == [
+        8,
+        3,
+        5,
+        5,
+    ]
+    by_name = {each["name"]: each for each in found["items"]}
+    assert by_name["n1"]["shared_memory"] is None
+    assert (by_name["s1"]["mode"], by_name["s1"]["gpus_total"]) == ("share", 0)
+    assert by_name["s1"]["shared_memory"] == {
+        "total_gib": 160,
+        "allocated_gib": 40,
+        "devices": 2,
+        "devices_allocated": 0.5,
+        "allocated_gib_by_device": {"1": 40},
+    }
+    printed = await run("top", "nodes", "-o", "wide")
+    assert printed.row("s1")[-7:] == ["40G", "0", "share", "80G", "0", "a", "40G"]
+    assert printed.out.endswith(
+        "in cluster: 3/8 (37 %), 40/160G of shared GPUs' memory; 5 can be had now, at most 5 on one node\n"
+    )
+
+
+async def test_models_and_memory_are_told_by_labels(run: CommandLine, cluster: ScriptedCluster) -> None:
+    labels = {"amd.com/gpu.product-name": "MI300X", "amd.com/gpu.vram": "192G"}
+    serve(cluster, [offering("a1", labels, amd__gpu="8")], [])
+    ended = await run("top", "nodes", "-o", "wide")
+    assert {"MI300X", "192G", "exclusive"} < set(ended.row("a1"))
+
+
+async def test_a_resource_named_in_the_settings_counts_as_an_accelerator(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
+    serve(cluster, [offering("n1", example__npu_v2="4")], [has_pod("a", "n1", example__npu_v2="1")])
+    assert (await run("top", "nodes", "-o", "json")).values["gpus_total"] == 0
+    folder = run.home / "config/gpuconsole"
+    folder.mkdir(parents=True)
+    (folder / "config.yaml").write_text("accelerators:\n- example.com/npu-*\ncolour: red\n")
+    ended = await run("top", "nodes", "-o", "json")
+    assert (ended.values["gpus_total"], ended.values["gpus_allocated"]) == (4, 1)
+    assert ended.err == f"{folder / 'config.yaml'} names what is no setting: colour (line 3)\n"
+    assert (await run("info", "-o", "json")).values["files"]["settings"] == str(folder / "config.yaml")
+
+
+async def test_settings_that_make_no_sense_are_refused_before_anything_is_asked(alone: CommandLine) -> None:
+    folder = alone.home / "config/gpuconsole"
+    folder.mkdir(parents=True)
+    (folder / "config.yaml").write_text("\naccelerators: all\n")
+    ended = await alone("top", "nodes")
+    assert (ended.status, ended.out) == (1, "")
+    assert f"{folder / 'config.yaml'}, line 2, accelerators: a list of resource names" in ended.err
