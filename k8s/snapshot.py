@@ -182,6 +182,15 @@ class Job:
     conditions: tuple[Condition, ...]
     log_dir: str
     trainer: str
+    queue: str = ""
+    """Where it waits for its turn, or did; empty when in no queue."""
+    restarts: int = 0
+    """How often its operator has started it anew."""
+    tensorboard: str = ""
+    """Address of its TensorBoard, where its object tells."""
+    progress: str = ""
+    """How far it is, in its own words."""
+    labels: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -192,6 +201,33 @@ class Job:
     def ranks_total(self) -> int:
         """Return how many ranks its instances have together; 0 when that is unknown."""
         return sum(len(each.ranks) for each in self.instances)
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """A collection that this user may not read, or of which one namespace only."""
+
+    verb: str
+    """What is refused: `list` or `watch`."""
+    resource: str
+    """Of what, as RBAC calls it: `pods`, `pytorchjobs.kubeflow.org`."""
+    namespace: str = ""
+    """Where; empty for the whole cluster."""
+    shown: str = ""
+    """The namespace that is shown in place of all; empty where nothing can be."""
+    why: str = ""
+    """In the server's words."""
+
+    @property
+    def words(self) -> str:
+        """Return what is missing and why, in sentences."""
+        where = f" in namespace {self.namespace}" if self.namespace else ""
+        said = f"This user may not {self.verb} {self.resource}{where}."
+        if self.shown:
+            said = f"Only those in namespace {self.shown} are shown."
+        elif self.verb == "watch":
+            said += " They are listed again from time to time."
+        return f"{said} {self.why}".rstrip()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -214,10 +250,30 @@ class ClusterSnapshot:
     """What is being done before there is anything to show, in words."""
     stale: str = ""
     """Why what is shown may be old, in words; empty while all is live."""
+    trouble: str = ""
+    """The same in a word or two: away, failing, throttled, login expired."""
     stale_since_s: float = 0.0
     """When the cluster was last heard, in seconds of the event loop's clock."""
-    problems: Mapping[str, str] = field(default_factory=dict)
-    """What cannot be read (`nodes`, `pods`, …) to why, for the pane that misses it."""
+    throttled_until_s: float = 0.0
+    """Until when the server asks to be left alone, by the same clock; in the past when it does not."""
+    clock_offset_s: float = 0.0
+    """How far the server's clock is ahead of ours."""
+    problems: Mapping[str, Missing] = field(default_factory=dict)
+    """What may not be read, as RBAC calls it (`nodes`, `pods`, …), for the pane that misses it."""
+
+    @property
+    def missing_jobs(self) -> tuple[Missing, ...]:
+        """Return what is missing of the jobs that are asked for; nodes are no part of them."""
+        return tuple(
+            missing
+            for name, missing in self.problems.items()
+            if name != "nodes" and not (self.namespace and missing.shown == self.namespace)
+        )
+
+    @property
+    def missing_gpus(self) -> tuple[Missing, ...]:
+        """Return why not all GPUs, or not all that are held, are counted."""
+        return tuple(self.problems[name] for name in ("nodes", "pods") if name in self.problems)
 
     @property
     def gpus_total(self) -> int:

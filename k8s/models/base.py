@@ -62,7 +62,10 @@ class Meta(Value, frozen=True):
     @property
     def controller(self) -> OwnerReference | None:
         """Return the owner that manages this object, if it has one."""
-        return next((owner for owner in self.owner_references or () if owner.controller), None)
+        for owner in self.owner_references or ():
+            if owner.controller:
+                return owner
+        return None
 
 
 class Condition(Value, frozen=True):

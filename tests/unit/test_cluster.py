@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from k8s.cluster import join
+from k8s.cluster.joiner import NOT_LISTED
 from k8s.models import Pod, Reader
 from k8s.snapshot import Share
 from k8s.status import Status
@@ -174,10 +175,12 @@ def test_a_node_without_accelerators_has_no_shares() -> None:
     assert dict(nodes["cpu-1"].resources) == {}
 
 
-def test_a_pod_on_a_node_that_is_gone_is_still_counted_for_its_job() -> None:
+def test_a_pod_on_a_node_that_is_not_listed_is_counted_there_all_the_same() -> None:
     bert = pytorch_job("bert")
     nodes, jobs = joined([], [pod_of(bert, "master-0", on="gone")], [bert])
-    assert (nodes, jobs["bert"].gpus_allocated) == ({}, 8)
+    row = nodes["gone"]
+    assert (row.status, row.gpus_total, row.gpus_allocated) == (NOT_LISTED, 0, 8)
+    assert jobs["bert"].gpus_allocated == 8
 
 
 def test_make_believe_gpus_are_marked() -> None:
@@ -253,10 +256,12 @@ def test_a_job_that_waits_in_a_queue_is_queued() -> None:
 def test_somebody_elses_pod_holds_gpus_under_its_owners_name() -> None:
     pod = pod_of(pytorch_job("x"), "master-0", on="n1")
     pod["metadata"]["labels"] = {}
-    pod["metadata"]["ownerReferences"][0] |= {"kind": "StatefulSet", "name": "notebook"}
+    pod["metadata"]["ownerReferences"][0] |= {"kind": "StatefulSet", "name": "notebook", "uid": "set"}
     nodes, jobs = joined([node("n1")], [pod], [])
     assert [(each.job, each.gpus) for each in nodes["n1"].holders] == [("notebook", 8)]
-    assert jobs == {}
+    row = jobs["notebook"]
+    assert (row.ref.kind, row.uid, row.status) == ("StatefulSet", "set", Status.RUNNING)
+    assert (row.gpus_requested, row.gpus_allocated, len(row.instances)) == (8, 8, 1)
 
 
 def test_the_newest_job_stands_first() -> None:

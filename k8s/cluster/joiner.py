@@ -1,0 +1,217 @@
+"""Keeps the picture of a cluster up to date: what has not changed is not worked out again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from datetime import datetime
+
+from k8s import devices
+from k8s.cluster.chains import Chains
+from k8s.cluster.ordered import OrderedRows
+from k8s.cluster.rows import LONG_AGO, Member, Wish, job_row, owner_row
+from k8s.kinds import DeclaredJob, JobRef
+from k8s.models import Meta, Node, OwnerReference, Pod
+from k8s.nodes import holder_of, node_row, silent_nodes
+from k8s.snapshot import Job, NodeRow
+
+NOT_LISTED = "not listed"
+"""Status of a node that pods name and the server did not send: it is gone, or may not be read."""
+_NO_OWNERS: Mapping[str, Meta] = {}
+
+
+def join(
+    nodes: Iterable[Node],
+    pods: Iterable[Pod],
+    jobs: Iterable[DeclaredJob],
+    owners: Mapping[str, Meta] = _NO_OWNERS,
+) -> tuple[tuple[NodeRow, ...], tuple[Job, ...]]:
+    """Join what was read once: see `Joiner.join`."""
+    return Joiner().join(nodes, pods, jobs, owners)
+
+
+class Joiner:
+    """Joins the objects of one cluster again and again.
+
+    Objects are compared by identity: a changed one must be another value. Rows that come
+    out as before are the same values as before.
+    """
+
+    def __init__(self) -> None:
+        """Start without any object."""
+        self._nodes: dict[str, Node] = {}
+        self._silent: dict[str, str] = {}
+        self._wishes: dict[str, Wish] = {}
+        self._links: dict[str, tuple[JobRef, str]] = {}
+        self._chains = Chains({}, _NO_OWNERS)
+        self._pods: dict[int, Pod] = {}
+        self._members: dict[int, Member] = {}
+        self._strays: dict[int, Member] = {}
+        self._members_by_root: dict[str, dict[int, Member]] = {}
+        self._members_by_node: dict[str, dict[int, Member]] = {}
+        self._changed_roots: set[str] = set()
+        self._changed_nodes: set[str] = set()
+        self._node_rows = OrderedRows[NodeRow](lambda row: row.name)
+        self._job_rows = OrderedRows[Job](_newest_first)
+
+    @property
+    def above(self) -> dict[str, tuple[str, OwnerReference]]:
+        """Return the owners of pods with accelerators that are no jobs, for `k8s.owners` to look for."""
+        return {
+            reference.uid: (member.pod.metadata.namespace, reference)
+            for member in self._strays.values()
+            if member.root is not None
+            for reference in member.root.through
+        }
+
+    def join(
+        self,
+        nodes: Iterable[Node],
+        pods: Iterable[Pod],
+        jobs: Iterable[DeclaredJob],
+        owners: Mapping[str, Meta] = _NO_OWNERS,
+    ) -> tuple[tuple[NodeRow, ...], tuple[Job, ...]]:
+        """Return the nodes with who holds their GPUs, and the jobs with their instances, newest first.
+
+        Whatever else holds or wants GPUs has a row among the jobs, and a node that only
+        pods name has one among the nodes, so that both always add up to the same.
+
+        Args:
+            nodes: The nodes.
+            pods: The pods.
+            jobs: The jobs of all kinds.
+            owners: Metadata of whatever else owns pods, by uid, as far as it is known.
+        """
+        now = {id(pod): pod for pod in pods}
+        for key in self._pods.keys() - now.keys():
+            self._remove(key)
+        self._take_nodes(nodes)
+        self._take_jobs(jobs, owners)
+        for key in now.keys() - self._pods.keys():
+            self._add(key, now[key])
+        self._pods = now
+        for root in self._changed_roots:
+            self._job_rows.put(root, self._job_row(root))
+        for name in self._changed_nodes:
+            self._node_rows.put(name, self._node_row(name))
+        self._changed_roots.clear()
+        self._changed_nodes.clear()
+        return self._node_rows.in_order(), self._job_rows.in_order()
+
+    def _take_nodes(self, nodes: Iterable[Node]) -> None:
+        now: dict[str, Node] = {}
+        for node in nodes:
+            other = now.setdefault(node.metadata.name, node)
+            if other is not node and _age(other.metadata) < _age(node.metadata):
+                now[node.metadata.name] = node
+        before, self._nodes = self._nodes, now
+        changed = {name for name in now.keys() | before.keys() if now.get(name) is not before.get(name)}
+        silent = silent_nodes(now[name] for name in changed if name in now)
+        turned = {name for name in changed if silent.get(name) != self._silent.get(name)}
+        for name in turned:
+            self._silent.pop(name, None)
+        self._silent.update(silent)
+        self._changed_nodes |= changed
+        if turned:
+            for member in self._members.values():
+                if member.pod.spec.node_name in turned and member.root is not None:
+                    member.instance = None
+                    self._changed_roots.add(member.root.key)
+
+    def _take_jobs(self, jobs: Iterable[DeclaredJob], owners: Mapping[str, Meta]) -> None:
+        before, now = self._wishes, dict[str, Wish]()
+        for job in jobs:
+            old = before.get(job.meta.uid)
+            now[job.meta.uid] = old if old is not None and old.job is job else Wish(job)
+        changed = {uid for uid in now.keys() | before.keys() if now.get(uid) is not before.get(uid)}
+        known = self._chains.owners
+        if changed:
+            self._changed_roots.update(self._chains.top(uid) for uid in changed)
+            self._wishes = now
+            links = {uid: _link(wish.job) for uid, wish in now.items()}
+            if links != self._links:
+                self._links = links
+                self._chains = Chains({uid: wish.job for uid, wish in now.items()}, owners)
+                self._place_again(self._members)
+            self._changed_roots.update(self._chains.top(uid) for uid in changed)
+        if owners is not known:
+            self._chains.owners = owners
+            self._changed_roots.update(
+                uid for uid in owners.keys() | known.keys() if owners.get(uid) is not known.get(uid)
+            )
+            self._place_again(self._strays)
+
+    def _place_again(self, members: Mapping[int, Member]) -> None:
+        """Find out anew what these pods are part of."""
+        for key, member in list(members.items()):
+            root = self._chains.root_of(member.pod, is_holder=member.is_holder)
+            if root != member.root:
+                self._remove(key)
+                self._add(key, member.pod)
+
+    def _add(self, key: int, pod: Pod) -> None:
+        gpus = devices.of_pod(pod.spec)
+        member = Member(pod, devices.count(gpus), is_holder=bool(gpus) and not pod.is_finished)
+        member.root = root = self._chains.root_of(pod, is_holder=member.is_holder)
+        self._members[key] = member
+        if root is None or root.through or root.key not in self._wishes:
+            self._strays[key] = member
+        if root is None:
+            return
+        self._members_by_root.setdefault(root.key, {})[key] = member
+        self._changed_roots.add(root.key)
+        member.holder = holder_of(pod, root.ref.name) if member.is_holder else None
+        if member.holder is not None:
+            self._members_by_node.setdefault(pod.spec.node_name, {})[key] = member
+            self._changed_nodes.add(pod.spec.node_name)
+
+    def _remove(self, key: int) -> None:
+        member = self._members.pop(key)
+        self._strays.pop(key, None)
+        if member.root is not None:
+            _take_out(self._members_by_root, member.root.key, key)
+            self._changed_roots.add(member.root.key)
+        if member.holder is not None:
+            _take_out(self._members_by_node, member.pod.spec.node_name, key)
+            self._changed_nodes.add(member.pod.spec.node_name)
+
+    def _job_row(self, root: str) -> Job | None:
+        members = list(self._members_by_root.get(root, {}).values())
+        if root in self._wishes and self._chains.top(root) == root:
+            below = [self._wishes[uid] for uid in self._chains.below.get(root, ())]
+            return job_row(self._wishes[root], below, members, self._silent)
+        refs = [member.root.ref for member in members if member.root is not None]
+        if not refs:
+            return None
+        return owner_row(min(refs), root, self._chains.owners.get(root), members, self._silent)
+
+    def _node_row(self, name: str) -> NodeRow | None:
+        found = (member.holder for member in self._members_by_node.get(name, {}).values())
+        holders = sorted(filter(None, found), key=lambda holder: (holder.namespace, holder.pod))
+        node = self._nodes.get(name)
+        if node is not None:
+            return node_row(node, holders)
+        return replace(node_row(Node(Meta(name)), holders), status=NOT_LISTED) if holders else None
+
+
+def _take_out(groups: dict[str, dict[int, Member]], name: str, key: int) -> None:
+    """Take a pod out of its group, and the group away when it is empty."""
+    group = groups[name]
+    del group[key]
+    if not group:
+        del groups[name]
+
+
+def _link(job: DeclaredJob) -> tuple[JobRef, str]:
+    """Return what places a job among the others."""
+    above = job.meta.controller
+    return job.ref, above.uid if above is not None else ""
+
+
+def _age(meta: Meta) -> tuple[datetime, str]:
+    return meta.creation_timestamp or LONG_AGO, meta.uid
+
+
+def _newest_first(job: Job) -> tuple[float, str, str]:
+    made = job.created.timestamp() if job.created is not None else 0.0
+    return -made, job.ref.name, job.uid
