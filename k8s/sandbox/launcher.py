@@ -13,11 +13,11 @@ import sys
 import urllib.request
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from k8s.errors import KubeError
-from k8s.sandbox.places import Places
+from k8s.sandbox.places import Places, locked
 
 START_S = 60.0
 """How long a sandbox may take to be ready."""
@@ -166,7 +166,7 @@ async def _alone(places: Places, progress: Callable[[str], None]) -> AsyncIterat
     deadline = asyncio.get_running_loop().time() + START_S
     is_told = False
     while True:
-        with places.starting() as is_ours:
+        with locked(places.start_lock) as is_ours:
             if is_ours:
                 yield
                 return
@@ -187,15 +187,12 @@ async def _launch(places: Places, options: SandboxOptions, progress: Callable[[s
     if places.log.exists() and places.log.stat().st_size > _LOG_BYTES:
         places.log.replace(places.log.with_suffix(".log.1"))
     root = str(Path(__file__).resolve().parents[2])
-    words = [sys.executable, "-P", "-m", "k8s.sandbox", "serve"]
-    words += ["--folder", str(places.folder), "--nodes", str(options.nodes)]
-    words += ["--gpus-per-node", str(options.gpus_per_node), "--idle-s", str(options.idle_s)]
-    words += ["--restart-delay-s", str(options.restart_delay_s)]
+    words = [sys.executable, "-P", "-m", "k8s.sandbox", str(places.folder), json.dumps(asdict(options))]
     read_end, write_end = os.pipe()
     try:
         with places.log.open("ab") as log:
             process = subprocess.Popen(
-                [*words, "--ready-fd", str(write_end)],
+                [*words, str(write_end)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -34,66 +34,37 @@ class Holder:
     """When it started, in seconds since 1970."""
 
 
-@dataclass(frozen=True, slots=True)
 class Places:
     """The sandbox's folder and what lies in it."""
 
-    folder: Path
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        """Only its owner may enter it."""
+        self.kubeconfig = folder / "kubeconfig"
+        """How to reach the sandbox."""
+        self.log = folder / "sandbox.log"
+        """What the sandbox says about itself."""
+        self.database = folder / "objects.db"
+        """The objects."""
+        self.pods = folder / "pods"
+        """Of each pod, by uid, and container: its logs and how it was started."""
+        self.scratch = folder / "scratch"
+        """Of each pod, by uid: its home and its own volumes, which go with it."""
+        self.volumes = folder / "volumes"
+        """What stands for volume claims."""
+        self.certificate = folder / "tls.crt"
+        """What proves that it is the sandbox."""
+        self.bin = folder / "bin"
+        """Programs that every pod finds first."""
+        self.start_lock = folder / "start.lock"
+        """Held while somebody starts, stops or empties the sandbox."""
+        self.lock = folder / "sandbox.lock"
+        """Held by the sandbox as long as it lives; says who it is."""
 
     @classmethod
     def default(cls) -> Places:
         """Return where the sandbox of this user lives."""
         return cls(Path(platformdirs.user_data_path("gpuconsole")) / "sandbox")
-
-    @property
-    def kubeconfig(self) -> Path:
-        """How to reach the sandbox; only its owner may read it."""
-        return self.folder / "kubeconfig"
-
-    @property
-    def log(self) -> Path:
-        """What the sandbox says about itself."""
-        return self.folder / "sandbox.log"
-
-    @property
-    def database(self) -> Path:
-        """The objects."""
-        return self.folder / "objects.db"
-
-    @property
-    def pods(self) -> Path:
-        """Logs of pods."""
-        return self.folder / "pods"
-
-    @property
-    def scratch(self) -> Path:
-        """What belongs to one pod each, and goes with it."""
-        return self.folder / "scratch"
-
-    @property
-    def volumes(self) -> Path:
-        """What stands for volume claims."""
-        return self.folder / "volumes"
-
-    @property
-    def certificate(self) -> Path:
-        """What proves that it is the sandbox."""
-        return self.folder / "tls.crt"
-
-    @property
-    def bin(self) -> Path:
-        """Programs that every pod finds first."""
-        return self.folder / "bin"
-
-    @property
-    def start_lock(self) -> Path:
-        """Held while somebody starts, stops or empties the sandbox."""
-        return self.folder / "start.lock"
-
-    @property
-    def lock(self) -> Path:
-        """Held by the sandbox as long as it lives; says who it is."""
-        return self.folder / "sandbox.lock"
 
     def prepare(self) -> None:
         """Make the folder, for its owner only.
@@ -126,24 +97,12 @@ class Places:
         """Tell whether a sandbox lives here."""
         if not self.lock.exists():
             return False
-        with _locked(self.lock) as is_ours:
+        with locked(self.lock) as is_ours:
             return not is_ours
 
-    @contextmanager
-    def held(self) -> Iterator[bool]:
-        """Hold the folder as its sandbox; gives False when there is one already."""
-        with _locked(self.lock) as is_ours:
-            yield is_ours
-
     def sign(self, port: int) -> None:
-        """Say who holds the folder. Needs `held`."""
+        """Say who holds the folder. Needs its lock."""
         self.lock.write_text(json.dumps(asdict(Holder(os.getpid(), port, time.time()))))
-
-    @contextmanager
-    def starting(self) -> Iterator[bool]:
-        """Be the only one who starts or stops; gives False when somebody else is at it."""
-        with _locked(self.start_lock) as is_ours:
-            yield is_ours
 
     async def freed(self, within_s: float) -> bool:
         """Wait until no sandbox holds the folder; tell whether that came true."""
@@ -157,12 +116,8 @@ class Places:
     def token(self) -> str:
         """Return the secret that opens the sandbox, made when there is none."""
         path = self.folder / "token"
-        try:
-            if found := path.read_text().strip():
-                return found
-        except OSError:
-            pass
-        write_private(path, secrets.token_urlsafe(32))
+        if not path.exists() or not path.read_text():
+            write_private(path, secrets.token_urlsafe(32))
         return path.read_text()
 
     def write_kubeconfig(self, port: int, token: str, certificate: str) -> None:
@@ -191,8 +146,8 @@ def write_private(path: Path, text: str) -> None:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[bool]:
-    """Lock a file if nobody else has; the lock ends with the process, however it ends."""
+def locked(path: Path) -> Iterator[bool]:
+    """Lock a file, and tell whether nobody else has; the lock ends with the process, however it ends."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:

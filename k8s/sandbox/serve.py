@@ -25,9 +25,8 @@ from k8s.sandbox.controllers.scheduler import Scheduler
 from k8s.sandbox.launcher import SandboxOptions
 from k8s.sandbox.node.agent import Agent
 from k8s.sandbox.node.nodes import shape_of
-from k8s.sandbox.node.pod_run import Folders
 from k8s.sandbox.node.volumes import Provisioner, ensure_workspace, make_private
-from k8s.sandbox.places import Places
+from k8s.sandbox.places import Places, locked
 
 _STOP_GRACE_S = 10.0
 _LOOK_AROUND_S = 60.0
@@ -44,7 +43,7 @@ async def serve(places: Places, options: SandboxOptions, say: Callable[[str], No
         KubeError: It cannot run: another one does, or its folder cannot be used.
     """
     places.prepare()
-    with places.held() as is_ours:
+    with locked(places.lock) as is_ours:
         if not is_ours:
             raise KubeError(
                 "The sandbox runs already.",
@@ -86,12 +85,8 @@ async def _control(
     make_private(places.volumes)
     await ensure_workspace(client, places.volumes)
     views = Views(client)
-    agent = Agent(
-        views,
-        Folders(places.pods, places.scratch, places.bin),
-        shape_of(options.nodes, options.gpus_per_node),
-        options.restart_delay_s,
-    )
+    shape = shape_of(options.nodes, options.gpus_per_node)
+    agent = Agent(views, places, shape, options.restart_delay_s)
     await agent.register()
     operators = Operators(views)
     scheduler = Scheduler(views)

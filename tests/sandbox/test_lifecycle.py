@@ -211,9 +211,9 @@ async def test_it_ends_by_itself_when_nobody_needs_it(places: Places) -> None:
 
 
 async def test_it_stays_while_a_pod_runs(places: Places) -> None:
-    address = await sandbox.start(sandbox.SandboxOptions(nodes=1, idle_s=0.4))
+    address = await sandbox.start(sandbox.SandboxOptions(nodes=1, idle_s=2.0))
     async with await Client.connect(str(address.kubeconfig)) as client:
-        busy = await client.create(PODS, pod("busy", "sh", "-c", "sleep 1.5; echo done"), "default")
+        busy = await client.create(PODS, pod("busy", "sh", "-c", "sleep 3; echo done"), "default")
     log = places.pods / busy["metadata"]["uid"] / "main" / "0.log"
     eventually(lambda: not places.is_held)
     assert log.read_text().endswith("done\n")

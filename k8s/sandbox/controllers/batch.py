@@ -13,10 +13,21 @@ from typing import Any
 from k8s.kinds.batch_job import INDEX
 from k8s.resources import JOBS
 from k8s.sandbox.control import Manifest, now_text, seconds_since
-from k8s.sandbox.controllers.plans import GANG, Plan, is_true, owner_reference, set_condition
+from k8s.sandbox.controllers.plans import (
+    GANG,
+    Plan,
+    ends_of,
+    is_true,
+    owner_reference,
+    phase_of,
+    restarts_of,
+    set_condition,
+)
 
 RETRY_DELAY_S, LONGEST_RETRY_DELAY_S = 10.0, 600.0
 """Before a failed pod is replaced, doubled with each failure."""
+_ENDS = ("Complete", "Failed")
+"""Conditions after which nothing changes."""
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 
 
@@ -24,103 +35,98 @@ def decide(job: Manifest, pods: Sequence[Manifest]) -> Plan:
     """Return what is to be done for a Job whose pods are `pods`."""
     status = deepcopy(job.get("status") or {})
     plan = Plan(status)
-    spec = job.get("spec") or {}
-    is_indexed = spec.get("completionMode") == "Indexed"
-    conditions: list[Manifest] = list(status.get("conditions") or ())
-    if is_true(conditions, "Complete") or is_true(conditions, "Failed"):
-        _expire(spec, plan)
-        return plan
-    present = [pod for pod in pods if not pod["metadata"].get("deletionTimestamp")]
-    active = [pod for pod in present if _phase(pod) in ("Pending", "Running")]
-    done = _indices(status.get("completedIndexes")) | {_index(p) for p in pods if _phase(p) == "Succeeded"}
-    failed = max(int(status.get("failed") or 0), sum(_phase(pod) == "Failed" for pod in pods))
-    if is_indexed:
-        succeeded = len(done := {index for index in done if 0 <= index < int(spec.get("completions") or 0)})
-        if done:
-            status["completedIndexes"] = _ranges(done)
-    else:
-        counted = sum(_phase(pod) == "Succeeded" for pod in pods)
-        succeeded = max(int(status.get("succeeded") or 0), counted)
-    if spec.get("suspend"):
-        if not is_true(conditions, "Suspended"):
-            conditions = set_condition(conditions, "Suspended", True, "JobSuspended", "Job suspended")
-            plan.events.append(("Suspended", "Job suspended", False))
-        status.pop("startTime", None)
-        plan.delete, active = active, []
-    else:
-        if is_true(conditions, "Suspended"):
-            conditions = set_condition(conditions, "Suspended", False, "JobResumed", "Job resumed")
-            plan.events.append(("Resumed", "Job resumed", False))
-            status["startTime"] = now_text()
-        status.setdefault("startTime", now_text())
-        verdict = _verdict(spec, status, pods, failed, plan)
-        completions = spec.get("completions")
-        is_complete = succeeded >= completions if completions is not None else succeeded > 0 and not active
-        if verdict:
-            conditions = set_condition(conditions, "Failed", True, *verdict)
-            plan.events.append((*verdict, True))
-            plan.delete, active = active, []
-        elif is_complete:
-            words = "Reached expected number of succeeded pods"
-            conditions = set_condition(conditions, "Complete", True, "CompletionsReached", words)
-            plan.events.append(("Completed", "Job completed", False))
-            status["completionTime"] = now_text()
-            plan.delete, active = active, []
-        else:
-            _create(job, spec, pods, active, done, succeeded, plan)
-    if conditions:
-        status["conditions"] = conditions
-    ready = sum(_is_ready(pod) for pod in active)
-    for name, number in (("active", len(active)), ("succeeded", succeeded), ("failed", failed)):
-        if number:
-            status[name] = number
-        else:
-            status.pop(name, None)
-    status["ready"] = ready
-    if is_true(conditions, "Complete") or is_true(conditions, "Failed"):
-        _expire(spec, plan)
+    status["conditions"] = list(status.get("conditions") or ())
+    if not _is_over(plan):
+        _count(job["spec"], pods, status)
+        _run(job, pods, plan)
+    if _is_over(plan):
+        ends = [each["lastTransitionTime"] for each in status["conditions"] if each.get("type") in _ENDS]
+        plan.delete_job = plan.is_up(job["spec"].get("ttlSecondsAfterFinished"), max(ends))
+    plan.status = {name: value for name, value in status.items() if value or name == "ready"}
     return plan
 
 
+def _is_over(plan: Plan) -> bool:
+    return any(is_true(plan.status["conditions"], end) for end in _ENDS)
+
+
+def _count(spec: Manifest, pods: Sequence[Manifest], status: Manifest) -> None:
+    """Write how many pods have worked and failed; those that are gone stay counted."""
+    phases = [phase_of(pod) for pod in pods]
+    status["failed"] = max(int(status.get("failed") or 0), phases.count("Failed"))
+    if spec.get("completionMode") != "Indexed":
+        status["succeeded"] = max(int(status.get("succeeded") or 0), phases.count("Succeeded"))
+        return
+    done = _indices(status.get("completedIndexes")) | {
+        _index(pod) for pod in pods if phase_of(pod) == "Succeeded"
+    }
+    done &= set(range(int(spec.get("completions") or 0)))
+    status["succeeded"], status["completedIndexes"] = len(done), _ranges(done)
+
+
+def _run(job: Manifest, pods: Sequence[Manifest], plan: Plan) -> None:
+    """Say how a Job is that is not over, and what its pods shall be."""
+    spec, status = job["spec"], plan.status
+    present = [pod for pod in pods if not pod["metadata"].get("deletionTimestamp")]
+    active = [pod for pod in present if phase_of(pod) in ("Pending", "Running")]
+    is_suspended = is_true(status["conditions"], "Suspended")
+    if not spec.get("suspend"):
+        if is_suspended:
+            _say(plan, "Suspended", "JobResumed", "Job resumed", "Resumed", is_so=False)
+            status["startTime"] = now_text()
+        status.setdefault("startTime", now_text())
+        if verdict := _verdict(spec, status, pods, plan):
+            _say(plan, "Failed", *verdict, verdict[0])
+        elif _is_complete(spec, status, active):
+            words = "Reached expected number of succeeded pods"
+            _say(plan, "Complete", "CompletionsReached", words, "Completed")
+            status["completionTime"] = now_text()
+    else:
+        if not is_suspended:
+            _say(plan, "Suspended", "JobSuspended", "Job suspended", "Suspended")
+        status.pop("startTime", None)
+    if spec.get("suspend") or _is_over(plan):
+        plan.delete, active = active, []
+    else:
+        _create(job, pods, active, plan)
+    status["active"], status["ready"] = len(active), sum(map(_is_ready, active))
+
+
+def _say(plan: Plan, condition: str, reason: str, words: str, event: str, *, is_so: bool = True) -> None:
+    """Set a condition, and tell it."""
+    conditions = plan.status["conditions"]
+    plan.status["conditions"] = set_condition(conditions, condition, is_so, reason, words)
+    told = "Job completed" if condition == "Complete" else words
+    plan.events.append((event, told, condition == "Failed"))
+
+
+def _is_complete(spec: Manifest, status: Manifest, active: Sequence[Manifest]) -> bool:
+    if spec.get("completions") is None:
+        return status["succeeded"] > 0 and not active
+    return bool(status["succeeded"] >= spec["completions"])
+
+
 def _verdict(
-    spec: Manifest, status: Manifest, pods: Sequence[Manifest], failed: int, plan: Plan
+    spec: Manifest, status: Manifest, pods: Sequence[Manifest], plan: Plan
 ) -> tuple[str, str] | None:
     """Return why the Job fails; None when it does not."""
     limit = spec.get("backoffLimit")
     limit = 6 if limit is None else int(limit)
-    restarts = sum(
-        int(each.get("restartCount") or 0)
-        for pod in pods
-        if _phase(pod) in ("Pending", "Running")
-        for each in (pod.get("status") or {}).get("containerStatuses") or ()
-    )
-    policy = ((spec.get("template") or {}).get("spec") or {}).get("restartPolicy")
-    is_past = policy == "OnFailure" and restarts > 0 and restarts >= limit
-    if failed > limit or is_past:
+    restarts = restarts_of(pods) if spec["template"]["spec"].get("restartPolicy") == "OnFailure" else 0
+    if status["failed"] > limit or 0 < restarts >= limit:
         return "BackoffLimitExceeded", "Job has reached the specified backoff limit"
-    deadline_s = spec.get("activeDeadlineSeconds")
-    if deadline_s is not None:
-        left_s = deadline_s - seconds_since(status["startTime"])
-        if left_s <= 0:
-            return "DeadlineExceeded", "Job was active longer than specified deadline"
-        plan.again_in(left_s)
+    if plan.is_up(spec.get("activeDeadlineSeconds"), status["startTime"]):
+        return "DeadlineExceeded", "Job was active longer than specified deadline"
     return None
 
 
-def _create(
-    job: Manifest,
-    spec: Manifest,
-    pods: Sequence[Manifest],
-    active: Sequence[Manifest],
-    done: set[int],
-    succeeded: int,
-    plan: Plan,
-) -> None:
+def _create(job: Manifest, pods: Sequence[Manifest], active: Sequence[Manifest], plan: Plan) -> None:
     """Ask for the pods that are missing.
 
     Their names follow from the job, the index and the number of the try, so that asking
     twice on a stale view makes no second pod.
     """
+    spec, succeeded = job["spec"], plan.status["succeeded"]
     parallelism = spec.get("parallelism")
     parallelism = 1 if parallelism is None else int(parallelism)
     completions = spec.get("completions")
@@ -137,8 +143,8 @@ def _create(
         plan.again_in(wait_s)
         return
     if spec.get("completionMode") == "Indexed":
-        running = {_index(pod) for pod in active}
-        free = [index for index in range(int(completions or 0)) if index not in done | running]
+        taken = _indices(plan.status["completedIndexes"]) | {_index(pod) for pod in active}
+        free = [index for index in range(int(completions or 0)) if index not in taken]
         for index in free[:missing]:
             tries = sum(_index(pod) == index for pod in pods)
             plan.create.append(_pod(job, index, f"{index}.{tries}", wanted))
@@ -157,11 +163,10 @@ def _retry_wait_s(pods: Sequence[Manifest]) -> float:
 
 
 def _failed_at(pod: Manifest) -> str:
-    if _phase(pod) != "Failed":
+    if phase_of(pod) != "Failed":
         return ""
-    statuses = (pod.get("status") or {}).get("containerStatuses") or ()
-    ends = [((each.get("state") or {}).get("terminated") or {}).get("finishedAt") for each in statuses]
-    return max(filter(None, ends), default=str(pod["metadata"].get("creationTimestamp") or now_text()))
+    ends = [str(each["finishedAt"]) for each in ends_of(pod) if each.get("finishedAt")]
+    return max(ends, default=str(pod["metadata"].get("creationTimestamp") or now_text()))
 
 
 def _pod(job: Manifest, index: int | None, attempt: str, gang: int) -> Manifest:
@@ -208,21 +213,6 @@ def _suffix(uid: str, attempt: str) -> str:
     """Return five letters that look random and are always the same for this try of this job."""
     digest = hashlib.sha256(f"{uid}/{attempt}".encode()).digest()
     return "".join(_LETTERS[byte % len(_LETTERS)] for byte in digest[:5])
-
-
-def _expire(spec: Manifest, plan: Plan) -> None:
-    ttl_s = spec.get("ttlSecondsAfterFinished")
-    if ttl_s is None:
-        return
-    conditions = plan.status.get("conditions") or ()
-    ends = [each["lastTransitionTime"] for each in conditions if each.get("type") in ("Complete", "Failed")]
-    left_s = ttl_s - seconds_since(max(ends))
-    plan.delete_job = left_s <= 0
-    plan.again_in(left_s)
-
-
-def _phase(pod: Manifest) -> str:
-    return str((pod.get("status") or {}).get("phase") or "Pending")
 
 
 def _is_ready(pod: Manifest) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
@@ -102,12 +102,7 @@ def place(wishes: Sequence[Wish], rooms: Sequence[Room]) -> tuple[dict[str, str]
         Pod name to node name, and nothing; or an empty dict, and why it cannot be.
     """
     placed = _pack(wishes, rooms)
-    if len(placed) < len(wishes):
-        placed_otherwise = _spread(wishes, rooms)
-        if len(placed_otherwise) == len(wishes):
-            return placed_otherwise, ""
-        return {}, _explain(wishes, rooms, placed)
-    return placed, ""
+    return (placed, "") if len(placed) == len(wishes) else ({}, _explain(wishes, rooms, placed))
 
 
 def take(room: Room, wish: Wish) -> None:
@@ -118,26 +113,25 @@ def take(room: Room, wish: Wish) -> None:
 
 def copies(rooms: Sequence[Room]) -> list[Room]:
     """Return rooms that can be filled without touching these."""
-    return [
-        Room(room.name, dict(room.free), room.labels, room.taints, room.is_unschedulable, room.is_ready)
-        for room in rooms
-    ]
+    return [replace(room, free=dict(room.free)) for room in rooms]
 
 
 def _pack(wishes: Sequence[Wish], rooms: Sequence[Room]) -> dict[str, str]:
-    """Fill one node after the other: the one that takes most of what is left, of those the fullest."""
+    """Fill one node after the other: the one that takes most of what is left, of those the fullest.
+
+    On each node the pods that few nodes would take come first, then the large ones.
+    """
     placed: dict[str, str] = {}
-    left = sorted(wishes, key=_size, reverse=True)
+    choices = {wish.name: sum(not why_not(wish, room) for room in rooms) for wish in wishes}
+    left = sorted(wishes, key=lambda wish: (-choices[wish.name], _size(wish)), reverse=True)
     open_rooms = copies(rooms)
     while left and open_rooms:
         fits = [(room, _fit(left, room)) for room in open_rooms]
         room, chosen = max(fits, key=lambda fit: (len(fit[1]), -fit[0].free_devices))
         if not chosen:
             break
-        for wish in chosen:
-            placed[wish.name] = room.name
-        names = {wish.name for wish in chosen}
-        left = [wish for wish in left if wish.name not in names]
+        placed |= {wish.name: room.name for wish in chosen}
+        left = [wish for wish in left if wish.name not in placed]
         open_rooms.remove(room)
     return placed
 
@@ -151,21 +145,6 @@ def _fit(wishes: Sequence[Wish], room: Room) -> list[Wish]:
             take(trial, wish)
             chosen.append(wish)
     return chosen
-
-
-def _spread(wishes: Sequence[Wish], rooms: Sequence[Room]) -> dict[str, str]:
-    """Place the choosiest pods first, each where it leaves least: for jobs whose pods differ."""
-    trial = copies(rooms)
-    placed: dict[str, str] = {}
-    choices = {wish.name: sum(not why_not(wish, room) for room in trial) for wish in wishes}
-    for wish in sorted(wishes, key=lambda each: (-choices[each.name], _size(each)), reverse=True):
-        open_rooms = [room for room in trial if not why_not(wish, room)]
-        if not open_rooms:
-            return {}
-        room = min(open_rooms, key=lambda each: each.free_devices)
-        take(room, wish)
-        placed[wish.name] = room.name
-    return placed
 
 
 def _explain(wishes: Sequence[Wish], rooms: Sequence[Room], placed: Mapping[str, str]) -> str:

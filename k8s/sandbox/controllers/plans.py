@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from k8s.client import Client
 from k8s.errors import Conflict, KubeError, NotFound
 from k8s.resources import PODS, SERVICES, Resource
-from k8s.sandbox.control import Manifest, Recorder, View, now_text
+from k8s.sandbox.control import Manifest, Recorder, View, now_text, seconds_since
 
 GANG = "gpuconsole.dev/gang"
 """Annotation of a pod: how many pods its job must have before any is bound."""
@@ -43,6 +44,14 @@ class Plan:
         """Ask to look again after so long, or sooner."""
         seconds = max(0.0, seconds) + 0.01
         self.again_s = seconds if self.again_s is None else min(self.again_s, seconds)
+
+    def is_up(self, limit_s: float | None, since: str) -> bool:
+        """Tell whether a time limit has passed, if there is one; else ask to look again when it will have."""
+        if limit_s is None:
+            return False
+        left_s = limit_s - seconds_since(since)
+        self.again_in(left_s)
+        return left_s <= 0
 
 
 async def carry_out(
@@ -143,3 +152,25 @@ def set_condition(
 def is_true(conditions: list[Manifest], kind: str) -> bool:
     """Tell whether a condition is there and true."""
     return any(each.get("type") == kind and each.get("status") == "True" for each in conditions)
+
+
+def phase_of(pod: Manifest) -> str:
+    """Return a pod's phase; one of which nothing is known yet is pending."""
+    return str((pod.get("status") or {}).get("phase") or "Pending")
+
+
+def restarts_of(pods: Iterable[Manifest]) -> int:
+    """Return how often containers of these pods were restarted in place, of those that are not over."""
+    return sum(
+        int(each.get("restartCount") or 0)
+        for pod in pods
+        if phase_of(pod) in ("Pending", "Running")
+        for part in ("initContainerStatuses", "containerStatuses")
+        for each in (pod.get("status") or {}).get(part) or ()
+    )
+
+
+def ends_of(pod: Manifest) -> list[Manifest]:
+    """Return how a pod's containers ended, of those that have."""
+    statuses = (pod.get("status") or {}).get("containerStatuses") or ()
+    return [each["state"]["terminated"] for each in statuses if (each.get("state") or {}).get("terminated")]

@@ -12,8 +12,18 @@ from copy import deepcopy
 from typing import Any
 
 from k8s.kinds import JobKind, Replica
-from k8s.sandbox.control import Manifest, now_text, seconds_since
-from k8s.sandbox.controllers.plans import GANG, RESTARTS, Plan, is_true, owner_reference, set_condition
+from k8s.sandbox.control import Manifest, now_text
+from k8s.sandbox.controllers.plans import (
+    GANG,
+    RESTARTS,
+    Plan,
+    ends_of,
+    is_true,
+    owner_reference,
+    phase_of,
+    restarts_of,
+    set_condition,
+)
 
 _LOWEST_RETRYABLE = 128
 """Exit codes from here on are worth another try under the policy ExitCode."""
@@ -106,20 +116,16 @@ def _run(decision: _Decision, policy: Manifest, restarts: int, owners: Mapping[s
         decision.say("Suspended", "is resumed.", value=False, reason="Resumed", event=False)
     status.setdefault("startTime", now_text())
     by_name = {pod["metadata"]["name"]: pod for pod in decision.pods}
-    failed = [pod for pod in decision.pods if _phase(pod) == "Failed"]
+    failed = [pod for pod in decision.pods if phase_of(pod) == "Failed"]
     limit = policy.get("backoffLimit")
     if limit is not None and (
-        (failed and restarts + 1 > limit) or _past_restarts(decision.replicas, by_name, limit)
+        (failed and restarts >= limit) or _past_restarts(decision.replicas, by_name, limit)
     ):
         _give_up(decision, policy, "has failed because it has reached the specified backoff limit")
         return
-    deadline_s = policy.get("activeDeadlineSeconds")
-    if deadline_s is not None:
-        left_s = deadline_s - seconds_since(status["startTime"])
-        if left_s <= 0:
-            _give_up(decision, policy, "has failed because it was active longer than specified deadline")
-            return
-        plan.again_in(left_s)
+    if plan.is_up(policy.get("activeDeadlineSeconds"), status["startTime"]):
+        _give_up(decision, policy, "has failed because it was active longer than specified deadline")
+        return
     wanted = {replica.name: replica for replica in decision.replicas}
     plan.delete += [pod for name, pod in by_name.items() if name not in wanted]
     leaving = {pod["metadata"]["name"] for pod in decision.leaving}
@@ -149,9 +155,8 @@ def _count(decision: _Decision, by_name: Mapping[str, Manifest]) -> None:
         }
         selector = ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
         counts = found.setdefault(role, {"selector": selector})
-        word = {"Running": "active", "Succeeded": "succeeded", "Failed": "failed"}.get(
-            _phase(by_name.get(replica.name))
-        )
+        phase = phase_of(by_name[replica.name]) if replica.name in by_name else ""
+        word = {"Running": "active", "Succeeded": "succeeded", "Failed": "failed"}.get(phase)
         if word:
             counts[word] = counts.get(word, 0) + 1
     decision.plan.status["replicaStatuses"] = found
@@ -163,7 +168,7 @@ def _judge(decision: _Decision, by_name: Mapping[str, Manifest]) -> None:
     roles = dict.fromkeys(replica.role for replica in decision.replicas)
     for role in sorted(roles, key=lambda each: each != chief):
         members = [replica for replica in decision.replicas if replica.role == role]
-        phases = [_phase(by_name.get(member.name)) for member in members]
+        phases = [phase_of(by_name[each.name]) if each.name in by_name else "" for each in members]
         if role == chief:
             if phases.count("Succeeded") == len(phases):
                 decision.plan.status.setdefault("completionTime", now_text())
@@ -193,17 +198,14 @@ def _clean_up(decision: _Decision, policy: Manifest) -> None:
     plan.delete = [
         pod
         for pod in decision.pods
-        if which == "All" or (which == "Running" and _phase(pod) in ("Running", "Pending"))
+        if which == "All" or (which == "Running" and phase_of(pod) in ("Running", "Pending"))
     ]
     if is_true(decision.conditions, "Succeeded"):
         for counts in (status.get("replicaStatuses") or {}).values():
             if active := counts.pop("active", 0):
                 counts["succeeded"] = counts.get("succeeded", 0) + active
-    ttl_s = policy.get("ttlSecondsAfterFinished")
-    if ttl_s is not None and status.get("completionTime"):
-        left_s = ttl_s - seconds_since(status["completionTime"])
-        plan.delete_job = left_s <= 0
-        plan.again_in(left_s)
+    if ended := status.get("completionTime"):
+        plan.delete_job = plan.is_up(policy.get("ttlSecondsAfterFinished"), ended)
 
 
 def _suspend(decision: _Decision) -> None:
@@ -217,56 +219,36 @@ def _suspend(decision: _Decision) -> None:
 
 def _past_restarts(replicas: Sequence[Replica], by_name: Mapping[str, Manifest], limit: int) -> bool:
     """Tell whether containers were restarted in place too often."""
-    total = 0
-    for replica in replicas:
-        pod = by_name.get(replica.name)
-        if pod is None or replica.restart_policy == "Never" or _phase(pod) not in ("Running", "Pending"):
-            continue
-        status = pod.get("status") or {}
-        statuses = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
-        total += sum(int(each.get("restartCount") or 0) for each in statuses)
-    return total > 0 if limit == 0 else total >= limit
+    restarted = [each.name for each in replicas if each.restart_policy != "Never" and each.name in by_name]
+    return restarts_of(by_name[name] for name in restarted) >= max(1, limit)
 
 
 def _is_retryable(replica: Replica, pod: Manifest) -> bool:
     """Tell whether a failed pod shall be replaced."""
-    if _phase(pod) != "Failed" or replica.restart_policy == "Never":
+    if phase_of(pod) != "Failed" or replica.restart_policy == "Never":
         return False
     if replica.restart_policy != "ExitCode":
         return True
-    ended = [
-        (each.get("state") or {}).get("terminated") or {}
-        for each in (pod.get("status") or {}).get("containerStatuses") or ()
-    ]
-    return any(int(each.get("exitCode") or 0) >= _LOWEST_RETRYABLE for each in ended)
+    return any(int(each.get("exitCode") or 0) >= _LOWEST_RETRYABLE for each in ends_of(pod))
 
 
 def _pod(decision: _Decision, replica: Replica, restarts: int) -> Manifest:
-    template = replica.template
-    meta: Mapping[str, Any] = template.get("metadata") or {}
-    spec = dict(template.get("spec") or {})
+    meta: Mapping[str, Any] = replica.template.get("metadata") or {}
+    spec = dict(replica.template.get("spec") or {})
     spec["restartPolicy"] = "Never" if replica.restart_policy == "ExitCode" else replica.restart_policy
     added = [{"name": name, "value": value} for name, value in replica.env]
     spec["containers"] = [
         {**container, "env": [*(container.get("env") or ()), *added]}
         for container in spec.get("containers") or ()
     ]
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "name": replica.name,
-            "namespace": decision.job["metadata"]["namespace"],
-            "labels": {**(meta.get("labels") or {}), **dict(replica.labels)},
-            "annotations": {
-                **(meta.get("annotations") or {}),
-                GANG: str(len(decision.replicas)),
-                RESTARTS: str(restarts),
-            },
-            "ownerReferences": [owner_reference(decision.kind.resource, decision.job)],
-        },
-        "spec": spec,
+    pod = _owned(decision, replica, "Pod", spec)
+    pod["metadata"]["labels"] = {**(meta.get("labels") or {}), **dict(replica.labels)}
+    pod["metadata"]["annotations"] = {
+        **(meta.get("annotations") or {}),
+        GANG: str(len(decision.replicas)),
+        RESTARTS: str(restarts),
     }
+    return pod
 
 
 def _service(decision: _Decision, replica: Replica) -> Manifest:
@@ -275,26 +257,20 @@ def _service(decision: _Decision, replica: Replica) -> Manifest:
     spec: Manifest = {"clusterIP": "None", "selector": dict(replica.labels)}
     if port.isdecimal():
         spec["ports"] = [{"name": "master", "port": int(port)}]
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {
-            "name": replica.name,
-            "namespace": decision.job["metadata"]["namespace"],
-            "labels": dict(replica.labels),
-            "ownerReferences": [owner_reference(decision.kind.resource, decision.job)],
-        },
-        "spec": spec,
+    return _owned(decision, replica, "Service", spec)
+
+
+def _owned(decision: _Decision, replica: Replica, kind: str, spec: Manifest) -> Manifest:
+    meta = {
+        "name": replica.name,
+        "namespace": decision.job["metadata"]["namespace"],
+        "labels": dict(replica.labels),
+        "ownerReferences": [owner_reference(decision.kind.resource, decision.job)],
     }
+    return {"apiVersion": "v1", "kind": kind, "metadata": meta, "spec": spec}
 
 
 def _run_policy(job: Manifest) -> Manifest:
     """Return the run policy; older kinds have its fields in `spec` itself."""
     spec = job.get("spec") or {}
     return {**spec, **(spec.get("runPolicy") or {})}
-
-
-def _phase(pod: Manifest | None) -> str:
-    if pod is None:
-        return ""
-    return str((pod.get("status") or {}).get("phase") or "Pending")

@@ -12,10 +12,11 @@ from k8s.resources import NODES, PODS
 from k8s.sandbox.control import Manifest, Recorder, Views, controller_of, now_text
 from k8s.sandbox.node import nodes
 from k8s.sandbox.node.containers import PYTHONS
-from k8s.sandbox.node.pod_run import RESTART_DELAY_S, Allotment, Folders, PodRun
+from k8s.sandbox.node.pod_run import RESTART_DELAY_S, Allotment, PodRun
 from k8s.sandbox.node.pod_status import terminated
 from k8s.sandbox.node.ports import Ports
 from k8s.sandbox.node.processes import Ended
+from k8s.sandbox.places import Places
 
 HEARTBEAT_S = 300.0
 """Between two signs of life of the nodes. Source: kubelet's nodeStatusReportFrequency."""
@@ -30,7 +31,7 @@ class Agent:
     """Runs pods."""
 
     def __init__(
-        self, views: Views, folders: Folders, shape: nodes.Shape, restart_delay_s: float = RESTART_DELAY_S
+        self, views: Views, places: Places, shape: nodes.Shape, restart_delay_s: float = RESTART_DELAY_S
     ) -> None:
         self.runs: dict[str, PodRun] = {}
         """The pods that run, by uid."""
@@ -38,7 +39,7 @@ class Agent:
         """What must be listed before it may look."""
         self._client = views.client
         self._recorder = Recorder(views.client, "sandbox-agent")
-        self._folders = folders
+        self._places = places
         self._shape = shape
         self._restart_delay_s = restart_delay_s
         self._since = now_text()
@@ -51,9 +52,9 @@ class Agent:
 
     async def register(self) -> None:
         """Make the nodes be there as they should, and no others of an earlier sandbox."""
-        for folder in (self._folders.logs, self._folders.scratch):
+        for folder in (self._places.pods, self._places.scratch):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        write_programs(self._folders.bin)
+        write_programs(self._places.bin)
         for name in self._shape.names:
             node = nodes.manifest(name, self._shape)
             try:
@@ -147,7 +148,7 @@ class Agent:
         allotment = Allotment(
             gpus, self._shape.is_simulated, self._ports.of(owner) if owner else 0, frozenset(names)
         )
-        run = PodRun(pod, self._client, self._recorder, self._folders, allotment, self._restart_delay_s)
+        run = PodRun(pod, self._client, self._recorder, self._places, allotment, self._restart_delay_s)
         self.runs[uid] = run
         self._lives[uid] = asyncio.create_task(self._live(run))
 
@@ -179,7 +180,7 @@ class Agent:
                 await asyncio.wait({self._lives[uid]})
             if not run.is_gone:
                 await self._forget(run.pod)
-            shutil.rmtree(self._folders.scratch / uid, ignore_errors=True)
+            shutil.rmtree(self._places.scratch / uid, ignore_errors=True)
             asyncio.get_running_loop().call_later(KEEP_LOGS_S, self._remove_logs, uid)
         finally:
             self.runs.pop(uid, None)
@@ -215,13 +216,13 @@ class Agent:
 
     def _sweep(self, present: set[str]) -> None:
         """Remove what pods left that are gone since the sandbox last ran."""
-        for root in (self._folders.logs, self._folders.scratch):
+        for root in (self._places.pods, self._places.scratch):
             for folder in root.iterdir():
                 if folder.name not in present:
                     shutil.rmtree(folder, ignore_errors=True)
 
     def _remove_logs(self, uid: str) -> None:
-        shutil.rmtree(self._folders.logs / uid, ignore_errors=True)
+        shutil.rmtree(self._places.pods / uid, ignore_errors=True)
 
 
 def write_programs(folder: Path) -> None:

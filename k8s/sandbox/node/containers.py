@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -56,8 +56,8 @@ class Surroundings:
     """Pods and services of the same job: all of them are this machine."""
     port: int
     """The job's own MASTER_PORT; 0 keeps what the manifest says."""
-    lookup: Callable[[str, str], Mapping[str, str] | None]
-    """From `configMap` or `secret`, and a name, to its texts; None when there is none."""
+    texts: Mapping[tuple[str, str], Mapping[str, bytes]]
+    """From `configMap` or `secret`, and a name, to what that object says."""
 
 
 def launch_of(pod: Manifest, container: Manifest, around: Surroundings) -> Launch:
@@ -172,10 +172,10 @@ def _from_source(origin: Manifest, pod: Manifest, container: Manifest, around: S
 
 
 def _texts(kind: str, reference: Manifest, around: Surroundings) -> Mapping[str, str]:
-    texts = around.lookup(kind, str(reference.get("name")))
+    texts = around.texts.get((kind, str(reference.get("name"))))
     if texts is None and not reference.get("optional"):
         raise CannotStart(f'{kind.lower()} "{reference.get("name")}" not found')
-    return texts or {}
+    return {key: text.decode("utf-8", "replace") for key, text in (texts or {}).items()}
 
 
 def _field(path: str, pod: Manifest) -> str:

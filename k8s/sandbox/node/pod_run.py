@@ -17,25 +17,14 @@ from k8s.sandbox.node import pod_status
 from k8s.sandbox.node.containers import CannotStart, Surroundings, launch_of
 from k8s.sandbox.node.pod_status import ContainerRun, phase_of, status_of
 from k8s.sandbox.node.processes import Ended, Process
-from k8s.sandbox.node.volumes import NotYet, Texts, make_private, prepare
+from k8s.sandbox.node.volumes import NotYet, fetch_texts, make_private, prepare
+from k8s.sandbox.places import Places
 
 RESTART_DELAY_S, LONGEST_RESTART_DELAY_S = 10.0, 300.0
 """Before the second restart of a container, then doubled. Source: kubelet."""
 IMAGE_IGNORED = "Sandbox: the image is ignored, the command runs as a process of this machine"
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Folders:
-    """Where the sandbox keeps what belongs to pods."""
-
-    logs: Path
-    """Of each pod uid and container: its logs and `process.json`."""
-    scratch: Path
-    """Of each pod uid: its home and its own volumes."""
-    bin: Path
-    """Programs that every pod finds first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +46,7 @@ class PodRun:
         pod: Manifest,
         client: Client,
         recorder: Recorder,
-        folders: Folders,
+        places: Places,
         allotment: Allotment,
         restart_delay_s: float = RESTART_DELAY_S,
     ) -> None:
@@ -72,7 +61,7 @@ class PodRun:
         """Set once it shall end: nothing is started any more."""
         self._client = client
         self._recorder = recorder
-        self._folders = folders
+        self._places = places
         self._allotment = allotment
         self._restart_delay_s = restart_delay_s
         self._policy = str(spec.get("restartPolicy") or "Always")
@@ -129,13 +118,12 @@ class PodRun:
     async def _prepare(self) -> Surroundings | None:
         """Wait for its volumes; None when it shall stop before they came."""
         delay_s = FIRST_DELAY_S
-        scratch = self._folders.scratch / self.uid
-        texts = Texts(self._client, str(self.pod["metadata"]["namespace"]))
+        scratch = self._places.scratch / self.uid
         said = ""
         while not self.is_stopping.is_set():
             try:
                 make_private(scratch / "home" / "tmp")
-                await texts.fetch(self.pod)
+                texts = await fetch_texts(self._client, str(self.pod["metadata"]["namespace"]))
                 volumes = await prepare(self.pod, self._client, texts, scratch / "volumes")
             except (NotYet, KubeError, OSError) as error:
                 if str(error) != said:
@@ -147,13 +135,13 @@ class PodRun:
                 given = self._allotment
                 return Surroundings(
                     scratch / "home",
-                    self._folders.bin,
+                    self._places.bin,
                     volumes,
                     given.gpus,
                     given.is_simulated,
                     given.names,
                     given.port,
-                    texts.variables,
+                    texts,
                 )
         return None
 
@@ -203,7 +191,7 @@ class PodRun:
             for folder in (*(real for _, real in launch.mounts), launch.cwd):
                 if not os.path.exists(folder):
                     make_private(Path(folder))
-            logs = self._folders.logs / self.uid / container.name
+            logs = self._places.pods / self.uid / container.name
             process = await Process.start(launch, logs, container.restarts)
         except (CannotStart, OSError) as error:
             ended = Ended(128, start_error=str(error))

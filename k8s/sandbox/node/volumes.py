@@ -6,6 +6,7 @@ import base64
 import os
 import shutil
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,10 @@ PATH = "gpuconsole.dev/path"
 """Annotation of a claim: the folder that stands for it."""
 WORKSPACE = "workspace"
 """The claim that is there from the start."""
+
+
+Texts = Mapping[tuple[str, str], Mapping[str, bytes]]
+"""From `configMap` or `secret`, and a name, to the files of that object."""
 
 
 class NotYet(Exception):
@@ -41,10 +46,10 @@ class Provisioner:
         for claim in claims:
             is_bound = (claim.get("status") or {}).get("phase") == "Bound"
             if not is_bound and not claim["metadata"].get("deletionTimestamp"):
-                await self._bind(claim)
+                with suppress(NotFound):
+                    await self._bind(claim["metadata"], claim["spec"])
 
-    async def _bind(self, claim: Manifest) -> None:
-        meta, spec = claim["metadata"], claim.get("spec") or {}
+    async def _bind(self, meta: Manifest, spec: Manifest) -> None:
         name, namespace = str(meta["name"]), str(meta["namespace"])
         folder = self._root / namespace / name
         make_private(folder)
@@ -52,20 +57,10 @@ class Provisioner:
             "metadata": {"annotations": {PATH: str(folder)}},
             "spec": {"volumeName": f"sandbox-{meta['uid']}"},
         }
-        status = {
-            "phase": "Bound",
-            "accessModes": spec.get("accessModes") or ["ReadWriteMany"],
-            "capacity": {
-                "storage": ((spec.get("resources") or {}).get("requests") or {}).get("storage", "0")
-            },
-        }
-        try:
-            await self._client.patch(CLAIMS, name, volume, namespace)
-            bound = await self._client.patch(
-                CLAIMS, name, {"status": status}, namespace, subresource="status"
-            )
-        except NotFound:
-            return
+        storage = spec["resources"]["requests"]["storage"]
+        status = {"phase": "Bound", "accessModes": spec["accessModes"], "capacity": {"storage": storage}}
+        await self._client.patch(CLAIMS, name, volume, namespace)
+        bound = await self._client.patch(CLAIMS, name, {"status": status}, namespace, subresource="status")
         self._claims.remember(bound)
 
 
@@ -89,59 +84,19 @@ async def ensure_workspace(client: Client, root: Path) -> None:
             continue
 
 
-class Texts:
-    """What the ConfigMaps and Secrets say that a pod names, fetched once when it starts."""
+async def fetch_texts(client: Client, namespace: str) -> Texts:
+    """Return what all ConfigMaps and Secrets of a namespace say."""
+    found: dict[tuple[str, str], Mapping[str, bytes]] = {}
+    for config in await client.list(CONFIG_MAPS, namespace):
+        plain = {key: str(value).encode() for key, value in (config.get("data") or {}).items()}
+        found["configMap", config["metadata"]["name"]] = _decoded(config.get("binaryData")) | plain
+    for secret in await client.list(SECRETS, namespace):
+        found["secret", secret["metadata"]["name"]] = _decoded(secret.get("data"))
+    return found
 
-    def __init__(self, client: Client, namespace: str) -> None:
-        self._client = client
-        self._namespace = namespace
-        self._found: dict[tuple[str, str], dict[str, bytes] | None] = {}
 
-    async def fetch(self, pod: Manifest) -> None:
-        """Fetch everything the pod's volumes and containers name."""
-        spec = pod["spec"]
-        wanted = {
-            ("configMap", str(v["configMap"].get("name")))
-            for v in spec.get("volumes") or ()
-            if v.get("configMap")
-        }
-        wanted |= {
-            ("secret", str(v["secret"].get("secretName")))
-            for v in spec.get("volumes") or ()
-            if v.get("secret")
-        }
-        for container in [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]:
-            sources = [v.get("valueFrom") or {} for v in container.get("env") or ()]
-            for kind in ("configMap", "secret"):
-                named = [source.get(f"{kind}KeyRef") for source in sources]
-                named += [source.get(f"{kind}Ref") for source in container.get("envFrom") or ()]
-                wanted |= {(kind, str(reference.get("name"))) for reference in named if reference}
-        for kind, name in wanted:
-            self._found[kind, name] = await self._fetch(kind, name)
-
-    def files(self, kind: str, name: str) -> Mapping[str, bytes] | None:
-        """Return the files of a ConfigMap or Secret; None when there is no such object."""
-        return self._found.get((kind, name))
-
-    def variables(self, kind: str, name: str) -> Mapping[str, str] | None:
-        """Return its entries as text; None when there is no such object."""
-        files = self.files(kind, name)
-        return (
-            None if files is None else {key: value.decode("utf-8", "replace") for key, value in files.items()}
-        )
-
-    async def _fetch(self, kind: str, name: str) -> dict[str, bytes] | None:
-        try:
-            found = await self._client.get(
-                CONFIG_MAPS if kind == "configMap" else SECRETS, name, self._namespace
-            )
-        except NotFound:
-            return None
-        encoded = dict(found.get("data") or {}) if kind == "secret" else dict(found.get("binaryData") or {})
-        plain = found.get("data") or {} if kind == "configMap" else {}
-        return {key: base64.b64decode(value) for key, value in encoded.items()} | {
-            key: str(value).encode() for key, value in plain.items()
-        }
+def _decoded(encoded: Mapping[str, str] | None) -> dict[str, bytes]:
+    return {key: base64.b64decode(value) for key, value in (encoded or {}).items()}
 
 
 async def prepare(pod: Manifest, client: Client, texts: Texts, root: Path) -> dict[str, Path | None]:
@@ -169,7 +124,7 @@ async def _prepare_one(
         return folder
     for kind, key in (("configMap", "name"), ("secret", "secretName")):
         if source := volume.get(kind):
-            files = texts.files(kind, str(source.get(key)))
+            files = texts.get((kind, str(source.get(key))))
             if files is None and not source.get("optional"):
                 raise NotYet(f'{kind.lower()} "{source.get(key)}" not found')
             _write_files(folder, files or {}, source, is_secret=kind == "secret")
