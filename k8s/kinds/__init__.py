@@ -2,23 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from k8s.kinds.any_owner import AnyOwner
 from k8s.kinds.base import CreatableKind, DeclaredJob, JobKind, JobRef, Manifest, Replica
 from k8s.kinds.batch_job import BatchJob
+from k8s.kinds.job_set import JobSet
+from k8s.kinds.mpi_job import MPIJob
+from k8s.kinds.mpi_job_v1 import MPIJobV1
+from k8s.kinds.mpi_job_v1alpha1 import MPIJobV1Alpha1
 from k8s.kinds.pytorch_job import PyTorchJob
+from k8s.kinds.train_job import TrainJob
 
 CREATABLE: tuple[CreatableKind, ...] = (PyTorchJob(), BatchJob())
 """Those that the wizard offers, in its order."""
-KINDS: tuple[JobKind, ...] = CREATABLE
-"""Add a kind here, its file beside this one, its fixtures in `tests/kinds/`."""
+KINDS: tuple[JobKind, ...] = (
+    *CREATABLE,
+    MPIJob(),
+    MPIJobV1(),
+    MPIJobV1Alpha1(),
+    TrainJob(),
+    JobSet(),
+)
+"""Those that are watched; of one in several versions the newest first.
+
+Add a kind here, its file beside this one, its objects in `tests/fixtures/objects/`.
+"""
+
+
+_BY_NAME: Mapping[tuple[str, str], JobKind] = {
+    (kind.resource.kind, kind.resource.api_version): kind for kind in KINDS
+}
 
 
 def kind_of(ref: JobRef) -> JobKind:
-    """Return the kind of a job that was parsed by one."""
-    return next(
-        kind
-        for kind in KINDS
-        if (kind.resource.kind, kind.resource.api_version) == (ref.kind, ref.api_version)
-    )
+    """Return the kind of a job, or of whatever else owns pods."""
+    return _BY_NAME.get((ref.kind, ref.api_version)) or AnyOwner(ref.kind, ref.api_version)
 
 
 __all__ = [

@@ -5,14 +5,37 @@ Labels: kubernetes `pkg/apis/batch/types.go` (`batch.kubernetes.io/job-name` sin
 
 from __future__ import annotations
 
-from k8s.kinds.base import MOST_REPLICAS, DeclaredJob, Manifest, Replica
-from k8s.kinds.reading import by_conditions, declared, status_of
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+from k8s.kinds.base import DeclaredJob, Manifest, Replica
+from k8s.kinds.job_set import SET_NAME
+from k8s.kinds.kubeflow import JOB_NAME
+from k8s.kinds.mpi_job import OLD_JOB_NAME
+from k8s.kinds.mpi_job_v1alpha1 import JOB_NAME as ARENA_JOB_NAME
+from k8s.kinds.reading import (
+    by_conditions,
+    declared,
+    number,
+    part,
+    place,
+    pods_asked,
+    status_of,
+    whole,
+    words,
+)
 from k8s.kinds.templates import metadata, pod_template
 from k8s.models import Pod
 from k8s.resources import JOBS
 from k8s.spec import JobSpec
 
 INDEX = "batch.kubernetes.io/job-completion-index"
+_OF_ANOTHER = (SET_NAME, JOB_NAME, OLD_JOB_NAME, ARENA_JOB_NAME)
+"""Labels of a pod whose Job was made for a job of another kind, which they name."""
+_NO_LIMIT = 2**31 - 1
+"""The backoff limit of a Job that counts failures for each index alone."""
 
 
 class BatchJob:
@@ -41,44 +64,45 @@ class BatchJob:
 
     def parse(self, obj: Manifest) -> DeclaredJob:
         """Read a Job."""
-        spec = obj.get("spec") or {}
-        return declared(
-            obj,
-            self.resource,
-            self.replicas(obj),
-            by_conditions(status_of(obj), succeeded="Complete", failed="Failed"),
-            is_suspended=bool(spec.get("suspend")),
+        spec, status = part(obj, "spec"), part(obj, "status")
+        ending = by_conditions(status_of(obj), succeeded="Complete", failed="Failed")
+        if failed := words(status.get("failedIndexes")):
+            ending = replace(ending, reason=f"{ending.reason or 'some failed'}; failed indexes: {failed}")
+        job = declared(
+            obj, self.resource, self.replicas(obj), ending, is_suspended=spec.get("suspend") is True
+        )
+        limit = whole(spec.get("backoffLimit"))
+        limit = None if limit == _NO_LIMIT else limit
+        failures = whole(status.get("failed")) or 0
+        return replace(
+            job,
+            restarts=failures if limit is None else min(failures, limit),
+            restarts_allowed=limit,
+            progress=_progress(spec, status),
         )
 
     def replicas(self, obj: Manifest) -> tuple[Replica, ...]:
         """Return as many pods as may run at once; their names are made up by the cluster."""
-        spec = obj.get("spec") or {}
-        name = str((obj.get("metadata") or {}).get("name", ""))
-        template = spec.get("template") or {}
-        parallelism = spec.get("parallelism")
-        completions = spec.get("completions")
-        count = parallelism if isinstance(parallelism, int) else 1
-        if isinstance(completions, int):
-            count = min(count, completions)
+        spec = part(obj, "spec")
+        name = str(part(obj, "metadata").get("name", ""))
+        template = part(spec, "template")
+        count = pods_asked(spec.get("parallelism"))
+        completions = whole(spec.get("completions"))
+        count = count if completions is None else min(count, completions)
         is_indexed = spec.get("completionMode") == "Indexed"
+        indexes = (
+            _current_indexes(count, count if completions is None else completions, part(obj, "status"))
+            if is_indexed
+            else list(range(count))
+        )
+        names = (("batch.kubernetes.io/job-name", name), ("job-name", name))
         return tuple(
-            Replica(
-                name="",
-                role="pod",
-                index=index,
-                is_chief=index == 0,
-                ranks=(),
-                ranks_proof="none",
-                template=template,
-                restart_policy=str((template.get("spec") or {}).get("restartPolicy") or "Never"),
+            replace(
+                place("pod", index, template, is_chief=nth == 0),
                 env=(("JOB_COMPLETION_INDEX", str(index)),) if is_indexed else (),
-                labels=(
-                    ("batch.kubernetes.io/job-name", name),
-                    ("job-name", name),
-                    *(((INDEX, str(index)),) if is_indexed else ()),
-                ),
+                labels=(*names, (INDEX, str(index))) if is_indexed else names,
             )
-            for index in range(min(max(count, 0), MOST_REPLICAS))
+            for nth, index in enumerate(indexes)
         )
 
     def pod_selector(self, name: str) -> str:
@@ -86,11 +110,44 @@ class BatchJob:
         return f"job-name={name}"
 
     def job_of(self, pod: Pod) -> str:
-        """Return the Job's name: that of the pod's controller."""
+        """Return the Job's name: that of the pod's controller, unless it works for a job of another kind."""
         owner = pod.metadata.controller
-        return owner.name if owner is not None and owner.kind == "Job" else ""
+        if owner is None or owner.kind != "Job" or owner.api_version not in ("", self.resource.api_version):
+            return ""
+        return "" if any(pod.metadata.label(key) for key in _OF_ANOTHER) else owner.name
 
     def instance_of(self, pod: Pod) -> tuple[str, int] | None:
         """Return the completion index; None for a Job that is not indexed."""
-        index = pod.metadata.label(INDEX) or pod.metadata.annotation(INDEX)
-        return ("pod", int(index)) if index.isdecimal() else None
+        index = number(pod.metadata.label(INDEX) or pod.metadata.annotation(INDEX))
+        return None if index is None else ("pod", index)
+
+
+def _progress(spec: Mapping[str, Any], status: Mapping[str, Any]) -> str:
+    completions, done = whole(spec.get("completions")) or 0, whole(status.get("succeeded")) or 0
+    return f"{done} of {completions} done" if completions > 1 and done else ""
+
+
+def _current_indexes(count: int, completions: int, status: Mapping[str, Any]) -> list[int]:
+    """Return the indexes whose turn it is: the lowest that have not ended, else the last that have."""
+    ended = sorted([*_ranges(status.get("completedIndexes")), *_ranges(status.get("failedIndexes"))])
+
+    def ahead() -> Iterator[int]:
+        next_index = 0
+        for first, last in ended:
+            yield from range(next_index, min(first, completions))
+            next_index = max(next_index, last + 1)
+        yield from range(next_index, completions)
+
+    found = set(islice(ahead(), count))
+    missing = count - len(found)
+    found |= set(islice((each for each in range(completions - 1, -1, -1) if each not in found), missing))
+    return sorted(found)
+
+
+def _ranges(text: object) -> Iterator[tuple[int, int]]:
+    """Yield the first and the last index of each range in `1,3-5`."""
+    for piece in words(text).split(","):
+        first, _, last = piece.partition("-")
+        low, high = number(first), number(last or first)
+        if low is not None and high is not None:
+            yield low, high

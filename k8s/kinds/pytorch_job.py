@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from k8s.kinds.base import MOST_REPLICAS, DeclaredJob, Manifest, Replica
+from k8s.kinds.base import DeclaredJob, Manifest, Replica
 from k8s.kinds.kubeflow import (
     JOB_NAME,
     JOB_ROLE,
@@ -17,7 +17,7 @@ from k8s.kinds.kubeflow import (
     REPLICA_TYPE,
     read_kubeflow_job,
 )
-from k8s.kinds.reading import number, part, whole
+from k8s.kinds.reading import number, part, pods_asked, whole
 from k8s.kinds.templates import metadata, pod_template
 from k8s.models import Pod
 from k8s.resources import PYTORCH_JOBS
@@ -62,7 +62,7 @@ class PyTorchJob:
         name = str((obj.get("metadata") or {}).get("name", ""))
         spec = obj.get("spec") or {}
         roles = spec.get("pytorchReplicaSpecs") or {}
-        counts = {role: _replica_count(roles[role]) for role in _ROLES if roles.get(role)}
+        counts = {role: pods_asked(roles[role].get("replicas")) for role in _ROLES if roles.get(role)}
         has_master = bool(counts.get("Master"))
         per_node = str(spec.get("nprocPerNode") or "auto")
         processes = int(per_node) if per_node.isdecimal() and len(per_node) < 4 else 0
@@ -133,11 +133,6 @@ def _role(spec: JobSpec, replicas: int) -> Manifest:
         "restartPolicy": policy,
         "template": pod_template(spec, PyTorchJob.container),
     }
-
-
-def _replica_count(role: Manifest) -> int:
-    count = role.get("replicas")
-    return min(count, MOST_REPLICAS) if isinstance(count, int) and count >= 0 else 1
 
 
 def _rendezvous(name: str, elastic: Manifest, nodes: int) -> dict[str, str]:

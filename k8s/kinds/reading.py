@@ -72,8 +72,8 @@ def whole(value: object) -> int | None:
 
 def pods_asked(value: object, default: int = 1) -> int:
     """Return a number of pods, within what is listed of one job."""
-    found = whole(value)
-    return min(default if found is None else found, MOST_REPLICAS)
+    found = value if isinstance(value, int) and not isinstance(value, bool) else default
+    return min(max(found, 0), MOST_REPLICAS)
 
 
 def number(text: str) -> int | None:

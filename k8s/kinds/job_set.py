@@ -1,0 +1,119 @@
+"""JobSet, `jobset.x-k8s.io/v1alpha2`: groups of batch Jobs that start, fail and restart together.
+
+Labels and names: kubernetes-sigs/jobset v0.12.0, `api/jobset/v1alpha2/jobset_types.go` and
+`pkg/controllers/jobset_controller.go`. A restart makes all pods anew, under new names but with the same
+labels, save `restart-attempt`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+from k8s.kinds.base import MOST_REPLICAS, DeclaredJob, JobKind, Manifest, Replica
+from k8s.kinds.reading import by_conditions, declared, number, part, place, pods_asked, status_of, whole
+from k8s.models import Pod
+from k8s.resources import JOB_SETS
+
+SET_NAME = "jobset.sigs.k8s.io/jobset-name"
+GROUP = "jobset.sigs.k8s.io/replicatedjob-name"
+GROUP_SIZE = "jobset.sigs.k8s.io/replicatedjob-replicas"
+JOB_INDEX = "jobset.sigs.k8s.io/job-index"
+POD_INDEX = "batch.kubernetes.io/job-completion-index"
+
+
+class JobSet:
+    """Kubernetes' set of Jobs."""
+
+    title = "JobSet"
+    resource = JOB_SETS
+    container = ""
+
+    def parse(self, obj: Manifest) -> DeclaredJob:
+        """Read a JobSet; without a failure policy the first failure is the end."""
+        spec, status = part(obj, "spec"), part(obj, "status")
+        job = read_suspendable(obj, self, succeeded="Completed")
+        return replace(
+            job,
+            restarts=whole(status.get("restarts")) or 0,
+            restarts_allowed=whole(part(spec, "failurePolicy").get("maxRestarts")) or 0,
+        )
+
+    def replicas(self, obj: Manifest) -> tuple[Replica, ...]:
+        """Return the pods of all Jobs of all groups; a role is a group, or one Job of a group of several."""
+        chief = _chief(obj)
+        return tuple(
+            place(role, index, template, is_chief=(group, job, index) == chief)
+            for group, job, role, index, template in islice(_places(obj), MOST_REPLICAS)
+        )
+
+    def pod_selector(self, name: str) -> str:
+        """Return the selector of a set's pods."""
+        return f"{SET_NAME}={name}"
+
+    def job_of(self, pod: Pod) -> str:
+        """Return the JobSet's name."""
+        return pod.metadata.label(SET_NAME)
+
+    def instance_of(self, pod: Pod) -> tuple[str, int] | None:
+        """Return the group or the Job in it, and the completion index."""
+        return place_in_set(pod)
+
+
+def read_suspendable(obj: Manifest, kind: JobKind, *, succeeded: str) -> DeclaredJob:
+    """Read a job that has no start time: it started when it was resumed, else when it was made."""
+    status = status_of(obj)
+    is_suspended = part(obj, "spec").get("suspend") is True
+    ending = by_conditions(status, succeeded=succeeded, failed="Failed")
+    job = declared(obj, kind.resource, kind.replicas(obj), ending, is_suspended=is_suspended)
+    if is_suspended or not job.has_status:
+        return job
+    resumed = {found.type: found.last_transition_time for found in job.conditions if found.status == "False"}
+    return replace(job, started=resumed.get("Suspended") or job.meta.creation_timestamp)
+
+
+def place_in_set(pod: Pod) -> tuple[str, int] | None:
+    """Return the place of a pod of a JobSet, from its labels or, on old servers, its annotations."""
+
+    def told(key: str) -> str:
+        return pod.metadata.label(key) or pod.metadata.annotation(key)
+
+    group, index = told(GROUP), number(told(POD_INDEX))
+    if not group or index is None:
+        return None
+    return (group if told(GROUP_SIZE) in ("", "1") else f"{group}-{told(JOB_INDEX)}"), index
+
+
+def _places(obj: Manifest) -> Iterator[tuple[str, int, str, int, Mapping[str, Any]]]:
+    """Yield group, number of the Job in it, role, number of the pod in that, and template."""
+    for group in part(obj, "spec").get("replicatedJobs") or ():
+        name, jobs = str(group.get("name")), pods_asked(group.get("replicas"))
+        spec = part(group, "template", "spec")
+        template = part(spec, "template")
+        pods = pods_asked(spec.get("parallelism"))
+        pods = min(pods, pods_asked(spec.get("completions"), pods))
+        for job in range(jobs):
+            for index in range(pods):
+                yield name, job, name if jobs == 1 else f"{name}-{job}", index, template
+
+
+def _chief(obj: Manifest) -> tuple[str, int, int]:
+    """Return the group, Job and number of the coordinator, else of the first pod after preparations."""
+    spec = part(obj, "spec")
+    if named := part(spec, "coordinator"):
+        return (
+            str(named.get("replicatedJob")),
+            whole(named.get("jobIndex")) or 0,
+            whole(named.get("podIndex")) or 0,
+        )
+    groups = spec.get("replicatedJobs") or ()
+    preparing = {
+        before.get("name")
+        for group in groups
+        for before in group.get("dependsOn") or ()
+        if before.get("status") == "Complete"
+    }
+    names = [str(group.get("name")) for group in groups if group.get("name") not in preparing]
+    return (names[0] if names else ""), 0, 0

@@ -1,0 +1,49 @@
+"""MPIJob, `kubeflow.org/v1`, of Kubeflow's training-operator: launcher and workers are bare pods.
+
+Labels and names: kubeflow/trainer v1.9.4, `pkg/controller.v1/mpi/mpijob_controller.go`: the launcher has
+a role but no `replica-index`. Before, mpi-operator v0.3: `mpi-job-name`, `mpi-job-role`.
+"""
+
+from __future__ import annotations
+
+from k8s.kinds.base import DeclaredJob, Manifest, Replica
+from k8s.kinds.kubeflow import JOB_NAME, OPERATOR_NAME, REPLICA_TYPE, read_kubeflow_job
+from k8s.kinds.mpi_job import OLD_JOB_NAME, OLD_ROLE, is_of_v1, launcher_and_workers, launcher_or_worker
+from k8s.kinds.reading import part
+from k8s.models import Pod
+from k8s.resources import MPI_JOBS_V1
+
+
+class MPIJobV1:
+    """The training-operator's job for MPI."""
+
+    title = "MPIJob v1"
+    resource = MPI_JOBS_V1
+    container = "mpi"
+
+    def parse(self, obj: Manifest) -> DeclaredJob:
+        """Read an MPIJob."""
+        return read_kubeflow_job(obj, self.resource, self.replicas(obj))
+
+    def replicas(self, obj: Manifest) -> tuple[Replica, ...]:
+        """Return the launcher and the workers."""
+        return launcher_and_workers(obj, launcher_name=f"{part(obj, 'metadata').get('name')}-launcher")
+
+    def pod_selector(self, name: str) -> str:
+        """Return the selector of the training-operator's pods."""
+        return f"{JOB_NAME}={name},{OPERATOR_NAME}=mpijob-controller"
+
+    def job_of(self, pod: Pod) -> str:
+        """Return the MPIJob's name."""
+        if pod.metadata.label(OPERATOR_NAME) == "mpijob-controller":
+            return pod.metadata.label(JOB_NAME)
+        return pod.metadata.label(OLD_JOB_NAME) if is_of_v1(pod) else ""
+
+    def instance_of(self, pod: Pod) -> tuple[str, int] | None:
+        """Return the launcher, or a worker and its number."""
+        meta = pod.metadata
+        return launcher_or_worker(
+            pod,
+            meta.label(JOB_NAME) or meta.label(OLD_JOB_NAME),
+            meta.label(REPLICA_TYPE) or meta.label(OLD_ROLE),
+        )

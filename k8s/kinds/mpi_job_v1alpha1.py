@@ -1,0 +1,88 @@
+"""MPIJob, `kubeflow.org/v1alpha1`, which `arena submit mpi` makes.
+
+The launcher is a batch Job `<job>-launcher`, the workers a StatefulSet `<job>-worker`; the status
+is one word and has no times. Source: kubeflow/mpi-operator v0.2.3, `pkg/controllers/v1alpha1`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from k8s.kinds.base import DeclaredJob, Manifest, Replica
+from k8s.kinds.mpi_job import launcher_or_worker
+from k8s.kinds.reading import Ending, declared, part, place, pods_asked, whole, words
+from k8s.models import Pod
+from k8s.resources import MPI_JOBS_V1ALPHA1
+from k8s.status import Status
+
+JOB_NAME, ROLE = "mpi_job_name", "mpi_role_type"
+_ENDINGS = {"Succeeded": Status.SUCCEEDED, "Failed": Status.FAILED}
+_GPUS_PER_NODE = 8
+"""What the operator puts on one worker of a job that says only how many GPUs it wants in all."""
+
+
+class MPIJobV1Alpha1:
+    """Arena's job for MPI: one template, from which the launcher is made too."""
+
+    title = "MPIJob v1alpha1"
+    resource = MPI_JOBS_V1ALPHA1
+    container = "mpi"
+
+    def parse(self, obj: Manifest) -> DeclaredJob:
+        """Read an MPIJob."""
+        outcome = _ENDINGS.get(words(part(obj, "status").get("launcherStatus")))
+        job = declared(obj, self.resource, self.replicas(obj), Ending(outcome))
+        return replace(job, restarts_allowed=whole(part(obj, "spec").get("backoffLimit")))
+
+    def replicas(self, obj: Manifest) -> tuple[Replica, ...]:
+        """Return the launcher, which asks for `launcherResources` only, and the workers."""
+        spec = part(obj, "spec")
+        name = part(obj, "metadata").get("name")
+        workers, template = _workers(spec)
+        launcher = _asking_for(template, spec.get("launcherResources") or {})
+        policy = part(template, "spec").get("restartPolicy")
+        return (
+            place("launcher", 0, launcher, is_chief=True, restart_policy=policy),
+            *(
+                place("worker", index, template, name=f"{name}-worker-{index}", restart_policy="Always")
+                for index in range(workers)
+            ),
+        )
+
+    def pod_selector(self, name: str) -> str:
+        """Return the selector of the operator's pods."""
+        return f"{JOB_NAME}={name}"
+
+    def job_of(self, pod: Pod) -> str:
+        """Return the MPIJob's name."""
+        return pod.metadata.label(JOB_NAME)
+
+    def instance_of(self, pod: Pod) -> tuple[str, int] | None:
+        """Return the launcher, or a worker and its number in the StatefulSet."""
+        return launcher_or_worker(pod, pod.metadata.label(JOB_NAME), pod.metadata.label(ROLE))
+
+
+def _workers(spec: Mapping[str, Any]) -> tuple[int, Mapping[str, Any]]:
+    """Return how many workers there are, and their template.
+
+    A job says how many workers it wants, or how many GPUs (later called processing units) in all.
+    """
+    template = part(spec, "template")
+    for total_field, each_field in (
+        ("gpus", "gpusPerNode"),
+        ("processingUnits", "processingUnitsPerNode"),
+    ):
+        if total := whole(spec.get(total_field)):
+            each = min(total, whole(spec.get(each_field)) or _GPUS_PER_NODE)
+            kind = "cpu" if spec.get("processingResourceType") == "cpu" else "nvidia.com/gpu"
+            return pods_asked(-(-total // each)), _asking_for(template, {"limits": {kind: each}})
+    return pods_asked(spec.get("replicas")), template
+
+
+def _asking_for(template: Mapping[str, Any], resources: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a template whose first container asks for something else."""
+    spec = part(template, "spec")
+    first, *others = spec.get("containers") or ({},)
+    return {**template, "spec": {**spec, "containers": [{**first, "resources": resources}, *others]}}

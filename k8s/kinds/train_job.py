@@ -1,0 +1,88 @@
+"""TrainJob, `trainer.kubeflow.org/v1alpha1`: a JobSet of the same name does its work.
+
+It says what it wants of its nodes; how they come about is its runtime's. Its conditions know only
+Suspended, Complete and Failed. Source: kubeflow/trainer v2.3.0, `pkg/apis/trainer/v1alpha1`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from k8s.kinds.base import DeclaredJob, Manifest, Replica
+from k8s.kinds.job_set import SET_NAME, place_in_set, read_suspendable
+from k8s.kinds.reading import part, place, pods_asked, whole, words
+from k8s.models import Pod
+from k8s.resources import TRAIN_JOBS
+
+_INITIALIZERS = (("dataset", "dataset-initializer"), ("model", "model-initializer"))
+_METRICS_TOLD = 2
+
+
+class TrainJob:
+    """Kubeflow Trainer's job: some nodes, each with the same processes."""
+
+    title = "TrainJob"
+    resource = TRAIN_JOBS
+    container = "node"
+
+    def parse(self, obj: Manifest) -> DeclaredJob:
+        """Read a TrainJob."""
+        job = read_suspendable(obj, self, succeeded="Complete")
+        return replace(job, progress=_progress(part(obj, "status", "trainerStatus")))
+
+    def replicas(self, obj: Manifest) -> tuple[Replica, ...]:
+        """Return the nodes, then the pods that fetch the data and the model before.
+
+        Ranks are assumed: the runtime, of which the job knows only the name, may be one for MPI.
+        """
+        trainer = part(obj, "spec", "trainer")
+        node: Manifest = {
+            "spec": {"containers": [{"name": self.container, "resources": trainer.get("resourcesPerNode")}]}
+        }
+        processes = min(whole(trainer.get("numProcPerNode")) or 0, 1000)
+        found = [
+            place(
+                "node",
+                index,
+                node,
+                is_chief=index == 0,
+                ranks=tuple(range(index * processes, (index + 1) * processes)),
+                ranks_proof="assumed",
+            )
+            for index in range(pods_asked(trainer.get("numNodes")))
+        ]
+        asked = part(obj, "spec", "initializer")
+        found += [place(role, 0, {}) for field, role in _INITIALIZERS if asked.get(field)]
+        return tuple(found)
+
+    def pod_selector(self, name: str) -> str:
+        """Return the selector of the pods of the JobSet of the same name."""
+        return f"{SET_NAME}={name}"
+
+    def job_of(self, pod: Pod) -> str:
+        """Return nothing: its pods are its JobSet's, and the JobSet says whose it is."""
+        return ""
+
+    def instance_of(self, pod: Pod) -> tuple[str, int] | None:
+        """Return the group in the JobSet, and the number."""
+        return place_in_set(pod)
+
+
+def _progress(told: Mapping[str, Any]) -> str:
+    """Return how far the trainer says it is: `61 %, 24 min left, loss 0.31`."""
+    found = []
+    if (percent := whole(told.get("progressPercentage"))) is not None:
+        found.append(f"{percent} %")
+    if (left_s := whole(told.get("estimatedRemainingSeconds"))) is not None:
+        found.append(f"{_duration(left_s)} left")
+    metrics = [each for each in told.get("metrics") or () if words(each.get("name"))]
+    found += [f"{each['name']} {words(each.get('value'))}" for each in metrics[:_METRICS_TOLD]]
+    return ", ".join(found)
+
+
+def _duration(seconds: int) -> str:
+    if seconds < 60:
+        return f"{seconds} s"
+    return f"{seconds // 60} min" if seconds < 3600 else f"{seconds // 3600} h {seconds % 3600 // 60} min"
