@@ -7,7 +7,7 @@ import os
 import platform
 import sys
 
-NAMES = ("start", "curves", "trainer")
+NAMES = ("start", "scale", "curves", "trainer")
 
 
 def main(names: list[str]) -> int:

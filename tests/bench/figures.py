@@ -12,18 +12,23 @@ class Figure:
     """What we need for some work, what the peer needs, and what was promised."""
 
     work: str
-    ours_s: float
+    ours: float
     peer: str
-    peer_s: float
+    peers: float | None
+    """What the peer needs; None where there is no peer."""
     promised: str
     """In words, as DESIGN has it."""
+    unit: str = "s"
+    """Of both numbers: seconds unless said otherwise."""
 
     def __str__(self) -> str:
-        ratio = self.peer_s / self.ours_s if self.ours_s else float("inf")
-        return (
-            f"{self.work:<46} {_words(self.ours_s):>10}   {self.peer:<36} {_words(self.peer_s):>10}"
-            f"   {ratio:>7.2f}x   {self.promised}"
-        )
+        peers, ratio = "", ""
+        if self.peers is not None:
+            peers = _words(self.peers, self.unit)
+            ratio = f"{self.peers / self.ours if self.ours else float('inf'):.2f}x"
+        ours = _words(self.ours, self.unit)
+        compared = f"{ours:>10}   {self.peer:<36} {peers:>10}   {ratio:>8}"
+        return f"{self.work:<46} {compared}   {self.promised}".rstrip()
 
 
 def best_of(times: int, work: Callable[[], object]) -> float:
@@ -38,5 +43,7 @@ def seconds(work: Callable[[], object]) -> float:
     return time.perf_counter() - began
 
 
-def _words(duration_s: float) -> str:
-    return f"{duration_s:.2f} s" if duration_s >= 1 else f"{duration_s * 1000:.1f} ms"
+def _words(number: float, unit: str) -> str:
+    if unit == "s":
+        return f"{number:.2f} s" if number >= 1 else f"{number * 1000:.1f} ms"
+    return f"{number:,.0f} {unit}" if number >= 10 else f"{number:.2f} {unit}".rstrip()

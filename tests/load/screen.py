@@ -1,0 +1,115 @@
+"""What the console has painted of a large cluster, read off its screen, and what its process costs."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from k8s.kinds import KINDS
+from tests.terminal import Terminal
+
+COLUMNS, LINES = 200, 50
+PAINTED_S = 120.0
+"""Longest wait for a screen, on a slow machine."""
+_ROW = re.compile(r"[ ●*](?P<cursor>[ ▸>]) (?P<name>[\w-]+) .*?(?P<held>\d+/\d+)\s")
+_HELD = re.compile(r"Σ .*?([\d,]+)(?: of [\d,]+)? GPUs held")
+_COUNT = re.compile(r"(?:Jobs|Nodes) \(([\d,]+)")
+
+
+def held(screen: str) -> int | None:
+    """Return how many GPUs the line of totals says are held."""
+    found = _HELD.search(screen)
+    return int(found[1].replace(",", "")) if found else None
+
+
+def row_count(screen: str) -> int | None:
+    """Return how many rows the title says there are."""
+    found = _COUNT.search(screen)
+    return int(found[1].replace(",", "")) if found else None
+
+
+def shares(screen: str) -> dict[str, str]:
+    """Return `held/total` of every row on the screen, by the name in its first column."""
+    found = [_ROW.match(line) for line in screen.splitlines()]
+    return {match["name"]: match["held"] for match in found if match}
+
+
+def under_cursor(screen: str) -> str:
+    """Return the name that the cursor is on."""
+    for line in screen.splitlines():
+        match = _ROW.match(line)
+        if match and match["cursor"] != " ":
+            return match["name"]
+    return ""
+
+
+def read_table(terminal: Terminal) -> dict[str, str]:
+    """Page through the whole table from its first row, and return what is painted in it."""
+    terminal.send("g")
+    first = terminal.wait_for(_is_at_top, PAINTED_S)
+    found = shares(first)
+    wanted = row_count(first) or 0
+    while len(found) < wanted:
+        before = under_cursor(terminal.text)
+        terminal.send("\x06")
+        terminal.wait_for(partial(_has_moved, before), PAINTED_S)
+        found |= shares(terminal.text)
+    return found
+
+
+def press_down(terminal: Terminal) -> float:
+    """Move the cursor down by one row; return after how many seconds that was painted."""
+    before = under_cursor(terminal.text)
+    began_s = time.perf_counter()
+    terminal.send("j")
+    terminal.wait_for(partial(_has_moved, before), PAINTED_S)
+    return time.perf_counter() - began_s
+
+
+def _has_moved(before: str, screen: str) -> bool:
+    return under_cursor(screen) not in ("", before)
+
+
+def _is_at_top(screen: str) -> bool:
+    rows = list(shares(screen))
+    return bool(rows) and under_cursor(screen) == rows[0]
+
+
+def demanded(truth: dict[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
+    """Return `held/total` of each node, and of each job of a known kind, that the truth demands."""
+    kinds = {kind.resource.kind for kind in KINDS}
+    nodes = {
+        name: f"{sum(node['holders'].values())}/{node['total']}" for name, node in truth["nodes"].items()
+    }
+    jobs = {
+        job["name"]: f"{job['gpus_allocated']}/{job['gpus_requested']}"
+        for job in truth["jobs"].values()
+        if job["kind"] in kinds
+    }
+    return nodes, jobs
+
+
+class Cost(NamedTuple):
+    """What a running process has cost so far."""
+
+    at_s: float
+    cpu_s: float
+    resident_mib: float
+    peak_mib: float
+
+    @classmethod
+    def of(cls, pid: int) -> Cost:
+        """Ask the kernel. Source: proc(5)."""
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        ticks = int(fields[11]) + int(fields[12])
+        memory = dict(re.findall(r"(Vm\w+):\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text()))
+        return cls(
+            time.monotonic(),
+            ticks / os.sysconf("SC_CLK_TCK"),
+            int(memory["VmRSS"]) / 1024,
+            int(memory["VmHWM"]) / 1024,
+        )

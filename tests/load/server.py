@@ -1,0 +1,283 @@
+"""Serves a make-believe cluster on loopback: enough for the console, for kubectl and for any client's lists.
+
+Bodies are encoded before they are asked for, so that who reads them is what is measured.
+Run it with `python -m tests.load.server`; it ends with its standard input, or its time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from k8s.resources import PODS, Resource
+from k8s.sandbox.api import tables
+from tests.load.cluster import Collection, Forgotten, LoadCluster
+
+MOST_CHANGES_A_TURN = 500
+"""A storm that is late gives the turn back after so many changes."""
+TURN_S = 0.01
+BOOKMARK_S = 2.0
+KEPT_LISTS = 32
+"""How many lists may be read at once, page by page."""
+
+
+class Server:
+    """Answers requests about one `LoadCluster`, and does to it what a test asks for below `/load`."""
+
+    def __init__(self, cluster: LoadCluster) -> None:
+        self.cluster = cluster
+        self._lists: dict[str, Sequence[bytes]] = {}
+        self._rows: dict[str, tuple[bytes, bytes]] = {}
+        self._watchers: dict[asyncio.Event, web.Request] = {}
+        self._storm: asyncio.Task[None] | None = None
+
+    def app(self) -> web.Application:
+        """Return the application."""
+        app = web.Application()
+        app.router.add_get("/load/truth", self._truth)
+        app.router.add_get("/load/count", self._count)
+        app.router.add_post("/load/storm", self._start_storm)
+        app.router.add_get("/{path:.*}", self._get)
+        app.router.add_post("/{path:.*}", self._review)
+        return app
+
+    async def _get(self, request: web.Request) -> web.StreamResponse:
+        found = discovery(self.cluster.collections, request.path)
+        if found is not None:
+            return web.json_response(found)
+        for resource, collection in self.cluster.collections.items():
+            if resource.path() == request.path:
+                is_watch = request.query.get("watch") in ("1", "true")
+                return await (self._watch if is_watch else self._list)(request, collection)
+        return _refused(404, "NotFound", "the server could not find the requested resource")
+
+    async def _review(self, request: web.Request) -> web.Response:
+        """Let everybody do everything."""
+        body = await request.json()
+        return web.json_response({**body, "status": {"allowed": True}}, status=201)
+
+    async def _list(self, request: web.Request, collection: Collection) -> web.Response:
+        """Answer with a page; all pages of one list show one moment."""
+        is_table = "as=Table" in request.headers.get("Accept", "")
+        limit = int(request.query.get("limit") or 0)
+        token = request.query.get("continue", "")
+        name, _, start = token.partition(".")
+        if token and name not in self._lists:
+            return _refused(410, "Expired", "The provided continue parameter is too old.")
+        version = name or str(self.cluster.version)
+        objects = self._lists[name] if token else tuple(collection.objects.values())
+        first = int(start or 0)
+        chosen = objects[first : first + limit] if limit else objects
+        last = first + len(chosen)
+        where: dict[str, Any] = {"resourceVersion": version.partition("-")[0]}
+        if last < len(objects):
+            if not token:
+                version = f"{version}-{collection.resource.plural}-{len(self._lists)}"
+                self._keep(version, objects)
+            where |= {"continue": f"{version}.{last}", "remainingItemCount": len(objects) - last}
+        head: dict[str, Any] = {"kind": f"{collection.resource.kind}List", "metadata": where}
+        head["apiVersion"] = collection.resource.api_version
+        if is_table:
+            plural = ".".join(filter(None, (collection.resource.plural, collection.resource.group)))
+            definitions = tables.column_definitions(plural) if not first else None
+            head |= {"kind": "Table", "apiVersion": "meta.k8s.io/v1", "columnDefinitions": definitions}
+            chosen = [self._row(plural, body) for body in chosen]
+        field = b"rows" if is_table else b"items"
+        body = b'%s,"%s":[%s]}' % (msgspec.json.encode(head)[:-1], field, b",".join(chosen))
+        return web.Response(body=body, content_type="application/json")
+
+    def _keep(self, name: str, objects: Sequence[bytes]) -> None:
+        self._lists[name] = objects
+        while len(self._lists) > KEPT_LISTS:
+            del self._lists[next(iter(self._lists))]
+
+    def prepare_rows(self) -> None:
+        """Make the rows of all pods before anybody asks for them."""
+        for body in self.cluster.collections[PODS].objects.values():
+            self._row("pods", body)
+
+    def _row(self, plural: str, body: bytes) -> bytes:
+        """Return an object's row in a Table, made once while the object is the same."""
+        uid = body[: body.index(b"resourceVersion")].rpartition(b'"uid":"')[2].decode()
+        kept = self._rows.get(uid)
+        if kept is None or kept[0] is not body:
+            obj = msgspec.json.decode(body)
+            about = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}
+            row = {"cells": tables.cells(plural, obj), "object": {**about, "metadata": obj["metadata"]}}
+            kept = self._rows[uid] = (body, msgspec.json.encode(row))
+        return kept[1]
+
+    async def _watch(self, request: web.Request, collection: Collection) -> web.StreamResponse:
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + float(request.query.get("timeoutSeconds") or 1800)
+        version = int(request.query.get("resourceVersion") or 0)
+        try:
+            position = collection.position(version)
+        except Forgotten:
+            return _refused(410, "Expired", f"too old resource version: {version}")
+        response = web.StreamResponse(headers={"Content-Type": "application/json"})
+        response.enable_chunked_encoding()
+        await response.prepare(request)
+        changed = asyncio.Event()
+        self._watchers[changed] = request
+        try:
+            while (left_s := until_s - loop.time()) > 0:
+                changed.clear()
+                events = collection.since(position)
+                if events:
+                    position += len(events)
+                    await response.write(b"".join(event.line for event in events))
+                    continue
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(changed.wait(), min(left_s, BOOKMARK_S))
+                    continue
+                if request.query.get("allowWatchBookmarks"):
+                    await response.write(self._bookmark(collection))
+        except Forgotten:
+            status = _status(410, "Expired", "too old resource version")
+            await response.write(msgspec.json.encode({"type": "ERROR", "object": status}) + b"\n")
+        except ConnectionError:
+            pass
+        finally:
+            del self._watchers[changed]
+        return response
+
+    def _bookmark(self, collection: Collection) -> bytes:
+        meta = {"resourceVersion": str(self.cluster.version), "creationTimestamp": None}
+        resource = collection.resource
+        obj = {"kind": resource.kind, "apiVersion": resource.api_version, "metadata": meta}
+        return msgspec.json.encode({"type": "BOOKMARK", "object": obj}) + b"\n"
+
+    async def _truth(self, _request: web.Request) -> web.Response:
+        """Say what is true once the storm is over."""
+        if self._storm is not None:
+            await self._storm
+        return web.json_response(self.cluster.truth())
+
+    async def _start_storm(self, request: web.Request) -> web.Response:
+        asked = request.query
+        harm = [(int(at), self._drop) for at in asked.getall("drop", ())]
+        harm += [(int(at), self._forget) for at in asked.getall("forget", ())]
+        self._storm = asyncio.create_task(self._blow(float(asked["rate"]), int(asked["events"]), harm))
+        return web.json_response({})
+
+    def _drop(self) -> None:
+        """Break all watches, in the middle of whatever they say."""
+        for watching in list(self._watchers.values()):
+            if watching.transport is not None:
+                watching.transport.abort()
+
+    def _forget(self) -> None:
+        """Forget all changes: who watches or resumes is told 410."""
+        self.cluster.version += 1
+        for collection in self.cluster.collections.values():
+            collection.forget(self.cluster.version)
+        self._wake()
+
+    async def _count(self, _request: web.Request) -> web.Response:
+        return web.json_response({"watches": len(self._watchers), "events": self.cluster.events})
+
+    async def _blow(self, rate: float, events: int, harm: list[tuple[int, Callable[[], None]]]) -> None:
+        """Change pods at a rate until there have been so many events; a late storm lasts longer."""
+        loop = asyncio.get_running_loop()
+        harm.sort(key=lambda each: each[0])
+        began_s, made = loop.time(), 0
+        while made < events:
+            due = min(events, int((loop.time() - began_s) * rate) + 1, made + MOST_CHANGES_A_TURN)
+            while made < due:
+                made += self.cluster.change()
+            self._wake()
+            while harm and harm[0][0] <= made:
+                harm.pop(0)[1]()
+            await asyncio.sleep(TURN_S)
+
+    def _wake(self) -> None:
+        for changed in self._watchers:
+            changed.set()
+
+
+def discovery(resources: Iterable[Resource], path: str) -> dict[str, Any] | None:
+    """Return what the server says about itself at a path, if it says anything there."""
+    resources = list(resources)
+    by_version: dict[str, list[Resource]] = {}
+    for resource in resources:
+        by_version.setdefault(resource.api_version, []).append(resource)
+    versions: dict[str, list[str]] = {}
+    for resource in resources:
+        if resource.group:
+            versions.setdefault(resource.group, [])
+            if resource.api_version not in versions[resource.group]:
+                versions[resource.group].append(resource.api_version)
+    groups = []
+    for name, served in versions.items():
+        listed = [{"groupVersion": each, "version": each.partition("/")[2]} for each in served]
+        groups.append({"name": name, "versions": listed, "preferredVersion": listed[0]})
+    documents: dict[str, dict[str, Any]] = {
+        "/version": {"major": "1", "minor": "36", "gitVersion": "v1.36.2", "platform": "linux/amd64"},
+        "/api": {"kind": "APIVersions", "versions": ["v1"]},
+        "/apis": {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups},
+    }
+    for api_version, here in by_version.items():
+        place = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
+        documents[place] = {
+            "kind": "APIResourceList",
+            "apiVersion": "v1",
+            "groupVersion": api_version,
+            "resources": [
+                {
+                    "name": each.plural,
+                    "singularName": each.kind.lower(),
+                    "namespaced": each.is_namespaced,
+                    "kind": each.kind,
+                    "verbs": ["get", "list", "watch"],
+                }
+                for each in here
+            ],
+        }
+    return documents.get(path.rstrip("/") or "/")
+
+
+def _status(code: int, reason: str, message: str) -> dict[str, Any]:
+    about = {"kind": "Status", "apiVersion": "v1", "status": "Failure"}
+    return {**about, "code": code, "reason": reason, "message": message}
+
+
+def _refused(code: int, reason: str, message: str) -> web.Response:
+    return web.json_response(_status(code, reason, message), status=code)
+
+
+async def serve(nodes: int, jobs: int, lifetime_s: float) -> None:
+    """Serve until standard input ends, or the time is over."""
+    server = Server(LoadCluster(nodes, jobs))
+    server.prepare_rows()
+    runner = web.AppRunner(server.app(), shutdown_timeout=0.1, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    over = asyncio.Event()
+    asyncio.get_running_loop().add_reader(sys.stdin.fileno(), over.set)
+    print(json.dumps({"host": "http://127.0.0.1:{1}".format(*runner.addresses[0])}), flush=True)
+    with suppress(TimeoutError):
+        await asyncio.wait_for(over.wait(), lifetime_s)
+    await runner.cleanup()
+
+
+def main() -> None:
+    """Read the size of the cluster and serve it."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--nodes", type=int, default=1000)
+    parser.add_argument("--jobs", type=int, default=1000)
+    parser.add_argument("--lifetime", type=float, default=600)
+    words = parser.parse_args()
+    asyncio.run(serve(words.nodes, words.jobs, words.lifetime))
+
+
+if __name__ == "__main__":
+    main()

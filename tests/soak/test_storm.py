@@ -1,0 +1,156 @@
+"""Storms of updates through the real client: whatever happens meanwhile, the picture ends as the truth."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import sys
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from k8s.client import Client
+from k8s.mirror import Mirror
+from k8s.models import Reader, meta_of
+from k8s.resources import PODS
+from k8s.snapshot import ClusterSnapshot
+from tests.load.running import LoadServer, difference, seen, told
+from tui.live import Live
+
+pytestmark = pytest.mark.slow
+JOBS, NODES = 60, 60
+"""Six hundred pods: enough for each kind of change to happen often."""
+RATE, EVENTS = 1500, 3000
+PATIENCE_S = 90.0
+"""Longest wait for a picture to become true; it takes a second or two."""
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[LoadServer]:
+    with LoadServer(NODES, JOBS, lifetime_s=300) as running:
+        yield running
+
+
+class Picture:
+    """What a feed has published last, and how often it was published."""
+
+    def __init__(self) -> None:
+        self.snapshot = ClusterSnapshot()
+        self.published = 0
+        self._came = asyncio.Event()
+
+    def publish(self, snapshot: ClusterSnapshot) -> None:
+        self.snapshot = snapshot
+        self.published += 1
+        self._came.set()
+
+    async def until_true(self, truth: Mapping[str, Any]) -> None:
+        """Wait until nothing differs from the truth; fail with what does."""
+        wanted = told(truth)
+        wrong = ["nothing was published"]
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                while wrong := difference(wanted, seen(self.snapshot)):
+                    self._came.clear()
+                    await self._came.wait()
+        except TimeoutError:
+            pytest.fail("\n".join(wrong))
+
+
+@asynccontextmanager
+async def live(server: LoadServer) -> AsyncIterator[Picture]:
+    picture = Picture()
+    async with server.client() as client:
+        task = asyncio.create_task(Live(client).run(picture.publish))
+        try:
+            yield picture
+            assert not task.done()
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
+
+
+def dicts(client: Client, changed: asyncio.Event) -> Mirror[dict[str, Any]]:
+    """Return a mirror of whole pods, so that nothing depends on which fields are read."""
+    return Mirror(client, PODS, ("",), Reader(dict), meta_of, changed.set)
+
+
+async def until_equal(
+    mirror: Mirror[dict[str, Any]], changed: asyncio.Event, versions: Mapping[str, int]
+) -> None:
+    """Wait until a mirror holds exactly these objects in exactly these versions."""
+
+    def held() -> dict[str, int]:
+        return {uid: int(pod["metadata"]["resourceVersion"]) for uid, pod in mirror.objects.items()}
+
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            while held() != versions:
+                changed.clear()
+                await changed.wait()
+    except TimeoutError:
+        wrong = dict(set(held().items()) ^ set(versions.items()))
+        pytest.fail(f"{len(wrong)} of {len(versions)} pods are missing, too many or old: {list(wrong)[:5]}")
+
+
+async def test_after_a_storm_every_gpu_and_every_pod_is_where_it_is(server: LoadServer) -> None:
+    async with live(server) as picture:
+        before = await asyncio.to_thread(server.truth)
+        await picture.until_true(before)
+        await asyncio.to_thread(server.storm, RATE, EVENTS)
+        truth = await asyncio.to_thread(server.truth)
+        assert truth["events"] - before["events"] >= EVENTS
+        assert told(truth) != told(before)
+        await picture.until_true(truth)
+
+
+async def test_a_storm_does_not_publish_a_picture_for_each_update(server: LoadServer) -> None:
+    async with live(server) as picture:
+        await picture.until_true(await asyncio.to_thread(server.truth))
+        before = picture.published
+        await asyncio.to_thread(server.storm, RATE, EVENTS)
+        await picture.until_true(await asyncio.to_thread(server.truth))
+        assert picture.published - before < EVENTS / 10
+
+
+async def test_watches_that_break_and_are_forgotten_in_a_storm_lose_nothing(server: LoadServer) -> None:
+    async with live(server) as picture:
+        await picture.until_true(await asyncio.to_thread(server.truth))
+        drop, forget = [EVENTS // 5, EVENTS * 4 // 5], [EVENTS // 2]
+        await asyncio.to_thread(server.storm, RATE, EVENTS, drop=drop, forget=forget)
+        await picture.until_true(await asyncio.to_thread(server.truth))
+
+
+async def test_a_list_that_is_read_while_everything_changes_ends_in_the_truth(server: LoadServer) -> None:
+    await asyncio.to_thread(server.storm, RATE, EVENTS)
+    async with live(server) as picture:
+        await picture.until_true(await asyncio.to_thread(server.truth))
+
+
+async def test_each_pod_is_there_in_its_last_version_and_no_other_pod(server: LoadServer) -> None:
+    changed = asyncio.Event()
+    async with server.client() as client:
+        mirror = dicts(client, changed)
+        task = asyncio.create_task(mirror.run())
+        await asyncio.to_thread(server.storm, RATE, EVENTS, drop=[EVENTS // 3], forget=[EVENTS // 2])
+        truth = await asyncio.to_thread(server.truth)
+        await until_equal(mirror, changed, truth["pods"])
+        task.cancel()
+        await asyncio.wait([task])
+
+
+async def test_replacing_the_same_pods_again_and_again_needs_no_more_memory(server: LoadServer) -> None:
+    async with live(server) as picture:
+
+        async def blocks_after_a_storm() -> int:
+            await asyncio.to_thread(server.storm, 10 * RATE, EVENTS)
+            await picture.until_true(await asyncio.to_thread(server.truth))
+            gc.collect()
+            return sys.getallocatedblocks()
+
+        await blocks_after_a_storm()  # everything that is made only once is made here
+        first = await blocks_after_a_storm()
+        grown = await blocks_after_a_storm() - first
+        assert grown < EVENTS // 4, f"{grown} more blocks of memory after {EVENTS} updates"
