@@ -130,7 +130,8 @@ def read_jobs(*jobs: Object) -> list[DeclaredJob]:
     """Read jobs of any kind as the console does."""
     found: list[DeclaredJob] = []
     for kind in KINDS:
-        mine = [job for job in jobs if job["kind"] == kind.resource.kind]
+        made_as = (kind.resource.kind, kind.resource.api_version)
+        mine = [job for job in jobs if (job["kind"], job.get("apiVersion", made_as[1])) == made_as]
         _, parsed, unreadable = JobReader(kind).read_list(listed(*mine))
         assert unreadable == 0
         found.extend(parsed)

@@ -118,24 +118,6 @@ def test_a_job_without_a_master_has_a_chief_all_the_same() -> None:
     assert job.instances[1].node == "n1"
 
 
-@pytest.mark.parametrize(
-    ("conditions", "status"),
-    [
-        ([("Running", "True"), ("Restarting", "False")], Status.RUNNING),
-        ([("Succeeded", "True"), ("Restarting", "False")], Status.SUCCEEDED),
-        ([("Failed", "True"), ("Running", "False"), ("Restarting", "False")], Status.FAILED),
-        ([("Failed", "False"), ("Running", "True")], Status.RUNNING),
-    ],
-)
-def test_the_last_condition_in_the_list_does_not_decide(
-    conditions: list[tuple[str, str]], status: Status
-) -> None:
-    bert = pytorch_job("bert")
-    bert["status"] = {"conditions": [{"type": kind, "status": truth} for kind, truth in conditions]}
-    _, jobs = joined([], [pod_of(bert, "master-0", on="n1")], [bert])
-    assert jobs["bert"].status is status
-
-
 def test_what_is_broken_is_neither_given_nor_free() -> None:
     nodes, _ = joined([node("n1", gpus=6, capacity=8)], [], [])
     assert nodes["n1"].resources[GPU] == Share(total=6, allocated=0, unhealthy=2)

@@ -1,0 +1,272 @@
+"""What other tools get wrong about status, instances and GPUs: one test for each such trap.
+
+Each is an object that an operator or a kubelet really leaves behind.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from k8s.snapshot import Job, NodeRow, Share
+from k8s.status import Status
+from tests.kinds.made import objects
+from tests.objects import GPU, Object, batch_job, joined, node, pod_of, pytorch_job
+
+ALIYUN = "aliyun.com/gpu"
+ENDED = {"exitCode": 137, "reason": "OOMKilled", "finishedAt": "2026-11-20T18:36:10Z"}
+
+
+def only(job: Object, *pods: Object, nodes: tuple[Object, ...] = (node("n1"), node("n2"))) -> Job:
+    """Return the one job that comes out of an object and its pods."""
+    _, jobs = joined(list(nodes), list(pods), [job])
+    assert list(jobs) == [job["metadata"]["name"]]
+    return jobs[job["metadata"]["name"]]
+
+
+def nodes_with(*pods: Object, nodes: tuple[Object, ...]) -> dict[str, NodeRow]:
+    """Return the nodes by name when these pods are there."""
+    return joined(list(nodes), list(pods), [])[0]
+
+
+def saying(job: Object, *conditions: tuple[str, str], **status: Any) -> Object:
+    """Let a job's operator claim things, in this order."""
+    claims = [
+        {"type": kind, "status": truth, "lastTransitionTime": "2026-11-20T18:36:10Z"}
+        for kind, truth in conditions
+    ]
+    return job | {"status": {"conditions": claims, **status}}
+
+
+def train_job(name: str, nodes: int = 2) -> Object:
+    """Return a TrainJob of so many nodes with eight GPUs each."""
+    return {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": "TrainJob",
+        "metadata": {"name": name, "namespace": "default", "uid": f"job-{name}", "resourceVersion": "1"},
+        "spec": {"trainer": {"numNodes": nodes, "resourcesPerNode": {"limits": {GPU: 8}}}},
+    }
+
+
+def job_set(name: str, pods: int = 2) -> Object:
+    """Return a JobSet with one group `node` of so many pods."""
+    template = {"spec": {"containers": [{"name": "node", "resources": {"limits": {GPU: 8}}}]}}
+    group = {"name": "node", "replicas": 1, "template": {"spec": {"parallelism": pods, "template": template}}}
+    return {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": {"name": name, "namespace": "default", "uid": f"job-{name}", "resourceVersion": "1"},
+        "spec": {"failurePolicy": {"maxRestarts": 3}, "replicatedJobs": [group]},
+    }
+
+
+def pod_in_set(owner: Object, index: int, attempt: int = 0, **more: Any) -> Object:
+    """Return the pod of a JobSet's group at an index, made at an attempt."""
+    pod = pod_of(owner, f"node-0-{index}-{attempt}", **more)
+    meta = pod["metadata"]
+    meta["creationTimestamp"] = f"2026-11-20T18:0{attempt}:00Z"
+    meta["labels"] = {
+        "jobset.sigs.k8s.io/jobset-name": owner["metadata"]["name"],
+        "jobset.sigs.k8s.io/replicatedjob-name": "node",
+        "jobset.sigs.k8s.io/restart-attempt": str(attempt),
+        "batch.kubernetes.io/job-completion-index": str(index),
+    }
+    return pod
+
+
+@pytest.mark.parametrize(
+    ("conditions", "status"),
+    [
+        ([("Created", "True"), ("Running", "True"), ("Restarting", "False")], Status.RUNNING),
+        ([("Succeeded", "True"), ("Restarting", "False")], Status.SUCCEEDED),
+        ([("Failed", "True"), ("Running", "False"), ("Restarting", "False")], Status.FAILED),
+        ([("Failed", "False"), ("Running", "True")], Status.RUNNING),
+        ([("Restarting", "True"), ("Created", "True")], Status.RUNNING),
+        ([], Status.RUNNING),
+    ],
+)
+def test_the_last_condition_in_the_list_does_not_decide(
+    conditions: list[tuple[str, str]], status: Status
+) -> None:
+    bert = pytorch_job("bert")
+    assert only(saying(bert, *conditions), pod_of(bert, "master-0", on="n1")).status is status
+
+
+def test_running_by_the_operators_word_is_not_running_while_workers_find_no_room() -> None:
+    bert = pytorch_job("bert", workers=3, gpus=8)
+    job = only(
+        saying(bert, ("Running", "True")),
+        pod_of(bert, "master-0", on="n1"),
+        pod_of(bert, "worker-0", on="n2"),
+        pod_of(bert, "worker-1", phase="Pending"),
+    )
+    assert job.status is Status.PENDING
+    assert job.reason == "half-allocated: 2 of 3 pods hold 16 GPUs; worker-1 not scheduled"
+    assert (job.gpus_requested, job.gpus_allocated) == (24, 16)
+
+
+def test_a_resumed_trainjob_of_which_only_suspended_is_false_runs_when_its_pods_do() -> None:
+    bert = saying(train_job("bert"), ("Suspended", "False"))
+    job = only(bert, pod_in_set(bert, 0, on="n1"), pod_in_set(bert, 1, on="n2"))
+    assert (job.status, job.reason, job.gpus_allocated) == (Status.RUNNING, "", 16)
+
+
+def test_a_trainjob_without_conditions_is_what_its_pods_are() -> None:
+    bert = train_job("bert")
+    running = only(bert | {"status": {}}, pod_in_set(bert, 0, on="n1"), pod_in_set(bert, 1, on="n2"))
+    late = only(
+        bert | {"status": {}}, pod_in_set(bert, 0, on="n1"), pod_in_set(bert, 1, on="n2", phase="Pending")
+    )
+    assert [running.status, late.status] == [Status.RUNNING, Status.RUNNING]
+    assert late.reason == "1 of 2 pods; node-1 bound, its node has not started it"
+
+
+def test_a_trainjob_that_nobody_answers_says_so() -> None:
+    job = only(train_job("bert"))
+    assert (job.status, job.reason) == (Status.PENDING, "no pods yet: its operator has not answered")
+    assert (job.gpus_requested, job.gpus_allocated) == (16, 0)
+
+
+def test_of_two_pods_for_one_index_of_a_jobset_the_later_attempt_counts() -> None:
+    bert = job_set("bert") | {"status": {"restarts": 1}}
+    pods = [
+        pod_in_set(bert, 0, phase="Failed", uid="old-0"),
+        pod_in_set(bert, 1, phase="Failed", uid="old-1"),
+        pod_in_set(bert, 0, attempt=1, on="n1", uid="new-0"),
+        pod_in_set(bert, 1, attempt=1, on="n2", uid="new-1"),
+    ]
+    for order in (pods, pods[::-1]):
+        job = only(bert, *order)
+        assert [each.pod_uid for each in job.instances] == ["new-0", "new-1"]
+        assert (job.status, job.gpus_allocated) == (Status.RUNNING, 16)
+
+
+def test_a_jobset_between_two_attempts_is_restarting_and_says_which() -> None:
+    job = only(job_set("bert") | {"status": {"restarts": 2, "conditions": []}})
+    assert (job.status, job.reason) == (Status.RESTARTING, "2 of 3: no pods yet")
+
+
+def test_a_recreated_pods_old_failure_is_forgotten_with_the_old_pod() -> None:
+    bert = pytorch_job("bert", workers=2)
+    old = pod_of(bert, "worker-0", on="n2", phase="Failed", uid="old")
+    new = pod_of(bert, "worker-0", on="n2", uid="new")
+    old["metadata"]["creationTimestamp"] = "2026-11-20T18:00:00Z"
+    new["metadata"]["creationTimestamp"] = "2026-11-20T18:01:00Z"
+    job = only(saying(bert, ("Restarting", "True")), pod_of(bert, "master-0", on="n1"), new, old)
+    assert (job.status, job.reason) == (Status.RUNNING, "")
+
+
+def test_a_chief_that_has_ended_leaves_workers_that_still_hold_gpus_in_the_reason() -> None:
+    bert = pytorch_job("bert", workers=3)
+    job = only(
+        saying(bert, ("Succeeded", "True")),
+        pod_of(bert, "master-0", on="n1", phase="Succeeded"),
+        pod_of(bert, "worker-0", on="n1"),
+        pod_of(bert, "worker-1", on="n2"),
+    )
+    assert (job.status, job.reason) == (Status.SUCCEEDED, "2 pods still there, with 16 GPUs")
+    assert job.gpus_allocated == 16
+
+
+def test_a_container_that_its_node_restarts_again_and_again_is_never_healthy() -> None:
+    bert = pytorch_job("bert")
+    last = {"terminated": ENDED}
+    states: list[Object] = [{"terminated": ENDED}, {"waiting": {"reason": "CrashLoopBackOff"}}]
+    for state in states:
+        statuses = [{"name": "pytorch", "state": state, "lastState": last, "restartCount": 5}]
+        job = only(bert, pod_of(bert, "master-0", on="n1", containerStatuses=statuses))
+        assert job.status is Status.RESTARTING
+        assert job.reason.startswith("master-0 OOMKilled")
+    up = [{"name": "pytorch", "state": {"running": {}}, "lastState": last, "restartCount": 5}]
+    job = only(bert, pod_of(bert, "master-0", on="n1", containerStatuses=up))
+    assert job.reason == "master-0 restarted 5 times, last OOMKilled at 18:36:10"
+
+
+@pytest.mark.parametrize("truth", ["Unknown", "False"])
+def test_pods_of_a_node_that_went_quiet_do_not_run(truth: str) -> None:
+    away = node("n2")
+    away["status"]["conditions"] = [{"type": "Ready", "status": truth}]
+    bert = pytorch_job("bert", workers=2)
+    pods = [pod_of(bert, "master-0", on="n1"), pod_of(bert, "worker-0", on="n2")]
+    job = only(bert, *pods, nodes=(node("n1"), away))
+    assert job.status is Status.UNKNOWN
+    assert job.reason.startswith("1 of 2 pods; worker-0: its node n2 ")
+    assert (job.gpus_allocated, job.instances_running) == (16, 1)
+
+
+@pytest.mark.parametrize("resource", [ALIYUN, "amd.com/gpu", "huawei.com/Ascend910", "habana.ai/gaudi"])
+def test_gpus_of_any_maker_are_requested_allocated_and_offered(resource: str) -> None:
+    bert = pytorch_job("bert", gpus=0)
+    limits = {resource: "4"}
+    roles = bert["spec"]["pytorchReplicaSpecs"]["Master"]
+    roles["template"] = {"spec": {"containers": [{"name": "pytorch", "resources": {"limits": limits}}]}}
+    pod = pod_of(bert, "master-0", on="n1")
+    pod["spec"]["containers"][0]["resources"] = {"limits": limits}
+    offers = node("n1", gpus=0)
+    offers["status"]["allocatable"] = offers["status"]["capacity"] = {resource: "8"}
+    nodes, jobs = joined([offers], [pod], [bert])
+    assert (jobs["bert"].gpus_requested, jobs["bert"].gpus_allocated) == (4, 4)
+    assert dict(nodes["n1"].resources) == {resource: Share(8, 4, 0)}
+
+
+def test_a_gpu_that_only_an_init_container_needs_is_held_for_the_pods_whole_life() -> None:
+    bert = pytorch_job("bert", gpus=0)
+    pod = pod_of(bert, "master-0", on="n1", gpus=0)
+    pod["spec"]["initContainers"] = [{"name": "warm-up", "resources": {"limits": {GPU: "2"}}}]
+    job = only(bert, pod)
+    assert (job.gpus_requested, job.gpus_allocated) == (0, 2)
+
+
+def test_what_a_pod_asks_for_by_requests_alone_counts() -> None:
+    pod = pod_of(pytorch_job("bert"), "master-0", on="n1")
+    pod["spec"]["containers"][0]["resources"] = {"requests": {GPU: "3"}}
+    assert nodes_with(pod, nodes=(node("n1"),))["n1"].gpus_allocated == 3
+
+
+def test_an_evicted_pod_is_told_from_one_that_failed_by_itself() -> None:
+    sweep = saying(batch_job("sweep"), ("Failed", "True"))
+    pod = pod_of(sweep, "0", phase="Failed", reason="Evicted", message="The node was low on memory.")
+    job = only(sweep, pod)
+    assert job.status is Status.FAILED
+    assert "Evicted: The node was low on memory." in job.reason
+
+
+def test_a_job_past_its_deadline_does_not_blame_the_pods_that_were_stopped_for_it() -> None:
+    bert = pytorch_job("bert")
+    why = "PyTorchJob bert has failed because it was active longer than specified deadline"
+    bert["status"] = {"conditions": [{"type": "Failed", "status": "True", "message": why}]}
+    stopped = [{"name": "pytorch", "state": {"terminated": {"exitCode": 143, "reason": "Error"}}}]
+    job = only(bert, pod_of(bert, "master-0", phase="Failed", containerStatuses=stopped))
+    assert (job.status, job.reason) == (Status.FAILED, why)
+
+
+def test_the_rank_that_failed_first_is_named_with_the_time() -> None:
+    bert = pytorch_job("bert", workers=3, gpus=1)
+
+    def failed(place: str, code: int, second: int) -> Object:
+        state = {"terminated": {"exitCode": code, "finishedAt": f"2026-11-20T14:02:{second}Z"}}
+        statuses = [{"name": "pytorch", "state": state}]
+        return pod_of(bert, place, phase="Failed", gpus=1, containerStatuses=statuses)
+
+    job = only(
+        saying(bert, ("Failed", "True")),
+        failed("master-0", 143, 15),
+        failed("worker-0", 1, 11),
+        failed("worker-1", 1, 13),
+    )
+    assert (job.status, job.reason) == (Status.FAILED, "rank 1 exit 1 first, 14:02:11")
+
+
+@pytest.mark.parametrize("situation", ["mpijob-v2beta1-running", "mpijob-v1-running"])
+def test_an_mpi_launcher_is_found_though_a_job_owns_its_pod_or_no_label_numbers_it(situation: str) -> None:
+    found = objects(situation)
+    pods = [each for each in found if each["kind"] == "Pod"]
+    jobs = [each for each in found if each["kind"] in ("MPIJob", "Job")]
+    _, rows = joined([node("n1"), node("n2")], pods, jobs)
+    assert list(rows) == [jobs[0]["metadata"]["name"]]
+    job = rows[jobs[0]["metadata"]["name"]]
+    chief = next(each for each in job.instances if each.is_chief)
+    assert (chief.role, chief.status) == ("launcher", Status.RUNNING)
+    assert (job.status, job.reason) == (Status.RUNNING, "")
+    assert len(job.instances) == len(pods)
