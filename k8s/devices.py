@@ -76,11 +76,11 @@ def count(counts: Counts) -> int:
 
 
 def in_quantities(quantities: Quantities | Mapping[str, object] | None) -> Counts:
-    """Return the accelerators among a node's or a container's quantities."""
+    """Return the accelerators among a node's or a container's quantities, those of which there are any."""
     return {
-        name: quantity.count(value)
+        name: number
         for name, value in (quantities or {}).items()
-        if is_accelerator(name) and isinstance(value, (str, int, float))
+        if is_accelerator(name) and isinstance(value, (str, int, float)) and (number := quantity.count(value))
     }
 
 
@@ -115,7 +115,9 @@ def of_pod(spec: PodSpec) -> Counts:
     held = _READ[key][-1]
     if spec.resources is not None:
         held = {**held, **asked(spec.resources)}
-    return total((held, in_quantities(spec.overhead))) if spec.overhead else held
+    if spec.overhead or spec.claimed:
+        held = total((held, in_quantities(spec.overhead), spec.claimed or {}))
+    return held
 
 
 def _of_containers(spec: PodSpec) -> Counts:

@@ -14,11 +14,10 @@ SIMULATED = "gpuconsole.dev/simulated"
 """Label on nodes whose accelerators are make-believe."""
 _ROLE = "node-role.kubernetes.io/"
 _GIB = 2**30
-_NOTHING: Mapping[str, int] = {}
 _ON_NO_DEVICE: Mapping[int, int] = {}
 
 
-def holder_of(pod: Pod, job: str, claimed: Mapping[str, int] = _NOTHING) -> Holder | None:
+def holder_of(pod: Pod, job: str) -> Holder | None:
     """Return what a pod holds of its node; None when it holds no accelerators.
 
     A pod holds them from when it is bound until it has finished: one being deleted
@@ -27,13 +26,10 @@ def holder_of(pod: Pod, job: str, claimed: Mapping[str, int] = _NOTHING) -> Hold
     Args:
         pod: The pod.
         job: Name of its job, or of whatever else owns it.
-        claimed: Driver to the devices that it holds by resource claims.
     """
     if not pod.spec.node_name or pod.is_finished:
         return None
     held = devices.of_pod(pod.spec)
-    if claimed:
-        held = devices.total((held, claimed))
     if not held:
         return None
     meta = pod.metadata
@@ -52,16 +48,10 @@ def silent_nodes(nodes: Iterable[Node]) -> dict[str, str]:
     return silent
 
 
-def node_row(node: Node, holders: Sequence[Holder], offered: Mapping[str, int] = _NOTHING) -> NodeRow:
-    """Return a node with the pods that hold its accelerators.
-
-    Args:
-        node: The node.
-        holders: Who holds what of it.
-        offered: Driver to the devices that can be had there by resource claims.
-    """
-    total = {**devices.in_quantities(node.status.allocatable), **offered}
-    capacity = {**devices.in_quantities(node.status.capacity), **offered}
+def node_row(node: Node, holders: Sequence[Holder]) -> NodeRow:
+    """Return a node with the pods that hold its accelerators."""
+    total = devices.in_quantities(node.status.allocatable)
+    capacity = devices.in_quantities(node.status.capacity)
     allocated = devices.total(holder.resources for holder in holders)
     meta = node.metadata
     ready = any(found.type == "Ready" and found.status == "True" for found in node.status.conditions or ())

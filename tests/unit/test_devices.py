@@ -131,5 +131,5 @@ def test_what_a_pods_runtime_needs_is_added() -> None:
     assert of_pod(PodSpec(containers=[box(2)], overhead={GPU: "1", "memory": "1Gi"})) == {GPU: 3}
 
 
-def test_a_quantity_that_makes_no_sense_is_no_device() -> None:
-    assert of_pod(PodSpec(containers=[box("many")])) == {GPU: 0}
+def test_a_quantity_that_is_zero_or_makes_no_sense_is_no_device() -> None:
+    assert of_pod(PodSpec(containers=[box("many"), box(0), box("0", MIG)])) == {}

@@ -185,14 +185,6 @@ def test_a_pod_without_accelerators_is_no_holder() -> None:
     assert holder({"cpu": "4"}) is None
 
 
-def test_devices_held_by_resource_claims_count_under_their_drivers_name() -> None:
-    pod = convert(pod_of(pytorch_job("bert"), "master-0", on="n1", gpus=0), Pod, strict=False)
-    by_claim = sure(holder_of(pod, "bert", {"gpu.nvidia.com": 2}))
-    row = node_row(made(gpu=8), [by_claim], {"gpu.nvidia.com": 4})
-    assert by_claim.gpus == 2
-    assert dict(row.resources) == {GPU: Share(8, 0, 0), "gpu.nvidia.com": Share(4, 2, 0)}
-
-
 def test_what_is_free_is_free_only_where_pods_may_go() -> None:
     busy = [sure(holder({GPU: "3"}))]
     ready = node_row(read_node(node("n1")), busy)
