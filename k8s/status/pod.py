@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 from k8s.models import Condition, ContainerStatus, Pod, Terminated
@@ -76,13 +76,16 @@ def ended_at(pod: Pod) -> datetime | None:
 
     Of several that ended badly the first counts: the others were stopped because of it.
     """
-    ends = [each.state.terminated for each in _all_statuses(pod) if each.state.terminated is not None]
+    statuses = _all_statuses(pod)
+    ends = [each.state.terminated for each in statuses if each.state.terminated is not None]
     bad = [end.finished_at for end in ends if end.exit_code and end.finished_at is not None]
     if bad:
         return min(bad)
     if not pod.is_finished:
-        ends = [end for each in _all_statuses(pod) if (end := each.last_state.terminated) is not None]
-    return max((end.finished_at for end in ends if end.finished_at is not None), default=None)
+        ends = [each.last_state.terminated for each in statuses if each.last_state.terminated is not None]
+    return (
+        max((end.finished_at for end in ends if end.finished_at is not None), default=None) if ends else None
+    )
 
 
 def exit_words(ended: Terminated) -> str:
@@ -95,8 +98,9 @@ def exit_words(ended: Terminated) -> str:
     return words if ended.reason in ("", "Error", "Completed") else f"{ended.reason}, {words}"
 
 
-def _all_statuses(pod: Pod) -> Iterable[ContainerStatus]:
-    return (*(pod.status.init_container_statuses or ()), *(pod.status.container_statuses or ()))
+def _all_statuses(pod: Pod) -> Sequence[ContainerStatus]:
+    init, main = pod.status.init_container_statuses, pod.status.container_statuses or ()
+    return [*init, *main] if init else main
 
 
 def _condition(pod: Pod, name: str) -> Condition | None:
@@ -163,9 +167,9 @@ def _running(pod: Pod) -> tuple[Status, str]:
             runs.append(status.name)
         if status.restart_count and status.last_state.terminated is not None:
             restarted = f"restarted {_count(status.restart_count)}, last {_end(status.last_state.terminated)}"
-    sidecar = next((each for each in pod.status.init_container_statuses or () if each.state.waiting), None)
-    if sidecar is not None and sidecar.state.waiting is not None:
-        return Status.RUNNING, f"sidecar {sidecar.name} {sidecar.state.waiting.reason}"
+    for status in pod.status.init_container_statuses or ():
+        if status.state.waiting is not None:
+            return Status.RUNNING, f"sidecar {status.name} {status.state.waiting.reason}"
     return Status.RUNNING, restarted or (f"{over} has ended, {', '.join(runs)} runs on" if over else "")
 
 
