@@ -7,7 +7,7 @@ from typing import ClassVar
 from textual.binding import BindingType
 
 from k8s.snapshot import ClusterSnapshot, NodeRow
-from tui.format import NOTHING, Look, count, gpu_runs, plural
+from tui.format import NOTHING, Look, count, gpu_runs, memory, plural
 from tui.keys import NODES, Key
 from tui.screens.list_view import ListView
 from tui.screens.view import bindings
@@ -22,6 +22,8 @@ COLUMNS = (
     Column("model", "MODEL", priority=5, elide="end", min_width=8, max_width=26),
     Column("holders", "HELD BY", min_width=10, elide="end", max_width=80, priority=1),
     Column("ip", "ADDRESS", priority=6),
+    Column("mode", "MODE", priority=7),
+    Column("memory", "MEMORY", align="right", priority=8),
 )
 BAR_WIDTH = 8
 """Cells of a node's bar: one for each GPU of the usual machine."""
@@ -48,7 +50,7 @@ class NodesView(ListView):
         )
         words = snapshot.stale or snapshot.problems.get("nodes", "")
         self.put("notice", words)
-        free = sorted((_free(node) for node in nodes if _free(node)), reverse=True)
+        free = sorted((node.gpus_free for node in nodes if node.gpus_free), reverse=True)
         blocks = "·".join(str(size) for size in free[:8])
         self.put(
             "totals",
@@ -78,33 +80,34 @@ def _empty(snapshot: ClusterSnapshot) -> str:
     return "No nodes." if snapshot.is_synced else "Reading the cluster…"
 
 
-def _free(node: NodeRow) -> int:
-    """Return how many GPUs of a node a pod could have now."""
-    return max(0, node.gpus_total - node.gpus_allocated) if node.status == "Ready" else 0
-
-
 def _row(node: NodeRow, *, ascii_only: bool) -> Row:
-    total, held, bad = node.gpus_total, node.gpus_allocated, node.gpus_unhealthy
+    total, held, bad, unit = node.gpus_total, node.gpus_allocated, node.gpus_unhealthy, ""
+    free = node.gpus_free
+    if node.shared is not None:
+        total, held, unit = node.shared.total_gib, node.shared.allocated_gib, "G"
+        free = max(0, total - held) if node.takes_pods else 0
     width = min(BAR_WIDTH, total + bad) or 1
     bar = gpu_runs(held, max(0, total - held), bad, width=width, ascii_only=ascii_only)
     look: Look = "" if node.status == "Ready" else "failed" if "NotReady" in node.status else "pending"
     status = (
         node.status + (f" · {bad} unhealthy" if bad else "") + (" · simulated" if node.is_simulated else "")
     )
-    holders = ", ".join(f"{holder.job} {holder.gpus}" for holder in node.holders)
+    holders = ", ".join(f"{holder.job} {holder.amount}" for holder in node.holders)
     return Row(
         node.name,
         (
             Cell(node.name, "bright"),
             Cell.of(*bar) if total or bad else Cell(NOTHING, "quiet"),
-            Cell(f"{held}/{total}" if total or held else NOTHING),
-            Cell(str(_free(node)) if total else NOTHING, "quiet"),
+            Cell(f"{held}/{total}{unit}" if total or held else NOTHING),
+            Cell(f"{free}{unit}" if total else NOTHING, "quiet"),
             Cell(status, look or ("gpu-bad" if bad else "")),
             Cell(node.gpu_model or NOTHING, "quiet"),
             Cell(holders or NOTHING, "" if holders else "quiet"),
             Cell(node.ip or NOTHING, "quiet"),
+            Cell(node.mode or NOTHING, "quiet"),
+            Cell(memory(node.gpu_memory) if node.gpu_memory else NOTHING, "quiet"),
         ),
     )
 
 
-_SORTS = {"name": lambda node: node.name, "free": _free}
+_SORTS = {"name": lambda node: node.name, "free": lambda node: node.gpus_free}
