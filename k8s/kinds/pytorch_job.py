@@ -27,6 +27,7 @@ _OLD_JOB_NAME, _OLD_TYPE, _OLD_INDEX = "pytorch-job-name", "pytorch-replica-type
 MASTER_PORT = 23456
 """Where the master listens unless its container names a port `pytorchjob-port`."""
 _ROLES = ("Master", "Worker")
+Pairs = tuple[tuple[str, str], ...]
 
 
 class PyTorchJob:
@@ -67,44 +68,39 @@ class PyTorchJob:
         per_node = str(spec.get("nprocPerNode") or "auto")
         processes = int(per_node) if per_node.isdecimal() and len(per_node) < 4 else 0
         elastic = spec.get("elasticPolicy") or {}
-        env_of_all = _rendezvous(name, elastic, sum(counts.values()))
+        proof = "none" if not processes else "declared" if has_master and not elastic else "assumed"
+        nodes = sum(counts.values())
+        # Thousands of these are held for the large jobs of a large cluster: what is the same for all of
+        # a job's pods is made once.
+        env = _environment(name, roles, nodes, per_node, processes, has_master)
+        env_of_all = tuple({**env, **_rendezvous(name, elastic, nodes)}.items())
         found = []
         for role, count in counts.items():
+            kind = role.lower()
+            labels: Pairs = ((JOB_NAME, name), (OPERATOR_NAME, "pytorchjob-controller"), (REPLICA_TYPE, kind))
+            if role == "Master":
+                labels = (*labels, (JOB_ROLE, "master"))
+            template = roles[role].get("template") or {}
+            restart_policy = roles[role].get("restartPolicy") or "OnFailure"
+            before = 1 if has_master and role != "Master" else 0
             for index in range(count):
-                node_rank = index if role == "Master" else index + (1 if has_master else 0)
+                node_rank = index + before
+                rank = str(node_rank)
                 first = node_rank * processes
-                kind = role.lower()
-                is_chief = node_rank == 0
-                labels = {
-                    JOB_NAME: name,
-                    OPERATOR_NAME: "pytorchjob-controller",
-                    REPLICA_TYPE: kind,
-                    REPLICA_INDEX: str(index),
-                }
-                if role == "Master":
-                    labels[JOB_ROLE] = "master"
-                env = {
-                    **_environment(
-                        name, roles, sum(counts.values()), per_node, processes, node_rank, has_master
-                    ),
-                    **env_of_all,
-                }
                 found.append(
                     Replica(
                         name=f"{name}-{kind}-{index}",
                         role=kind,
                         index=index,
-                        is_chief=is_chief,
+                        is_chief=node_rank == 0,
                         ranks=tuple(range(first, first + processes)),
-                        ranks_proof="none"
-                        if not processes
-                        else "declared"
-                        if has_master and not elastic
-                        else "assumed",
-                        template=roles[role].get("template") or {},
-                        restart_policy=roles[role].get("restartPolicy") or "OnFailure",
-                        env=tuple(env.items()),
-                        labels=tuple(labels.items()),
+                        ranks_proof=proof,
+                        template=template,
+                        restart_policy=restart_policy,
+                        env=(*env_of_all, ("RANK", rank), ("PET_NODE_RANK", rank))
+                        if has_master
+                        else env_of_all,
+                        labels=(*labels, (REPLICA_INDEX, str(index))),
                     )
                 )
         return tuple(found)
@@ -152,8 +148,9 @@ def _rendezvous(name: str, elastic: Manifest, nodes: int) -> dict[str, str]:
 
 
 def _environment(
-    name: str, roles: Manifest, nodes: int, per_node: str, processes: int, node_rank: int, has_master: bool
+    name: str, roles: Manifest, nodes: int, per_node: str, processes: int, has_master: bool
 ) -> dict[str, str]:
+    """Return what the operator tells every pod; their ranks come on top where there is a master."""
     env = {"PYTHONUNBUFFERED": "1"}
     if has_master:
         address, port = f"{name}-master-0", str(_master_port(roles["Master"]))
@@ -163,8 +160,6 @@ def _environment(
             "MASTER_ADDR": address,
             "PET_MASTER_ADDR": address,
             "WORLD_SIZE": str(nodes * max(processes, 1)),
-            "RANK": str(node_rank),
-            "PET_NODE_RANK": str(node_rank),
         }
     return {**env, "PET_NPROC_PER_NODE": per_node, "PET_NNODES": str(nodes)}
 
