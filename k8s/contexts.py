@@ -78,10 +78,9 @@ class Kubeconfig:
         wanted = name or self.current
         context = next((each for each in self.contexts if each.name == wanted), None)
         if context is None:
-            names = [each.name for each in self.contexts[:_MOST_NAMED]]
-            there = f" There are: {', '.join(names)}." if names else ""
-            lack = f"has no context {wanted}" if wanted else "names no current context"
-            raise NoCluster(UNUSABLE, sanitize(f"{files} {lack}.{there}"), SANDBOX_HINT)
+            names = ", ".join(each.name for each in self.contexts[:_MOST_NAMED]) or "none"
+            what = f"There is no context {wanted}." if wanted else "There is no current context."
+            raise NoCluster(sanitize(what), sanitize(f"There are: {names}. ({files})"), SANDBOX_HINT)
         cluster = (self._clusters or {}).get(context.cluster)
         user = (self._users or {}).get(context.user)
         for what, entry, called in (("cluster", cluster, context.cluster), ("user", user, context.user)):

@@ -10,6 +10,8 @@ import asyncio
 import getpass
 import importlib
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -26,7 +28,7 @@ from k8s.kinds import JobRef
 from k8s.snapshot import ClusterSnapshot, Job
 from k8s.text import sanitize
 from tui import terminal
-from tui.format import plural
+from tui.deletion import delete_question
 from tui.keys import COMMANDS, EVERYWHERE, find_command
 from tui.screens.choose import ConfirmScreen
 from tui.screens.jobs import JobsView
@@ -97,7 +99,7 @@ class Console(App[int]):
 
     @work(group="cluster", exclusive=True)
     async def _connect(self) -> None:
-        """Reach the cluster, and mirror it until the end."""
+        """Reach the cluster, and mirror it until the end, or until another one is meant."""
         await asyncio.to_thread(_import_what_is_slow)
         from k8s.client import Client
         from tui.live import Live
@@ -106,21 +108,24 @@ class Console(App[int]):
             options = await self._reach(self._options, self._say_progress)
             client = await Client.connect(options.kubeconfig, options.context, options.namespace)
         except KubeError as error:
-            self.snapshot = ClusterSnapshot(stale=str(error), is_synced=True)
+            self.snapshot = replace(self.snapshot, stale=str(error), is_synced=True, progress="")
             return
-        self._client = client
-        namespace = "" if options.is_all_namespaces else client.access.namespace
-        self._live = Live(client, namespace)
+        own = self._options.namespace or client.access.namespace
+        live = Live(client, "" if self._options.is_all_namespaces else own)
+        self._client, self._live = client, live
+
+        def take(snapshot: ClusterSnapshot) -> None:
+            if self._live is live:
+                self.snapshot = snapshot
+
+        take(live.snapshot())
         try:
-            await self._live.run(self._take)
+            await live.run(take)
         finally:
             await client.close()
 
     def _say_progress(self, words: str) -> None:
-        self.snapshot = ClusterSnapshot(progress=f"{words}…")
-
-    def _take(self, snapshot: ClusterSnapshot) -> None:
-        self.snapshot = snapshot
+        self.snapshot = replace(self.snapshot, stale="", is_synced=False, progress=f"{words}…")
 
     def _show(self, view: Screen[None]) -> None:
         """Push a view, bound to the snapshot."""
@@ -156,9 +161,11 @@ class Console(App[int]):
             "logs": self._go_logs,
             "curves": self._go_curves,
             "yaml": self._go_yaml,
+            "why": self._go_why,
             "new": self._go_new,
             "delete": self._go_delete,
             "ns": self._go_namespace,
+            "ctx": self._go_context,
             "theme": self._go_theme,
             "help": self._go_help,
             "retry": self._go_retry,
@@ -253,6 +260,21 @@ class Console(App[int]):
             heading = f"Jobs › {ref.name} › YAML"
             self._show(TextView(heading, fetch, ascii_only=self._options.is_ascii))
 
+    def _go_why(self, event: View.Go) -> None:
+        from k8s.why import answer_why
+        from tui.screens.text import TextView
+
+        if meant := self._meant(event):
+            client, ref = meant
+
+            async def fetch() -> str:
+                job = self.snapshot.job(ref)
+                if job is None:
+                    return f"There is no {ref.kind} {ref.name} any more."
+                return (await answer_why(client, job, self.snapshot)).as_text()
+
+            self._show(TextView(f"Jobs › {ref.name} › why", fetch, ascii_only=self._options.is_ascii))
+
     def _go_delete(self, event: View.Go) -> None:
         if self._options.is_read_only:
             self.notify("Nothing is changed with --readonly.", title="Read only.", markup=False)
@@ -262,13 +284,7 @@ class Console(App[int]):
             return
         refs = list(event.refs)
         jobs = [job for ref in refs if (job := self.snapshot.job(ref)) is not None]
-        pods = sum(len([each for each in job.instances if each.pod]) for job in jobs)
-        gpus = sum(job.gpus_allocated for job in jobs)
-        names = "\n".join(sanitize(f"{job.ref.kind} {job.ref.namespace}/{job.ref.name}") for job in jobs[:10])
-        more = f"\nand {len(jobs) - 10} more" if len(jobs) > 10 else ""
-        question = f"Delete {plural(len(jobs), 'job')}?"
-        goes = f"{plural(pods, 'pod')} will be ended and {plural(gpus, 'GPU')} freed; their logs go too."
-        details = f"{names}{more}\n\n{goes}"
+        question, details = delete_question(jobs)
         uids = {job.ref: job.uid for job in jobs}
 
         def answered(answer: str | None) -> None:
@@ -293,10 +309,40 @@ class Console(App[int]):
                 self.notify(f"{ref.kind} {ref.name} is being deleted.", markup=False)
 
     def _go_namespace(self, event: View.Go) -> None:
-        if self._live is None or self._client is None:
+        is_all = event.argument == "all"
+        wanted = "" if is_all else event.argument
+        self._options = replace(self._options, namespace=wanted, is_all_namespaces=is_all)
+        if self._live is not None:
+            self._live.show_namespace("" if is_all else wanted or self._live.client.access.namespace)
+
+    def _go_context(self, event: View.Go) -> None:
+        if event.argument:
+            self._change_context(event.argument)
             return
-        wanted = event.argument or self._client.access.namespace
-        self._live.show_namespace("" if wanted == "all" else wanted)
+        from k8s.contexts import read_kubeconfig
+        from tui.screens.contexts import ContextsView
+
+        read = partial(read_kubeconfig, self._options.kubeconfig)
+        self._show(ContextsView(read, ascii_only=self._options.is_ascii))
+
+    @work(group="context", exclusive=True)
+    async def _change_context(self, name: str) -> None:
+        """Leave the cluster as it is, dead or alive, and go to another; a sandbox too is left."""
+        from k8s.contexts import read_kubeconfig
+
+        try:
+            known = await asyncio.to_thread(read_kubeconfig, self._options.kubeconfig)
+            context = known.choose(name).context
+        except KubeError as error:
+            self.notify(error.why, title=error.what, severity="warning", markup=False)
+            return
+        self._options = replace(self._options, context=name, namespace="", is_sandbox=False)
+        self._client = self._live = None
+        namespace = "" if self._options.is_all_namespaces else context.namespace
+        progress = f"Connecting to {sanitize(name)}…"
+        self.snapshot = ClusterSnapshot(name, context.user, namespace, progress=progress)
+        self._switch(JobsView(ascii_only=self._options.is_ascii))
+        self._connect()
 
     def _go_theme(self, event: View.Go) -> None:
         if event.argument in self.available_themes:

@@ -76,9 +76,16 @@ NODES = (
 )
 """In the list of nodes."""
 
+CONTEXTS = (
+    Key("enter", "", "Go to this cluster", "go there"),
+    Key("N", "sort('name')", "Sort by name; again turns it round"),
+)
+"""In the list of contexts."""
+
 JOB = (
     Key("enter,l", "logs", "Logs of the instance under the cursor", "logs", "l"),
     Key("m", "curves", "Curves", "curves"),
+    Key("W", "why", "Why it waits, fails or restarts, and what would help", "why"),
     Key("y", "yaml", "The job's object as YAML", "yaml"),
     Key("ctrl+d", "delete", "Delete, after a question", "delete"),
     Key("tab", "next_pane", "Next pane", "pane"),
@@ -157,9 +164,11 @@ COMMANDS = (
     Command("jobs", ("job", "j"), "", "The jobs"),
     Command("nodes", ("node", "no"), "", "The nodes and who holds their GPUs"),
     Command("ns", ("namespace",), "NAME, or all", "Jobs of another namespace"),
+    Command("ctx", ("context", "contexts"), "NAME, or none", "Another cluster; alone: which there are"),
     Command("new", ("submit",), "", "New job"),
     Command("logs", ("log",), "JOB", "Logs of a job"),
     Command("curves", ("curve",), "JOB", "Curves of a job"),
+    Command("why", (), "JOB", "Why a job waits, fails or restarts"),
     Command("theme", (), "NAME", "Another theme"),
     Command("help", ("h",), "", "The keys"),
     Command("quit", ("q", "q!"), "", "Leave"),

@@ -122,8 +122,8 @@ def test_a_file_that_may_not_be_read_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "name", "words"),
     [
-        (part("lab", "dev", current="lab"), "prod", "has no context prod. There are: lab, dev."),
-        (part("lab"), "", "names no current context. There are: lab."),
+        (part("lab", "dev", current="lab"), "prod", "There is no context prod.\nThere are: lab, dev. ("),
+        (part("lab"), "", "There is no current context.\nThere are: lab. ("),
         ({**part("lab"), "clusters": []}, "lab", "names cluster lab, which is not there"),
         ({**part("lab"), "users": None}, "lab", "names user lab-user, which is not there"),
         ({"contexts": [{"name": "lab", "context": {"user": "x"}}]}, "lab", "names cluster nothing"),
@@ -135,7 +135,8 @@ def test_what_a_context_lacks_is_said(tmp_path: Path, content: object, name: str
     path = write(tmp_path / "config", content)
     with pytest.raises(NoCluster) as caught:
         merged([path]).choose(name)
-    assert words in caught.value.why
+    assert words in str(caught.value)
+    assert str(path) in caught.value.why
     assert "\x1b" not in caught.value.why
 
 

@@ -1,0 +1,94 @@
+"""Every context of the kubeconfigs: which clusters there are to go to, and as whom."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import ClassVar
+
+from textual import work
+from textual.binding import BindingType
+
+from k8s.contexts import Context, Kubeconfig
+from k8s.errors import NoCluster
+from k8s.text import sanitize
+from tui.format import NOTHING, plural
+from tui.keys import CONTEXTS, Key
+from tui.screens.list_view import ListView
+from tui.screens.view import bindings
+from tui.widgets.table import Cell, Column, Row, Table
+
+COLUMNS = (
+    Column("here", "", min_width=1),
+    Column("name", "CONTEXT", min_width=12, elide="middle", max_width=48),
+    Column("cluster", "CLUSTER", min_width=8, elide="middle", max_width=32, priority=2),
+    Column("server", "SERVER", min_width=12, elide="end", max_width=60, priority=1),
+    Column("user", "USER", min_width=8, elide="middle", max_width=32, priority=3),
+    Column("namespace", "NAMESPACE", min_width=9, elide="end", max_width=24),
+)
+
+
+class ContextsView(ListView):
+    """The list of contexts. It comes from files, so it is there while no cluster is."""
+
+    KEYS: ClassVar[tuple[Key, ...]] = CONTEXTS
+    BINDINGS: ClassVar[list[BindingType]] = bindings(CONTEXTS)
+    COLUMNS: ClassVar[tuple[Column, ...]] = COLUMNS
+
+    def __init__(self, read: Callable[[], Kubeconfig], *, ascii_only: bool = False) -> None:
+        """Show what `read` finds; it is run in a thread, for home folders may be slow."""
+        super().__init__(ascii_only=ascii_only)
+        self._read = read
+        self._contexts: dict[str, Context] = {}
+        self._problem = ""
+        self._is_read = False
+
+    def on_mount(self) -> None:
+        """Read the kubeconfigs."""
+        self._reread()
+
+    @work(group="contexts", exclusive=True)
+    async def _reread(self) -> None:
+        try:
+            found = await asyncio.to_thread(self._read)
+        except NoCluster as error:
+            found = Kubeconfig(problems=(error.why,))
+        self._contexts = {context.name: context for context in found.contexts}
+        self._problem = "\n".join(found.problems)
+        self._is_read = True
+        self.redraw()
+
+    def draw(self, table: Table) -> None:
+        """Fill the table and the lines around it."""
+        by, is_turned = self.order
+        table.set_sort_mark(by, descending=is_turned)
+        table.empty = "There is no context." if self._is_read else "Reading the kubeconfig…"
+        contexts = sorted(self._contexts.values(), key=lambda each: each.name, reverse=is_turned)
+        here = self.snapshot.context
+        table.set_rows([_row(context, is_here=context.name == here) for context in contexts])
+        self.set_title(f"Contexts ({len(contexts)})" + (f"  /{self.filter_text}" if self.filter_text else ""))
+        self.put("notice", self._problem)
+        self.put(
+            "totals", f"Σ {plural(len(contexts), 'context')}" + (f" · now {sanitize(here)}" if here else "")
+        )
+
+    def on_table_chosen(self, event: Table.Chosen) -> None:
+        """Go to the cluster."""
+        event.stop()
+        self.post_message(self.Go("ctx", event.key))
+
+    def action_retry(self) -> None:
+        """Read the kubeconfigs again."""
+        self._reread()
+
+
+def _row(context: Context, *, is_here: bool) -> Row:
+    words = (context.cluster, context.server, context.user, context.namespace)
+    return Row(
+        context.name,
+        (
+            Cell("*" if is_here else "", "running"),
+            Cell(sanitize(context.name), "bright" if is_here else ""),
+            *(Cell(sanitize(each) or NOTHING, "quiet") for each in words),
+        ),
+    )
