@@ -10,22 +10,24 @@ import asyncio
 import random
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
 from k8s.client import Client
-from k8s.errors import Expired, Forbidden, KubeError, NotFound, ServerFailed, Throttled, from_status
+from k8s.errors import Expired, Forbidden, KubeError, NotFound, ServerFailed, from_status
 from k8s.models import WATCH_LINE, ListMeta, Meta, Reader, WatchEvent
+from k8s.outage import Outage, pause
 from k8s.resources import Resource
+from k8s.snapshot import Missing
 
+PAGE_SIZE = 500
+"""Objects in one page of a list."""
 WATCH_S = 290
 """How long the server is asked to keep one watch open, before some jitter."""
-FIRST_DELAY_S, LONGEST_DELAY_S = 0.8, 30.0
-"""Between tries while the cluster is away. Source: client-go's reflector."""
-ABSENT_DELAY_S = 60.0
-"""Between tries when the kind is not served, or may not be read."""
+DOUBTS = 3
+"""Times that a refusal is doubted while there are objects: a server that starts says 403 and 404 of much."""
 
 T = TypeVar("T")
 
@@ -45,15 +47,19 @@ class MirrorState:
     """How far a mirror can be trusted."""
 
     is_synced: bool = False
-    """Everything was listed at least once."""
+    """Everything was listed at least once, or is known not to be readable."""
     is_live: bool = False
     """A watch is open, so that changes come by themselves."""
-    heard_at_s: float = 0.0
-    """When the server last said anything, in seconds of the event loop's clock."""
     problem: KubeError | None = None
     """Why it is not live."""
+    is_absent: bool = False
+    """The problem is taken for an answer: it is not served here, or may not be read."""
     unreadable: int = 0
     """Objects that made no sense and were left out."""
+    listed: int = 0
+    """Objects that the list has brought so far."""
+    remaining: int | None = None
+    """Objects that it is still to bring; None when the server does not tell."""
 
 
 class Mirror(Generic[T]):
@@ -67,6 +73,7 @@ class Mirror(Generic[T]):
         decoder: Decoder[T],
         meta: Callable[[T], Meta],
         on_change: Callable[[], None],
+        outage: Outage | None = None,
     ) -> None:
         """Prepare to mirror `resource`.
 
@@ -77,33 +84,38 @@ class Mirror(Generic[T]):
             decoder: Reads its objects.
             meta: Finds an object's metadata.
             on_change: Called after every change of objects or state; must return at once.
+            outage: Where to wait while the cluster is away; mirrors of one cluster share it.
         """
         self.resource = resource
         """What is mirrored."""
         self.objects: Mapping[str, T] = {}
         """The objects by uid. Replaced or changed in place; read it at once, keep no copy."""
         self.state = MirrorState()
-        """How far `objects` can be trusted."""
+        """How far `objects` can be trusted. The same value while that does not change."""
+        self.heard_at_s = 0.0
+        """When the server last said anything of it, in seconds of the event loop's clock."""
+        self.missing: Missing | None = None
+        """What of it may not be read, if anything."""
         self._client = client
         self._scopes = scopes
         self._scope = 0
-        self._refused: KubeError | None = None
-        self._opened_at_s: float | None = None
+        self._verb = "list"
         self._version = ""
+        self._page_size = PAGE_SIZE
+        self._opened_at_s: float | None = None
+        self._expired_at_s: float | None = None
+        self._believed: set[int] = set()
+        self._doubts = 0
         self._decoder = decoder
         self._meta = meta
         self._on_change = on_change
         self._poked = asyncio.Event()
+        self._outage = outage or Outage(client)
 
     @property
     def namespace(self) -> str:
         """Return the namespace that is mirrored, empty for all."""
         return self._scopes[self._scope]
-
-    @property
-    def narrowed(self) -> KubeError | None:
-        """Return why fewer namespaces are mirrored than was asked for, if they are."""
-        return self._refused if self._scope else None
 
     def poke(self) -> None:
         """Try again now instead of after the delay."""
@@ -118,99 +130,148 @@ class Mirror(Generic[T]):
         while True:
             try:
                 return await self._list()
-            except Forbidden as error:
+            except (Forbidden, NotFound) as error:
                 if not self._try_next_scope(error):
+                    self._do_without(error)
                     raise
 
     async def run(self) -> None:
         """List and watch for ever."""
-        delays = _delays()
+        waits = self._outage.waits
+        delays = waits.delays()
         while True:
-            delay_s = 0.0
-            try:
-                if not self._version:
-                    await self._list()
-                await self._watch()
-                if self._scope:
-                    self._start_over()
-                if not self._has_lasted():
-                    delay_s = next(delays)
-            except Expired as error:
-                self._version = ""
-                self._say(error, is_live=False)
-                delay_s = next(delays)
-            except (Forbidden, NotFound) as error:
-                if isinstance(error, Forbidden) and self._try_next_scope(error):
-                    continue
-                self.objects = {}
-                self._say(error, is_live=False, is_synced=True)
+            problem = await self._list_and_watch()
+            open_s = self._was_open_s()
+            if open_s > waits.healthy_s:
+                delays = waits.delays()
+            if problem is not None:
+                await self._bear(problem, delays)
+                continue
+            if self._scope:
                 self._start_over()
-                delay_s = ABSENT_DELAY_S
-            except KubeError as error:
-                if self._has_lasted():
-                    delays = _delays()
-                self._say(error, is_live=False)
-                delay_s = next(delays)
-                if isinstance(error, Throttled):
-                    delay_s = max(delay_s, error.retry_after_s)
-            if delay_s:
-                await self._pause(delay_s)
-            else:
-                delays = _delays()
+            if open_s < waits.first_s:
+                await pause(self._poked, next(delays))
 
-    def _try_next_scope(self, error: Forbidden) -> bool:
-        """Fall back to the next namespace, if there is one."""
-        if self._scope + 1 == len(self._scopes):
+    async def _list_and_watch(self) -> KubeError | None:
+        """List unless the place is known, and watch until that ends; return why if that is an error."""
+        try:
+            if not self._version:
+                await self._list()
+            await self._watch()
+        except KubeError as error:
+            return error
+        return None
+
+    async def _bear(self, problem: KubeError, delays: Iterator[float]) -> None:
+        """Say what went wrong where it is worth a word, and wait until it makes sense to try again."""
+        if isinstance(problem, Expired):
+            self._version = ""
+            if self._may_list_at_once():
+                return
+        elif isinstance(problem, (Forbidden, NotFound)) and not self._is_doubtful():
+            if not self._try_next_scope(problem):
+                self._do_without(problem)
+                await pause(self._poked, self._outage.waits.absent_s)
+            return
+        self._say(problem, is_live=False)
+        await self._outage.wait(problem, delays, self._poked)
+
+    def _may_list_at_once(self) -> bool:
+        """Tell whether a forgotten version is the usual thing: seldom, and made good by a list."""
+        last_s, self._expired_at_s = self._expired_at_s, asyncio.get_running_loop().time()
+        return last_s is None or self._expired_at_s - last_s > self._outage.waits.healthy_s
+
+    def _is_doubtful(self) -> bool:
+        """Tell whether a refusal contradicts what was there a moment ago."""
+        if not self.objects or self._scope in self._believed or self._doubts == DOUBTS:
+            self._believed.add(self._scope)
             return False
-        self._scope += 1
-        self._refused = error
-        self._version = ""
+        self._doubts += 1
         return True
+
+    def _try_next_scope(self, error: KubeError) -> bool:
+        """Fall back to the next namespace, if all of them may not be read and there is one."""
+        if not isinstance(error, Forbidden) or self._scope + 1 == len(self._scopes):
+            return False
+        refused = self.namespace
+        self._scope += 1
+        self._version = ""
+        self.missing = Missing(self._verb, self.resource.full_name, refused, self.namespace, error.why)
+        return True
+
+    def _do_without(self, error: KubeError) -> None:
+        """Take a refusal for an answer: there is nothing to show, or nothing but what was listed."""
+        if self._verb == "list" or isinstance(error, NotFound):
+            self.objects = {}
+        self.missing = None
+        if isinstance(error, Forbidden):
+            self.missing = Missing(self._verb, self.resource.full_name, self.namespace, why=error.why)
+        self._start_over()
+        self._say(error, is_live=False, is_synced=True, is_absent=True)
 
     def _start_over(self) -> None:
         """Ask for everything again the next time: a refusal may be over."""
         self._scope = 0
         self._version = ""
 
-    def _has_lasted(self) -> bool:
-        """Tell whether the last watch was open for so long that the server is well."""
+    def _was_open_s(self) -> float:
+        """Return how long the last watch was open, in seconds."""
         opened_s, self._opened_at_s = self._opened_at_s, None
-        return opened_s is not None and asyncio.get_running_loop().time() - opened_s > FIRST_DELAY_S
+        return asyncio.get_running_loop().time() - opened_s if opened_s is not None else 0.0
 
     async def _list(self) -> None:
         """Fetch every page. The first time rows appear as they come; later all at once at the end."""
+        self._verb = "list"
         is_first = not self.state.is_synced
+        shows_pages = is_first and not self.objects
         found: dict[str, T] = {}
         unreadable = 0
         token = ""
         while True:
-            body = await self._client.list_page(self.resource, self.namespace, continue_token=token)
-            try:
-                where, items, bad = self._decoder.read_list(body)
-            except msgspec.DecodeError as error:
-                raise ServerFailed(f"Could not list {self.resource.plural}.", str(error)) from error
+            where, items, bad = await self._fetch_page(token)
             unreadable += bad
             for item in items:
                 found[self._meta(item).uid] = item
             token = where.continue_
-            if is_first or not token:
-                self.objects = found
-                self._say(None, is_live=False, is_synced=not token, unreadable=unreadable)
             if not token:
-                self._version = where.resource_version
-                return
+                break
+            if shows_pages:
+                self.objects = found
+            if is_first:
+                count = where.remaining_item_count
+                self._say(None, is_live=False, unreadable=unreadable, listed=len(found), remaining=count)
             await asyncio.sleep(0)
+        self.objects = found
+        self._version = where.resource_version
+        self._page_size = PAGE_SIZE
+        if not self._scope:
+            self.missing = None
+        self._say(None, is_live=False, is_synced=True, unreadable=unreadable, listed=len(found), remaining=0)
+
+    async def _fetch_page(self, token: str) -> tuple[ListMeta, list[T], int]:
+        """Return where the list stands, one page's objects, and how many more made no sense."""
+        try:
+            body = await self._client.list_page(
+                self.resource, self.namespace, limit=self._page_size, continue_token=token
+            )
+            return self._decoder.read_list(body)
+        except Expired:
+            # Between two pages. Asked for as a whole, a list takes one answer and cannot expire.
+            self._page_size = 0
+            raise
+        except msgspec.DecodeError as error:
+            raise ServerFailed(f"Could not list {self.resource.plural}.", str(error)) from error
 
     async def _watch(self) -> None:
         """Apply the events of one watch until the server ends it."""
+        self._verb = "watch"
         objects = dict(self.objects)
         self.objects = objects
-        timeout_s = WATCH_S + random.randrange(30)
         lines = self._client.watch(
             self.resource,
             self.namespace,
             version=self._version,
-            timeout_s=timeout_s,
+            timeout_s=WATCH_S + random.randrange(30),
             on_open=self._has_opened,
         )
         async with aclosing(lines):
@@ -220,17 +281,18 @@ class Mirror(Generic[T]):
 
     def _has_opened(self) -> None:
         self._opened_at_s = asyncio.get_running_loop().time()
+        self._doubts = 0
+        self._believed.discard(self._scope)
         self._say(None, is_live=True)
 
     def _apply(self, objects: dict[str, T], line: bytes) -> None:
-        """Do what one line of a watch says.
+        """Do what one line of a watch says. There may be thousands a second.
 
         Raises:
             ServerFailed: It makes no sense at all. What it said is lost, so list again.
             KubeError: It says that the watch is over.
         """
         doing = f"watch {self.resource.plural}"
-        unreadable = self.state.unreadable
         try:
             event = WATCH_LINE.decode(line)
             if event.type == "ERROR":
@@ -241,14 +303,19 @@ class Mirror(Generic[T]):
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             self._version = ""
             raise ServerFailed(f"Could not {doing}.", f"The server sent a broken line: {error}") from error
-        if item is not None:
-            objects[meta.uid] = item
-        elif event.type != "BOOKMARK":
-            objects.pop(meta.uid, None)
-            unreadable += event.type != "DELETED"
-        self._say(None, is_live=True, unreadable=unreadable)
+        self.heard_at_s = asyncio.get_running_loop().time()
         if meta.resource_version:
             self._version = meta.resource_version
+        if item is not None:
+            objects[meta.uid] = item
+        elif event.type == "BOOKMARK":
+            return
+        else:
+            objects.pop(meta.uid, None)
+            if event.type != "DELETED":
+                self._say(None, is_live=True, unreadable=self.state.unreadable + 1)
+                return
+        self._on_change()
 
     def _read(self, event: WatchEvent) -> tuple[Meta, T | None]:
         """Return an event's object, or only its metadata where it is gone or makes no sense."""
@@ -261,30 +328,12 @@ class Mirror(Generic[T]):
         return _OBJECT.read(event.object).metadata, None
 
     def _say(
-        self,
-        problem: KubeError | None,
-        *,
-        is_live: bool,
-        is_synced: bool | None = None,
-        unreadable: int | None = None,
+        self, problem: KubeError | None, *, is_live: bool, is_absent: bool = False, **changes: Any
     ) -> None:
-        old = self.state
-        now = asyncio.get_running_loop().time()
-        self.state = MirrorState(
-            is_synced=old.is_synced or bool(is_synced),
-            is_live=is_live,
-            heard_at_s=now if problem is None else old.heard_at_s,
-            problem=problem,
-            unreadable=old.unreadable if unreadable is None else unreadable,
-        )
+        self.state = replace(self.state, problem=problem, is_live=is_live, is_absent=is_absent, **changes)
+        if problem is None:
+            self.heard_at_s = asyncio.get_running_loop().time()
         self._on_change()
-
-    async def _pause(self, delay_s: float) -> None:
-        self._poked.clear()
-        try:
-            await asyncio.wait_for(self._poked.wait(), delay_s)
-        except TimeoutError:
-            return
 
 
 class _Object(msgspec.Struct, frozen=True):
@@ -293,10 +342,3 @@ class _Object(msgspec.Struct, frozen=True):
 
 _OBJECT: Reader[_Object] = Reader(_Object)
 _ANY: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
-
-
-def _delays() -> Iterator[float]:
-    delay = FIRST_DELAY_S
-    while True:
-        yield delay * random.uniform(1.0, 1.5)
-        delay = min(delay * 2, LONGEST_DELAY_S)

@@ -11,6 +11,8 @@ import math
 import re
 import unicodedata
 from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from itertools import pairwise
 from typing import Literal, TypeAlias
@@ -50,6 +52,8 @@ STATUS_LOOKS: dict[str, Look] = {
 }
 """The look of each derived status; the word itself is always shown with it."""
 
+SKEW_S = 5.0
+"""From here on the difference between two clocks is worth a mark."""
 _BARS = "▁▂▃▄▅▆▇"
 _ASCII_BARS = "_.-=+*#"
 _SUFFIX = re.compile(r"(?:[-_./][^\W\d_]+)?[-_./]?\d+$")
@@ -144,6 +148,28 @@ def age(seconds: float | None) -> str:
     if whole < 100 * _DAY:
         return f"{whole // _DAY}d{whole % _DAY // _HOUR}h"
     return f"{whole // _DAY}d"
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """One moment by the server's clock, which its stamps were made with."""
+
+    now: datetime
+    """The moment."""
+    is_rough: bool = False
+    """Its clock and ours differ by more than a little, so ages bear a `~`."""
+
+    @classmethod
+    def ahead(cls, offset_s: float) -> Clock:
+        """Return this moment on a server whose clock is so far ahead of ours."""
+        return cls(datetime.now(UTC) + timedelta(seconds=offset_s), abs(offset_s) > SKEW_S)
+
+    def age(self, since: datetime | None, until: datetime | None = None) -> str:
+        """Say how long ago something was, or how long it took; see `age`."""
+        if since is None:
+            return NOTHING
+        mark = "~" if self.is_rough and until is None else ""
+        return mark + age(((until or self.now) - since).total_seconds())
 
 
 def duration(seconds: float | None) -> str:

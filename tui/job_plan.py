@@ -78,11 +78,10 @@ def _fits(wish: Wish, snapshot: ClusterSnapshot) -> list[PlanLine]:
     spec = wish.spec
     if not spec.gpus:
         return [PlanLine("note", "asks for no GPU: runs on any node with room")]
-    if not snapshot.nodes:
-        if "nodes" in snapshot.problems:
-            return [PlanLine("warning", "this user may not list nodes: nobody knows whether it fits")]
-        if not snapshot.is_synced:
-            return [PlanLine("note", "the nodes are not read yet: nobody knows whether it fits")]
+    if "nodes" in snapshot.problems:
+        return [PlanLine("warning", "this user may not list nodes: nobody knows whether it fits")]
+    if not snapshot.nodes and not snapshot.is_synced:
+        return [PlanLine("note", "the nodes are not read yet: nobody knows whether it fits")]
     shares = [
         (node.name, node.status == "Ready", node.resources[spec.gpu_resource])
         for node in snapshot.nodes

@@ -6,68 +6,120 @@ Nothing here draws, so that the one-shot commands read clusters in the same way.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from k8s.client import Client
-from k8s.cluster import join
-from k8s.errors import Forbidden, KubeError, NotFound
-from k8s.kinds import KINDS, DeclaredJob
+from k8s.cluster import Joiner
+from k8s.discovery import Catalogue, discover
+from k8s.errors import (
+    Forbidden,
+    KubeError,
+    NotFound,
+    Throttled,
+    Unauthorized,
+    Unreachable,
+)
+from k8s.kinds import KINDS, DeclaredJob, JobKind
 from k8s.kinds.reader import JobReader
 from k8s.mirror import Mirror
-from k8s.models import Event, Node, Pod, Reader
-from k8s.resources import EVENTS, NODES, PODS
+from k8s.models import Event, Meta, Node, Pod, Reader
+from k8s.outage import Outage, Waits, pause
+from k8s.owners import Owners
+from k8s.resources import EVENTS, NODES, PODS, Resource
 from k8s.snapshot import ClusterSnapshot
+from tui.format import count
 
 PUBLISH_S = 0.1
 """Shortest time between two snapshots."""
 RESTS = 4
 """Times as long as making a snapshot took, there is none: keys are answered in between."""
+_TROUBLES: tuple[tuple[type[KubeError], str], ...] = (
+    (Unauthorized, "login expired"),
+    (Throttled, "throttled"),
+    (Unreachable, "away"),
+    (KubeError, "failing"),
+)
+"""A problem to a word for it, the one that explains the others first."""
 
 
 class Live:
     """One cluster, mirrored, and the newest picture of it."""
 
-    def __init__(self, client: Client, namespace: str = "") -> None:
+    def __init__(self, client: Client, namespace: str = "", *, waits: Waits | None = None) -> None:
         """Prepare to mirror what `client` may see.
 
         Args:
             client: The cluster.
             namespace: Whose jobs to show; empty for all namespaces.
+            waits: How long to wait before the cluster is asked again.
         """
         self.client = client
         """The cluster that is mirrored."""
         self.namespace = namespace
         """Whose jobs are shown, empty for all. May be changed at any time: see `show_namespace`."""
         self._changed = asyncio.Event()
-        scopes = ("", client.access.namespace)
-        self._nodes: Mirror[Node] = Mirror(client, NODES, ("",), Reader(Node), _meta, self._changed.set)
-        self._pods: Mirror[Pod] = Mirror(client, PODS, scopes, Reader(Pod), _meta, self._changed.set)
-        self._jobs: list[Mirror[DeclaredJob]] = [
-            Mirror(client, kind.resource, scopes, JobReader(kind), _meta_of_job, self._changed.set)
-            for kind in KINDS
-        ]
+        self._poked = asyncio.Event()
+        self._outage = Outage(client, waits)
+        self._running: asyncio.TaskGroup | None = None
+        self._tasks: dict[Resource, asyncio.Task[None]] = {}
+        self._nodes: Mirror[Node] = self._mirror(NODES, Reader(Node), _meta, ("",))
+        self._pods: Mirror[Pod] = self._mirror(PODS, Reader(Pod), _meta)
+        self._jobs: dict[Resource, Mirror[DeclaredJob]] = {}
+        self._is_discovered = False
+        self._joiner = Joiner()
+        self._catalogue = Catalogue(client)
+        self._owners = Owners(client, self._catalogue.resource_of, self._changed.set)
 
     @property
     def _mirrors(self) -> list[Mirror[Any]]:
-        return [self._nodes, self._pods, *self._jobs]
+        return [self._nodes, self._pods, *self._jobs.values()]
+
+    def _mirror(
+        self,
+        resource: Resource,
+        decoder: Any,
+        meta: Callable[[Any], Meta],
+        scopes: tuple[str, ...] = (),
+    ) -> Mirror[Any]:
+        """Return a mirror of all namespaces, or else of the one shown, or else of the kubeconfig's."""
+        own = self.namespace or self.client.access.namespace
+        return Mirror(
+            self.client, resource, scopes or ("", own), decoder, meta, self._changed.set, self._outage
+        )
 
     def show_namespace(self, namespace: str) -> None:
-        """Show the jobs of another namespace; empty for all."""
+        """Show the jobs of another namespace; empty for all.
+
+        Where not all of them may be read, the other one is mirrored from now on.
+        """
         self.namespace = namespace
+        if self._pods.missing is not None:
+            self._pods = self._mirror(PODS, Reader(Pod), _meta)
+            self._start(self._pods)
+        for kind in KINDS:
+            mirror = self._jobs.get(kind.resource)
+            if mirror is not None and mirror.missing is not None:
+                self._mirror_kind(kind)
         self._changed.set()
 
     def try_again(self) -> None:
-        """Reconnect now whatever waits to be tried again."""
+        """Reconnect now whatever waits to be tried again, log in anew, and ask which kinds there are."""
+        self.client.forget_login()
+        self._outage.poke()
+        self._poked.set()
         for mirror in self._mirrors:
             mirror.poke()
 
     async def run(self, publish: Callable[[ClusterSnapshot], None]) -> None:
         """Mirror for ever, and publish a new snapshot after changes, ten a second at most."""
-        async with asyncio.TaskGroup() as group:
+        async with asyncio.TaskGroup() as self._running:
             for mirror in self._mirrors:
-                group.create_task(mirror.run())
+                self._start(mirror)
+            self._running.create_task(self._keep_discovering())
+            self._running.create_task(self._owners.run())
             while True:
                 await self._changed.wait()
                 self._changed.clear()
@@ -75,6 +127,63 @@ class Live:
                 publish(self.snapshot())
                 took_s = asyncio.get_running_loop().time() - began_s
                 await asyncio.sleep(max(PUBLISH_S, RESTS * took_s))
+
+    def _start(self, mirror: Mirror[Any]) -> None:
+        """Run a mirror in place of the one of the same resource, if anything runs yet."""
+        self._stop(mirror.resource)
+        if self._running is not None:
+            self._tasks[mirror.resource] = self._running.create_task(mirror.run())
+
+    def _stop(self, resource: Resource) -> None:
+        if task := self._tasks.pop(resource, None):
+            task.cancel()
+
+    def _mirror_kind(self, kind: JobKind) -> None:
+        mirror = self._mirror(kind.resource, JobReader(kind), _meta_of_job)
+        self._jobs[kind.resource] = mirror
+        self._start(mirror)
+
+    async def _keep_discovering(self) -> None:
+        """Ask for ever which kinds there are, so that one that is installed later appears."""
+        waits = self._outage.waits
+        delays = waits.delays()
+        while True:
+            try:
+                self._adopt(await discover(self.client))
+            except (Unreachable, Unauthorized, Throttled) as error:
+                await self._outage.wait(error, delays, self._poked)
+                continue
+            except KubeError:
+                self._adopt_all()
+            delays = waits.delays()
+            await pause(self._poked, waits.discovery_s)
+
+    def _adopt(self, kinds: Sequence[JobKind]) -> None:
+        """Mirror these kinds.
+
+        A server that starts forgets some for a while: what is no longer among them goes only
+        when it cannot be listed either, or another version of it has come.
+        """
+        self._catalogue.forget()
+        wanted = {kind.resource: kind for kind in kinds}
+        places = {(resource.group, resource.plural) for resource in wanted}
+        for resource, mirror in list(self._jobs.items()):
+            is_gone = isinstance(mirror.state.problem, NotFound) and mirror.state.is_absent
+            if resource not in wanted and (is_gone or (resource.group, resource.plural) in places):
+                self._stop(resource)
+                del self._jobs[resource]
+            elif resource in wanted and is_gone:
+                mirror.poke()
+        for resource, kind in wanted.items():
+            if resource not in self._jobs:
+                self._mirror_kind(kind)
+        self._is_discovered = True
+        self._changed.set()
+
+    def _adopt_all(self) -> None:
+        """Mirror every kind, unless it was known which there are: those that are not there say so."""
+        if not self._is_discovered:
+            self._adopt(KINDS)
 
     async def read_once(self) -> ClusterSnapshot:
         """List everything once and return the picture, for a command that ends.
@@ -84,52 +193,101 @@ class Live:
         Raises:
             KubeError: The cluster could not be read at all.
         """
-        refusals = await asyncio.gather(*(self._list_once(mirror) for mirror in self._mirrors))
-        snapshot = self.snapshot()
-        refused = {name: error.why for name, error in refusals if isinstance(error, Forbidden)}
-        return replace(snapshot, problems={**snapshot.problems, **refused}, is_synced=True)
+        await asyncio.gather(_list_once(self._nodes), _list_once(self._pods), self._list_jobs_once())
+        snapshot, found = self.snapshot(), None
+        with suppress(KubeError):  # without its owner a pod has the name of the one below it
+            while found is not self._owners.found:
+                found = self._owners.found
+                await self._owners.find()
+                snapshot = self.snapshot()
+        return replace(snapshot, is_synced=True)
 
-    async def _list_once(self, mirror: Mirror[Any]) -> tuple[str, KubeError | None]:
+    async def _list_jobs_once(self) -> None:
         try:
-            await mirror.list_once()
-        except (Forbidden, NotFound) as error:
-            return mirror.resource.plural, error
-        return mirror.resource.plural, None
+            self._adopt(await discover(self.client))
+        except (Unreachable, Unauthorized, Throttled):
+            raise
+        except KubeError:
+            self._adopt_all()
+        await asyncio.gather(*map(_list_once, self._jobs.values()))
 
     def snapshot(self) -> ClusterSnapshot:
         """Return the picture as it is now."""
-        nodes, jobs = join(
+        nodes, jobs = self._joiner.join(
             self._nodes.objects.values(),
             self._pods.objects.values(),
-            [job for mirror in self._jobs for job in mirror.objects.values()],
+            self._declared(),
+            self._owners.found,
         )
+        self._owners.update(self._joiner.above)
         if self.namespace:
             jobs = tuple(job for job in jobs if job.ref.namespace == self.namespace)
         access = self.client.access
-        away = [
-            m
-            for m in self._mirrors
-            if m.state.problem and not isinstance(m.state.problem, (Forbidden, NotFound))
-        ]
-        problems = {}
-        for mirror in self._mirrors:
-            if isinstance(mirror.state.problem, Forbidden):
-                problems[mirror.resource.plural] = mirror.state.problem.why
-            elif mirror.narrowed is not None:
-                problems[mirror.resource.plural] = (
-                    f"Only those in namespace {mirror.namespace} are shown. {mirror.narrowed.why}"
-                )
+        mirrors = self._mirrors
+        trouble, stale, since_s = _trouble(mirrors)
         return ClusterSnapshot(
             context=access.context,
             user=access.user,
             namespace=self.namespace,
             nodes=nodes,
             jobs=jobs,
-            is_synced=all(mirror.state.is_synced for mirror in self._mirrors),
-            stale=_reason(away[0].state.problem) if away else "",
-            stale_since_s=min((mirror.state.heard_at_s for mirror in away), default=0.0),
-            problems=problems,
+            is_synced=self._is_discovered and all(mirror.state.is_synced for mirror in mirrors),
+            progress=_progress(mirrors),
+            stale=stale,
+            trouble=trouble,
+            stale_since_s=since_s,
+            throttled_until_s=self.client.throttled_until_s,
+            clock_offset_s=self.client.server_clock_offset_s,
+            problems={
+                mirror.resource.full_name: mirror.missing for mirror in mirrors if mirror.missing is not None
+            },
         )
+
+    def _declared(self) -> list[DeclaredJob]:
+        """Return the jobs, each once: without discovery, several versions of a resource are mirrored."""
+        by_place: dict[tuple[str, str], Iterable[DeclaredJob]] = {}
+        for resource, mirror in self._jobs.items():
+            if mirror.objects:
+                by_place.setdefault((resource.group, resource.plural), mirror.objects.values())
+        return [job for jobs in by_place.values() for job in jobs]
+
+
+def _trouble(mirrors: Sequence[Mirror[Any]]) -> tuple[str, str, float]:
+    """Return why what is shown may be old, in a word and in words, and since when; empty when it is not."""
+    ailing = [
+        (mirror, problem)
+        for mirror in mirrors
+        if (problem := mirror.state.problem) is not None and not mirror.state.is_absent
+    ]
+    for kind, word in _TROUBLES:
+        found = [(mirror, problem) for mirror, problem in ailing if isinstance(problem, kind)]
+        if found:
+            problem = found[0][1]
+            reason = problem.details if isinstance(problem, Unauthorized) else problem.why or problem.what
+            if len(ailing) < sum(not mirror.state.is_absent for mirror in mirrors):
+                reason = f"{', '.join(mirror.resource.full_name for mirror, _ in found)}: {reason}"
+            heard_s = [mirror.heard_at_s for mirror, _ in ailing if mirror.heard_at_s]
+            return word, reason, min(heard_s, default=0.0)
+    return "", "", 0.0
+
+
+def _progress(mirrors: Iterable[Mirror[Any]]) -> str:
+    """Say how much of the first lists has come: `1,500 of 10,000 pods so far…`."""
+    parts = []
+    for mirror in mirrors:
+        state = mirror.state
+        if state.listed and not state.is_synced:
+            of_all = f" of {count(state.listed + state.remaining)}" if state.remaining else ""
+            parts.append(f"{count(state.listed)}{of_all} {mirror.resource.plural}")
+    return f"{', '.join(parts)} so far…" if parts else ""
+
+
+async def _list_once(mirror: Mirror[Any]) -> None:
+    """List a collection; one that may not be read, or is not served, says so itself."""
+    try:
+        await mirror.list_once()
+    except (Forbidden, NotFound):
+        return
 
 
 async def follow_events(
@@ -155,13 +313,9 @@ async def follow_events(
         await asyncio.wait([task])
 
 
-def _reason(problem: KubeError | None) -> str:
-    return (problem.why or problem.what) if problem is not None else ""
-
-
-def _meta(obj: Node | Pod | Event) -> Any:
+def _meta(obj: Node | Pod | Event) -> Meta:
     return obj.metadata
 
 
-def _meta_of_job(job: DeclaredJob) -> Any:
+def _meta_of_job(job: DeclaredJob) -> Meta:
     return job.meta

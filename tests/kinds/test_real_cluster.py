@@ -156,8 +156,8 @@ async def test_alice_is_told_what_she_may_not_see_and_sees_her_own(kubeconfig: s
         with pytest.raises(Forbidden, match='User "alice" cannot list resource "nodes"'):
             await alice.list(NODES)
         snapshot = await Live(alice).read_once()
-        assert 'User "alice" cannot list resource "nodes"' in snapshot.problems["nodes"]
-        assert snapshot.problems["pods"].startswith("Only those in namespace alice are shown.")
+        assert 'User "alice" cannot list resource "nodes"' in snapshot.problems["nodes"].why
+        assert snapshot.problems["pods"].shown == "alice"
         assert snapshot.is_synced
         assert await may(alice, "create", PODS, "alice")
         assert not await may(alice, "create", PODS, "default")

@@ -13,7 +13,7 @@ import pytest
 from k8s.errors import Unreachable
 from k8s.kinds import KINDS
 from k8s.models import Event
-from k8s.snapshot import ClusterSnapshot
+from k8s.snapshot import ClusterSnapshot, Missing
 from tests.objects import node, pod_of, pytorch_job
 from tests.scripted import WAIT_S, Drop, ScriptedCluster, Stream, page, refusal
 from tui.live import PUBLISH_S, Live, follow_events
@@ -138,7 +138,7 @@ async def test_what_may_not_be_read_is_named_with_the_servers_reason() -> None:
         async with running(cluster) as feed:
             snapshot = await feed.until(lambda each: each.is_synced)
     assert list(snapshot.problems) == ["nodes"]
-    assert 'user "li" cannot list nodes' in snapshot.problems["nodes"]
+    assert 'user "li" cannot list nodes' in snapshot.problems["nodes"].why
     assert snapshot.stale == ""
     assert [job.gpus_allocated for job in snapshot.jobs] == [8]
 
@@ -153,8 +153,8 @@ async def test_a_picture_of_one_namespace_only_says_that_it_is_one() -> None:
         cluster.say(mine, Stream(), watch=True)
         async with cluster.client("mine") as client:
             snapshot = await Live(client).read_once()
-    assert snapshot.problems["pods"].startswith("Only those in namespace mine are shown.")
-    assert "cannot list pods at the cluster scope" in snapshot.problems["pods"]
+    why = "The cluster says: cannot list pods at the cluster scope"
+    assert dict(snapshot.problems) == {"pods": Missing("list", "pods", shown="mine", why=why)}
 
 
 async def test_a_kind_that_is_not_served_is_no_problem() -> None:
@@ -164,7 +164,7 @@ async def test_a_kind_that_is_not_served_is_no_problem() -> None:
         async with running(cluster) as feed:
             snapshot = await feed.until(lambda each: each.is_synced)
     assert dict(snapshot.problems) == {}
-    assert snapshot.jobs == ()
+    assert [job.gpus_allocated for job in snapshot.jobs] == [8]  # what its pods tell of it
 
 
 async def test_a_lost_cluster_is_said_and_the_rows_stay() -> None:

@@ -20,9 +20,11 @@ from k8s.errors import (
     Unauthorized,
     Unreachable,
 )
-from k8s.mirror import FIRST_DELAY_S, Mirror
+from k8s.mirror import Mirror
 from k8s.models import Meta, Pod, Reader
+from k8s.outage import Outage, Waits
 from k8s.resources import PODS
+from k8s.snapshot import Missing
 from tests.scripted import (
     WAIT_S,
     Answer,
@@ -39,6 +41,10 @@ from tests.scripted import (
 
 ALL = "/api/v1/pods"
 MINE = "/api/v1/namespaces/mine/pods"
+PATIENT = Waits(first_s=60.0, absent_s=60.0, login_s=60.0)
+"""So long that nothing is tried again but what the test pokes."""
+HASTY = Waits(first_s=0.01, longest_s=0.02, absent_s=0.02, login_s=0.02, healthy_s=60.0)
+"""So short that a test need not poke."""
 
 
 def pod(name: str, version: str = "1", uid: str = "", **status: Any) -> dict[str, Any]:
@@ -48,14 +54,18 @@ def pod(name: str, version: str = "1", uid: str = "", **status: Any) -> dict[str
 class Watched:
     """A mirror that runs, and its states."""
 
-    def __init__(self, client: Client, scopes: tuple[str, ...]) -> None:
+    def __init__(self, client: Client, scopes: tuple[str, ...], waits: Waits = HASTY) -> None:
         self._changed = asyncio.Event()
         self.states: list[tuple[frozenset[str], bool, bool]] = []
-        self.mirror: Mirror[Pod] = Mirror(client, PODS, scopes, Reader(Pod), _meta, self._on_change)
+        self.problems: list[type[KubeError]] = []
+        outage = Outage(client, waits)
+        self.mirror: Mirror[Pod] = Mirror(client, PODS, scopes, Reader(Pod), _meta, self._on_change, outage)
 
     def _on_change(self) -> None:
         state = self.mirror.state
         self.states.append((frozenset(self.names), state.is_synced, state.is_live))
+        if state.problem is not None:
+            self.problems.append(type(state.problem))
         self._changed.set()
 
     @property
@@ -67,7 +77,7 @@ class Watched:
         return self.mirror.state.problem
 
     async def until(self, is_so: Callable[[], bool]) -> None:
-        """Wait for a state, and poke the mirror so that nobody waits for its delays."""
+        """Wait for a state."""
         async with asyncio.timeout(WAIT_S):
             while not is_so():
                 self._changed.clear()
@@ -77,7 +87,8 @@ class Watched:
         await self.until(lambda: self.names == sorted(names))
 
     async def until_problem(self, kind: type[KubeError]) -> None:
-        await self.until(lambda: isinstance(self.problem, kind))
+        """Wait until it had such a problem, which may be over already."""
+        await self.until(lambda: any(issubclass(had, kind) for had in self.problems))
 
 
 def _meta(found: Pod) -> Meta:
@@ -86,10 +97,10 @@ def _meta(found: Pod) -> Meta:
 
 @asynccontextmanager
 async def running(
-    cluster: ScriptedCluster, *scopes: str, request_s: float = WAIT_S
+    cluster: ScriptedCluster, *scopes: str, waits: Waits = HASTY, request_s: float = WAIT_S
 ) -> AsyncIterator[Watched]:
     async with cluster.client(request_s=request_s) as client:
-        watched = Watched(client, scopes or ("",))
+        watched = Watched(client, scopes or ("",), waits)
         task = asyncio.create_task(watched.mirror.run())
         try:
             yield watched
@@ -147,28 +158,10 @@ async def test_a_watch_that_ends_goes_on_from_the_last_bookmark() -> None:
     async with ScriptedCluster() as cluster:
         cluster.say(ALL, page([pod("a")], "5"))
         cluster.say(ALL, Stream().event("BOOKMARK", bookmark).end(), Stream(), watch=True)
-        async with running(cluster) as watched:
-            await cluster.until_asked(ALL, 1, watch=True)
-            await watched.until(lambda: watched.mirror.state.is_live)
-            await poked_until(watched, cluster, 2)
+        async with running(cluster):
+            await cluster.until_asked(ALL, 2, watch=True)
             assert [each.query["resourceVersion"] for each in cluster.asked(ALL, watch=True)] == ["5", "77"]
             assert len(cluster.asked(ALL)) == 1
-
-
-async def poked_until(watched: Watched, cluster: ScriptedCluster, watches: int) -> None:
-    """Poke the mirror out of its pauses until it has asked for so many watches."""
-
-    async def poke() -> None:
-        while True:
-            watched.mirror.poke()
-            await asyncio.sleep(0)
-
-    poking = asyncio.create_task(poke())
-    try:
-        await cluster.until_asked(ALL, watches, watch=True)
-    finally:
-        poking.cancel()
-        await asyncio.wait([poking])
 
 
 GONE = status_object(410, "too old resource version: 5 (900)", "Expired")
@@ -184,13 +177,21 @@ async def test_a_forgotten_version_is_listed_again_and_never_resumed(forgotten: 
         cluster.say(ALL, page([pod("a"), pod("b")], "5"), page([pod("b"), pod("c")], "900"))
         cluster.say(ALL, forgotten, Stream(), watch=True)
         async with running(cluster) as watched:
-            await watched.until_problem(Expired)
-            assert watched.names == ["a", "b"]
-            watched.mirror.poke()
-            await watched.until(lambda: watched.mirror.state.is_live)
             await cluster.until_asked(ALL, 2, watch=True)
             assert watched.names == ["b", "c"]
+            assert {names for names, _, _ in watched.states} == {frozenset("ab"), frozenset("bc")}
+            assert watched.problems == []  # it is the usual thing
             assert [each.query["resourceVersion"] for each in cluster.asked(ALL, watch=True)] == ["5", "900"]
+
+
+async def test_a_server_that_forgets_everything_at_once_is_not_hammered() -> None:
+    async with ScriptedCluster() as cluster:
+        cluster.say(ALL, page([pod("a")], "5"))
+        cluster.say(ALL, refusal(410), watch=True)
+        async with running(cluster, waits=PATIENT) as watched:
+            await watched.until_problem(Expired)
+            assert watched.names == ["a"]
+            assert [len(cluster.asked(ALL)), len(cluster.asked(ALL, watch=True))] == [2, 2]
 
 
 async def test_a_later_listing_replaces_everything_at_once() -> None:
@@ -200,23 +201,21 @@ async def test_a_later_listing_replaces_everything_at_once() -> None:
         )
         cluster.say(ALL, refusal(410), Stream(), watch=True)
         async with running(cluster) as watched:
-            await watched.until_problem(Expired)
-            watched.states.clear()
-            watched.mirror.poke()
             await watched.until_pods("x", "y")
-            assert {names for names, _, _ in watched.states} <= {frozenset("ab"), frozenset("xy")}
+            assert {names for names, _, _ in watched.states} == {frozenset("ab"), frozenset("xy")}
 
 
-async def test_a_list_that_expires_between_its_pages_is_begun_again() -> None:
+async def test_a_list_that_expires_between_its_pages_is_begun_again_as_a_whole_and_no_row_is_lost() -> None:
     async with ScriptedCluster() as cluster:
-        cluster.say(ALL, page([pod("a")], following="2"), refusal(410), page([pod("b")]))
+        pages = [page([pod("a")], following="2"), page([pod("b")], following="3"), refusal(410)]
+        cluster.say(ALL, *pages, page([pod("b"), pod("c")]))
         cluster.say(ALL, Stream(), watch=True)
         async with running(cluster) as watched:
-            await watched.until_problem(Expired)
-            assert not watched.mirror.state.is_synced
-            watched.mirror.poke()
-            await watched.until_pods("b")
-            assert "continue" not in cluster.asked(ALL)[2].query
+            await watched.until(lambda: watched.mirror.state.is_live)
+            rows = dict.fromkeys(names for names, _, _ in watched.states)
+            assert list(rows) == [frozenset("a"), frozenset("ab"), frozenset("bc")]
+        again = cluster.asked(ALL)[3].query
+        assert "continue" not in again and "limit" not in again
 
 
 @pytest.mark.parametrize("breaks", [[Cut()], [Drop(), Drop()]], ids=["cut", "drop"])
@@ -228,7 +227,6 @@ async def test_a_list_that_breaks_off_keeps_the_rows_it_brought_and_says_so(brea
             await watched.until_problem(Unreachable)
             assert watched.names == ["a"]
             assert not watched.mirror.state.is_live
-            watched.mirror.poke()
             await watched.until_pods("a", "b")
 
 
@@ -242,7 +240,6 @@ async def test_a_watch_that_breaks_off_keeps_the_rows_says_so_and_goes_on() -> N
             stream.send(b'{"type": "DELETED", "obj').drop()
             await watched.until_problem(Unreachable)
             assert watched.names == ["a", "b"]
-            watched.mirror.poke()
             await watched.until_pods("b")
             assert [each.query["resourceVersion"] for each in cluster.asked(ALL, watch=True)] == ["5", "6"]
             assert len(cluster.asked(ALL)) == 1
@@ -255,11 +252,10 @@ async def test_while_the_cluster_is_away_the_time_it_was_last_heard_stands_still
         cluster.say(ALL, stream, Drop(), watch=True)
         async with running(cluster) as watched:
             await watched.until(lambda: watched.mirror.state.is_live)
-            heard_s = watched.mirror.state.heard_at_s
+            heard_s = watched.mirror.heard_at_s
             stream.drop()
-            await watched.until_problem(Unreachable)
-            await poked_until(watched, cluster, 5)
-            assert watched.mirror.state.heard_at_s == heard_s
+            await cluster.until_asked(ALL, 5, watch=True)
+            assert watched.mirror.heard_at_s == heard_s
             assert not watched.mirror.state.is_live
 
 
@@ -276,14 +272,14 @@ async def test_a_watch_that_is_never_opened_is_not_called_live() -> None:
 
 async def test_a_busy_server_is_left_alone_for_as_long_as_it_asks() -> None:
     async with ScriptedCluster() as cluster:
-        cluster.say(ALL, refusal(429, "busy", headers={"Retry-After": "1.5"}), page([pod("a")]))
+        cluster.say(ALL, refusal(429, "busy", headers={"Retry-After": "1.2"}), page([pod("a")]))
         cluster.say(ALL, Stream(), watch=True)
         async with running(cluster) as watched:
             await watched.until_problem(Throttled)
             await watched.until_pods("a")
             assert watched.problem is None
         first, second = cluster.asked(ALL)
-        assert second.at_s - first.at_s >= 1.5
+        assert second.at_s - first.at_s >= 1.2
 
 
 @pytest.mark.parametrize(
@@ -305,7 +301,6 @@ async def test_nothing_that_a_list_answers_ends_the_mirror(reply: Reply, kind: t
         cluster.say(ALL, Stream(), watch=True)
         async with running(cluster) as watched:
             await watched.until_problem(kind)
-            watched.mirror.poke()
             await watched.until_pods("a")
 
 
@@ -332,7 +327,6 @@ async def test_nothing_that_a_watch_says_ends_the_mirror(line: bytes) -> None:
         async with running(cluster) as watched:
             await watched.until_problem(ServerFailed)
             assert watched.names == ["a"]
-            watched.mirror.poke()
             await watched.until(lambda: "c" in watched.names)
 
 
@@ -342,7 +336,6 @@ async def test_a_line_that_makes_no_sense_at_all_is_made_up_for_by_a_list() -> N
         cluster.say(ALL, Stream(b"nonsense\n"), Stream(), watch=True)
         async with running(cluster) as watched:
             await watched.until_problem(ServerFailed)
-            watched.mirror.poke()
             await watched.until_pods("b")
 
 
@@ -370,8 +363,8 @@ async def test_who_may_not_see_all_sees_their_namespace_and_it_is_said() -> None
             assert watched.names == ["a"]
             assert watched.mirror.namespace == "mine"
             assert watched.problem is None
-            assert watched.mirror.narrowed is not None
-            assert "cannot list pods at the cluster scope" in watched.mirror.narrowed.why
+            why = 'The cluster says: user "li" cannot list pods at the cluster scope'
+            assert watched.mirror.missing == Missing("list", "pods", shown="mine", why=why)
 
 
 async def test_a_refusal_that_is_over_is_noticed_when_the_watch_ends() -> None:
@@ -384,10 +377,8 @@ async def test_a_refusal_that_is_over_is_noticed_when_the_watch_ends() -> None:
         async with running(cluster, "", "mine") as watched:
             await watched.until_pods("a")
             stream.end()
-            await watched.until(lambda: not isinstance(watched.problem, Forbidden))
-            await poked_until(watched, cluster, 1)
             await watched.until_pods("a", "b")
-            assert watched.mirror.narrowed is None
+            assert watched.mirror.missing is None
 
 
 async def test_a_watch_that_is_forbidden_falls_back_with_a_list_of_its_own() -> None:
@@ -399,6 +390,48 @@ async def test_a_watch_that_is_forbidden_falls_back_with_a_list_of_its_own() -> 
         async with running(cluster, "", "mine") as watched:
             await watched.until(lambda: watched.mirror.state.is_live)
             assert watched.names == ["a"]
+            assert watched.mirror.missing is not None
+            assert (watched.mirror.missing.verb, watched.mirror.missing.shown) == ("watch", "mine")
+
+
+async def test_who_may_list_but_not_watch_keeps_what_was_listed_and_lists_again() -> None:
+    async with ScriptedCluster() as cluster:
+        cluster.say(ALL, page([pod("a")], "5"), page([pod("a"), pod("b")], "6"))
+        cluster.say(ALL, refusal(403, "cannot watch"), watch=True)
+        async with running(cluster) as watched:
+            await watched.until_pods("a", "b")
+            await watched.until(lambda: watched.mirror.state.is_absent)
+            assert watched.names == ["a", "b"]
+            assert watched.mirror.missing is not None
+            assert watched.mirror.missing.words.startswith("This user may not watch pods.")
+
+
+@pytest.mark.parametrize("code", [403, 404])
+async def test_a_server_that_starts_and_refuses_what_was_there_is_not_believed_at_once(code: int) -> None:
+    stream = Stream()
+    async with ScriptedCluster() as cluster:
+        cluster.say(ALL, page([pod("a")]))
+        cluster.say(ALL, stream, refusal(code), refusal(code), Stream(), watch=True)
+        async with running(cluster, "", "mine") as watched:
+            await watched.until(lambda: watched.mirror.state.is_live)
+            stream.end()
+            await cluster.until_asked(ALL, 4, watch=True)
+            assert {names for names, is_synced, _ in watched.states if is_synced} == {frozenset("a")}
+            assert watched.mirror.missing is None
+            assert cluster.asked(MINE) == []
+
+
+async def test_a_kind_that_is_removed_takes_its_rows_with_it() -> None:
+    stream = Stream()
+    async with ScriptedCluster() as cluster:
+        cluster.say(ALL, page([pod("a")]))
+        cluster.say(ALL, stream, refusal(404), watch=True)
+        async with running(cluster) as watched:
+            await watched.until(lambda: watched.mirror.state.is_live)
+            cluster.forget(ALL)
+            stream.end()
+            await watched.until(lambda: watched.mirror.state.is_absent)
+            assert watched.names == []
 
 
 async def test_who_may_see_nothing_is_told_and_asked_for_everything_again_later() -> None:
@@ -408,10 +441,10 @@ async def test_who_may_see_nothing_is_told_and_asked_for_everything_again_later(
         cluster.say(ALL, Stream(), watch=True)
         async with running(cluster, "", "mine") as watched:
             await watched.until_problem(Forbidden)
-            assert watched.problem is not None and "not even mine" in watched.problem.why
-            assert watched.mirror.state.is_synced
+            why = "The cluster says: not even mine"
+            assert watched.mirror.missing == Missing("list", "pods", namespace="mine", why=why)
+            assert watched.mirror.state.is_synced and watched.mirror.state.is_absent
             assert watched.names == []
-            watched.mirror.poke()
             await watched.until_pods("a")
 
 
@@ -422,7 +455,6 @@ async def test_a_kind_that_is_not_served_is_empty_until_it_appears() -> None:
         async with running(cluster) as watched:
             await watched.until_problem(NotFound)
             assert watched.mirror.state.is_synced
-            watched.mirror.poke()
             await watched.until_pods("a")
 
 
@@ -430,11 +462,64 @@ async def test_a_server_that_ends_every_watch_at_once_is_not_hammered() -> None:
     async with ScriptedCluster() as cluster:
         cluster.say(ALL, page([pod("a")]))
         cluster.say(ALL, *[Stream().end() for _ in range(20)], watch=True)
-        async with running(cluster):
+        async with running(cluster, waits=Waits(first_s=0.2)):
             await cluster.until_asked(ALL, 3, watch=True)
         first, second, third = cluster.asked(ALL, watch=True)
-        assert second.at_s - first.at_s >= FIRST_DELAY_S
-        assert third.at_s - second.at_s >= 2 * FIRST_DELAY_S
+        assert second.at_s - first.at_s >= 0.2
+        assert third.at_s - second.at_s >= 0.4
+
+
+async def test_a_watch_that_the_server_ends_after_a_while_is_no_error() -> None:
+    stream = Stream()
+    async with ScriptedCluster() as cluster:
+        cluster.say(ALL, page([pod("a")], "5"))
+        cluster.say(ALL, stream, Stream(), watch=True)
+        async with running(cluster) as watched:
+            await watched.until(lambda: watched.mirror.state.is_live)
+            watched.states.clear()
+            stream.end()
+            await cluster.until_asked(ALL, 2, watch=True)
+            assert all(is_live for _, _, is_live in watched.states)
+            assert watched.problems == []
+
+
+async def test_a_flood_of_changes_makes_no_new_state_for_each() -> None:
+    stream = Stream()
+    async with ScriptedCluster() as cluster:
+        cluster.say(ALL, page([pod("a")]))
+        cluster.say(ALL, stream, watch=True)
+        async with running(cluster) as watched:
+            await watched.until(lambda: watched.mirror.state.is_live)
+            state, heard_s = watched.mirror.state, watched.mirror.heard_at_s
+            for version in range(2, 2002):
+                stream.event("MODIFIED", pod("a", str(version)))
+            await watched.until(lambda: watched.mirror.objects["a"].metadata.resource_version == "2001")
+            assert watched.mirror.state is state
+            assert watched.mirror.heard_at_s >= heard_s
+
+
+async def test_a_bookmark_changes_nothing_that_is_shown() -> None:
+    stream = Stream()
+    async with ScriptedCluster() as cluster:
+        cluster.say(ALL, page([pod("a")], "5"))
+        cluster.say(ALL, stream, Stream(), watch=True)
+        async with running(cluster) as watched:
+            await watched.until(lambda: watched.mirror.state.is_live)
+            watched.states.clear()
+            stream.event("BOOKMARK", {"metadata": {"resourceVersion": "77"}})
+            stream.event("ADDED", pod("b", "78"))
+            await watched.until_pods("a", "b")
+            assert len(watched.states) == 1
+
+
+async def test_whoever_pokes_does_not_wait() -> None:
+    async with ScriptedCluster() as cluster:
+        cluster.say(ALL, refusal(500), page([pod("a")]))
+        cluster.say(ALL, Stream(), watch=True)
+        async with running(cluster, waits=PATIENT) as watched:
+            await watched.until_problem(ServerFailed)
+            watched.mirror.poke()
+            await watched.until_pods("a")
 
 
 async def test_listing_once_falls_back_too_and_raises_what_is_left() -> None:

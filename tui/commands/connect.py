@@ -9,8 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 from k8s.client import Client
 from k8s.errors import Forbidden, KubeError
-from k8s.kinds import KINDS
-from k8s.resources import NODES
+from k8s.resources import PODS
 from k8s.snapshot import ClusterSnapshot
 from tui.commands.errors import say
 from tui.live import Live
@@ -64,24 +63,14 @@ async def read_jobs(options: ConsoleOptions, client: Client, *, has_nodes: bool 
     """
     namespace = scope(options, client)
     snapshot = await Live(client, namespace).read_once()
-    problems = dict(snapshot.problems)
-    if not has_nodes:
-        problems.pop(NODES.plural, None)
-        # Reading only the namespace that is meant leaves out no job that is meant.
-        problems = {name: why for name, why in problems.items() if not (namespace and _is_narrowed(why))}
-    kinds = {kind.resource.plural for kind in KINDS}
-    words = [f"{name}: {why}" for name, why in problems.items()]
-    unlisted = [name for name, why in problems.items() if name in kinds and not _is_narrowed(why)]
-    if unlisted and not snapshot.jobs and not has_nodes:
+    missing = snapshot.problems.values() if has_nodes else snapshot.missing_jobs
+    words = [f"{each.resource}: {each.words}" for each in missing]
+    is_hidden = any(not each.shown and each.resource != PODS.full_name for each in missing)
+    if is_hidden and not snapshot.jobs and not has_nodes:
         raise Forbidden("Not all jobs can be listed.", "\n".join(words))
     for line in words:
         say(line)
     return snapshot
-
-
-def _is_narrowed(why: str) -> bool:
-    """Tell a collection of which one namespace was read from one that was not read at all."""
-    return why.startswith("Only those in namespace ")
 
 
 def check_may_change(options: ConsoleOptions, doing: str) -> None:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import ClassVar
 
 from textual.binding import BindingType
 
 from k8s.kinds import JobRef
-from k8s.snapshot import ClusterSnapshot, Job
+from k8s.snapshot import ClusterSnapshot, Job, Missing
 from k8s.status import Status
-from tui.format import NOTHING, STATUS_LOOKS, age, count, plural
+from tui.format import NOTHING, STATUS_LOOKS, Clock, count, plural
 from tui.keys import JOBS, Key
-from tui.screens.list_view import ListView
+from tui.screens.list_view import ListView, progress_of
 from tui.screens.view import bindings
 from tui.widgets.table import Cell, Column, Row, Table
 
@@ -50,14 +51,14 @@ class JobsView(ListView):
     def draw(self, table: Table) -> None:
         """Fill the table and the lines around it from the snapshot."""
         snapshot = self.snapshot
-        now = datetime.now(UTC)
+        clock = Clock.ahead(snapshot.clock_offset_s)
         by, is_turned = self.order
         jobs = sorted(snapshot.jobs, key=_SORTS[by], reverse=is_turned)
         table.set_sort_mark(by, descending=is_turned)
         table.empty = _empty(snapshot)
         is_one = bool(snapshot.namespace)
         columns = [column for column in self.COLUMNS if column.key != "namespace" or not is_one]
-        rows = [_row(job, now, is_one_namespace=is_one, ascii_only=self.ascii_only) for job in jobs]
+        rows = [_row(job, clock, is_one_namespace=is_one, ascii_only=self.ascii_only) for job in jobs]
         if len(columns) == len(table.columns):
             table.set_rows(rows)
         else:
@@ -66,7 +67,7 @@ class JobsView(ListView):
 
     def _say(self, snapshot: ClusterSnapshot) -> None:
         table = self.query_one(Table)
-        parts = [f"Jobs ({count(table.row_count)} of {count(len(snapshot.jobs))})"]
+        parts = [f"Jobs ({count(table.row_count)} of {count(len(snapshot.jobs))})", *progress_of(snapshot)]
         if self.filter_text:
             parts.append(f"/{self.filter_text}")
         if table.marks:
@@ -81,8 +82,7 @@ class JobsView(ListView):
             f"Σ {plural(len(snapshot.jobs), 'job')} · {snapshot.gpus_allocated} GPUs held"
             f" · {waiting} requested and waiting",
         )
-        words = snapshot.stale or next(iter(snapshot.problems.values()), "")
-        self.put("notice", words)
+        self.put("notice", snapshot.stale or _missing_words(snapshot.missing_jobs))
 
     def _chosen(self) -> list[JobRef]:
         """Return the marked jobs, or the one under the cursor."""
@@ -141,12 +141,22 @@ def _empty(snapshot: ClusterSnapshot) -> str:
     return f"No jobs {where}.\nPress n for a new one, 0 for all namespaces."
 
 
-def _row(job: Job, now: datetime, *, is_one_namespace: bool, ascii_only: bool) -> Row:
+def _missing_words(missing: Sequence[Missing]) -> str:
+    """Say what is missing in one line or two: of many kinds refused for one reason, the first."""
+    if not missing:
+        return ""
+    first = min(missing, key=lambda each: bool(each.shown))
+    others = [
+        each.resource for each in missing if each is not first and bool(each.shown) == bool(first.shown)
+    ]
+    return first.words + (f" The same for {', '.join(others)}." if others else "")
+
+
+def _row(job: Job, clock: Clock, *, is_one_namespace: bool, ascii_only: bool) -> Row:
     gpus = (
         f"{job.gpus_allocated}/{job.gpus_requested}" if job.gpus_requested or job.gpus_allocated else NOTHING
     )
     pods = f"{job.instances_running}/{len(job.instances)}"
-    seconds = (now - job.created).total_seconds() if job.created else None
     is_loud = bool(job.reason) and job.status not in _QUIET_REASONS
     elbow = "`-" if ascii_only else "└"
     return Row(
@@ -155,24 +165,23 @@ def _row(job: Job, now: datetime, *, is_one_namespace: bool, ascii_only: bool) -
             Cell(job.ref.name, "bright" if not job.status.is_final else ""),
             *(() if is_one_namespace else (Cell(job.ref.namespace, "quiet"),)),
             Cell(job.ref.kind, "quiet"),
-            Cell(_status_words(job, now), STATUS_LOOKS[job.status]),
+            Cell(_status_words(job, clock), STATUS_LOOKS[job.status]),
             Cell(gpus),
             Cell(pods),
             Cell(str(job.ranks_total) if job.ranks_total else NOTHING, "quiet"),
             Cell(", ".join(job.nodes) or NOTHING, "quiet"),
             Cell(job.user or NOTHING, "quiet"),
-            Cell(age(seconds), "quiet"),
+            Cell(clock.age(job.created), "quiet"),
         ),
         f"{elbow} {job.reason}" if is_loud else None,
     )
 
 
-def _status_words(job: Job, now: datetime) -> str:
+def _status_words(job: Job, clock: Clock) -> str:
     """Return the status, and for how long it runs or ran."""
     if job.started is None or job.status not in (Status.RUNNING, Status.SUCCEEDED):
         return str(job.status)
-    until = job.finished or now
-    return f"{job.status} {age((until - job.started).total_seconds())}"
+    return f"{job.status} {clock.age(job.started, job.finished)}"
 
 
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)

@@ -8,8 +8,14 @@ from textual.app import ComposeResult
 from textual.reactive import reactive
 from textual.widgets import Label
 
+from k8s.snapshot import ClusterSnapshot
 from tui.screens.view import View, row_filter
 from tui.widgets.table import Column, Table
+
+
+def progress_of(snapshot: ClusterSnapshot) -> tuple[str, ...]:
+    """Return what a title says while the first lists still come."""
+    return (snapshot.progress,) if snapshot.progress and not snapshot.is_synced else ()
 
 
 class ListView(View):

@@ -6,10 +6,10 @@ from typing import ClassVar
 
 from textual.binding import BindingType
 
-from k8s.snapshot import ClusterSnapshot, NodeRow
+from k8s.snapshot import ClusterSnapshot, Missing, NodeRow
 from tui.format import NOTHING, Look, count, gpu_runs, memory, plural
 from tui.keys import NODES, Key
-from tui.screens.list_view import ListView
+from tui.screens.list_view import ListView, progress_of
 from tui.screens.view import bindings
 from tui.widgets.table import Cell, Column, Row, Table
 
@@ -44,17 +44,17 @@ class NodesView(ListView):
         table.set_sort_mark(by, descending=is_turned)
         nodes = sorted(snapshot.nodes, key=_SORTS[by], reverse=is_turned)
         table.empty = _empty(snapshot)
-        table.set_rows([_row(node, ascii_only=self.ascii_only) for node in nodes])
-        self.set_title(
-            f"Nodes ({count(len(nodes))})" + (f"  /{self.filter_text}" if self.filter_text else "")
-        )
-        words = snapshot.stale or snapshot.problems.get("nodes", "")
-        self.put("notice", words)
+        is_listed = "nodes" not in snapshot.problems
+        table.set_rows([_row(node, is_listed=is_listed, ascii_only=self.ascii_only) for node in nodes])
+        filtered = (f"/{self.filter_text}",) if self.filter_text else ()
+        self.set_title("  ".join((f"Nodes ({count(len(nodes))})", *progress_of(snapshot), *filtered)))
+        self.put("notice", snapshot.stale or "\n".join(map(_partial, snapshot.missing_gpus)))
         free = sorted((node.gpus_free for node in nodes if node.gpus_free), reverse=True)
         blocks = "·".join(str(size) for size in free[:8])
+        total = snapshot.gpus_total if is_listed else "?"
         self.put(
             "totals",
-            f"Σ {plural(len(nodes), 'node')} · {snapshot.gpus_allocated} of {snapshot.gpus_total} GPUs held"
+            f"Σ {plural(len(nodes), 'node')} · {snapshot.gpus_allocated} of {total} GPUs held"
             + (f" · free in blocks of {blocks}" if blocks else ""),
         )
 
@@ -76,11 +76,18 @@ class NodesView(ListView):
 
 def _empty(snapshot: ClusterSnapshot) -> str:
     if "nodes" in snapshot.problems:
-        return "This user may not list nodes.\nJobs and their GPUs are shown all the same."
+        return "No pod is seen on any node.\nJobs are shown all the same."
     return "No nodes." if snapshot.is_synced else "Reading the cluster…"
 
 
-def _row(node: NodeRow, *, ascii_only: bool) -> Row:
+def _partial(missing: Missing) -> str:
+    """Say what a refusal means for the numbers of this view."""
+    if missing.resource == "nodes":
+        return f"{missing.words} Shown are those that pods are seen on, without their free GPUs."
+    return f"pods: {missing.words} GPUs held by others are not counted."
+
+
+def _row(node: NodeRow, *, is_listed: bool, ascii_only: bool) -> Row:
     total, held, bad, unit = node.gpus_total, node.gpus_allocated, node.gpus_unhealthy, ""
     free = node.gpus_free
     if node.shared is not None:
@@ -98,7 +105,7 @@ def _row(node: NodeRow, *, ascii_only: bool) -> Row:
         (
             Cell(node.name, "bright"),
             Cell.of(*bar) if total or bad else Cell(NOTHING, "quiet"),
-            Cell(f"{held}/{total}{unit}" if total or held else NOTHING),
+            Cell(f"{held}/{total if is_listed else '?'}{unit}" if total or held else NOTHING),
             Cell(f"{free}{unit}" if total else NOTHING, "quiet"),
             Cell(status, look or ("gpu-bad" if bad else "")),
             Cell(node.gpu_model or NOTHING, "quiet"),

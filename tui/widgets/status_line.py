@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import ClassVar
 
 from rich.style import Style
@@ -42,7 +43,7 @@ class StatusLine(Widget):
         self.set_interval(5, self._tick)
 
     def _tick(self) -> None:
-        if self.snapshot.stale:
+        if self.snapshot.stale or self.snapshot.throttled_until_s:
             self.refresh()
 
     def render(self) -> Text:
@@ -56,7 +57,10 @@ class StatusLine(Widget):
         if snapshot.nodes:
             total, held = snapshot.gpus_total, snapshot.gpus_allocated
             bar = gpu_bar(held, max(0, total - held), width=bar_width, ascii_only=self._ascii_only)
-            gpus = Text.assemble((" GPUs ", quiet), bar, f" {held}/{total}")
+            of_all = "?" if "nodes" in snapshot.problems else total
+            gpus = Text.assemble((" GPUs ", quiet), bar, f" {held}/{of_all}")
+            if snapshot.missing_gpus:
+                gpus.append(" partial", self._style("stale"))
             if snapshot.is_simulated:
                 gpus.append(" simulated", self._style("simulated"))
             gpus.append(" ")
@@ -80,14 +84,17 @@ class StatusLine(Widget):
         return left
 
     def _right(self, snapshot: ClusterSnapshot) -> Text:
+        now_s = self.app._loop.time() if self.app._loop is not None else snapshot.stale_since_s
+        busy_s = snapshot.throttled_until_s - now_s
+        if busy_s > 0 and snapshot.trouble in ("", "throttled"):
+            return Text(f" throttled by the server for {math.ceil(busy_s)}s ", self._style("stale"))
         if snapshot.stale:
-            now = self.app._loop.time() if self.app._loop is not None else snapshot.stale_since_s
-            lost = "" if not snapshot.stale_since_s else f", {age(now - snapshot.stale_since_s)} old"
-            return Text(f" away{lost} ", self._style("stale"))
+            lost = "" if not snapshot.stale_since_s else f", {age(now_s - snapshot.stale_since_s)} old"
+            return Text(f" {snapshot.trouble or 'away'}{lost} ", self._style("stale"))
         if not snapshot.is_synced:
             return Text(" reading… ", self._style("quiet"))
-        if snapshot.problems:
-            return Text(f" live, {len(snapshot.problems)} not readable ", self._style("stale"))
+        if missing := len(snapshot.missing_jobs) + ("nodes" in snapshot.problems):
+            return Text(f" live, {missing} not readable ", self._style("stale"))
         return Text(" live ", self._style("live"))
 
     def _style(self, name: str) -> Style:

@@ -1,0 +1,167 @@
+"""Which job kinds a server has, and in which version each is mirrored.
+
+Asked group by group as every server since 1.16 answers, never kind by kind. A group
+that cannot be asked hides no other: its kinds are tried by listing them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from urllib.parse import quote
+
+import msgspec
+
+from k8s.client import Client
+from k8s.errors import KubeError, NotFound, ServerFailed, Throttled, Unauthorized, Unreachable
+from k8s.kinds import KINDS, JobKind
+from k8s.models import Value, convert
+from k8s.resources import Resource
+
+_DOING = "find out which kinds the cluster has"
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What a server says it has, as far as our kinds go."""
+
+    plurals: Mapping[str, frozenset[str] | None]
+    """Group and version, as in manifests, to what can be listed there; None where it would not say."""
+    preferred: frozenset[str] = frozenset()
+    """The version that it prefers of each group, as in manifests."""
+
+
+def choose(kinds: Sequence[JobKind], served: Served) -> tuple[JobKind, ...]:
+    """Return the kinds to mirror.
+
+    A resource in several versions is the same objects several times, so one version is
+    chosen: the one that the server prefers, else the first of ours. Where the server says
+    of none that it is there, those that it would not speak of are all tried.
+    """
+    versions: dict[tuple[str, str], list[JobKind]] = {}
+    for kind in kinds:
+        versions.setdefault((kind.resource.group, kind.resource.plural), []).append(kind)
+    chosen: list[JobKind] = []
+    for same in versions.values():
+        known = [
+            kind
+            for kind in same
+            if kind.resource.plural in (served.plurals.get(kind.resource.api_version) or ())
+        ]
+        if known:
+            chosen.append(min(known, key=lambda kind: kind.resource.api_version not in served.preferred))
+        else:
+            chosen += [kind for kind in same if served.plurals.get(kind.resource.api_version, ()) is None]
+    return tuple(chosen)
+
+
+async def discover(client: Client, kinds: Sequence[JobKind] = KINDS) -> tuple[JobKind, ...]:
+    """Ask which of `kinds` there are, and return those to mirror.
+
+    Raises:
+        KubeError: The server does not say which groups it has.
+    """
+    return choose(kinds, await fetch_served(client, {kind.resource.api_version for kind in kinds}))
+
+
+async def fetch_served(client: Client, api_versions: set[str]) -> Served:
+    """Ask for the groups, then for each of `api_versions` that is among them what it holds.
+
+    Raises:
+        KubeError: The server does not say which groups it has.
+    """
+    try:
+        groups: list[_Group] = convert(await client.get_json("/apis", doing=_DOING), _Groups).groups or []
+    except msgspec.ValidationError as error:
+        raise ServerFailed(f"Could not {_DOING}.", f"The list of groups makes no sense: {error}") from error
+    if not groups:
+        raise ServerFailed(f"Could not {_DOING}.", "The server says that it has none at all.")
+    offered = {each.group_version for group in groups for each in group.versions or ()} | {"v1"}
+    asked = sorted(api_versions & offered)
+    plurals = await asyncio.gather(*(_fetch_plurals(client, api_version) for api_version in asked))
+    preferred = {group.preferred_version.group_version for group in groups if group.preferred_version}
+    return Served(dict(zip(asked, plurals, strict=True)), frozenset(preferred))
+
+
+async def _fetch_plurals(client: Client, api_version: str) -> frozenset[str] | None:
+    """Return what can be listed in one version of a group; None when it would not say.
+
+    An aggregated group answers 503 while the server behind it is away.
+    """
+    try:
+        found = await _fetch_resources(client, api_version)
+    except (Unreachable, Unauthorized, Throttled):
+        raise
+    except KubeError:
+        return None
+    return frozenset(each.name for each in found if "list" in (each.verbs or ()))
+
+
+class Catalogue:
+    """Where the kinds that manifests name are found on one server. Each version of a group is asked once."""
+
+    def __init__(self, client: Client) -> None:
+        """Prepare to ask `client`."""
+        self._client = client
+        self._found: dict[str, dict[str, Resource]] = {}
+
+    def forget(self) -> None:
+        """Ask again from now on: there may be other kinds."""
+        self._found.clear()
+
+    async def resource_of(self, api_version: str, kind: str) -> Resource | None:
+        """Return where a kind is found; None when it is not served.
+
+        Raises:
+            KubeError: The server does not say.
+        """
+        if api_version not in self._found:
+            group, _, version = api_version.rpartition("/")
+            self._found[api_version] = {
+                each.kind: Resource(group, version, each.name, each.kind, each.namespaced)
+                for each in await _fetch_resources(self._client, api_version)
+                if "/" not in each.name
+            }
+        return self._found[api_version].get(kind)
+
+
+async def _fetch_resources(client: Client, api_version: str) -> list[_Resource]:
+    """Return what one version of a group holds, with what can be done to it; nothing where it is not there.
+
+    Raises:
+        KubeError: The server does not say.
+    """
+    path = quote(f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}")
+    try:
+        found: _Resources = convert(await client.get_json(path, doing=_DOING), _Resources)
+    except NotFound:
+        return []
+    except msgspec.ValidationError as error:
+        raise ServerFailed(f"Could not {_DOING}.", f"{path} makes no sense: {error}") from error
+    return found.resources or []
+
+
+class _Version(Value, frozen=True):
+    group_version: str = ""
+
+
+class _Group(Value, frozen=True):
+    versions: list[_Version] | None = None
+    preferred_version: _Version | None = None
+
+
+class _Groups(Value, frozen=True):
+    groups: list[_Group] | None = None
+
+
+class _Resource(Value, frozen=True):
+    name: str = ""
+    """Plural, and for a subresource a slash and its name."""
+    kind: str = ""
+    namespaced: bool = False
+    verbs: list[str] | None = None
+
+
+class _Resources(Value, frozen=True):
+    resources: list[_Resource] | None = None

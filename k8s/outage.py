@@ -1,0 +1,116 @@
+"""How long to wait before a cluster is asked again: one probe for everybody who waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from k8s.client import Client
+from k8s.errors import KubeError, Throttled, Unauthorized, Unreachable
+
+_PROBED = "/version"
+"""Everybody may read it, and the server has it at hand."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """Seconds to wait before asking again. Source: client-go's reflector."""
+
+    first_s: float = 0.8
+    """After the first failure; twice as long after each further one, and up to half as much again."""
+    longest_s: float = 30.0
+    """Most between two tries, before that half."""
+    healthy_s: float = 30.0
+    """What worked for so long begins with `first_s` again when it fails."""
+    login_s: float = 30.0
+    """While the server does not know who asks."""
+    absent_s: float = 60.0
+    """While a kind is not served, or may not be read."""
+    discovery_s: float = 60.0
+    """Before the server is asked again which kinds it has."""
+
+    def delays(self) -> Iterator[float]:
+        """Yield the delays after one failure and the next, without end."""
+        delay_s = self.first_s
+        while True:
+            yield delay_s * random.uniform(1.0, 1.5)
+            delay_s = min(delay_s * 2, self.longest_s)
+
+
+class Outage:
+    """Sits out the times in which a cluster does not answer, or knows nobody.
+
+    Whoever gets no answer comes here. One of them asks the server something cheap until it
+    answers; the others wait, so that a dead cluster is asked once, not once for each list.
+    """
+
+    def __init__(self, client: Client, waits: Waits | None = None) -> None:
+        """Prepare to wait for the cluster behind `client`."""
+        self.waits = waits or Waits()
+        """How long to wait."""
+        self._client = client
+        self._turn = asyncio.Lock()
+        self._answered_at_s = -math.inf
+        self._ended_at_s = -math.inf
+        self._poked = asyncio.Event()
+
+    def poke(self) -> None:
+        """Ask now instead of after the delay."""
+        self._poked.set()
+
+    async def wait(self, error: KubeError, delays: Iterator[float], poked: asyncio.Event) -> None:
+        """Return when it makes sense to try again what has just failed with `error`.
+
+        Args:
+            error: Why it failed.
+            delays: How long it waits for itself, while the cluster answers others.
+            poked: Ends such a delay.
+        """
+        if isinstance(error, (Unreachable, Unauthorized)) and await self._sat_out():
+            return
+        delay_s = self.waits.login_s if isinstance(error, Unauthorized) else next(delays)
+        if isinstance(error, Throttled):
+            delay_s = max(delay_s, error.retry_after_s)
+        await pause(poked, delay_s)
+
+    async def _sat_out(self) -> bool:
+        """Wait while the cluster does not answer, and tell whether that was so."""
+        lost_at_s = asyncio.get_running_loop().time()
+        async with self._turn:
+            if self._answered_at_s < lost_at_s:
+                await self._probe()
+            return self._ended_at_s >= lost_at_s
+
+    async def _probe(self) -> None:
+        delays = self.waits.delays()
+        was_away = False
+        while delay_s := await self._delay_after_asking(delays):
+            was_away = True
+            await pause(self._poked, delay_s)
+        self._answered_at_s = asyncio.get_running_loop().time()
+        if was_away:
+            self._ended_at_s = self._answered_at_s
+
+    async def _delay_after_asking(self, delays: Iterator[float]) -> float:
+        """Ask once, and return how long to wait before the next time; 0 when there was an answer."""
+        try:
+            await self._client.get_json(_PROBED)
+        except Unreachable:
+            return next(delays)
+        except Unauthorized:
+            return self.waits.login_s
+        except KubeError:
+            return 0.0
+        return 0.0
+
+
+async def pause(poked: asyncio.Event, delay_s: float) -> None:
+    """Wait so long, or until somebody pokes."""
+    poked.clear()
+    try:
+        await asyncio.wait_for(poked.wait(), delay_s)
+    except TimeoutError:
+        return
