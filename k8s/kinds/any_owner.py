@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from k8s.kinds.base import DeclaredJob, Manifest, Replica
 from k8s.kinds.reading import Ending, declared
 from k8s.models import Pod
 from k8s.resources import Resource
+
+_SERVERS = frozenset({"DaemonSet", "Deployment", "InferenceService", "ReplicaSet", "ReplicationController"})
+"""Owners whose pods each do the whole work, so that one alone is of use."""
 
 
 class AnyOwner:
@@ -23,7 +28,8 @@ class AnyOwner:
 
     def parse(self, obj: Manifest) -> DeclaredJob:
         """Read the metadata, for what it asks and how it ends is unknown."""
-        return declared(obj, self.resource, (), Ending())
+        job = declared(obj, self.resource, (), Ending())
+        return replace(job, enough=1) if self.resource.kind in _SERVERS else job
 
     def replicas(self, obj: Manifest) -> tuple[Replica, ...]:
         """Return nothing."""

@@ -78,6 +78,8 @@ class BatchJob:
             job,
             restarts=failures if limit is None else min(failures, limit),
             restarts_allowed=limit,
+            # Without numbers the pods are interchangeable, so none can be waiting for another.
+            enough=None if spec.get("completionMode") == "Indexed" else 1,
             progress=_progress(spec, status),
         )
 

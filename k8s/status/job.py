@@ -203,7 +203,8 @@ def _waiting(it: _Seen) -> str:
 def _up(it: _Seen) -> str:
     if it.total == 1:
         return ""
-    fewer = f", {it.enough} are enough" if it.enough < it.total and it.up >= it.enough else ""
+    is_less = it.enough < it.total and it.up >= it.enough
+    fewer = f", {it.enough} {'is' if it.enough == 1 else 'are'} enough" if is_less else ""
     return f"{it.up} of {_pods(it.total)}{fewer}"
 
 

@@ -270,3 +270,33 @@ def test_an_mpi_launcher_is_found_though_a_job_owns_its_pod_or_no_label_numbers_
     assert (chief.role, chief.status) == ("launcher", Status.RUNNING)
     assert (job.status, job.reason) == (Status.RUNNING, "")
     assert len(job.instances) == len(pods)
+
+
+def test_pods_that_do_not_need_each_other_are_never_half_allocated() -> None:
+    sweep = batch_job("sweep", pods=3)
+    pods = [
+        pod_of(sweep, "aaa", on="n1"),
+        pod_of(sweep, "bbb", on="n1"),
+        pod_of(sweep, "ccc", phase="Pending"),
+    ]
+    job = only(sweep, *pods)
+    assert (job.status, job.gpus_allocated) == (Status.RUNNING, 16)
+    assert job.reason.startswith("2 of 3 pods, 1 is enough; pod-")
+    assert job.reason.endswith(": not scheduled")
+    numbered = batch_job("sweep", pods=3, indexed=True)
+    pods = [
+        pod_of(numbered, "0", on="n1"),
+        pod_of(numbered, "1", on="n1"),
+        pod_of(numbered, "2", phase="Pending"),
+    ]
+    assert only(numbered, *pods).status is Status.PENDING
+
+
+def test_a_server_of_which_one_replica_finds_no_room_runs() -> None:
+    pods = [pod_of(batch_job("web"), "aaa", on="n1"), pod_of(batch_job("web"), "bbb", phase="Pending")]
+    for pod in pods:
+        pod["metadata"]["ownerReferences"][0] |= {"kind": "ReplicaSet", "apiVersion": "apps/v1", "uid": "rs"}
+        pod["metadata"]["labels"] = {}
+    _, jobs = joined([node("n1")], pods, [])
+    assert (jobs["web"].status, jobs["web"].gpus_allocated) == (Status.RUNNING, 8)
+    assert jobs["web"].reason.startswith("1 of 2 pods, 1 is enough; ")
