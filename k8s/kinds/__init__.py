@@ -12,7 +12,12 @@ from k8s.kinds.mpi_job import MPIJob
 from k8s.kinds.mpi_job_v1 import MPIJobV1
 from k8s.kinds.mpi_job_v1alpha1 import MPIJobV1Alpha1
 from k8s.kinds.pytorch_job import PyTorchJob
+from k8s.kinds.ray_cluster import RayCluster
+from k8s.kinds.ray_job import RayJob
+from k8s.kinds.t9k_mpi_job import T9kMPIJob
+from k8s.kinds.t9k_pytorch_job import T9kPyTorchJob
 from k8s.kinds.train_job import TrainJob
+from k8s.kinds.volcano_job import VolcanoJob
 
 CREATABLE: tuple[CreatableKind, ...] = (PyTorchJob(), BatchJob())
 """Those that the wizard offers, in its order."""
@@ -23,6 +28,11 @@ KINDS: tuple[JobKind, ...] = (
     MPIJobV1Alpha1(),
     TrainJob(),
     JobSet(),
+    VolcanoJob(),
+    RayJob(),
+    RayCluster(),
+    T9kPyTorchJob(),
+    T9kMPIJob(),
 )
 """Those that are watched; of one in several versions the newest first.
 

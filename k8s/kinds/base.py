@@ -121,8 +121,8 @@ class JobKind(Protocol):
     def job_of(self, pod: Pod) -> str:
         """Return the name of the pod's job when it is of this kind, else nothing."""
 
-    def instance_of(self, pod: Pod) -> tuple[str, int] | None:
-        """Return a pod's role and index within its job; None when its labels do not tell."""
+    def instance_of(self, pod: Pod) -> tuple[str, int | None] | None:
+        """Return a pod's role and index within its job; None instead of what its labels do not tell."""
 
 
 class CreatableKind(JobKind, Protocol):

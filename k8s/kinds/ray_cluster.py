@@ -1,0 +1,98 @@
+"""RayCluster, `ray.io/v1`, of KubeRay: a head, and groups of workers that come and go.
+
+Labels and fields: ray-project/kuberay, `ray-operator/controllers/ray/utils/constant.go` and
+`ray-operator/apis/ray/v1/raycluster_types.go`. Workers have no numbers; the indexes that newer versions
+can give them leave gaps, and so number no place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from k8s.kinds.base import DeclaredJob, Manifest, Replica
+from k8s.kinds.reading import Ending, declared, part, place, pods_asked, whole, words
+from k8s.models import Pod
+from k8s.resources import RAY_CLUSTERS
+
+CLUSTER = "ray.io/cluster"
+NODE_TYPE = "ray.io/node-type"
+GROUP = "ray.io/group"
+HEAD, WORKER = "head", "worker"
+
+
+class RayCluster:
+    """A cluster of Ray, which runs what is sent to it until somebody deletes it."""
+
+    title = "RayCluster"
+    resource = RAY_CLUSTERS
+    container = ""
+
+    def parse(self, obj: Manifest) -> DeclaredJob:
+        """Read a RayCluster."""
+        spec = part(obj, "spec")
+        is_suspended = spec.get("suspend") is True
+        job = declared(obj, self.resource, self.replicas(obj), Ending(), is_suspended=is_suspended)
+        is_begun = job.has_status and not is_suspended
+        return replace(
+            job,
+            started=job.meta.creation_timestamp if is_begun else None,
+            enough=fewest_pods(spec),
+        )
+
+    def replicas(self, obj: Manifest) -> tuple[Replica, ...]:
+        """Return the head and the workers of all groups."""
+        return head_and_workers(part(obj, "spec"))
+
+    def pod_selector(self, name: str) -> str:
+        """Return the selector of a cluster's pods."""
+        return f"{CLUSTER}={name}"
+
+    def job_of(self, pod: Pod) -> str:
+        """Return the RayCluster's name."""
+        return pod.metadata.label(CLUSTER)
+
+    def instance_of(self, pod: Pod) -> tuple[str, int | None] | None:
+        """Return the head, or a worker's group without a number."""
+        return place_in_cluster(pod)
+
+
+def head_and_workers(spec: Mapping[str, Any], *, head_is_chief: bool = True) -> tuple[Replica, ...]:
+    """Return the pods that a cluster's spec asks for."""
+    if not spec:
+        return ()
+    found = [
+        place(
+            HEAD, 0, part(spec, "headGroupSpec", "template"), is_chief=head_is_chief, restart_policy="Always"
+        )
+    ]
+    for group in spec.get("workerGroupSpecs") or ():
+        template = part(group, "template")
+        role = words(group.get("groupName")) or WORKER
+        found += [place(role, index, template, restart_policy="Always") for index in range(_pods(group))]
+    return tuple(found)
+
+
+def fewest_pods(spec: Mapping[str, Any]) -> int | None:
+    """Return how many pods there are at least while an autoscaler decides; None where it does not."""
+    if spec.get("enableInTreeAutoscaling") is not True:
+        return None
+    return 1 + sum(_pods(group, "minReplicas") for group in spec.get("workerGroupSpecs") or ())
+
+
+def place_in_cluster(pod: Pod) -> tuple[str, int | None] | None:
+    """Return the place of a pod of a cluster."""
+    node_type = pod.metadata.label(NODE_TYPE)
+    if node_type == WORKER:
+        return pod.metadata.label(GROUP) or WORKER, None
+    return (node_type, 0) if node_type else None
+
+
+def _pods(group: Mapping[str, Any], field: str = "replicas") -> int:
+    """Return the pods of a group: each of its replicas may be on several hosts."""
+    if group.get("suspend") is True:
+        return 0
+    fewest = whole(group.get("minReplicas")) or 0
+    asked = pods_asked(group.get(field), default=fewest)
+    return pods_asked(max(asked, fewest) * (whole(group.get("numOfHosts")) or 1))

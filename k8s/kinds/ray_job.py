@@ -1,0 +1,89 @@
+"""RayJob, `ray.io/v1`, of KubeRay: a RayCluster of its own, and a pod that sends a program to it.
+
+Fields and phases: ray-project/kuberay, `ray-operator/apis/ray/v1/rayjob_types.go`. The submitter is a
+batch Job of the RayJob's name, and its log has what the program's driver says.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from k8s.kinds.base import DeclaredJob, Manifest, Replica
+from k8s.kinds.ray_cluster import CLUSTER, fewest_pods, head_and_workers, place_in_cluster
+from k8s.kinds.reading import Ending, declared, moment, part, place, whole, words
+from k8s.models import Pod
+from k8s.resources import RAY_JOBS
+from k8s.status import Status
+
+_SUBMITTER = "submitter"
+_BY_JOB = "K8sJobMode"
+"""How a program is sent unless the job says otherwise: by a batch Job."""
+_FINAL = ("Complete", "Failed", "ValidationFailed")
+"""Deployment states after which nothing more happens."""
+
+
+class RayJob:
+    """A program on a Ray cluster that is made for it."""
+
+    title = "RayJob"
+    resource = RAY_JOBS
+    container = ""
+
+    def parse(self, obj: Manifest) -> DeclaredJob:
+        """Read a RayJob."""
+        spec, status = part(obj, "spec"), part(obj, "status")
+        ending = _ending(obj)
+        job = declared(
+            obj,
+            self.resource,
+            self.replicas(obj),
+            ending,
+            is_suspended=spec.get("suspend") is True,
+        )
+        program = words(status.get("jobStatus"))
+        fewest = fewest_pods(part(spec, "rayClusterSpec"))
+        return replace(
+            job,
+            enough=None if fewest is None else fewest + _has_submitter(obj),
+            restarts=0 if ending.outcome else whole(status.get("failed")) or 0,
+            restarts_allowed=whole(spec.get("backoffLimit")) or 0,
+            progress=f"program {program.lower()}" if program and not ending.outcome else "",
+        )
+
+    def replicas(self, obj: Manifest) -> tuple[Replica, ...]:
+        """Return the submitter, if there is one, and the cluster's pods, if it is not somebody else's."""
+        spec = part(obj, "spec")
+        has_submitter = _has_submitter(obj)
+        cluster = head_and_workers(part(spec, "rayClusterSpec"), head_is_chief=not has_submitter)
+        if not has_submitter:
+            return cluster
+        return place(_SUBMITTER, 0, part(spec, "submitterPodTemplate"), is_chief=True), *cluster
+
+    def pod_selector(self, name: str) -> str:
+        """Return the selector of the submitter's pods; the cluster's have its own name only."""
+        return f"job-name={name}"
+
+    def job_of(self, pod: Pod) -> str:
+        """Return nothing: its pods are its RayCluster's and its Job's, which say whose they are."""
+        return ""
+
+    def instance_of(self, pod: Pod) -> tuple[str, int | None] | None:
+        """Return the submitter, which no cluster has, or the place in the cluster."""
+        return place_in_cluster(pod) if pod.metadata.label(CLUSTER) else (_SUBMITTER, 0)
+
+
+def _has_submitter(obj: Manifest) -> bool:
+    return (words(part(obj, "spec").get("submissionMode")) or _BY_JOB) == _BY_JOB
+
+
+def _ending(obj: Manifest) -> Ending:
+    """Return how it ended: the program's end is not the job's while it may be tried again."""
+    status = part(obj, "status")
+    state, program = words(status.get("jobDeploymentStatus")), words(status.get("jobStatus"))
+    if state not in _FINAL:
+        return Ending()
+    at = moment(status.get("endTime"))
+    if state == "Complete" and program not in ("FAILED", "STOPPED"):
+        return Ending(Status.SUCCEEDED, "", at)
+    said = [words(status.get("reason")), words(status.get("message"))]
+    return Ending(Status.FAILED, ": ".join(filter(None, said)) or f"program {program.lower()}", at)

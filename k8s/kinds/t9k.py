@@ -1,0 +1,111 @@
+"""What TensorStack's jobs, `batch.tensorstack.dev/v1beta1`, have in common.
+
+Source: the T9k user manuals, "PyTorchTrainingJob" and "MPIJob", and their API reference; the CRDs are not
+public. Pods are found by their owner: the label `tensorstack.dev/owner-name` is also on what is no job.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from k8s.kinds.base import DeclaredJob, Manifest, Replica
+from k8s.kinds.reading import Ending, declared, number, part, status_of, whole, words
+from k8s.models import Pod
+from k8s.resources import Resource
+from k8s.status import Status
+
+OWNER_NAME = "tensorstack.dev/owner-name"
+_ENDINGS = {"Succeeded": Status.SUCCEEDED, "Failed": Status.FAILED}
+_FILESET = "t9k://pvc/"
+_PLACE = re.compile(r"(?:[a-z0-9]{5}-)?([a-z][a-z0-9-]*?)(?:-([0-9]+))?")
+"""What follows a job's name in a pod's: a hash in some kinds, the role, and its number if it has one."""
+
+
+def read_t9k_job(obj: Manifest, resource: Resource, replicas: tuple[Replica, ...]) -> DeclaredJob:
+    """Read a job with T9k's phase, run mode and scheduler."""
+    spec, status = part(obj, "spec"), part(obj, "status")
+    outcome = _ENDINGS.get(words(status.get("phase")))
+    last = {found.type: found for found in status_of(obj).conditions or ()}.get(
+        "Failed" if outcome is Status.FAILED else "Completed"
+    )
+    scheduler = part(spec, "scheduler", "t9kScheduler")
+    priority = whole(scheduler.get("priority"))
+    job = declared(
+        obj,
+        resource,
+        replicas,
+        Ending(outcome, (last.message if last else "") or "", last.last_transition_time if last else None)
+        if outcome
+        else Ending(),
+        is_suspended=_is_on(part(spec, "runMode", "pause")),
+        queue=words(scheduler.get("queue")),
+        priority="" if priority is None else str(priority),
+        log_dir=_log_dir(part(spec, "tensorboardSpec"), replicas),
+    )
+    started = {found.type: found.last_transition_time for found in job.conditions}.get("Initialized")
+    return replace(
+        job,
+        started=started,
+        restarts=whole(status.get("backoffCount")) or 0,
+        progress="debug mode: its pods wait for you" if _is_on(part(spec, "runMode", "debug")) else "",
+    )
+
+
+def job_of_t9k(pod: Pod, resource: Resource) -> str:
+    """Return the name of a pod's controller when it is of this kind."""
+    owner = pod.metadata.controller
+    if owner is None or (owner.kind, owner.api_version) != (resource.kind, resource.api_version):
+        return ""
+    return owner.name
+
+
+def place_in_t9k(pod: Pod) -> tuple[str, int] | None:
+    """Return the role and the number that a pod's name ends with."""
+    owner = pod.metadata.controller
+    job_name = pod.metadata.label(OWNER_NAME) or (owner.name if owner is not None else "")
+    name = pod.metadata.name
+    if not job_name or not name.startswith(f"{job_name}-"):
+        return None
+    found = _PLACE.fullmatch(name[len(job_name) + 1 :])
+    index = number(found[2] or "0") if found else None
+    return (found[1], index) if found and index is not None else None
+
+
+def replica_specs(obj: Manifest) -> list[Mapping[str, Any]]:
+    """Return what `replicaSpecs` asks for, role by role."""
+    return [each for each in part(obj, "spec").get("replicaSpecs") or () if words(each.get("type"))]
+
+
+def _is_on(mode: Mapping[str, Any]) -> bool:
+    """Tell whether a run mode is on; its switch has two names in the manuals."""
+    return mode.get("enabled") is True or mode.get("enable") is True
+
+
+def _log_dir(tensorboard: Mapping[str, Any], replicas: Iterable[Replica]) -> str:
+    """Return where in the pods the event files are that TensorBoard reads from a volume claim."""
+    folders = [
+        (words(claim.get("name")), words(path))
+        for claim in part(tensorboard, "logDir").get("pvc") or ()
+        for path in claim.get("subPath") or ("",)
+    ]
+    for address in tensorboard.get("trainingLogFilesets") or ():
+        claim, _, path = words(address).removeprefix(_FILESET).partition("/")
+        folders.append((claim, path))
+    for replica in replicas:
+        pod = part(replica.template, "spec")
+        volumes = {
+            words(part(each, "persistentVolumeClaim").get("claimName")): words(each.get("name"))
+            for each in pod.get("volumes") or ()
+        }
+        mounts = {
+            words(mount.get("name")): words(mount.get("mountPath"))
+            for container in pod.get("containers") or ()
+            for mount in container.get("volumeMounts") or ()
+        }
+        for claim, path in folders:
+            if claim and (root := mounts.get(volumes.get(claim) or "")):
+                return "/".join(filter(None, [root.rstrip("/"), path.removeprefix("./").strip("/")]))
+    return ""

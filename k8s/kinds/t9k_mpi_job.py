@@ -1,0 +1,62 @@
+"""MPIJob, `batch.tensorstack.dev/v1beta1`, of TensorStack: see `t9k` for the source.
+
+Older ones have one template for all in `worker`, newer ones `replicaSpecs` for launcher and workers.
+That it succeeded only means that it ended: the launcher's log tells how.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from k8s.kinds.base import DeclaredJob, Manifest, Replica
+from k8s.kinds.reading import part, place, pods_asked, words
+from k8s.kinds.t9k import OWNER_NAME, job_of_t9k, place_in_t9k, read_t9k_job, replica_specs
+from k8s.models import Pod
+from k8s.resources import T9K_MPI_JOBS
+from k8s.status import Status
+
+
+class T9kMPIJob:
+    """TensorStack's job for MPI: a launcher, whose log has what all ranks say, and its workers."""
+
+    title = "T9k MPIJob"
+    resource = T9K_MPI_JOBS
+    container = "mpi-worker"
+
+    def parse(self, obj: Manifest) -> DeclaredJob:
+        """Read an MPIJob."""
+        job = read_t9k_job(obj, self.resource, self.replicas(obj))
+        if job.outcome is Status.SUCCEEDED:
+            return replace(job, outcome_reason="it ended: the launcher's log tells how")
+        return job
+
+    def replicas(self, obj: Manifest) -> tuple[Replica, ...]:
+        """Return the launcher, which asks for no GPUs unless it says so itself, and the workers."""
+        specs = replica_specs(obj)
+        if worker := part(obj, "spec", "worker"):
+            specs = [{**worker, "type": "worker"}, *specs]
+        if not any(spec["type"] == "launcher" for spec in specs):
+            specs = [{"type": "launcher"}, *specs]
+        return tuple(
+            place(
+                words(spec.get("type")),
+                index,
+                part(spec, "template"),
+                is_chief=spec["type"] == "launcher" and index == 0,
+                restart_policy=spec.get("restartPolicy"),
+            )
+            for spec in specs
+            for index in range(pods_asked(spec.get("replicas")))
+        )
+
+    def pod_selector(self, name: str) -> str:
+        """Return the selector of what a job of T9k owns."""
+        return f"{OWNER_NAME}={name}"
+
+    def job_of(self, pod: Pod) -> str:
+        """Return the MPIJob's name: that of the pod's controller."""
+        return job_of_t9k(pod, self.resource)
+
+    def instance_of(self, pod: Pod) -> tuple[str, int] | None:
+        """Return the role and the number in the pod's name."""
+        return place_in_t9k(pod)

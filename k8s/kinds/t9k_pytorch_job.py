@@ -1,0 +1,104 @@
+"""PyTorchTrainingJob, `batch.tensorstack.dev/v1beta1`, of TensorStack: see `t9k` for the source.
+
+The first role's first pod is the master. With torchrun each pod runs several processes, and who
+gets which rank is settled when they meet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from k8s import devices
+from k8s.kinds.base import DeclaredJob, Manifest, Replica
+from k8s.kinds.reading import number, part, place, pods_asked, whole, words
+from k8s.kinds.t9k import (
+    OWNER_NAME,
+    job_of_t9k,
+    place_in_t9k,
+    read_t9k_job,
+    replica_specs,
+)
+from k8s.models import Pod, PodSpec, convert
+from k8s.resources import T9K_PYTORCH_JOBS
+
+_RESTARTS = 3
+"""The backoff limit of a job that names none."""
+_MOST_PROCESSES = 999
+
+
+class T9kPyTorchJob:
+    """TensorStack's job for PyTorch."""
+
+    title = "PyTorchTrainingJob"
+    resource = T9K_PYTORCH_JOBS
+    container = "python"
+
+    def parse(self, obj: Manifest) -> DeclaredJob:
+        """Read a PyTorchTrainingJob."""
+        limit = whole(part(obj, "spec", "runPolicy").get("backoffLimit"))
+        return replace(
+            read_t9k_job(obj, self.resource, self.replicas(obj)),
+            enough=whole(_elastic(obj).get("minReplicas")),
+            restarts_allowed=_RESTARTS if limit is None else limit,
+        )
+
+    def replicas(self, obj: Manifest) -> tuple[Replica, ...]:
+        """Return the pods of all roles in their order, an elastic job's as many as it would like."""
+        torchrun = part(obj, "spec", "torchrunConfig")
+        expected = _elastic(obj).get("expectedReplicas")
+        found: list[Replica] = []
+        first_rank = 0
+        for spec in replica_specs(obj):
+            template = part(spec, "template")
+            processes = _processes(torchrun, template)
+            for index in range(pods_asked(spec.get("replicas") if found or expected is None else expected)):
+                found.append(
+                    place(
+                        words(spec.get("type")),
+                        index,
+                        template,
+                        is_chief=not found,
+                        ranks=tuple(range(first_rank, first_rank + processes)),
+                        ranks_proof="assumed",
+                        restart_policy=spec.get("restartPolicy"),
+                    )
+                )
+                first_rank += processes
+        return tuple(found)
+
+    def pod_selector(self, name: str) -> str:
+        """Return the selector of what a job of T9k owns."""
+        return f"{OWNER_NAME}={name}"
+
+    def job_of(self, pod: Pod) -> str:
+        """Return the PyTorchTrainingJob's name: that of the pod's controller."""
+        return job_of_t9k(pod, self.resource)
+
+    def instance_of(self, pod: Pod) -> tuple[str, int] | None:
+        """Return the role and the number in the pod's name."""
+        return place_in_t9k(pod)
+
+
+def _elastic(obj: Manifest) -> Mapping[str, Any]:
+    elastic = part(obj, "spec", "elastic")
+    return elastic if elastic.get("enabled") is True else {}
+
+
+def _processes(torchrun: Mapping[str, Any], template: Mapping[str, Any]) -> int:
+    """Return the training processes of a pod: one, or as many as torchrun starts; 0 if nobody can tell."""
+    if torchrun.get("enabled") is not True:
+        return 1
+    per_node = torchrun.get("procPerNode")
+    if per_node == "gpu":
+        try:
+            spec: PodSpec = convert(part(template, "spec"), PodSpec, strict=False)
+        except msgspec.ValidationError:
+            return 0
+        found: int | None = devices.count(devices.of_pod(spec))
+    else:
+        found = number(words(per_node)) or whole(per_node)
+    return min(found or 0, _MOST_PROCESSES)
