@@ -124,11 +124,12 @@ class Client:
         label_selector: str = "",
         field_selector: str = "",
         timeout_s: int = 300,
+        grace_s: float = 30.0,
         on_open: Callable[[], None] | None = None,
     ) -> AsyncGenerator[bytes, None]:
         """Yield the lines of one watch, until the server ends it; `on_open` is called when it begins.
 
-        The server is asked to end after `timeout_s`; a connection silent for a little
+        The server is asked to end after `timeout_s`; a connection silent for `grace_s`
         longer than that is dead and raises `Unreachable`.
 
         Raises:
@@ -144,7 +145,7 @@ class Client:
         )
         doing = f"watch {resource.plural}"
         path = resource.path(namespace)
-        idle_s = timeout_s + 30
+        idle_s = timeout_s + grace_s
         async with self.stream(
             "GET", path, doing, query=query, idle_s=idle_s, open_s=self._request_s, is_urgent=False
         ) as body:
@@ -298,11 +299,11 @@ class Client:
                 socket = await self._connection.open_socket(path, query)
             except aiohttp.WSServerHandshakeError as error:
                 # A handshake does not say why it was refused. Asked plainly the server does, or a login
-                # that was over is renewed: then only the missing upgrade is left to complain of.
+                # that was over is renewed, or a pause sat out: then only the missing upgrade is left.
                 try:
                     await self._read("GET", path, doing, query=query)
                 except Invalid:
-                    if error.status != 401:
+                    if error.status not in (401, 429, 503):
                         raise
                 socket = await self._connection.open_socket(path, query)
         async with socket:

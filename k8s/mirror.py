@@ -24,8 +24,6 @@ from k8s.snapshot import Missing
 
 PAGE_SIZE = 500
 """Objects in one page of a list."""
-WATCH_S = 290
-"""How long the server is asked to keep one watch open, before some jitter."""
 DOUBTS = 3
 """Times that a refusal is doubted while there are objects: a server that starts says 403 and 404 of much."""
 
@@ -265,13 +263,15 @@ class Mirror(Generic[T]):
     async def _watch(self) -> None:
         """Apply the events of one watch until the server ends it."""
         self._verb = "watch"
+        waits = self._outage.waits
         objects = dict(self.objects)
         self.objects = objects
         lines = self._client.watch(
             self.resource,
             self.namespace,
             version=self._version,
-            timeout_s=WATCH_S + random.randrange(30),
+            timeout_s=waits.watch_s + random.randrange(waits.watch_s // 10 + 1),
+            grace_s=waits.grace_s,
             on_open=self._has_opened,
         )
         async with aclosing(lines):

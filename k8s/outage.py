@@ -1,4 +1,4 @@
-"""How long to wait before a cluster is asked again: one probe for everybody who waits for it."""
+"""How long to wait for a cluster, and before it is asked again: one probe for everybody who waits."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PROBED = "/version"
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """Seconds to wait before asking again. Source: client-go's reflector."""
+    """How long to wait, in seconds. Source: client-go's reflector."""
 
     first_s: float = 0.8
     """After the first failure; twice as long after each further one, and up to half as much again."""
@@ -29,6 +29,10 @@ class Waits:
     """While the server does not know who asks."""
     absent_s: float = 60.0
     """While a kind is not served, or may not be read."""
+    watch_s: int = 290
+    """How long the server is asked to keep one watch open, and up to a tenth more: none is immortal."""
+    grace_s: float = 30.0
+    """How much longer than that a watch may be silent before its connection is taken for dead."""
     discovery_s: float = 60.0
     """Before the server is asked again which kinds it has."""
 

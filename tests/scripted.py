@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import ssl
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +22,7 @@ from k8s.client import Client
 from k8s.limiter import Limiter
 
 Object = Mapping[str, Any]
-WAIT_S = 10.0
+WAIT_S = 30.0
 """Longest wait for anything that a test expects to happen."""
 
 
@@ -222,7 +223,6 @@ class ScriptedCluster:
         self.host = ""
         self._tls = tls
         self._replies: dict[tuple[str, str, bool], list[Reply]] = {}
-        self._closing = asyncio.Event()
         self._came = asyncio.Condition()
 
     def say(self, path: str, *replies: Reply, method: str = "GET", watch: bool = False) -> None:
@@ -259,19 +259,30 @@ class ScriptedCluster:
         return Client(reached, request_s=request_s, limiter=limiter or Limiter(1000, 1000))
 
     async def __aenter__(self) -> Self:
+        # Bound but not listening, it keeps the port ours while the server is away.
+        self._place = _bound(0)
+        self.host = f"{'https' if self._tls else 'http'}://127.0.0.1:{self._place.getsockname()[1]}"
+        await self.come_back()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.go_away()
+        self._place.close()
+
+    async def go_away(self) -> None:
+        """Break all connections and refuse further ones."""
+        self._closing.set()
+        await self._runner.cleanup()
+
+    async def come_back(self) -> None:
+        """Listen again, where it was before."""
+        self._closing = asyncio.Event()
         app = web.Application(client_max_size=2**26)
         app.router.add_route("*", "/{path:.*}", self._answer)
         self._runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=self._tls)
-        await site.start()
-        port = self._runner.addresses[0][1]
-        self.host = f"{'https' if self._tls else 'http'}://127.0.0.1:{port}"
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self._closing.set()
-        await self._runner.cleanup()
+        listening = _bound(self._place.getsockname()[1])
+        await web.SockSite(self._runner, listening, ssl_context=self._tls).start()
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         asked = await _asked(request)
@@ -296,6 +307,13 @@ async def _asked(request: web.Request) -> Asked:
         await request.read(),
         at_s,
     )
+
+
+def _bound(port: int) -> socket.socket:
+    place = socket.socket()
+    place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    place.bind(("127.0.0.1", port))
+    return place
 
 
 def _break(request: web.Request, response: web.StreamResponse) -> web.StreamResponse:
