@@ -6,6 +6,7 @@ import base64
 import json
 import logging
 import os
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -195,6 +196,28 @@ async def test_a_user_without_credentials_sends_none(tmp_path: Path) -> None:
         async with Client(await load(write(tmp_path / "config", config(cluster.host)))) as client:
             await client.get_json(VERSION)
     assert "Authorization" not in cluster.asked(VERSION)[0].headers
+
+
+def token_until(expires_s: float) -> str:
+    """Return an identity token, as an OIDC provider signs them."""
+    parts = [{"alg": "none"}, {"exp": expires_s, "sub": "li"}]
+    return (
+        ".".join(base64.urlsafe_b64encode(json.dumps(each).encode()).decode().rstrip("=") for each in parts)
+        + ".s"
+    )
+
+
+async def test_an_identity_token_is_used_while_it_is_good_and_its_end_is_said(tmp_path: Path) -> None:
+    for expires_s in (4e9, 1e9):
+        token = token_until(expires_s)
+        user = {"auth-provider": {"name": "oidc", "config": {"id-token": token}}}
+        path = write(tmp_path / "config", config(user=user))
+        if expires_s > time.time():
+            assert (await load(path)).authorization() == f"Bearer {token}"
+        else:
+            with pytest.raises(NoCluster, match="refresh") as caught:
+                await load(path)
+            assert caught.value.what == "Could not log in to the cluster."
 
 
 async def test_a_kubeconfig_may_be_json(tmp_path: Path) -> None:

@@ -122,6 +122,13 @@ async def test_reading_waits_out_a_short_pause_and_goes_on(code: int) -> None:
         assert last.at_s - first.at_s >= 0.04
 
 
+async def test_a_command_waits_out_a_short_pause_and_runs() -> None:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say(f"{ONE}/exec", busy("0.01"), busy("0.01"), Socket([SUCCESS]))
+        async with client.exec("a", "default", ["true"]) as opened:
+            assert (await opened.receive()).data == bytes([SUCCESS[0]]) + SUCCESS[1]
+
+
 async def test_reading_does_not_go_on_for_ever() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         cluster.say(VERSION, busy("0.01"))

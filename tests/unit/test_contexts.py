@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -159,6 +162,37 @@ def test_files_are_those_that_kubectl_would_take(tmp_path: Path, monkeypatch: py
     assert [each.name for each in read_kubeconfig("~/other").contexts] == ["other"]
     with pytest.raises(NoCluster, match="/nowhere"):
         read_kubeconfig("/nowhere")
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
+def test_several_files_say_what_they_say_to_kubectl(tmp_path: Path) -> None:
+    login = {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "command": "./login",
+        "interactiveMode": "Never",
+    }
+    files = [
+        write(tmp_path / "empty", ""),
+        write(tmp_path / "a" / "first", part("shared", "lab", current="", token="first")),
+        write(tmp_path / "b" / "second", part("shared", "prod", current="prod", exec=login)),
+        write(tmp_path / "c" / "third", part("dev", current="dev", tokenFile="../token")),
+    ]
+    named = os.pathsep.join(map(str, [*files, tmp_path / "missing"]))
+    words = ["kubectl", "config", "view", "--raw", "--output=json"]
+    printed = subprocess.run(words, env={**os.environ, "KUBECONFIG": named}, capture_output=True, check=True)
+    theirs = json.loads(printed.stdout)
+    ours = merged(files)
+    assert ours.current == theirs["current-context"]
+    assert {each.name for each in ours.contexts} == {each["name"] for each in theirs["contexts"]}
+    servers = {each["name"]: each["cluster"]["server"] for each in theirs["clusters"]}
+    users = {each["name"]: each["user"] for each in theirs["users"]}
+    for context in ours.contexts:
+        chosen = ours.choose(context.name)
+        assert chosen.context.server == servers[context.cluster]
+        theirs_of_user = users[context.user]
+        assert chosen.user.get("token") == theirs_of_user.get("token")
+        assert chosen.user.get("tokenFile") == theirs_of_user.get("tokenFile")
+        assert ("exec" in chosen.user) == ("exec" in theirs_of_user)
 
 
 ANYTHING: st.SearchStrategy[Any] = st.recursive(
