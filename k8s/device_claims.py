@@ -9,6 +9,7 @@ Source: Kubernetes, "Dynamic Resource Allocation"; API reference, `resource.k8s.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import TypeVar
 
 from msgspec.structs import replace
@@ -16,7 +17,36 @@ from msgspec.structs import replace
 from k8s.devices import Counts, is_accelerator
 from k8s.models import Node, Pod
 from k8s.models.device_claim import ResourceClaim, ResourceSlice, SliceDevice
+from k8s.resources import Resource
 
+GROUP = "resource.k8s.io"
+"""API group of claims and slices, since Kubernetes 1.34 in version v1."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceKind:
+    """Claims, or the slices in which devices are offered, in one version."""
+
+    resource: Resource
+    """Where they are found."""
+    value_type: type[ResourceClaim | ResourceSlice]
+    """As what they are read."""
+
+
+_VERSIONS = ("v1", "v1beta2", "v1beta1")
+DEVICE_KINDS = (
+    *(
+        DeviceKind(Resource(GROUP, version, "resourceclaims", "ResourceClaim"), ResourceClaim)
+        for version in _VERSIONS
+    ),
+    *(
+        DeviceKind(
+            Resource(GROUP, version, "resourceslices", "ResourceSlice", is_namespaced=False), ResourceSlice
+        )
+        for version in _VERSIONS
+    ),
+)
+"""All that can be read, the newest version first."""
 _PARTS = frozenset({"mig", "vfio", "amdgpu-partition"})
 """Types of devices that are others over again: slices of them, or another way to use them."""
 
@@ -77,26 +107,26 @@ class DeviceClaims:
         pods: Iterable[Pod],
         claims: Iterable[ResourceClaim],
         slices: Iterable[ResourceSlice],
-    ) -> tuple[list[Node], list[Pod]]:
+    ) -> tuple[Iterable[Node], Iterable[Pod]]:
         """Return the nodes with what they offer by claims, and the pods with what they hold by them."""
         offered, held = offered_by_node(slices), held_by_pod(claims)
-        merged_nodes = []
-        for node in nodes:
-            counts = offered.get(node.metadata.name)
-            merged_nodes.append(
-                _merged(self._nodes, node.metadata.name, node, counts, _with_offer) if counts else node
-            )
-        merged_pods = []
-        for pod in pods:
-            counts = held.get(pod.metadata.uid)
-            merged_pods.append(
-                _merged(self._pods, pod.metadata.uid, pod, counts, _with_claims) if counts else pod
-            )
+        if offered:
+            nodes = [
+                _merged(self._nodes, name, node, offered[name], _with_offer) if name in offered else node
+                for node in nodes
+                for name in (node.metadata.name,)
+            ]
+        if held:
+            pods = [
+                _merged(self._pods, uid, pod, held[uid], _with_claims) if uid in held else pod
+                for pod in pods
+                for uid in (pod.metadata.uid,)
+            ]
         for gone in self._nodes.keys() - offered.keys():
             del self._nodes[gone]
         for gone in self._pods.keys() - held.keys():
             del self._pods[gone]
-        return merged_nodes, merged_pods
+        return nodes, pods
 
 
 def _merged(

@@ -9,17 +9,28 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 from urllib.parse import quote
 
 import msgspec
 
 from k8s.client import Client
 from k8s.errors import KubeError, NotFound, ServerFailed, Throttled, Unauthorized, Unreachable
-from k8s.kinds import KINDS, JobKind
 from k8s.models import Value, convert
 from k8s.resources import Resource
 
 _DOING = "find out which kinds the cluster has"
+
+
+class Listed(Protocol):
+    """Something that is found under a resource: a job kind, as a rule."""
+
+    @property
+    def resource(self) -> Resource:
+        """Return where it is found."""
+
+
+K = TypeVar("K", bound=Listed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,17 +43,17 @@ class Served:
     """The version that it prefers of each group, as in manifests."""
 
 
-def choose(kinds: Sequence[JobKind], served: Served) -> tuple[JobKind, ...]:
+def choose(kinds: Sequence[K], served: Served) -> tuple[K, ...]:
     """Return the kinds to mirror.
 
     A resource in several versions is the same objects several times, so one version is
     chosen: the one that the server prefers, else the first of ours. Where the server says
     of none that it is there, those that it would not speak of are all tried.
     """
-    versions: dict[tuple[str, str], list[JobKind]] = {}
+    versions: dict[tuple[str, str], list[K]] = {}
     for kind in kinds:
         versions.setdefault((kind.resource.group, kind.resource.plural), []).append(kind)
-    chosen: list[JobKind] = []
+    chosen: list[K] = []
     for same in versions.values():
         known = [
             kind
@@ -56,7 +67,7 @@ def choose(kinds: Sequence[JobKind], served: Served) -> tuple[JobKind, ...]:
     return tuple(chosen)
 
 
-async def discover(client: Client, kinds: Sequence[JobKind] = KINDS) -> tuple[JobKind, ...]:
+async def discover(client: Client, kinds: Sequence[K]) -> tuple[K, ...]:
     """Ask which of `kinds` there are, and return those to mirror.
 
     Raises:

@@ -57,6 +57,15 @@ def node_row(node: Node, holders: Sequence[Holder]) -> NodeRow:
     ready = any(found.type == "Ready" and found.status == "True" for found in node.status.conditions or ())
     addresses = {found.type: found.address for found in node.status.addresses or ()}
     shared = shared_memory(node, holders)
+    resources = {
+        name: Share(
+            _total(name, total, allocated),
+            allocated.get(name, 0),
+            max(0, capacity.get(name, 0) - total.get(name, 0)),
+        )
+        for name in sorted({*total, *capacity, *allocated})
+        if devices.is_countable(name)
+    }
     return NodeRow(
         name=meta.name,
         ip=addresses.get("InternalIP") or next(iter(addresses.values()), ""),
@@ -64,24 +73,16 @@ def node_row(node: Node, holders: Sequence[Holder]) -> NodeRow:
         status=("Ready" if ready else "NotReady") + (", cordoned" if node.spec.unschedulable else ""),
         is_simulated=meta.label(SIMULATED) == "true",
         gpu_model=gpu_model(meta),
-        resources={
-            name: Share(
-                total.get(name, 0),
-                allocated.get(name, 0),
-                max(0, capacity.get(name, 0) - total.get(name, 0)),
-            )
-            for name in sorted({*total, *capacity, *allocated})
-            if devices.is_countable(name) and (total.get(name) or capacity.get(name) or allocated.get(name))
-        },
+        resources=resources,
         holders=tuple(sorted(holders, key=lambda holder: (-holder.gpus, holder.pod))),
         created=meta.creation_timestamp,
-        mode=_mode(node, total, shared),
+        mode=_mode(node, resources, shared),
         gpu_memory=gpu_memory(meta) or _memory_of_each(shared),
         shared=shared,
     )
 
 
-def _mode(node: Node, total: Mapping[str, int], shared: SharedMemory | None) -> str:
+def _mode(node: Node, resources: Mapping[str, Share], shared: SharedMemory | None) -> str:
     """Return how a node gives its GPUs, by Arena's rules and in their order; slices are ours.
 
     Arena also asks for a ConfigMap in kube-system before it says `topology`, which most
@@ -92,7 +93,7 @@ def _mode(node: Node, total: Mapping[str, int], shared: SharedMemory | None) -> 
         return "share"
     if meta.label("ack.node.gpu.schedule") == "topology":
         return "topology"
-    offers = [name for name, number in total.items() if number]
+    offers = [name for name, share in resources.items() if share.total]
     if is_cut_into_slices(meta) or (offers and all("/mig-" in name for name in offers)):
         return "mig"
     if offers and all("/" not in name for name in offers):
@@ -102,6 +103,12 @@ def _mode(node: Node, total: Mapping[str, int], shared: SharedMemory | None) -> 
     if any(name.endswith(".shared") for name in offers):
         return "time-slicing"
     return "exclusive" if offers else "normal"
+
+
+def _total(name: str, total: Mapping[str, int], allocated: Mapping[str, int]) -> int:
+    """Return how many there are: of a driver whose slices may not be read, at least those that are held."""
+    is_driver = "/" not in name
+    return max(total.get(name, 0), allocated.get(name, 0)) if is_driver else total.get(name, 0)
 
 
 def _memory_of_each(shared: SharedMemory | None) -> int:

@@ -59,16 +59,6 @@ T9K_MPI_JOBS = Resource("batch.tensorstack.dev", "v1beta1", "mpijobs", "MPIJob")
 VOLCANO_JOBS = Resource("batch.volcano.sh", "v1alpha1", "jobs", "Job")
 RAY_JOBS = Resource("ray.io", "v1", "rayjobs", "RayJob")
 RAY_CLUSTERS = Resource("ray.io", "v1", "rayclusters", "RayCluster")
-RESOURCE_CLAIMS = tuple(
-    Resource("resource.k8s.io", version, "resourceclaims", "ResourceClaim")
-    for version in ("v1", "v1beta2", "v1beta1")
-)
-"""Claims of devices by name, in every version that is read, the newest first."""
-RESOURCE_SLICES = tuple(
-    Resource("resource.k8s.io", each.version, "resourceslices", "ResourceSlice", is_namespaced=False)
-    for each in RESOURCE_CLAIMS
-)
-"""The devices that drivers offer."""
 ACCESS_REVIEWS = Resource(
     "authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", is_namespaced=False
 )

@@ -13,6 +13,7 @@ from typing import Any
 
 from k8s.client import Client
 from k8s.cluster import Joiner
+from k8s.device_claims import DEVICE_KINDS, DeviceClaims, DeviceKind
 from k8s.discovery import Catalogue, discover
 from k8s.errors import (
     Forbidden,
@@ -26,6 +27,7 @@ from k8s.kinds import KINDS, DeclaredJob, JobKind
 from k8s.kinds.reader import JobReader
 from k8s.mirror import Mirror
 from k8s.models import Event, Meta, Node, Pod, Reader
+from k8s.models.device_claim import ResourceClaim, ResourceSlice
 from k8s.outage import Outage, Waits, pause
 from k8s.owners import Owners
 from k8s.resources import EVENTS, NODES, PODS, Resource
@@ -68,6 +70,8 @@ class Live:
         self._nodes: Mirror[Node] = self._mirror(NODES, Reader(Node), _meta, ("",))
         self._pods: Mirror[Pod] = self._mirror(PODS, Reader(Pod), _meta)
         self._jobs: dict[Resource, Mirror[DeclaredJob]] = {}
+        self._devices: dict[Resource, Mirror[Any]] = {}
+        self._claims = DeviceClaims()
         self._is_discovered = False
         self._joiner = Joiner()
         self._catalogue = Catalogue(client)
@@ -75,7 +79,7 @@ class Live:
 
     @property
     def _mirrors(self) -> list[Mirror[Any]]:
-        return [self._nodes, self._pods, *self._jobs.values()]
+        return [self._nodes, self._pods, *self._jobs.values(), *self._devices.values()]
 
     def _mirror(
         self,
@@ -149,7 +153,7 @@ class Live:
         delays = waits.delays()
         while True:
             try:
-                self._adopt(await discover(self.client))
+                await self._discover()
             except (Unreachable, Unauthorized, Throttled) as error:
                 await self._outage.wait(error, delays, self._poked)
                 continue
@@ -157,6 +161,21 @@ class Live:
                 self._adopt_all()
             delays = waits.delays()
             await pause(self._poked, waits.discovery_s)
+
+    async def _discover(self) -> None:
+        """Mirror the kinds that there are, and the claims of devices where the server knows any."""
+        sought: tuple[JobKind | DeviceKind, ...] = (*KINDS, *DEVICE_KINDS)
+        found = await discover(self.client, sought)
+        for kind in found:
+            if isinstance(kind, DeviceKind) and kind.resource not in self._devices:
+                self._mirror_devices(kind)
+        self._adopt([kind for kind in found if not isinstance(kind, DeviceKind)])
+
+    def _mirror_devices(self, kind: DeviceKind) -> None:
+        scopes = () if kind.resource.is_namespaced else ("",)
+        mirror = self._mirror(kind.resource, Reader(kind.value_type), _meta, scopes)
+        self._devices[kind.resource] = mirror
+        self._start(mirror)
 
     def _adopt(self, kinds: Sequence[JobKind]) -> None:
         """Mirror these kinds.
@@ -204,18 +223,23 @@ class Live:
 
     async def _list_jobs_once(self) -> None:
         try:
-            self._adopt(await discover(self.client))
+            await self._discover()
         except (Unreachable, Unauthorized, Throttled):
             raise
         except KubeError:
             self._adopt_all()
-        await asyncio.gather(*map(_list_once, self._jobs.values()))
+        await asyncio.gather(*map(_list_once, (*self._jobs.values(), *self._devices.values())))
 
     def snapshot(self) -> ClusterSnapshot:
         """Return the picture as it is now."""
+        devices = [each for mirror in self._devices.values() for each in mirror.objects.values()]
         nodes, jobs = self._joiner.join(
-            self._nodes.objects.values(),
-            self._pods.objects.values(),
+            *self._claims.merge(
+                self._nodes.objects.values(),
+                self._pods.objects.values(),
+                [each for each in devices if isinstance(each, ResourceClaim)],
+                [each for each in devices if isinstance(each, ResourceSlice)],
+            ),
             self._declared(),
             self._owners.found,
         )
@@ -239,7 +263,9 @@ class Live:
             throttled_until_s=self.client.throttled_until_s,
             clock_offset_s=self.client.server_clock_offset_s,
             problems={
-                mirror.resource.full_name: mirror.missing for mirror in mirrors if mirror.missing is not None
+                mirror.resource.full_name: mirror.missing
+                for mirror in mirrors
+                if mirror.missing is not None and mirror.resource not in self._devices
             },
         )
 
@@ -313,7 +339,7 @@ async def follow_events(
         await asyncio.wait([task])
 
 
-def _meta(obj: Node | Pod | Event) -> Meta:
+def _meta(obj: Node | Pod | Event | ResourceClaim | ResourceSlice) -> Meta:
     return obj.metadata
 
 

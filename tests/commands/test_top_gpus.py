@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from tests.commands.conftest import CommandLine
 from tests.objects import node
-from tests.scripted import ScriptedCluster, page
+from tests.scripted import ScriptedCluster, page, refusal
+from tests.unit.test_discovery import holds, say_groups
 
 
 def offering(name: str, labels: dict[str, str] | None = None, **resources: str) -> dict[str, Any]:
@@ -69,6 +72,31 @@ async def test_models_and_memory_are_told_by_labels(run: CommandLine, cluster: S
     serve(cluster, [offering("a1", labels, amd__gpu="8")], [])
     ended = await run("top", "nodes", "-o", "wide")
     assert {"MI300X", "192G", "exclusive"} < set(ended.row("a1"))
+
+
+@pytest.mark.parametrize("version", ["v1", "v1beta2", "v1beta1"])
+@pytest.mark.parametrize("may_read_slices", [True, False])
+async def test_devices_held_by_claims_are_counted_where_the_server_knows_them(
+    run: CommandLine, cluster: ScriptedCluster, version: str, may_read_slices: bool
+) -> None:
+    serve(cluster, [offering("n1")], [has_pod("a", "n1")])
+    offered = {"driver": "gpu.nvidia.com", "nodeName": "n1", "devices": [{"name": "g0"}, {"name": "g1"}]}
+    given = {"results": [{"driver": "gpu.nvidia.com", "pool": "n1", "device": "g1"}]}
+    used = {"allocation": {"devices": given}, "reservedFor": [{"resource": "pods", "uid": "a"}]}
+    api = f"resource.k8s.io/{version}"
+    say_groups(cluster, resource_k8s_io=[version])
+    cluster.say(f"/apis/{api}", holds("resourceclaims", "resourceslices"))
+    claim = {"metadata": {"name": "c", "namespace": "default", "uid": "c"}, "status": used}
+    cluster.say(f"/apis/{api}/resourceclaims", page([claim]))
+    slices = page([{"metadata": {"name": "s", "uid": "s"}, "spec": offered}])
+    cluster.say(f"/apis/{api}/resourceslices", slices if may_read_slices else refusal(403, "no", "Forbidden"))
+    found = (await run("top", "nodes", "-o", "json")).values
+    (row,) = found["items"]
+    total = 2 if may_read_slices else 1
+    assert row["resources"] == {"gpu.nvidia.com": {"total": total, "allocated": 1, "unhealthy": 0}}
+    assert row["mode"] == "dra"
+    jobs = (await run("top", "jobs", "-o", "json")).values
+    assert jobs["gpus_allocated"] == 1
 
 
 async def test_a_resource_named_in_the_settings_counts_as_an_accelerator(
