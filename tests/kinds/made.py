@@ -62,7 +62,7 @@ def read_pods(*pods: Object) -> list[Pod]:
     return Reader[Pod](Pod).read_list(listed(*pods))[1]
 
 
-def a_pod(name: str, labels: dict[str, str], **owner: str) -> Pod:
+def a_pod(name: str, labels: dict[str, str], /, **owner: str) -> Pod:
     """Return a pod with these labels, and this controller."""
     references = [{"controller": True, **owner}] if owner else []
     return read_pods({"metadata": {"name": name, "labels": labels, "ownerReferences": references}})[0]

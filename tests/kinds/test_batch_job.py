@@ -10,6 +10,7 @@ import pytest
 from k8s.kinds.batch_job import INDEX, BatchJob
 from k8s.models import Pod, Reader
 from k8s.status import Status
+from tests.kinds.made import a_pod
 from tests.objects import batch_job
 
 KIND = BatchJob()
@@ -70,6 +71,57 @@ def test_a_failed_job_ended_when_it_failed_though_it_never_completed() -> None:
     failed = {"type": "Failed", "status": "True", "lastTransitionTime": "2026-11-20T18:36:10Z"}
     job = KIND.parse({**batch_job("sweep"), "status": {"conditions": [failed]}})
     assert job.finished is not None
+
+
+@pytest.mark.parametrize(
+    ("parallelism", "completed", "failed", "indexes"),
+    [
+        (3, None, None, [0, 1, 2]),
+        (2, "0-3,5", "4", [6, 7]),
+        (2, "0-8", "", [8, 9]),
+        (3, "0-9", None, [7, 8, 9]),
+        (2, "1", None, [0, 2]),
+        (2, "nonsense,3-,-4,99999999999,0-999999999", None, [8, 9]),
+    ],
+)
+def test_its_places_are_the_indexes_whose_turn_it_is(
+    parallelism: int, completed: str | None, failed: str | None, indexes: list[int]
+) -> None:
+    job = batch_job("sweep", indexed=True, parallelism=parallelism, completions=10)
+    job["status"] = {"completedIndexes": completed, "failedIndexes": failed}
+    found = KIND.replicas(job)
+    assert [replica.index for replica in found] == indexes
+    assert [replica.is_chief for replica in found] == [True] + [False] * (parallelism - 1)
+
+
+def test_which_indexes_have_failed_is_told() -> None:
+    job = batch_job("sweep", indexed=True)
+    failed = {"type": "Failed", "status": "True", "message": "Job has failed indexes"}
+    job["status"] = {"failedIndexes": "1,3-5", "conditions": [failed]}
+    assert KIND.parse(job).outcome_reason == "Job has failed indexes; failed indexes: 1,3-5"
+
+
+@pytest.mark.parametrize(
+    ("limit", "failures", "restarts", "allowed"),
+    [(6, 2, 2, 6), (0, 1, 0, 0), (None, 3, 3, None), (2**31 - 1, 3, 3, None), (6, None, 0, 6)],
+)
+def test_each_failed_pod_was_a_restart_as_long_as_another_was_allowed(
+    limit: int | None, failures: int | None, restarts: int, allowed: int | None
+) -> None:
+    job = batch_job("sweep", backoffLimit=limit)
+    job["status"] = {"failed": failures}
+    assert (KIND.parse(job).restarts, KIND.parse(job).restarts_allowed) == (restarts, allowed)
+
+
+def test_a_suspended_job_asks_not_to_run_and_its_progress_is_what_is_done() -> None:
+    job = batch_job("sweep", pods=10, suspend=True)
+    job["status"] = {"succeeded": 4}
+    assert (KIND.parse(job).is_suspended, KIND.parse(job).progress) == (True, "4 of 10 done")
+
+
+def test_the_pods_of_volcanos_job_are_not_kubernetes_own() -> None:
+    for api_version, name in (("batch/v1", "vgg"), ("batch.volcano.sh/v1alpha1", "")):
+        assert KIND.job_of(a_pod("vgg-0", {}, kind="Job", apiVersion=api_version, name="vgg")) == name
 
 
 def test_an_index_is_found_where_servers_of_any_age_put_it() -> None:

@@ -1,0 +1,125 @@
+"""MPIJobs of Kubeflow's mpi-operator, of its training-operator, and of Arena."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from k8s.cluster import join
+from k8s.kinds.mpi_job import MPIJob
+from k8s.kinds.mpi_job_v1 import MPIJobV1
+from k8s.kinds.mpi_job_v1alpha1 import MPIJobV1Alpha1
+from k8s.status import Status
+from tests.kinds.made import a_pod, jobs_in, objects
+from tests.objects import FIXTURES
+
+NEW, MIDDLE, ARENA = MPIJob(), MPIJobV1(), MPIJobV1Alpha1()
+
+
+def test_what_its_policy_says_is_read() -> None:
+    job = jobs_in("mpijob-v2beta1-running")[0]
+    assert (job.queue, job.priority, job.restarts_allowed, job.is_suspended) == ("research", "high", 2, False)
+    assert (job.outcome, job.enough, job.has_status) == (None, None, True)
+    assert job.started is not None and job.finished is None
+
+
+def test_a_failure_is_told_in_the_operators_words_and_a_suspension_is_seen() -> None:
+    obj = objects("mpijob-v2beta1-running")[0]
+    obj["spec"]["runPolicy"]["suspend"] = True
+    assert NEW.parse(obj).is_suspended
+    obj["status"]["conditions"] += [
+        {"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded/Error", "message": "ran out"},
+        {"type": "Running", "status": "False"},
+    ]
+    assert (NEW.parse(obj).outcome, NEW.parse(obj).outcome_reason) == (Status.FAILED, "ran out")
+
+
+def test_all_ranks_are_in_the_launchers_log_so_no_pod_is_given_any() -> None:
+    for situation in ("mpijob-v2beta1-running", "mpijob-v1-running", "mpijob-v1alpha1-running"):
+        for replica in jobs_in(situation)[0].replicas:
+            assert (replica.ranks, replica.ranks_proof) == ((), "none")
+
+
+def test_a_launcher_alone_is_a_job_too() -> None:
+    obj = objects("mpijob-v2beta1-launcher-works")[0]
+    del obj["spec"]["mpiReplicaSpecs"]["Worker"]
+    assert [replica.instance for replica in NEW.replicas(obj)] == ["launcher-0"]
+    assert NEW.replicas({"metadata": {"name": "x"}}) == ()
+
+
+def test_a_worker_is_known_by_its_label_where_its_name_has_no_number() -> None:
+    labels = {
+        "training.kubeflow.org/operator-name": "mpi-operator",
+        "training.kubeflow.org/job-name": "bert",
+        "training.kubeflow.org/job-role": "worker",
+        "training.kubeflow.org/replica-index": "3",
+    }
+    assert NEW.instance_of(a_pod("renamed", labels)) == ("worker", 3)
+    assert NEW.instance_of(a_pod("renamed", {**labels, "training.kubeflow.org/replica-index": "x"})) is None
+
+
+@pytest.mark.parametrize(
+    ("owner", "is_new"),
+    [
+        ({"kind": "MPIJob", "apiVersion": "kubeflow.org/v1", "name": "bert"}, False),
+        ({"kind": "MPIJob", "apiVersion": "kubeflow.org/v2beta1", "name": "bert"}, True),
+        ({"kind": "Job", "apiVersion": "batch/v1", "name": "bert-launcher"}, True),
+    ],
+)
+def test_pods_of_older_mpi_operators_are_told_apart_by_their_owner(
+    owner: dict[str, str], is_new: bool
+) -> None:
+    labels = {"group-name": "kubeflow.org", "mpi-job-name": "bert", "mpi-job-role": "worker"}
+    pod = a_pod("bert-worker-2", labels, **owner)
+    assert (NEW.job_of(pod), MIDDLE.job_of(pod)) == (("bert", "") if is_new else ("", "bert"))
+    assert (NEW if is_new else MIDDLE).instance_of(pod) == ("worker", 2)
+
+
+@pytest.mark.parametrize("name", ["arena-mpi", "arena-mpi-topology"])
+def test_what_arena_says_it_asks_for_is_what_is_counted_whichever_resource_it_is(name: str) -> None:
+    obj = json.loads((FIXTURES / "objects" / f"{name}.json").read_bytes())
+    job = ARENA.parse(obj)
+    _, rows = join([], [], [job])
+    assert rows[0].gpus_requested == int(obj["metadata"]["annotations"]["requestGPUsOfJobOwner"]) == 4
+    assert (job.user, job.restarts_allowed, len(job.replicas)) == ("admin", 0, 5)
+    assert not job.has_status
+
+
+@pytest.mark.parametrize(
+    ("word", "outcome"),
+    [("Succeeded", Status.SUCCEEDED), ("Failed", Status.FAILED), ("Active", None), ("", None)],
+)
+def test_an_arena_job_ends_as_its_launcher_does(word: str, outcome: Status | None) -> None:
+    obj = objects("mpijob-v1alpha1-running")[0]
+    assert ARENA.parse({**obj, "status": {"launcherStatus": word}}).outcome is outcome
+
+
+@pytest.mark.parametrize(
+    ("asked", "workers", "gpus"),
+    [
+        ({"gpus": 16}, 2, 16),
+        ({"gpus": 4}, 1, 4),
+        ({"gpus": 8, "gpusPerNode": 2}, 4, 8),
+        ({"processingUnits": 4, "processingUnitsPerNode": 2}, 2, 4),
+        ({"processingUnits": 4, "processingUnitsPerNode": 2, "processingResourceType": "cpu"}, 2, 0),
+        ({}, 1, 4),
+        ({"gpus": 0, "replicas": 3}, 3, 12),
+    ],
+)
+def test_a_job_that_says_only_how_many_gpus_it_wants_in_all_is_divided_as_its_operator_does(
+    asked: dict[str, Any], workers: int, gpus: int
+) -> None:
+    obj = objects("mpijob-v1alpha1-running")[0]
+    del obj["spec"]["replicas"]
+    obj["spec"] |= asked
+    _, rows = join([], [], [ARENA.parse(obj)])
+    assert (len(rows[0].instances) - 1, rows[0].gpus_requested) == (workers, gpus)
+
+
+def test_the_launcher_asks_for_its_own_resources_not_for_a_workers() -> None:
+    obj = objects("mpijob-v1alpha1-running")[0]
+    obj["spec"]["launcherResources"] = {"limits": {"nvidia.com/gpu": 1}}
+    _, rows = join([], [], [ARENA.parse(obj)])
+    assert [each.gpus for each in rows[0].instances] == [1, 4, 4]
