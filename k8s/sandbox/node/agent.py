@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import shutil
+from collections.abc import Coroutine
 from pathlib import Path
+from typing import Any
 
 from k8s.errors import Conflict, KubeError, NotFound
 from k8s.resources import NODES, PODS
 from k8s.sandbox.control import Manifest, Recorder, Views, controller_of, now_text
 from k8s.sandbox.node import nodes
-from k8s.sandbox.node.containers import PYTHONS
-from k8s.sandbox.node.pod_run import RESTART_DELAY_S, Allotment, PodRun
+from k8s.sandbox.node.containers import PYTHONS, Surroundings
+from k8s.sandbox.node.pod_run import RESTART_DELAY_S, PodRun
 from k8s.sandbox.node.pod_status import terminated
 from k8s.sandbox.node.ports import Ports
 from k8s.sandbox.node.processes import Ended
@@ -20,8 +22,6 @@ from k8s.sandbox.places import Places
 
 HEARTBEAT_S = 300.0
 """Between two signs of life of the nodes. Source: kubelet's nodeStatusReportFrequency."""
-KEEP_LOGS_S = 600.0
-"""How long a pod's logs outlive it."""
 _FORCED_GRACE_S = 2.0
 
 log = logging.getLogger(__name__)
@@ -45,27 +45,24 @@ class Agent:
         self._since = now_text()
         self._devices = nodes.Devices(shape)
         self._ports = Ports()
-        self._lives: dict[str, asyncio.Task[None]] = {}
-        self._ends: dict[str, asyncio.Task[None]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
         self._seen: set[str] = set()
-        self._is_first_look = True
+        self._with_folders: set[str] = set()
 
     async def register(self) -> None:
         """Make the nodes be there as they should, and no others of an earlier sandbox."""
         for folder in (self._places.pods, self._places.scratch):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._with_folders |= {each.name for each in folder.iterdir()}
         write_programs(self._places.bin)
         for name in self._shape.names:
             node = nodes.manifest(name, self._shape)
             try:
                 await self._client.create(NODES, node)
             except Conflict:
-                await self._client.patch(
-                    NODES, name, {"metadata": {"labels": _only(node["metadata"]["labels"])}}
-                )
-            await self._client.patch(
-                NODES, name, {"status": nodes.status(self._shape, self._since)}, subresource="status"
-            )
+                labels = {**dict.fromkeys(nodes.GPU_LABELS), **node["metadata"]["labels"]}
+                await self._client.patch(NODES, name, {"metadata": {"labels": labels}})
+            await self._say_well(name)
         for node in await self._client.list(NODES, label_selector=f"{nodes.SANDBOX}=true"):
             if node["metadata"]["name"] not in self._shape.names:
                 await self._client.delete(NODES, node["metadata"]["name"])
@@ -76,10 +73,13 @@ class Agent:
             await asyncio.sleep(HEARTBEAT_S)
             for name in self._shape.names:
                 try:
-                    status = {"status": nodes.status(self._shape, self._since)}
-                    await self._client.patch(NODES, name, status, subresource="status")
+                    await self._say_well(name)
                 except KubeError as error:
                     log.warning("heartbeat of %s: %s", name, error)
+
+    async def _say_well(self, node: str) -> None:
+        status = {"status": nodes.status(self._shape, self._since)}
+        await self._client.patch(NODES, node, status, subresource="status")
 
     async def look(self) -> None:
         """Start what was bound, stop what is being deleted, forget what is gone."""
@@ -88,7 +88,7 @@ class Agent:
             is_deleted = bool(pod["metadata"].get("deletionTimestamp"))
             if uid in self.runs:
                 if is_deleted:
-                    self._end(uid, _grace_s(pod))
+                    self._end(self.runs[uid], _grace_s(pod))
             elif not self._is_ours(pod):
                 continue
             elif is_deleted:
@@ -97,13 +97,14 @@ class Agent:
                 self._seen.add(uid)
                 await self._take_up(pod)
         self._seen &= present.keys()
-        if self._is_first_look:
-            self._is_first_look = False
-            self._sweep(set(present))
         for uid, run in self.runs.items():
             if uid not in present:
                 run.is_gone = True
-                self._end(uid, _FORCED_GRACE_S)
+                self._end(run, _FORCED_GRACE_S)
+        for uid in self._with_folders - present.keys() - self.runs.keys():
+            self._with_folders.discard(uid)
+            for folder in (self._places.pods, self._places.scratch):
+                shutil.rmtree(folder / uid, ignore_errors=True)
         self._ports.keep({str(controller_of(pod).get("uid", uid)) for uid, pod in present.items()})
 
     async def stop(self, grace_s: float) -> None:
@@ -113,7 +114,7 @@ class Agent:
         await asyncio.gather(
             *(run.stop(min(grace_s, _grace_s(run.pod)), "SandboxStopped", words) for run in runs)
         )
-        await asyncio.gather(*self._lives.values(), *self._ends.values(), return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _is_ours(self, pod: Manifest) -> bool:
         """Tell whether a pod is bound to a node of this sandbox, or of one with another shape."""
@@ -145,12 +146,18 @@ class Agent:
         siblings = [each for each in self.pods if owner and controller_of(each).get("uid") == owner]
         names = {str(each["metadata"]["name"]) for each in siblings}
         names |= {str(each["spec"]["hostname"]) for each in siblings if each["spec"].get("hostname")}
-        allotment = Allotment(
-            gpus, self._shape.is_simulated, self._ports.of(owner) if owner else 0, frozenset(names)
+        around = Surroundings(
+            self._places.scratch / uid / "home",
+            self._places.bin,
+            gpus,
+            self._shape.is_simulated,
+            names,
+            self._ports.of(owner) if owner else 0,
         )
-        run = PodRun(pod, self._client, self._recorder, self._places, allotment, self._restart_delay_s)
+        run = PodRun(pod, self._client, self._recorder, self._places, around, self._restart_delay_s)
         self.runs[uid] = run
-        self._lives[uid] = asyncio.create_task(self._live(run))
+        self._with_folders.add(uid)
+        self._begin(self._live(run))
 
     async def _live(self, run: PodRun) -> None:
         try:
@@ -161,30 +168,25 @@ class Agent:
             await self._fail(run.pod, "SandboxError", f"The sandbox could not run this pod: {error}")
         finally:
             self._devices.give_back(run.uid)
-            if run.uid not in self._ends:
-                self.runs.pop(run.uid, None)
-            self._lives.pop(run.uid, None)
+            del self.runs[run.uid]
+        if run.is_ending and not run.is_gone:
+            await self._forget(run.pod)
 
-    def _end(self, uid: str, grace_s: float) -> None:
-        """Stop a pod and let its object go, once."""
-        if uid not in self._ends:
-            self._ends[uid] = asyncio.create_task(self._end_and_forget(uid, grace_s))
+    def _end(self, run: PodRun, grace_s: float) -> None:
+        """Stop a pod, once; it is forgotten when its life is over."""
+        if not run.is_ending:
+            run.is_ending = True
+            self._begin(self._stop(run, grace_s))
 
-    async def _end_and_forget(self, uid: str, grace_s: float) -> None:
-        run = self.runs[uid]
-        try:
-            if not run.is_gone:
-                await self._recorder.record(PODS, run.pod, "Killing", "Stopping its containers")
-            await run.stop(grace_s)
-            if uid in self._lives:
-                await asyncio.wait({self._lives[uid]})
-            if not run.is_gone:
-                await self._forget(run.pod)
-            shutil.rmtree(self._places.scratch / uid, ignore_errors=True)
-            asyncio.get_running_loop().call_later(KEEP_LOGS_S, self._remove_logs, uid)
-        finally:
-            self.runs.pop(uid, None)
-            self._ends.pop(uid, None)
+    async def _stop(self, run: PodRun, grace_s: float) -> None:
+        if not run.is_gone:
+            await self._recorder.record(PODS, run.pod, "Killing", "Stopping its containers")
+        await run.stop(grace_s)
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _forget(self, pod: Manifest) -> None:
         """Tell the server that nothing of a deleted pod is left."""
@@ -214,16 +216,6 @@ class Agent:
             return
         await self._recorder.record(PODS, pod, reason, message, is_warning=True)
 
-    def _sweep(self, present: set[str]) -> None:
-        """Remove what pods left that are gone since the sandbox last ran."""
-        for root in (self._places.pods, self._places.scratch):
-            for folder in root.iterdir():
-                if folder.name not in present:
-                    shutil.rmtree(folder, ignore_errors=True)
-
-    def _remove_logs(self, uid: str) -> None:
-        shutil.rmtree(self._places.pods / uid, ignore_errors=True)
-
 
 def write_programs(folder: Path) -> None:
     """Write the programs that every pod finds first on its PATH: this Python, by its usual names."""
@@ -234,16 +226,6 @@ def write_programs(folder: Path) -> None:
         program.write_text(f'#!/bin/sh\nexec {line} "$@"\n')
         program.chmod(0o700)
         program.replace(folder / name)
-
-
-def _only(labels: dict[str, str]) -> dict[str, str | None]:
-    """Return a change of labels that also removes ours from an earlier shape."""
-    old: dict[str, str | None] = {
-        "nvidia.com/gpu.product": None,
-        "nvidia.com/gpu.count": None,
-        nodes.SIMULATED: None,
-    }
-    return {**old, **labels}
 
 
 def _grace_s(pod: Manifest) -> float:

@@ -10,7 +10,7 @@ import os
 import re
 import sys
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -48,15 +48,15 @@ class Surroundings:
     """The pod's own folder: home and working folder."""
     bin: Path
     """Folder with `python`, `python3` and `torchrun`."""
-    volumes: Mapping[str, Path | None]
-    """Volume name to its folder or file; None for what is left where it is."""
     gpus: tuple[int, ...]
     is_simulated: bool
     names: Collection[str]
     """Pods and services of the same job: all of them are this machine."""
     port: int
     """The job's own MASTER_PORT; 0 keeps what the manifest says."""
-    texts: Mapping[tuple[str, str], Mapping[str, bytes]]
+    volumes: Mapping[str, Path | None] = field(default_factory=dict)
+    """Volume name to its folder or file; None for what is left where it is."""
+    texts: Mapping[tuple[str, str], Mapping[str, bytes]] = field(default_factory=dict)
     """From `configMap` or `secret`, and a name, to what that object says."""
 
 

@@ -19,6 +19,8 @@ SIMULATED = "gpuconsole.dev/simulated"
 """Label of a node whose GPUs do not exist."""
 SANDBOX = "gpuconsole.dev/sandbox"
 """Label of every node that a sandbox made."""
+GPU_LABELS = ("nvidia.com/gpu.product", "nvidia.com/gpu.count", SIMULATED)
+"""Labels that a node has or has not, by the sandbox's shape."""
 PODS_PER_NODE = 110
 
 
@@ -106,11 +108,7 @@ def status(shape: Shape, since: str) -> dict[str, Any]:
             "architecture": platform.machine(),
             "containerRuntimeVersion": "gpuconsole-sandbox://1",
             "kernelVersion": platform.release(),
-            "kubeProxyVersion": "",
             "kubeletVersion": "gpuconsole-sandbox",
-            "machineID": "",
-            "systemUUID": "",
-            "bootID": "",
             "operatingSystem": "linux",
             "osImage": "processes on this machine",
         },

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 
 from k8s.client import Client
@@ -27,17 +27,6 @@ IMAGE_IGNORED = "Sandbox: the image is ignored, the command runs as a process of
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Allotment:
-    """What the node gives a pod."""
-
-    gpus: tuple[int, ...]
-    is_simulated: bool
-    port: int
-    names: frozenset[str]
-    """Pods of the same job."""
-
-
 class PodRun:
     """One pod that runs on this machine, until its containers have ended for good."""
 
@@ -47,7 +36,7 @@ class PodRun:
         client: Client,
         recorder: Recorder,
         places: Places,
-        allotment: Allotment,
+        around: Surroundings,
         restart_delay_s: float = RESTART_DELAY_S,
     ) -> None:
         spec = pod["spec"]
@@ -57,12 +46,14 @@ class PodRun:
         """Its uid."""
         self.is_gone = False
         """Its object was deleted: there is nobody to tell any more."""
+        self.is_ending = False
+        """Its object is being deleted, or was: whoever runs it asked it to stop for that."""
         self.is_stopping = asyncio.Event()
         """Set once it shall end: nothing is started any more."""
         self._client = client
         self._recorder = recorder
         self._places = places
-        self._allotment = allotment
+        self._around = around
         self._restart_delay_s = restart_delay_s
         self._policy = str(spec.get("restartPolicy") or "Always")
         first = {
@@ -75,7 +66,6 @@ class PodRun:
         self._processes: set[Process] = set()
         self._publishing = asyncio.Lock()
         self._published: Manifest = {}
-        self._around: Surroundings | None = None
 
     async def run(self, release: Callable[[], None]) -> None:
         """Run it to its end, call `release`, and only then say that it is over."""
@@ -83,8 +73,7 @@ class PodRun:
         deadline_s = self.pod["spec"].get("activeDeadlineSeconds")
         watchdog = asyncio.create_task(self._enforce(deadline_s)) if deadline_s else None
         try:
-            self._around = await self._prepare()
-            if self._around is not None:
+            if await self._has_volumes():
                 await self._run_all()
         finally:
             if watchdog is not None:
@@ -115,8 +104,8 @@ class PodRun:
             float(self.pod["spec"].get("terminationGracePeriodSeconds") or 30), "DeadlineExceeded", words
         )
 
-    async def _prepare(self) -> Surroundings | None:
-        """Wait for its volumes; None when it shall stop before they came."""
+    async def _has_volumes(self) -> bool:
+        """Wait for its volumes and texts; tell whether they came before it shall stop."""
         delay_s = FIRST_DELAY_S
         scratch = self._places.scratch / self.uid
         said = ""
@@ -132,18 +121,9 @@ class PodRun:
                 await self._rest(delay_s)
                 delay_s = min(delay_s * 2, LONGEST_DELAY_S)
             else:
-                given = self._allotment
-                return Surroundings(
-                    scratch / "home",
-                    self._places.bin,
-                    volumes,
-                    given.gpus,
-                    given.is_simulated,
-                    given.names,
-                    given.port,
-                    texts,
-                )
-        return None
+                self._around = replace(self._around, volumes=volumes, texts=texts)
+                return True
+        return False
 
     async def _run_all(self) -> None:
         for init in self._inits:
@@ -181,7 +161,6 @@ class PodRun:
 
     async def _run_once(self, container: ContainerRun) -> None:
         """Run a container once, until it has ended."""
-        assert self._around is not None
         started_at = now_text()
         if not container.restarts:
             await self._event("Pulled", f"{IMAGE_IGNORED} ({container.spec.get('image', '')})")
