@@ -146,14 +146,6 @@ async def test_what_belongs_to_an_absent_owner_is_collected(api: Api) -> None:
     await eventually(lambda: is_gone(api, "configmaps", "late"))
 
 
-async def test_a_selection_is_deleted_at_once(api: Api) -> None:
-    for name, labels in (("a", {"x": "1"}), ("b", {"x": "1"}), ("c", {"x": "2"})):
-        await api.made("pods", pod(name, labels=labels))
-    answer = await api.call("DELETE", api.path("pods"), labelSelector="x=1")
-    assert (answer.code, answer.body["kind"]) == (200, "PodList")
-    assert (await api.get("pods")).names == ["c"]
-
-
 async def test_a_propagation_that_is_none_is_refused(api: Api) -> None:
     await api.made("configmaps", config("c"))
     answer = await api.delete("configmaps", "c", {"propagationPolicy": "Sideways"})

@@ -10,6 +10,7 @@ import yaml
 from aiohttp import web
 
 from k8s.sandbox.api import refused
+from k8s.sandbox.api.discovery import REVIEW_VERSION
 from k8s.sandbox.api.endings import Deletion
 from k8s.sandbox.api.refused import Cause
 from k8s.sandbox.api.registry import Write
@@ -78,8 +79,6 @@ async def deletion_options(request: web.Request) -> Deletion:
     if propagation not in ("", *PROPAGATIONS):
         cause = Cause.unsupported("propagationPolicy", propagation, (*PROPAGATIONS, "nil"))
         raise refused.invalid_options("DeleteOptions", cause)
-    if not propagation and options.get("orphanDependents") in (True, "true"):
-        propagation = "Orphan"
     grace = options.get("gracePeriodSeconds")
     try:
         grace_s = None if grace in (None, "") else int(grace)
@@ -110,9 +109,8 @@ def review(body: Any, kind: str, is_served: Collection[tuple[str, str]]) -> dict
         answer = {"allowed": "*" in place or not wanted or place in is_served}
         if not answer["allowed"]:
             answer["reason"] = f"the sandbox serves no {place[1]}"
-    version = "authorization.k8s.io/v1"
     meta = {"creationTimestamp": None}
-    return {"kind": kind, "apiVersion": version, "metadata": meta, "spec": spec, "status": answer}
+    return {"kind": kind, "apiVersion": REVIEW_VERSION, "metadata": meta, "spec": spec, "status": answer}
 
 
 def node_of(binding: Any) -> str:

@@ -13,7 +13,7 @@ Document = dict[str, Any]
 
 KUBERNETES = "1.31"
 """The release whose behaviour this server follows."""
-VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
+VERBS = ["create", "delete", "get", "list", "patch", "update", "watch"]
 SUBRESOURCES = {
     "status": ("", ["get", "patch", "update"]),
     "log": ("", ["get"]),
@@ -21,6 +21,8 @@ SUBRESOURCES = {
     "binding": ("Binding", ["create"]),
 }
 """By name: the kind that is sent to it, empty for the object's own, and what can be done there."""
+REVIEW_VERSION = "authorization.k8s.io/v1"
+"""Group and version of the kinds in `REVIEWS`."""
 REVIEWS = {
     "selfsubjectaccessreviews": "SelfSubjectAccessReview",
     "selfsubjectrulesreviews": "SelfSubjectRulesReview",
@@ -36,27 +38,31 @@ PATCH_TYPES = (
 
 def documents() -> dict[str, Document]:
     """Return what stands at each path that is about the server and its kinds."""
-    groups = {served.resource.group: served.resource.version for served in SERVED}
-    groups["authorization.k8s.io"] = "v1"
-    listed = {name: _group(name, release) for name, release in groups.items() if name}
     found: dict[str, Document] = {
         "/version": _server_version(),
         "/api": {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []},
-        "/apis": {"kind": "APIGroupList", "apiVersion": "v1", "groups": list(listed.values())},
     }
-    for name, group in listed.items():
-        found[f"/apis/{name}"] = {"kind": "APIGroup", "apiVersion": "v1", **group}
+    groups: dict[str, list[Document]] = {}
     paths = {}
-    for name, release in groups.items():
-        path = f"apis/{name}/{release}" if name else f"api/{release}"
+    for api_version in dict.fromkeys([*(each.resource.api_version for each in SERVED), REVIEW_VERSION]):
+        group, _, release = api_version.rpartition("/")
+        path = f"apis/{api_version}" if group else f"api/{api_version}"
         found[f"/{path}"] = {
             "kind": "APIResourceList",
             "apiVersion": "v1",
-            "groupVersion": path.partition("/")[2],
-            "resources": list(_resources(name)),
+            "groupVersion": api_version,
+            "resources": list(_resources(api_version)),
         }
-        found[f"/openapi/v3/{path}"] = _openapi(name)
+        found[f"/openapi/v3/{path}"] = _openapi(api_version)
         paths[path] = {"serverRelativeURL": f"/openapi/v3/{path}"}
+        groups.setdefault(group, []).append({"groupVersion": api_version, "version": release})
+    listed = [
+        {"name": name, "versions": versions, "preferredVersion": versions[0]}
+        for name, versions in groups.items()
+        if name
+    ]
+    found["/apis"] = {"kind": "APIGroupList", "apiVersion": "v1", "groups": listed}
+    found |= {f"/apis/{each['name']}": {"kind": "APIGroup", "apiVersion": "v1", **each} for each in listed}
     return found | {"/openapi/v3": {"paths": paths}}
 
 
@@ -80,19 +86,14 @@ def _server_version() -> Document:
     }
 
 
-def _group(name: str, release: str) -> Document:
-    each = {"groupVersion": f"{name}/{release}", "version": release}
-    return {"name": name, "versions": [each], "preferredVersion": each}
-
-
-def _resources(group: str) -> Iterator[Document]:
-    """Yield each path of a group with the kind behind it and what can be done there."""
-    if group == "authorization.k8s.io":
+def _resources(api_version: str) -> Iterator[Document]:
+    """Yield each path of a group's version with the kind behind it and what can be done there."""
+    if api_version == REVIEW_VERSION:
         for plural, kind in REVIEWS.items():
             yield _entry(plural, kind, ["create"])
     for served in SERVED:
         resource = served.resource
-        if resource.group == group:
+        if resource.api_version == api_version:
             names = {"shortNames": [served.short]} if served.short else {}
             if resource.plural in ("pods", "services", "jobs"):
                 names["categories"] = ["all"]
@@ -113,15 +114,15 @@ def _entry(path: str, kind: str, verbs: list[str], served: Served | None = None)
     }
 
 
-def _openapi(group: str) -> Document:
+def _openapi(api_version: str) -> Document:
     """Return which objects can be patched, and that their fields are checked here.
 
     There are no schemas. kubectl needs the `fieldValidation` parameter to leave checking to the server.
     """
     paths = {}
-    for resource in (served.resource for served in SERVED if served.resource.group == group):
+    for resource in (served.resource for served in SERVED if served.resource.api_version == api_version):
         at = resource.path("{namespace}", "{name}").replace("%7B", "{").replace("%7D", "}")
-        gvk = {"group": group, "version": resource.version, "kind": resource.kind}
+        gvk = {"group": resource.group, "version": resource.version, "kind": resource.kind}
         patch = {
             "parameters": [
                 {"name": each, "in": "query"} for each in ("dryRun", "fieldManager", "fieldValidation")

@@ -6,11 +6,13 @@ the same turn, so nobody sees an orphan.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from k8s.sandbox.api import patches, refused
-from k8s.sandbox.api.dependents import Dependents
+from k8s.sandbox.api.dependents import Dependents, Place
 from k8s.sandbox.api.served import BY_KEY, Served
 from k8s.sandbox.api.store import Object, Store
 
@@ -127,8 +129,9 @@ class Endings:
             self._finish_namespace(meta["name"])
         elif ORPHAN in finalizers:
             for dependent in self._dependents.of(meta["uid"]):
-                self._disown(*dependent, meta["uid"])
-            self._drop_finalizer(served.key, meta.get("namespace", ""), meta["name"], ORPHAN)
+                self._drop(dependent, "ownerReferences", lambda owner: owner["uid"] == meta["uid"])
+            place = served.key, meta.get("namespace", ""), meta["name"]
+            self._drop(place, "finalizers", lambda each: each == ORPHAN)
         elif FOREGROUND in finalizers:
             for dependent in self._dependents.of(meta["uid"]):
                 self._delete_quietly(*dependent, propagation="Foreground")
@@ -167,26 +170,16 @@ class Endings:
         if record is not None and "deletionTimestamp" not in record.obj["metadata"]:
             self.delete(BY_KEY[key], record.obj, Deletion(propagation=propagation))
 
-    def _disown(self, key: str, namespace: str, name: str, uid: str) -> None:
-        record = self.store.get(key, namespace, name)
+    def _drop(self, place: Place, field: str, is_dropped: Callable[[Any], bool]) -> None:
+        """Take elements out of a list in an object's metadata; what nothing holds then is removed."""
+        record = self.store.get(*place)
         if record is None:
             return
         obj = patches.without_nulls(record.obj)
-        references = obj["metadata"].pop("ownerReferences")
-        if left := [each for each in references if each["uid"] != uid]:
-            obj["metadata"]["ownerReferences"] = left
-        self._dependents.discard(key, record.obj)
-        self.put(key, obj)
-
-    def _drop_finalizer(self, key: str, namespace: str, name: str, finalizer: str) -> None:
-        record = self.store.get(key, namespace, name)
-        if record is None:
-            return
-        obj = patches.without_nulls(record.obj)
-        finalizers = obj["metadata"].pop("finalizers", ())
-        if left := [each for each in finalizers if each != finalizer]:
-            obj["metadata"]["finalizers"] = left
-        self.put(key, obj)
+        if left := [each for each in obj["metadata"].pop(field, ()) if not is_dropped(each)]:
+            obj["metadata"][field] = left
+        self._dependents.discard(place[0], record.obj)
+        self.put(place[0], obj)
 
     def _finish_foreground(self, uid: str) -> None:
         """Let go an owner that waited for its dependents, once none is left that blocks it."""
@@ -199,7 +192,7 @@ class Endings:
             references = found.obj["metadata"].get("ownerReferences", ()) if found is not None else ()
             if any(each["uid"] == uid and each.get("blockOwnerDeletion") for each in references):
                 return
-        self._drop_finalizer(*place, FOREGROUND)
+        self._drop(place, "finalizers", lambda each: each == FOREGROUND)
 
     def _finish_namespace(self, namespace: str) -> None:
         record = self.store.get("namespaces", "", namespace)

@@ -7,15 +7,15 @@ import base64
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import msgspec
 from aiohttp import web
 
 from k8s.errors import Expired
 from k8s.sandbox.api import refused
+from k8s.sandbox.api.queries import Whole, read_query
 from k8s.sandbox.api.refused import Cause
-from k8s.sandbox.api.selectors import Selector, from_query
+from k8s.sandbox.api.selectors import from_query
 from k8s.sandbox.api.served import Served
 from k8s.sandbox.api.store import Change, Record, Store
 from k8s.sandbox.api.views import View
@@ -29,52 +29,48 @@ EVENTS_PER_WRITE = 200
 INITIAL_END = {"k8s.io/initial-events-end": "true"}
 
 
-@dataclass(frozen=True, slots=True)
+class ListQuery(msgspec.Struct, frozen=True, rename="camel"):
+    """The parameters of a list or watch."""
+
+    label_selector: str = ""
+    field_selector: str = ""
+    resource_version: Whole = 0
+    """0 when the newest is meant."""
+    resource_version_match: str = ""
+    """Exact, NotOlderThan, or empty."""
+    limit: Whole = 0
+    token: str = msgspec.field(name="continue", default="")
+    """Where the page before this one ended."""
+    timeout_s: Whole = msgspec.field(name="timeoutSeconds", default=0)
+    """0 for the usual time."""
+    allow_watch_bookmarks: bool = False
+    send_initial_events: bool = False
+    """Whether a watch says where what is there ends."""
+    watch: bool = False
+
+
 class Listing:
     """What a list or watch request asks for."""
 
-    served: Served
-    namespace: str
-    selector: Selector | None
-    version: int | None
-    """The version asked for; None when the newest is meant."""
-    match: str
-    """Exact, NotOlderThan, or empty."""
-    limit: int
-    token: str
-    """Where the page before this one ended."""
-    timeout_s: float
-    bookmarks: bool
-    initial: bool
-    """Whether a watch begins with what is there, and says where that ends."""
-
-    @classmethod
-    def from_query(cls, served: Served, namespace: str, query: Mapping[str, str]) -> Listing:
+    def __init__(self, served: Served, namespace: str, query: Mapping[str, str]) -> None:
         """Read the parameters of a request.
 
         Raises:
             Refused: One of them makes no sense.
         """
-        text, match = query.get("resourceVersion", ""), query.get("resourceVersionMatch", "")
-        initial = query.get("sendInitialEvents") == "true"
-        if match and not text and not initial:
+        self.served = served
+        self.namespace = namespace
+        self.query = asked = read_query(query, ListQuery)
+        """The parameters."""
+        self.selector = from_query(served, asked.label_selector, asked.field_selector)
+        """Tells whether an object is meant; None when all are."""
+        match = asked.resource_version_match
+        if match and "resourceVersion" not in query and not asked.send_initial_events:
             why = "resourceVersionMatch is forbidden unless resourceVersion is provided"
             raise refused.invalid_options("ListOptions", Cause.forbidden("resourceVersionMatch", why))
         if match not in ("", "Exact", "NotOlderThan"):
             cause = Cause.unsupported("resourceVersionMatch", match, ("Exact", "NotOlderThan"))
             raise refused.invalid_options("ListOptions", cause)
-        return cls(
-            served=served,
-            namespace=namespace,
-            selector=from_query(served, query.get("labelSelector", ""), query.get("fieldSelector", "")),
-            version=_number("resourceVersion", text) if text not in ("", "0") else None,
-            match=match,
-            limit=_number("limit", query.get("limit", "")),
-            token=query.get("continue", ""),
-            timeout_s=_number("timeoutSeconds", query.get("timeoutSeconds", "")) or WATCH_S,
-            bookmarks=query.get("allowWatchBookmarks") in ("true", "1"),
-            initial=initial,
-        )
 
 
 def page(store: Store, asked: Listing, view: View) -> bytes:
@@ -84,18 +80,19 @@ def page(store: Store, asked: Listing, view: View) -> bytes:
         Refused: That version is forgotten, or not there yet.
     """
     version, start = store.version, ""
-    if asked.token:
-        version, start = _from_token(asked.token)
-    elif asked.version is not None:
-        if asked.version > store.version:
-            raise refused.version_too_large(asked.version, store.version)
-        if asked.match == "Exact" or (asked.limit and not asked.match):
-            version = asked.version
+    query = asked.query
+    if query.token:
+        version, start = _from_token(query.token)
+    elif query.resource_version:
+        if query.resource_version > store.version:
+            raise refused.version_too_large(query.resource_version, store.version)
+        if query.resource_version_match == "Exact" or (query.limit and not query.resource_version_match):
+            version = query.resource_version
     try:
         records = store.records(asked.served.key, asked.namespace, version=version)
     except Expired as error:
         why = "The resourceVersion for the provided list is too old."
-        if asked.token:
+        if query.token:
             why = "The provided continue parameter is too old. Start a new list without it."
         raise refused.expired(why) from error
     found: list[Record] = []
@@ -105,7 +102,7 @@ def page(store: Store, asked: Listing, view: View) -> bytes:
             continue
         if asked.selector is not None and not asked.selector(record.obj):
             continue
-        if asked.limit and len(found) == asked.limit:
+        if query.limit and len(found) == query.limit:
             meta["continue"] = _to_token(version, found[-1])
             if asked.selector is None:
                 meta["remainingItemCount"] = len(records) - index
@@ -119,19 +116,20 @@ async def watch(
 ) -> web.StreamResponse:
     """Send what changes, until the client leaves, the time is over or the server stops."""
     key = asked.served.key
-    version = store.version if asked.version is None else asked.version
+    query = asked.query
+    version = query.resource_version or store.version
     initial: list[bytes] = []
-    if asked.version is None:
+    if not query.resource_version:
         records = store.records(key, asked.namespace)
         chosen = (each for each in records if asked.selector is None or asked.selector(each.obj))
         initial = [_line("ADDED", view.record(record)) for record in chosen]
-        if asked.initial and asked.bookmarks:
+        if query.send_initial_events and query.allow_watch_bookmarks:
             initial.append(_bookmark(asked.served, version, INITIAL_END))
     response = web.StreamResponse(headers={"Content-Type": "application/json"})
     await response.prepare(request)
     for at in range(0, len(initial), EVENTS_PER_WRITE):
         await response.write(b"".join(initial[at : at + EVENTS_PER_WRITE]))
-    ends = time.monotonic() + asked.timeout_s
+    ends = time.monotonic() + (query.timeout_s or WATCH_S)
     bookmark_due = time.monotonic() + BOOKMARK_S
     with store.listening(key) as changed:
         while not stopping.is_set():
@@ -152,13 +150,15 @@ async def watch(
             # Everything up to here has been looked at, whatever its kind.
             version = max(version, store.version)
             now = time.monotonic()
-            if asked.bookmarks and now >= min(bookmark_due, ends):
+            if query.allow_watch_bookmarks and now >= min(bookmark_due, ends):
                 await response.write(_bookmark(asked.served, version))
                 bookmark_due = now + BOOKMARK_S
             if now >= ends:
                 break
             try:
-                async with asyncio.timeout((min(bookmark_due, ends) if asked.bookmarks else ends) - now):
+                async with asyncio.timeout(
+                    (min(bookmark_due, ends) if query.allow_watch_bookmarks else ends) - now
+                ):
                     await changed.wait()
             except TimeoutError:
                 continue
@@ -194,16 +194,6 @@ def _bookmark(served: Served, version: int, annotations: Mapping[str, str] | Non
     resource = served.resource
     obj = {"kind": resource.kind, "apiVersion": resource.api_version, "metadata": meta}
     return _line("BOOKMARK", msgspec.json.encode(obj))
-
-
-def _number(name: str, text: str) -> int:
-    try:
-        number = int(text or 0)
-    except ValueError:
-        number = -1
-    if number < 0:
-        raise refused.bad_request(f'{name}: Invalid value: "{text}": strconv.ParseUint: invalid syntax')
-    return number
 
 
 def _to_token(version: int, last: Record) -> str:

@@ -73,14 +73,14 @@ class LogFile:
 def tail_offset(file: BinaryIO, lines: int) -> int:
     """Return where the last `lines` lines of a log begin; a line still being written counts as one."""
     end = file.seek(0, 2)
-    starts = _line_starts(file, end)
-    offset = end
-    for _ in range(lines):
-        found = next(starts, None)
-        if found is None:
-            return 0
-        offset = found
-    return offset
+    size = BLOCK_BYTES
+    while True:
+        at = max(0, end - size)
+        file.seek(at)
+        starts = [*_line_starts(file.read(end - at), at), end]
+        if at == 0 or len(starts) > lines:
+            return starts[max(0, len(starts) - 1 - lines)]
+        size *= 4
 
 
 def time_words(moment: datetime) -> str:
@@ -88,37 +88,12 @@ def time_words(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f000Z")
 
 
-def _line_starts(file: BinaryIO, end: int) -> Iterator[int]:
-    """Yield where lines begin, the last one first."""
-    start = None
-    for offset, record in _records_backwards(file, end):
-        tag = record.split(b" ", 3)[2:3]
-        if tag == [b"P"]:
-            start = offset
-            continue
-        if start is not None:
-            yield start
-        start = offset
-    if start is not None:
-        yield start
-
-
-def _records_backwards(file: BinaryIO, end: int) -> Iterator[tuple[int, bytes]]:
-    """Yield each record and where it begins, the last one first."""
-    rest = b""
-    at = end
-    while at > 0:
-        size = min(BLOCK_BYTES, at)
-        at -= size
-        file.seek(at)
-        block = file.read(size) + rest
-        first, *records = block.split(b"\n")
-        offset = at + len(block)
-        for record in reversed(records):
-            offset -= len(record)
-            if record or offset < end:
-                yield offset, record
-            offset -= 1
-        rest = first
-    if rest:
-        yield 0, rest
+def _line_starts(block: bytes, at: int) -> Iterator[int]:
+    """Yield where lines begin in a part of a log that begins at `at`, from the first that certainly does."""
+    is_start = at == 0
+    for index, record in enumerate(block.removesuffix(b"\n").split(b"\n") if block else ()):
+        if is_start:
+            yield at
+        is_whole = index > 0 or is_start
+        is_start = is_whole and record.split(b" ", 3)[2:3] != [b"P"]
+        at += len(record) + 1

@@ -8,15 +8,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from aiohttp import web
 
 from k8s.sandbox.api import refused
 from k8s.sandbox.api.log_file import LogFile, time_words
+from k8s.sandbox.api.queries import Whole, read_query
 from k8s.sandbox.api.store import Record, Store
 from k8s.sandbox.pod_folder import log_of
 
@@ -24,42 +25,25 @@ SHORTEST_WAIT_S, LONGEST_WAIT_S = 0.01, 0.08
 """Between looks at a followed file: shorter while it grows, longer while it is quiet."""
 
 
-@dataclass(frozen=True, slots=True)
-class LogRequest:
+class LogQuery(msgspec.Struct, frozen=True, rename="camel"):
     """What is asked of a log."""
 
-    container: str
-    previous: bool
-    follow: bool
-    tail: int | None
-    limit_bytes: int | None
-    timestamps: bool
-    since: str
+    container: str = ""
+    previous: bool = False
+    follow: bool = False
+    timestamps: bool = False
+    tail_lines: Whole | None = None
+    limit_bytes: Whole | None = None
+    since_seconds: Whole | None = None
+    since_time: datetime | None = None
 
-    @classmethod
-    def from_query(cls, pod: Mapping[str, Any], query: Mapping[str, str]) -> LogRequest:
-        """Read the parameters of a request.
-
-        Raises:
-            Refused: One makes no sense, or the container is not the pod's.
-        """
-        since = ""
-        if moment := query.get("sinceTime"):
-            try:
-                since = time_words(datetime.fromisoformat(moment))
-            except ValueError as error:
-                raise refused.bad_request(f"sinceTime: {error}") from error
-        if (seconds := _whole(query, "sinceSeconds")) is not None:
-            since = time_words(datetime.now(UTC) - timedelta(seconds=seconds))
-        return cls(
-            container=container_of(pod, query.get("container", "")),
-            previous=_is_on(query, "previous"),
-            follow=_is_on(query, "follow"),
-            tail=_whole(query, "tailLines"),
-            limit_bytes=_whole(query, "limitBytes"),
-            timestamps=_is_on(query, "timestamps"),
-            since=since,
-        )
+    @property
+    def since(self) -> str:
+        """Return the time before which nothing is wanted, as it stands in a record."""
+        moment = self.since_time
+        if self.since_seconds is not None:
+            moment = datetime.now(UTC) - timedelta(seconds=self.since_seconds)
+        return time_words(moment) if moment is not None else ""
 
 
 def container_of(pod: Mapping[str, Any], asked: str) -> str:
@@ -117,23 +101,24 @@ async def send_log(
     """Send a log as its process wrote it, and go on while it grows if that is asked."""
     pod = record.obj
     uid = pod["metadata"]["uid"]
-    asked = LogRequest.from_query(pod, request.query)
+    asked = read_query(request.query, LogQuery)
+    container = container_of(pod, asked.container)
     if not pod["spec"].get("nodeName"):
         return web.Response(status=204)
-    run = run_of(pod, asked.container, previous=asked.previous)
-    path = log_of(pods_root / uid / asked.container, run)
+    run = run_of(pod, container, previous=asked.previous)
+    path = log_of(pods_root / uid / container, run)
     response = web.StreamResponse(headers={"Content-Type": "text/plain"})
     await response.prepare(request)
-    left = asked.limit_bytes
+    left, since = asked.limit_bytes, asked.since
     log: LogFile | None = None
     wait_s = SHORTEST_WAIT_S
     try:
         while not stopping.is_set():
             # Asked before reading: what was written before the end is then read too.
-            is_over = not asked.follow or _is_over(store, record, asked, run)
+            is_over = not asked.follow or _is_over(store, record, container, run)
             if log is None:
                 with suppress(FileNotFoundError):
-                    log = LogFile.open(path, tail=asked.tail, timestamps=asked.timestamps, since=asked.since)
+                    log = LogFile.open(path, tail=asked.tail_lines, timestamps=asked.timestamps, since=since)
             text = log.read() if log is not None else None
             if text:
                 wait_s = SHORTEST_WAIT_S
@@ -153,23 +138,10 @@ async def send_log(
     return response
 
 
-def _is_over(store: Store, asked_for: Record, asked: LogRequest, run: int) -> bool:
+def _is_over(store: Store, asked_for: Record, container: str, run: int) -> bool:
     """Tell whether a run has ended, or its pod is gone."""
     record = store.get("pods", asked_for.namespace, asked_for.name)
     if record is None or record.obj["metadata"]["uid"] != asked_for.obj["metadata"]["uid"]:
         return True
-    status = status_of(record.obj, asked.container)
+    status = status_of(record.obj, container)
     return "running" not in (status.get("state") or {}) or int(status.get("restartCount") or 0) != run
-
-
-def _whole(query: Mapping[str, str], name: str) -> int | None:
-    text = query.get(name, "")
-    if not text:
-        return None
-    if not text.isdecimal():
-        raise refused.bad_request(f'{name}: Invalid value: "{text}": must be a whole number, not below zero')
-    return int(text)
-
-
-def _is_on(query: Mapping[str, str], name: str) -> bool:
-    return query.get(name) in ("true", "1")

@@ -10,7 +10,7 @@ from typing import Any
 
 from k8s.sandbox.api import checks, defaults, ownership, patches, refused, shapes
 from k8s.sandbox.api.endings import Deletion, Endings, now
-from k8s.sandbox.api.refused import Cause, Refused
+from k8s.sandbox.api.refused import Cause
 from k8s.sandbox.api.served import BY_KEY, Served
 from k8s.sandbox.api.store import Object, Record, Store
 
@@ -69,14 +69,9 @@ class Registry:
         """
         obj = self._understood(served, obj, write)
         meta = obj["metadata"]
+        _put_in_place(meta, namespace)
         if namespace:
-            if meta.setdefault("namespace", namespace) != namespace:
-                raise refused.bad_request(
-                    "the namespace of the provided object does not match the namespace sent on the request"
-                )
             self._refuse_outside_namespace(served, namespace, meta.get("name", ""))
-        else:
-            meta.pop("namespace", None)
         if "resourceVersion" in meta:
             raise refused.bad_request("resourceVersion should not be set on objects to be created")
         for name in SYSTEM_META:
@@ -111,15 +106,7 @@ class Registry:
         """Put an object, or its status, in the place of the stored one."""
         old = self.get(served, namespace, name).obj
         obj = self._understood(served, obj, write)
-        if obj["metadata"].setdefault("name", name) != name:
-            given = obj["metadata"]["name"]
-            raise refused.bad_request(
-                f"the name of the object ({given}) does not match the name on the URL ({name})"
-            )
-        if obj["metadata"].get("namespace", namespace) != namespace:
-            raise refused.bad_request(
-                "the namespace of the provided object does not match the namespace sent on the request"
-            )
+        _put_in_place(obj["metadata"], namespace, name)
         if served.is_custom and not obj["metadata"].get("resourceVersion"):
             cause = Cause.invalid("metadata.resourceVersion", 0, "must be specified for an update")
             raise refused.invalid(served, name, [cause])
@@ -137,21 +124,18 @@ class Registry:
         """Change an object by a function that returns the changed one."""
         old = self.get(served, namespace, name).obj
         new = patched(old)
-        if not isinstance(new, dict) or not isinstance(new.get("metadata"), dict):
+        if not isinstance(new, dict) or "metadata" not in new:
             raise refused.bad_request("the patch does not leave an object")
-        for field, value in (("name", name), ("namespace", namespace)):
-            if new["metadata"].get(field, "") != value:
-                cause = Cause.invalid(f"metadata.{field}", new["metadata"].get(field), checks.IMMUTABLE)
-                raise refused.invalid(served, name, [cause])
-        return self._update(served, old, self._understood(served, new, write), write, subresource)
+        new = self._understood(served, new, write)
+        _put_in_place(new["metadata"], namespace, name)
+        return self._update(served, old, new, write, subresource)
 
     def apply(
         self, served: Served, namespace: str, name: str, wanted: Object, write: Write, *, force: bool
     ) -> tuple[Object, bool]:
         """Apply server-side; return the object, and whether it is new."""
         wanted = self._understood(served, wanted, write)
-        if wanted["metadata"].setdefault("name", name) != name:
-            raise refused.bad_request(f"metadata.name should be {name}")
+        _put_in_place(wanted["metadata"], namespace, name)
         moment = now()
         record = self.store.get(served.key, namespace, name)
         if record is None:
@@ -174,9 +158,9 @@ class Registry:
         served = BY_KEY["pods"]
         old = self.get(served, namespace, name).obj
         if "deletionTimestamp" in old["metadata"]:
-            raise _conflict_about(f"pod {name} is being deleted, cannot be assigned to a host", name)
+            raise refused.conflict(served, name, f"pod {name} is being deleted, cannot be assigned to a host")
         if at := old["spec"].get("nodeName"):
-            raise _conflict_about(f'pod {name} is already assigned to node "{at}"', name)
+            raise refused.conflict(served, name, f'pod {name} is already assigned to node "{at}"')
         new = patches.without_nulls(old)
         new["spec"]["nodeName"] = node
         condition = {"type": "PodScheduled", "status": "True", "lastTransitionTime": now()}
@@ -285,9 +269,18 @@ class Registry:
             raise refused.forbidden(served, name, why)
 
 
-def _conflict_about(why: str, pod: str) -> Refused:
-    message = f'Operation cannot be fulfilled on pods/binding "{pod}": {why}'
-    return Refused(409, "Conflict", message, {"name": pod, "kind": "pods/binding"})
+def _put_in_place(meta: Object, namespace: str, name: str = "") -> None:
+    """Have an object be where the path of its request says; an empty `name` leaves it the one that it has.
+
+    Raises:
+        Refused: It says that it is somewhere else.
+    """
+    if not namespace:
+        meta.pop("namespace", None)
+    for field, asked in (("namespace", namespace), ("name", name)):
+        if asked and meta.setdefault(field, asked) != asked:
+            why = f"the {field} of the object ({meta[field]}) does not match the {field} on the URL ({asked})"
+            raise refused.bad_request(why)
 
 
 def _content(obj: Mapping[str, Any]) -> Object:

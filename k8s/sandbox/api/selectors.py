@@ -13,11 +13,14 @@ Object = Mapping[str, Any]
 Selector = Callable[[Object], bool]
 """Tells whether an object is meant."""
 
-_TOKEN = re.compile(r"\s*(?:(==|!=|=|!|,|\(|\)|[^\s=!,()<>]+))")
-_LABEL_KEY = re.compile(
-    r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+_KEY = r"(?:[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+_VALUE = r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?"
+_REQUIREMENT = re.compile(
+    rf"\s*(?:(?P<absent>!)\s*)?(?P<key>{_KEY})"
+    rf"(?:\s*(?P<equals>==?|!=)\s*(?P<value>{_VALUE})"
+    rf"|\s+(?P<among>in|notin)\s*\((?P<values>\s*{_VALUE}\s*(?:,\s*{_VALUE}\s*)*)\))?\s*"
 )
-_LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
+"""One requirement of a label selector."""
 
 
 def from_query(served: Served, labels: str, fields: str) -> Selector | None:
@@ -35,53 +38,18 @@ def label_requirements(text: str) -> list[Selector]:
 
     Source: apimachinery's `labels/selector.go`.
     """
-    tokens = _tokens(text)
     found: list[Selector] = []
-    at = 0
-
-    def take(expected: str = "") -> str:
-        nonlocal at
-        token = tokens[at] if at < len(tokens) else ""
-        if expected and token != expected:
-            raise bad_request(f"unable to parse requirement: found '{token}', expected: '{expected}'")
-        at += 1
-        return token
-
-    while at < len(tokens):
-        absent = tokens[at] == "!"
-        if absent:
-            take()
-        key = take()
-        if not _LABEL_KEY.fullmatch(key):
-            raise bad_request(f"unable to parse requirement: found '{key}', expected: identifier")
-        operator = tokens[at] if at < len(tokens) else ""
-        if absent or operator in ("", ","):
-            found.append(_label(key, _absent if absent else _present))
-        elif operator in ("=", "==", "!="):
-            take()
-            wanted = take() if at < len(tokens) and tokens[at] != "," else ""
-            found.append(_label(key, _among({wanted}, negated=operator == "!=")))
-        elif operator in ("in", "notin"):
-            take()
-            take("(")
-            values = set()
-            while True:
-                # An empty value, as in `in (a,)`, is a value too.
-                values.add(take() if at < len(tokens) and tokens[at] not in (",", ")") else "")
-                if at < len(tokens) and tokens[at] == ",":
-                    take()
-                    continue
-                take(")")
-                break
-            found.append(_label(key, _among(values, negated=operator == "notin")))
-        else:
+    at = 0 if text.strip() else len(text) + 1
+    while at <= len(text):
+        match = _REQUIREMENT.match(text, at)
+        end = match.end() if match is not None else at
+        is_negated_twice = match is not None and match["absent"] and (match["equals"] or match["among"])
+        if match is None or is_negated_twice or text[end : end + 1] not in ("", ","):
             raise bad_request(
-                f"unable to parse requirement: found '{operator}', expected: in, notin, =, ==, !="
+                f"unable to parse requirement: found '{text[end:]}', expected: a label, in, notin, =, ==, !="
             )
-        if at < len(tokens):
-            take(",")
-            if at == len(tokens):
-                raise bad_request("unable to parse requirement: found '', expected: identifier after ','")
+        found.append(_label(match))
+        at = end + 1
     return found
 
 
@@ -99,38 +67,19 @@ def field_requirements(served: Served, text: str) -> list[Selector]:
     return found
 
 
-def _tokens(text: str) -> list[str]:
-    tokens: list[str] = []
-    at = 0
-    text = text.rstrip()
-    while at < len(text):
-        match = _TOKEN.match(text, at)
-        if match is None:
-            raise bad_request(
-                f"unable to parse requirement: found '{text[at:].strip()[:1]}', expected: identifier"
-            )
-        tokens.append(match[1])
-        at = match.end()
-    return tokens
-
-
-def _label(key: str, holds: Callable[[str | None], bool]) -> Selector:
-    return lambda obj: holds((obj["metadata"].get("labels") or {}).get(key))
-
-
-def _absent(value: str | None) -> bool:
-    return value is None
-
-
-def _present(value: str | None) -> bool:
-    return value is not None
-
-
-def _among(values: set[str], *, negated: bool) -> Callable[[str | None], bool]:
-    for value in values:
-        if not _LABEL_VALUE.fullmatch(value):
-            raise bad_request(f'unable to parse requirement: values: Invalid value: "{value}"')
-    return lambda value: (value in values) != negated
+def _label(match: re.Match[str]) -> Selector:
+    """Return what one requirement asks."""
+    key = match["key"]
+    if match["equals"]:
+        values = {match["value"]}
+    elif match["among"]:
+        # An empty value, as in `in (a,)`, is a value too.
+        values = {value.strip() for value in match["values"].split(",")}
+    else:
+        is_wanted = not match["absent"]
+        return lambda obj: (key in (obj["metadata"].get("labels") or {})) == is_wanted
+    is_wanted = match["equals"] != "!=" and match["among"] != "notin"
+    return lambda obj: ((obj["metadata"].get("labels") or {}).get(key) in values) == is_wanted
 
 
 def _field(path: str, wanted: str, *, negated: bool) -> Selector:

@@ -19,8 +19,6 @@ from k8s.resources import (
     Resource,
 )
 
-NO_FIELDS: tuple[str, ...] = ()
-
 
 @dataclass(frozen=True, slots=True)
 class Served:
@@ -33,8 +31,8 @@ class Served:
     has_status: bool = False
     """Whether `status` is written by its own path only."""
     is_custom: bool = False
-    """Whether a real cluster has it from a CRD: other rules hold for those."""
-    fields: tuple[str, ...] = NO_FIELDS
+    """Whether a real cluster has it from a CRD: it takes no strategic merge patch, and has no defaults."""
+    fields: tuple[str, ...] = ()
     """Field selectors besides the name and the namespace."""
     subresources: tuple[str, ...] = ()
     """Paths below an object besides `status`."""
@@ -46,11 +44,6 @@ class Served:
         """Return its name in messages and in the store: `pods`, `jobs.batch`."""
         resource = self.resource
         return f"{resource.plural}.{resource.group}" if resource.group else resource.plural
-
-    @property
-    def merges_lists(self) -> bool:
-        """Tell whether it takes strategic merge patches: what comes from a CRD does not."""
-        return not self.is_custom
 
 
 POD_FIELDS = (

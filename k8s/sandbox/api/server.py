@@ -14,7 +14,6 @@ from typing import Any
 
 import msgspec
 from aiohttp import web
-from aiohttp.typedefs import Handler, Middleware
 
 from k8s.sandbox.api import bodies, discovery, lists, patches, refused, views
 from k8s.sandbox.api.pod_exec import run_exec
@@ -32,12 +31,6 @@ OPEN_PATHS = ("/healthz", "/livez", "/readyz")
 """What is answered without a token."""
 EVENTS_KEPT_S = 3600.0
 """How long events stay, as on a real server."""
-JOB_WARNING = (
-    '299 - "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to '
-    'remove them or set propagationPolicy=Orphan to suppress this warning"'
-)
-
-
 SUCCESS: Object = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
 
 
@@ -118,9 +111,9 @@ class Server:
         """
         if host not in LOOPBACK:
             raise ValueError(f"the sandbox listens on loopback only, not on {host}")
-        self._runner = web.AppRunner(
-            self.make_app(), handler_cancellation=True, access_log=None, shutdown_timeout=2.0
-        )
+        app = web.Application(client_max_size=LARGEST_BODY_BYTES)
+        app.router.add_route("*", "/{path:.*}", self._answer)
+        self._runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=2.0)
         await self._runner.setup()
         site = web.TCPSite(self._runner, host, port, ssl_context=tls)
         await site.start()
@@ -138,20 +131,7 @@ class Server:
         if self._runner is not None:
             await self._runner.cleanup()
 
-    def make_app(self) -> web.Application:
-        """Return the application, for whoever listens by other means."""
-        app = web.Application(client_max_size=LARGEST_BODY_BYTES, middlewares=[self._guarded()])
-        app.router.add_route("*", "/{path:.*}", self._dispatch)
-        return app
-
-    def _guarded(self) -> Middleware:
-        @web.middleware
-        async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
-            return await self._guard(request, handler)
-
-        return guard
-
-    async def _guard(self, request: web.Request, answer: Handler) -> web.StreamResponse:
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
         """Let in who has the token, and turn refusals into `Status` answers."""
         sent = request.headers.get("Authorization", "").partition(" ")[2].strip().encode()
         counts = [used for token, used in self._tokens.items() if token and hmac.compare_digest(token, sent)]
@@ -160,7 +140,7 @@ class Server:
         is_somebody = any(counts)
         self._in_use += is_somebody
         try:
-            return await answer(request)
+            return await self._dispatch(request)
         except Refused as error:
             return _status_response(error)
         except web.HTTPRequestEntityTooLarge:
@@ -168,8 +148,6 @@ class Server:
             return _status_response(Refused(413, "RequestEntityTooLarge", message))
         except StoreError as error:
             return _status_response(Refused(500, "InternalError", f"{error.what} {error.details}"))
-        except web.HTTPException:
-            raise
         except Exception:
             log.exception("%s %s", request.method, request.path)
             return _status_response(Refused(500, "InternalError", "the sandbox failed: see its log"))
@@ -185,7 +163,7 @@ class Server:
                 raise refused.not_allowed()
             about = self._documents.get(path)
             return web.Response(text="ok") if about is None else _json(msgspec.json.encode(about))
-        if path.startswith("/apis/authorization.k8s.io/v1/"):
+        if path.startswith(f"/apis/{discovery.REVIEW_VERSION}/"):
             return await self._review(request, path.rpartition("/")[2])
         target = target_of(request.path)
         if target.subresource not in ("", "status"):
@@ -196,8 +174,6 @@ class Server:
                 return await self._list(request, target)
             if method == "POST" and bool(target.namespace) == target.served.resource.is_namespaced:
                 return await self._create(request, target)
-            if method == "DELETE" and target.served.key != "namespaces":
-                return await self._delete_many(request, target)
         elif method == "GET":
             view = self._view(request, target)
             return _json(view.record(self.registry.get(target.served, target.namespace, target.name)))
@@ -220,10 +196,10 @@ class Server:
         return _json(msgspec.json.encode(answer), 201)
 
     async def _list(self, request: web.Request, target: Target) -> web.StreamResponse:
-        asked = lists.Listing.from_query(target.served, target.namespace, request.query)
+        asked = lists.Listing(target.served, target.namespace, request.query)
         view = self._view(request, target)
         store = self.registry.store
-        if request.query.get("watch") in ("true", "1"):
+        if asked.query.watch:
             return await lists.watch(store, asked, view, request, self.stopping)
         return _json(lists.page(store, asked, view))
 
@@ -244,7 +220,7 @@ class Server:
     async def _patch(self, request: web.Request, target: Target) -> web.Response:
         write = bodies.write_options(request, "PatchOptions")
         served = target.served
-        types = [each for each in discovery.PATCH_TYPES if served.merges_lists or "strategic" not in each]
+        types = [each for each in discovery.PATCH_TYPES if not (served.is_custom and "strategic" in each)]
         body = await bodies.read(request, served.resource.kind, types)
         place = target.namespace, target.name
         created = False
@@ -274,28 +250,13 @@ class Server:
         served = target.served
         how = await bodies.deletion_options(request)
         obj, gone = self.registry.delete(served, target.namespace, target.name, how)
-        headers = {}
-        if served.key == "jobs.batch" and not how.propagation:
-            headers["Warning"] = JOB_WARNING
         if not gone or served.deleted_is_returned:
-            return _json(self._view(request, target).obj(obj), headers=headers)
+            return _json(self._view(request, target).obj(obj))
         resource = served.resource
         uid = obj["metadata"]["uid"]
         details = {"name": target.name, "group": resource.group, "kind": resource.plural, "uid": uid}
         answer = SUCCESS | {"details": {key: value for key, value in details.items() if value}}
-        return _json(msgspec.json.encode(answer), headers=headers)
-
-    async def _delete_many(self, request: web.Request, target: Target) -> web.Response:
-        asked = lists.Listing.from_query(target.served, target.namespace, request.query)
-        how = await bodies.deletion_options(request)
-        store = self.registry.store
-        records = store.records(target.served.key, target.namespace)
-        found = [each for each in records if asked.selector is None or asked.selector(each.obj)]
-        answer = self._view(request, target).many(found, {"resourceVersion": str(store.version)})
-        for record in found:
-            with suppress(Refused):
-                self.registry.delete(target.served, record.namespace, record.name, how)
-        return _json(answer)
+        return _json(msgspec.json.encode(answer))
 
     async def _subresource(self, request: web.Request, target: Target) -> web.StreamResponse:
         """Answer for the paths below a pod."""
@@ -324,8 +285,8 @@ class Server:
                 self.registry.expire_events(EVENTS_KEPT_S)
 
 
-def _json(body: bytes, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
-    return web.Response(body=body, status=status, content_type="application/json", headers=headers)
+def _json(body: bytes, status: int = 200) -> web.Response:
+    return web.Response(body=body, status=status, content_type="application/json")
 
 
 def _status_response(error: Refused) -> web.Response:

@@ -149,21 +149,25 @@ OPEN = "..."
 """Stands among the fields of a shape that is not wholly known."""
 
 
-def _read(text: str) -> dict[str, Shape]:
-    shapes: dict[str, Shape] = {}
-    at: Shape = {}
+def words_by_row(text: str) -> dict[str, list[str]]:
+    """Read a table in text: each row is a key and words, lines that begin with a space go on with the row."""
+    rows: dict[str, list[str]] = {}
     for line in filter(None, text.splitlines()):
         words = line.split()
-        if not line.startswith(" "):
-            at = shapes[words.pop(0)] = {}
-        for word in words:
-            name, _, rest = word.partition(":")
-            kind, _, default = rest.partition("=")
-            at[name] = Field(kind.removesuffix("!"), kind.endswith("!"), default)
-    return shapes
+        key = next(reversed(rows)) if line.startswith(" ") else words.pop(0)
+        rows.setdefault(key, []).extend(words)
+    return rows
 
 
-SHAPES = _read(SHAPES_TEXT)
+def _field(text: str) -> Field:
+    kind, _, default = text.partition("=")
+    return Field(kind.removesuffix("!"), kind.endswith("!"), default)
+
+
+SHAPES: Mapping[str, Shape] = {
+    key: {name: _field(rest) for name, _, rest in (word.partition(":") for word in words)}
+    for key, words in words_by_row(SHAPES_TEXT).items()
+}
 """Fields by shape."""
 COMMON: Shape = {"kind": Field("s"), "apiVersion": Field("s"), "metadata": Field("Meta")}
 """What every object has."""

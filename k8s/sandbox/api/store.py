@@ -12,6 +12,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -65,18 +66,16 @@ class Record:
         self._obj = None
 
 
+@dataclass(frozen=True, slots=True)
 class Change:
     """One write: what there was, what there is."""
 
-    __slots__ = ("new", "old", "version")
-
-    def __init__(self, version: int, old: Record | None, new: Record | None) -> None:
-        self.version = version
-        """The version that this write made."""
-        self.old = old
-        """None when the object was created."""
-        self.new = new
-        """None when the object was removed."""
+    version: int
+    """The version that this write made."""
+    old: Record | None
+    """None when the object was created."""
+    new: Record | None
+    """None when the object was removed."""
 
 
 class Store:

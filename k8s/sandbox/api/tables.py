@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from k8s.sandbox.api.shapes import words_by_row
+
 Object = Mapping[str, Any]
 Cell = Callable[[Object], Any]
 """Returns what stands in a column for an object."""
@@ -22,6 +24,32 @@ _MODES = {
     "ReadWriteMany": "RWX",
     "ReadWriteOncePod": "RWOP",
 }
+TABLES_TEXT = """
+pods        Name=metadata.name Ready=pod_ready Status=pod_status Restarts=pod_restarts Age=age
+            -IP=status.podIP|<none> -Node=spec.nodeName|<none>
+            -Nominated_Node=status.nominatedNodeName|<none> -Readiness_Gates=|<none>
+nodes       Name=metadata.name Status=node_status Roles=node_roles Age=age
+            Version=status.nodeInfo.kubeletVersion -Internal-IP=node_address -External-IP=node_outer_address
+            -OS-Image=status.nodeInfo.osImage|<unknown>
+            -Kernel-Version=status.nodeInfo.kernelVersion|<unknown>
+            -Container-Runtime=status.nodeInfo.containerRuntimeVersion|<unknown>
+events      Last_Seen=event_last Type=type Reason=reason Object=event_about
+            -Subobject=involvedObject.fieldPath -Source=event_source Message=message
+            -First_Seen=event_first -Count=event_count -Name=metadata.name
+namespaces  Name=metadata.name Status=status.phase Age=age
+services    Name=metadata.name Type=spec.type Cluster-IP=spec.clusterIP|<none> External-IP=|<none>
+            Port(s)=service_ports|<none> Age=age -Selector=spec.selector|<none>
+configmaps  Name=metadata.name Data=entries Age=age
+secrets     Name=metadata.name Type=type Data=entries Age=age
+persistentvolumeclaims  Name=metadata.name Status=claim_status Volume=spec.volumeName Capacity=claim_size
+            Access_Modes=claim_modes StorageClass=spec.storageClassName Age=age -VolumeMode=spec.volumeMode
+jobs.batch  Name=metadata.name Status=job_status Completions=job_completions Duration=job_duration Age=age
+            -Containers=job_names -Images=job_images -Selector=spec.selector.matchLabels|<none>
+serviceaccounts  Name=metadata.name Age=age
+thing       Name=metadata.name State=last_condition Age=age
+"""
+"""By a kind's key, headings and cells: one of `CELLS` or a field, and behind `|` what stands for nothing.
+`-` is before what only `-o wide` shows, `_` where a heading has a space; `thing` is any other kind."""
 _MINUTE, _HOUR, _DAY, _YEAR = 60, 3600, 86_400, 365 * 86_400
 _DURATIONS = (
     (120, 1, "s", 0, ""),
@@ -46,13 +74,13 @@ def column_definitions(key: str) -> list[dict[str, Any]]:
             "description": "",
             "priority": int(heading.startswith("-")),
         }
-        for heading in TABLES.get(key, PLAIN)
+        for heading in TABLES.get(key, TABLES["thing"])
     ]
 
 
 def cells(key: str, obj: Object) -> list[Any]:
     """Return one object's row."""
-    return [cell(obj) for cell in TABLES.get(key, PLAIN).values()]
+    return [cell(obj) for cell in TABLES.get(key, TABLES["thing"]).values()]
 
 
 def human_duration(seconds: float) -> str:
@@ -135,12 +163,9 @@ def _node_roles(node: Object) -> str:
     return ",".join(filter(None, roles)) or NONE
 
 
-def _node_address(kind: str) -> Cell:
-    def found(node: Object) -> str:
-        addresses = {each.get("type"): each.get("address") for each in _at(node, "status.addresses") or ()}
-        return addresses.get(kind) or NONE
-
-    return found
+def _node_address(node: Object, kind: str) -> str:
+    addresses = {each.get("type"): each.get("address") for each in _at(node, "status.addresses") or ()}
+    return addresses.get(kind) or NONE
 
 
 def _event_first(event: Object) -> str:
@@ -173,13 +198,13 @@ def _claim_status(claim: Object) -> str:
     return "Terminating" if claim["metadata"].get("deletionTimestamp") else _at(claim, "status.phase") or ""
 
 
+def _is_bound(claim: Object) -> bool:
+    return bool(_at(claim, "spec.volumeName"))
+
+
 def _claim_modes(claim: Object) -> str:
     modes = _at(claim, "status.accessModes") or ()
-    return ",".join(_MODES.get(mode, mode) for mode in modes)
-
-
-def _if_bound(cell: Cell) -> Cell:
-    return lambda claim: cell(claim) if _at(claim, "spec.volumeName") else ""
+    return ",".join(_MODES.get(mode, mode) for mode in modes) if _is_bound(claim) else ""
 
 
 def _job_status(job: Object) -> str:
@@ -203,8 +228,8 @@ def _job_duration(job: Object) -> str:
     return _since(started, _at(job, "status.completionTime") or "") if started else ""
 
 
-def _of_containers(field: str) -> Cell:
-    return lambda job: ",".join(each[field] for each in job["spec"]["template"]["spec"]["containers"])
+def _of_containers(job: Object, field: str) -> str:
+    return ",".join(each[field] for each in job["spec"]["template"]["spec"]["containers"])
 
 
 def _last_condition(job: Object) -> str:
@@ -218,29 +243,6 @@ def _at(obj: Object, path: str) -> Any:
     for step in path.split("."):
         found = (found or {}).get(step)
     return found
-
-
-def _field(path: str, otherwise: str = "") -> Cell:
-    return lambda obj: _at(obj, path) or otherwise
-
-
-def _age_of(path: str) -> Cell:
-    return lambda obj: _since(_at(obj, path) or "")
-
-
-def _pairs_of(path: str) -> Cell:
-    def found(obj: Object) -> str:
-        return ",".join(f"{key}={value}" for key, value in sorted((_at(obj, path) or {}).items())) or NONE
-
-    return found
-
-
-def _size_of(*fields: str) -> Cell:
-    return lambda obj: sum(len(obj.get(field) or ()) for field in fields)
-
-
-def _nothing(obj: Object) -> str:
-    return NONE
 
 
 def _since(started: str, ended: str = "") -> str:
@@ -263,78 +265,51 @@ def _condition(obj: Object, kind: str) -> str:
     return next((str(each.get("status")) for each in conditions if each.get("type") == kind), "")
 
 
-_AGE = {"Age": _age_of("metadata.creationTimestamp")}
-PLAIN: Mapping[str, Cell] = {"Name": _field("metadata.name"), **_AGE}
-"""The columns of a kind that is not in `TABLES`."""
-_NAME = {"Name": PLAIN["Name"]}
-TABLES: Mapping[str, Mapping[str, Cell]] = {
-    "pods": {
-        **_NAME,
-        "Ready": _pod_ready,
-        "Status": pod_status,
-        "Restarts": _pod_restarts,
-        **_AGE,
-        "-IP": _field("status.podIP", NONE),
-        "-Node": _field("spec.nodeName", NONE),
-        "-Nominated Node": _nothing,
-        "-Readiness Gates": _nothing,
-    },
-    "nodes": {
-        **_NAME,
-        "Status": _node_status,
-        "Roles": _node_roles,
-        **_AGE,
-        "Version": _field("status.nodeInfo.kubeletVersion"),
-        "-Internal-IP": _node_address("InternalIP"),
-        "-External-IP": _node_address("ExternalIP"),
-        "-OS-Image": _field("status.nodeInfo.osImage", UNKNOWN),
-        "-Kernel-Version": _field("status.nodeInfo.kernelVersion", UNKNOWN),
-        "-Container-Runtime": _field("status.nodeInfo.containerRuntimeVersion", UNKNOWN),
-    },
-    "events": {
-        "Last Seen": lambda event: _since(_event_last(event)),
-        "Type": _field("type"),
-        "Reason": _field("reason"),
-        "Object": _event_about,
-        "-Subobject": _field("involvedObject.fieldPath"),
-        "-Source": _event_source,
-        "Message": lambda event: str(event.get("message", "")).strip(),
-        "-First Seen": lambda event: _since(_event_first(event)),
-        "-Count": lambda event: _at(event, "series.count") or event.get("count") or 1,
-        "-Name": PLAIN["Name"],
-    },
-    "namespaces": {**_NAME, "Status": _field("status.phase"), **_AGE},
-    "services": {
-        **_NAME,
-        "Type": _field("spec.type"),
-        "Cluster-IP": _field("spec.clusterIP", NONE),
-        "External-IP": _nothing,
-        "Port(s)": _service_ports,
-        **_AGE,
-        "-Selector": _pairs_of("spec.selector"),
-    },
-    "configmaps": {**_NAME, "Data": _size_of("data", "binaryData"), **_AGE},
-    "secrets": {**_NAME, "Type": _field("type"), "Data": _size_of("data"), **_AGE},
-    "persistentvolumeclaims": {
-        **_NAME,
-        "Status": _claim_status,
-        "Volume": _field("spec.volumeName"),
-        "Capacity": _if_bound(_field("status.capacity.storage", "0")),
-        "Access Modes": _if_bound(_claim_modes),
-        "StorageClass": _field("spec.storageClassName"),
-        **_AGE,
-        "-VolumeMode": _field("spec.volumeMode"),
-    },
-    "jobs.batch": {
-        **_NAME,
-        "Status": _job_status,
-        "Completions": _job_completions,
-        "Duration": _job_duration,
-        **_AGE,
-        "-Containers": _of_containers("name"),
-        "-Images": _of_containers("image"),
-        "-Selector": _pairs_of("spec.selector.matchLabels"),
-    },
-    "pytorchjobs.kubeflow.org": {**_NAME, "State": _last_condition, **_AGE},
+CELLS: Mapping[str, Cell] = {
+    "pod_ready": _pod_ready,
+    "pod_status": pod_status,
+    "pod_restarts": _pod_restarts,
+    "node_status": _node_status,
+    "node_roles": _node_roles,
+    "node_address": lambda node: _node_address(node, "InternalIP"),
+    "node_outer_address": lambda node: _node_address(node, "ExternalIP"),
+    "event_last": lambda event: _since(_event_last(event)),
+    "event_first": lambda event: _since(_event_first(event)),
+    "event_about": _event_about,
+    "event_source": _event_source,
+    "event_count": lambda event: _at(event, "series.count") or event.get("count") or 1,
+    "service_ports": _service_ports,
+    "claim_status": _claim_status,
+    "claim_size": lambda claim: (_at(claim, "status.capacity.storage") or "0") if _is_bound(claim) else "",
+    "claim_modes": _claim_modes,
+    "job_status": _job_status,
+    "job_completions": _job_completions,
+    "job_duration": _job_duration,
+    "job_names": lambda job: _of_containers(job, "name"),
+    "job_images": lambda job: _of_containers(job, "image"),
+    "age": lambda obj: _since(_at(obj, "metadata.creationTimestamp") or ""),
+    "entries": lambda obj: sum(len(obj.get(field) or ()) for field in ("data", "binaryData")),
+    "last_condition": _last_condition,
 }
-"""By a kind's key: headings and what stands below them; `-` before those that only `-o wide` shows."""
+"""What stands in a cell that is more than a field."""
+
+
+def _cell(words: str) -> Cell:
+    path, _, otherwise = words.partition("|")
+    return CELLS.get(path) or (lambda obj: _text(_at(obj, path)) or otherwise)
+
+
+def _text(value: Any) -> str:
+    """Write a field: labels as a selector, all else as it is."""
+    if isinstance(value, Mapping):
+        return ",".join(f"{key}={word}" for key, word in sorted(value.items()))
+    return str(value or "").strip()
+
+
+TABLES: Mapping[str, Mapping[str, Cell]] = {
+    key: {
+        heading.replace("_", " "): _cell(cell) for heading, _, cell in (word.partition("=") for word in words)
+    }
+    for key, words in words_by_row(TABLES_TEXT).items()
+}
+"""By a kind's key: headings, and what stands below each."""

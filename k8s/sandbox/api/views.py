@@ -14,6 +14,8 @@ from k8s.sandbox.api.served import Served
 from k8s.sandbox.api.store import Record
 
 Object = Mapping[str, Any]
+META = "meta.k8s.io/v1"
+"""The group and version of tables and of metadata alone."""
 
 
 @dataclass(slots=True)
@@ -23,8 +25,6 @@ class View:
     served: Served
     form: str = "Object"
     """Object, Table or PartialObjectMetadata."""
-    meta_version: str = "v1"
-    """Version of the group meta.k8s.io that was asked for."""
     include: str = "Metadata"
     """What a table's row holds besides its cells: None, Metadata or Object."""
     headings_sent: bool = False
@@ -45,7 +45,7 @@ class View:
         if self.form == "Table":
             return msgspec.json.encode(self._table((record.obj for record in records), meta))
         if self.form == "PartialObjectMetadata":
-            kind, version = "PartialObjectMetadataList", f"meta.k8s.io/{self.meta_version}"
+            kind, version = "PartialObjectMetadataList", META
             items = [msgspec.json.encode(self._partial(record.obj)) for record in records]
         else:
             kind, version = f"{self.served.resource.kind}List", self.served.resource.api_version
@@ -65,15 +65,14 @@ class View:
         self.headings_sent = True
         return {
             "kind": "Table",
-            "apiVersion": f"meta.k8s.io/{self.meta_version}",
+            "apiVersion": META,
             "metadata": meta,
             "columnDefinitions": headings,
             "rows": rows,
         }
 
     def _partial(self, obj: Object) -> Object:
-        version = f"meta.k8s.io/{self.meta_version}"
-        return {"kind": "PartialObjectMetadata", "apiVersion": version, "metadata": obj["metadata"]}
+        return {"kind": "PartialObjectMetadata", "apiVersion": META, "metadata": obj["metadata"]}
 
 
 def accepted(served: Served, accept: str, include: str) -> View:
@@ -91,9 +90,9 @@ def accepted(served: Served, accept: str, include: str) -> View:
         if form == "Object" or (
             form in ("Table", "PartialObjectMetadata")
             and asked.get("g") == "meta.k8s.io"
-            and asked.get("v") in ("v1", "v1beta1")
+            and asked.get("v") == "v1"
         ):
-            return View(served, form, asked.get("v", "v1"), include or "Metadata")
+            return View(served, form, include or "Metadata")
     raise Refused(
         406,
         "NotAcceptable",
