@@ -13,6 +13,7 @@ from k8s.snapshot import ClusterSnapshot, Job, Missing
 from k8s.status import Status
 from tui.format import NOTHING, STATUS_LOOKS, Clock, count, plural
 from tui.keys import JOBS, Key
+from tui.screens.kept_rows import KeptRows
 from tui.screens.list_view import ListView, progress_of
 from tui.screens.view import bindings
 from tui.widgets.table import Cell, Column, Row, Table
@@ -43,6 +44,7 @@ class JobsView(ListView):
         """Make the view: the newest jobs first."""
         super().__init__(ascii_only=ascii_only)
         self.set_reactive(ListView.order, ("age", False))
+        self._kept: KeptRows[Job] = KeptRows()
 
     def on_mount(self) -> None:
         """Let ages grow though nothing changes."""
@@ -58,7 +60,13 @@ class JobsView(ListView):
         table.empty = _empty(snapshot)
         is_one = bool(snapshot.namespace)
         columns = [column for column in self.COLUMNS if column.key != "namespace" or not is_one]
-        rows = [_row(job, clock, is_one_namespace=is_one, ascii_only=self.ascii_only) for job in jobs]
+        rows = self._kept.rows(
+            jobs,
+            lambda job: _row(job, clock, is_one_namespace=is_one, ascii_only=self.ascii_only),
+            drawn_for=(is_one, self.ascii_only, clock.is_rough),
+            now_s=clock.now.timestamp(),
+            age_s=lambda job: _age_s(job, clock.now),
+        )
         if len(columns) == len(table.columns):
             table.set_rows(rows)
         else:
@@ -175,6 +183,12 @@ def _row(job: Job, clock: Clock, *, is_one_namespace: bool, ascii_only: bool) ->
         ),
         f"{elbow} {job.reason}" if is_loud else None,
     )
+
+
+def _age_s(job: Job, now: datetime) -> float:
+    """Return the smallest of the ages that a job's row tells and that still grow."""
+    since = job.started if job.status is Status.RUNNING else None
+    return (now - (since or job.created or now)).total_seconds()
 
 
 def _status_words(job: Job, clock: Clock) -> str:

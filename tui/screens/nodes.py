@@ -9,6 +9,7 @@ from textual.binding import BindingType
 from k8s.snapshot import ClusterSnapshot, Missing, NodeRow
 from tui.format import NOTHING, Look, count, gpu_runs, memory, plural
 from tui.keys import NODES, Key
+from tui.screens.kept_rows import KeptRows
 from tui.screens.list_view import ListView, progress_of
 from tui.screens.view import bindings
 from tui.widgets.table import Cell, Column, Row, Table
@@ -37,6 +38,11 @@ class NodesView(ListView):
     COLUMNS: ClassVar[tuple[Column, ...]] = COLUMNS
     DESCENDING: ClassVar[frozenset[str]] = frozenset({"free"})
 
+    def __init__(self, *, ascii_only: bool = False) -> None:
+        """Make the view."""
+        super().__init__(ascii_only=ascii_only)
+        self._kept: KeptRows[NodeRow] = KeptRows()
+
     def draw(self, table: Table) -> None:
         """Fill the table and the lines around it from the snapshot."""
         snapshot = self.snapshot
@@ -45,7 +51,12 @@ class NodesView(ListView):
         nodes = sorted(snapshot.nodes, key=_SORTS[by], reverse=is_turned)
         table.empty = _empty(snapshot)
         is_listed = "nodes" not in snapshot.problems
-        table.set_rows([_row(node, is_listed=is_listed, ascii_only=self.ascii_only) for node in nodes])
+        rows = self._kept.rows(
+            nodes,
+            lambda node: _row(node, is_listed=is_listed, ascii_only=self.ascii_only),
+            drawn_for=(is_listed, self.ascii_only),
+        )
+        table.set_rows(rows)
         filtered = (f"/{self.filter_text}",) if self.filter_text else ()
         self.set_title("  ".join((f"Nodes ({count(len(nodes))})", *progress_of(snapshot), *filtered)))
         self.put("notice", snapshot.stale or "\n".join(map(_partial, snapshot.missing_gpus)))
