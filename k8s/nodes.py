@@ -13,6 +13,8 @@ from k8s.snapshot import Holder, NodeRow, Share, SharedMemory
 SIMULATED = "gpuconsole.dev/simulated"
 """Label on nodes whose accelerators are make-believe."""
 _ROLE = "node-role.kubernetes.io/"
+_GROUP, _VISIBLE = "topology.kubernetes.io/gpu-group", "topology.kubernetes.io/gpu-visible"
+"""Where ACK's scheduler writes which GPUs of a node it chose for a pod, by their topology."""
 _GIB = 2**30
 _ON_NO_DEVICE: Mapping[int, int] = {}
 
@@ -34,7 +36,14 @@ def holder_of(pod: Pod, job: str) -> Holder | None:
         return None
     meta = pod.metadata
     by_device = memory_by_device(meta, held[MEMORY]) if MEMORY in held else _ON_NO_DEVICE
-    return Holder(meta.namespace, meta.name, job, devices.count(held), held, by_device)
+    numbers = tuple(by_device) or _numbers(meta.annotation(_GROUP) or meta.annotation(_VISIBLE))
+    return Holder(meta.namespace, meta.name, job, devices.count(held), held, by_device, numbers)
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    """Read `0,1,4`; nothing where that makes no sense."""
+    words = text.split(",") if text else []
+    return tuple(int(word) for word in words) if all(word.isdecimal() for word in words) else ()
 
 
 def silent_nodes(nodes: Iterable[Node]) -> dict[str, str]:

@@ -60,6 +60,8 @@ class Holder:
     """Resource name to what it holds of it."""
     memory_by_device: Mapping[int, int] = field(default_factory=dict)
     """On a node that shares GPUs by memory: number of the device to the GiB it holds there."""
+    devices: tuple[int, ...] = ()
+    """Numbers of the devices that it was given, as far as the scheduler wrote them down."""
 
     @property
     def amount(self) -> str:

@@ -141,7 +141,7 @@ def test_gigabytes_of_shared_gpus_are_shown_as_memory_and_never_as_devices() -> 
     one = sure(holder({MEMORY: "44"}, annotations=annotations))
     old = sure(holder({MEMORY: "20"}, annotations={"ALIYUN_COM_GPU_MEM_IDX": "0"}))
     row = node_row(made(memory=160, devices=2), [one, old])
-    assert (one.gpus, one.memory_by_device) == (0, {1: 24, 0: 20})
+    assert (one.gpus, one.memory_by_device, one.devices) == (0, {1: 24, 0: 20}, (1, 0))
     assert (row.gpus_total, row.gpus_allocated, dict(row.resources)) == (0, 0, {})
     assert row.shared is not None
     assert (row.shared.total_gib, row.shared.allocated_gib, row.shared.devices) == (160, 64, 2)
@@ -156,6 +156,22 @@ def test_where_shared_memory_is_held_on_unknown_devices_no_fraction_is_claimed()
     assert (row.shared.allocated_gib, row.shared.devices_allocated) == (8, None)
     assert node_row(made(memory=32), ()).shared is not None
     assert node_row(made(memory=32), ()).gpu_memory == 0
+
+
+@pytest.mark.parametrize(
+    ("annotations", "numbers"),
+    [
+        ({"topology.kubernetes.io/gpu-group": "0,3", "topology.kubernetes.io/gpu-visible": "0,1"}, (0, 3)),
+        ({"topology.kubernetes.io/gpu-visible": "5"}, (5,)),
+        ({"topology.kubernetes.io/gpu-group": "0,x"}, ()),
+        ({}, ()),
+    ],
+)
+def test_the_gpus_that_were_chosen_by_topology_are_named(
+    annotations: dict[str, str], numbers: tuple[int, ...]
+) -> None:
+    found = sure(holder({"aliyun.com/gpu": "2"}, annotations=annotations))
+    assert (found.gpus, found.devices) == (2, numbers)
 
 
 @given(st.text(max_size=40) | st.sampled_from(["[1]", '{"0": 1}', '{"0": {"x": 1, "1": "y"}}', "null", "{"]))

@@ -44,6 +44,7 @@ def _holder_values(holder: Holder) -> Values:
         "job": holder.job,
         "gpus": holder.gpus,
         "resources": dict(holder.resources),
+        "devices": list(holder.devices),
     }
 
 
