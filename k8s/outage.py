@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from k8s.client import Client
@@ -51,10 +51,15 @@ class Outage:
     answers; the others wait, so that a dead cluster is asked once, not once for each list.
     """
 
-    def __init__(self, client: Client, waits: Waits | None = None) -> None:
-        """Prepare to wait for the cluster behind `client`."""
+    def __init__(
+        self, client: Client, waits: Waits | None = None, on_change: Callable[[], None] = lambda: None
+    ) -> None:
+        """Prepare to wait for the cluster behind `client`; when `problem` changes, call `on_change`."""
         self.waits = waits or Waits()
         """How long to wait."""
+        self.problem: KubeError | None = None
+        """Why the cluster does not answer anybody; None while it does, as far as is known."""
+        self._on_change = on_change
         self._client = client
         self._turn = asyncio.Lock()
         self._answered_at_s = -math.inf
@@ -91,24 +96,32 @@ class Outage:
     async def _probe(self) -> None:
         delays = self.waits.delays()
         was_away = False
-        while delay_s := await self._delay_after_asking(delays):
-            was_away = True
-            await pause(self._poked, delay_s)
+        try:
+            while problem := await self._ask():
+                was_away = True
+                self._say(problem)
+                is_login = isinstance(problem, Unauthorized)
+                await pause(self._poked, self.waits.login_s if is_login else next(delays))
+        finally:
+            self._say(None)
         self._answered_at_s = asyncio.get_running_loop().time()
         if was_away:
             self._ended_at_s = self._answered_at_s
 
-    async def _delay_after_asking(self, delays: Iterator[float]) -> float:
-        """Ask once, and return how long to wait before the next time; 0 when there was an answer."""
+    async def _ask(self) -> KubeError | None:
+        """Ask once; return why there was no answer for anybody. A refusal is an answer."""
         try:
             await self._client.get_json(_PROBED)
-        except Unreachable:
-            return next(delays)
-        except Unauthorized:
-            return self.waits.login_s
+        except (Unreachable, Unauthorized) as error:
+            return error
         except KubeError:
-            return 0.0
-        return 0.0
+            return None
+        return None
+
+    def _say(self, problem: KubeError | None) -> None:
+        if problem is not self.problem:
+            self.problem = problem
+            self._on_change()
 
 
 async def pause(poked: asyncio.Event, delay_s: float) -> None:

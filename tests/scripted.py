@@ -11,8 +11,10 @@ import asyncio
 import json
 import socket
 import ssl
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from email.utils import formatdate
 from typing import Any, Protocol, Self
 
 from aiohttp import web
@@ -124,6 +126,21 @@ class Stall:
         return _break(request, web.StreamResponse())
 
 
+class Held:
+    """A reply that the server takes its time for: until the test lets it go."""
+
+    def __init__(self, reply: Reply) -> None:
+        self._reply = reply
+        self._may_go = asyncio.Event()
+
+    def let_go(self) -> None:
+        self._may_go.set()
+
+    async def answer(self, request: web.Request, closing: asyncio.Event) -> web.StreamResponse:
+        await self._may_go.wait()
+        return await self._reply.answer(request, closing)
+
+
 class Stream:
     """A body in pieces, which the test sends when it likes; use it for watches and logs."""
 
@@ -221,6 +238,8 @@ class ScriptedCluster:
     def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self.requests: list[Asked] = []
         self.host = ""
+        self.clock_ahead_s = 0.0
+        """How far its clock is ahead of the real one."""
         self._tls = tls
         self._replies: dict[tuple[str, str, bool], list[Reply]] = {}
         self._came = asyncio.Condition()
@@ -279,10 +298,14 @@ class ScriptedCluster:
         self._closing = asyncio.Event()
         app = web.Application(client_max_size=2**26)
         app.router.add_route("*", "/{path:.*}", self._answer)
+        app.on_response_prepare.append(self._stamp)
         self._runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
         await self._runner.setup()
         listening = _bound(self._place.getsockname()[1])
         await web.SockSite(self._runner, listening, ssl_context=self._tls).start()
+
+    async def _stamp(self, _: web.Request, response: web.StreamResponse) -> None:
+        response.headers["Date"] = formatdate(time.time() + self.clock_ahead_s, usegmt=True)
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         asked = await _asked(request)

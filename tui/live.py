@@ -64,7 +64,7 @@ class Live:
         """Whose jobs are shown, empty for all. May be changed at any time: see `show_namespace`."""
         self._changed = asyncio.Event()
         self._poked = asyncio.Event()
-        self._outage = Outage(client, waits)
+        self._outage = Outage(client, waits, self._changed.set)
         self._running: asyncio.TaskGroup | None = None
         self._tasks: dict[Resource, asyncio.Task[None]] = {}
         self._nodes: Mirror[Node] = self._mirror(NODES, Reader(Node), _meta, ("",))
@@ -248,7 +248,7 @@ class Live:
             jobs = tuple(job for job in jobs if job.ref.namespace == self.namespace)
         access = self.client.access
         mirrors = self._mirrors
-        trouble, stale, since_s = _trouble(mirrors)
+        trouble, stale, since_s = _trouble(mirrors, self._outage.problem)
         return ClusterSnapshot(
             context=access.context,
             user=access.user,
@@ -278,10 +278,13 @@ class Live:
         return [job for jobs in by_place.values() for job in jobs]
 
 
-def _trouble(mirrors: Sequence[Mirror[Any]]) -> tuple[str, str, float]:
-    """Return why what is shown may be old, in a word and in words, and since when; empty when it is not."""
+def _trouble(mirrors: Sequence[Mirror[Any]], outage: KubeError | None) -> tuple[str, str, float]:
+    """Return why what is shown may be old, in a word and in words, and since when; empty when it is not.
+
+    What the probe has found while the cluster answers nobody is newer than what ended each watch.
+    """
     ailing = [
-        (mirror, problem)
+        (mirror, outage or problem)
         for mirror in mirrors
         if (problem := mirror.state.problem) is not None and not mirror.state.is_absent
     ]
@@ -289,8 +292,10 @@ def _trouble(mirrors: Sequence[Mirror[Any]]) -> tuple[str, str, float]:
         found = [(mirror, problem) for mirror, problem in ailing if isinstance(problem, kind)]
         if found:
             problem = found[0][1]
-            reason = problem.details if isinstance(problem, Unauthorized) else problem.why or problem.what
-            if len(ailing) < sum(not mirror.state.is_absent for mirror in mirrors):
+            reason = problem.why or problem.what
+            if isinstance(problem, Unauthorized):
+                reason = f"{problem.details} ctrl+r tries at once."
+            if outage is None and len(ailing) < sum(not mirror.state.is_absent for mirror in mirrors):
                 reason = f"{', '.join(mirror.resource.full_name for mirror, _ in found)}: {reason}"
             heard_s = [mirror.heard_at_s for mirror, _ in ailing if mirror.heard_at_s]
             return word, reason, min(heard_s, default=0.0)

@@ -3,71 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 from itertools import pairwise
-from typing import Any
 
 import pytest
 
 from k8s.errors import Unreachable
-from k8s.kinds import KINDS
 from k8s.models import Event
-from k8s.snapshot import ClusterSnapshot, Missing
-from tests.objects import node, pod_of, pytorch_job
+from k8s.snapshot import Missing
+from tests.feeds import JOBS, NODES, PODS, running, serve
+from tests.objects import node, pytorch_job
 from tests.scripted import WAIT_S, Drop, ScriptedCluster, Stream, page, refusal
 from tui.live import PUBLISH_S, Live, follow_events
 
-NODES, PODS, JOBS = "/api/v1/nodes", "/api/v1/pods", "/apis/kubeflow.org/v1/pytorchjobs"
 EVENTS = "/api/v1/namespaces/default/events"
-BERT = pytorch_job("bert")
-
-
-def serve(cluster: ScriptedCluster) -> dict[str, Stream]:
-    """Serve a node with a job on it, and of every other kind nothing; return the watches."""
-    cluster.say(NODES, page([node("n1")]))
-    cluster.say(PODS, page([pod_of(BERT, "master-0", on="n1")]))
-    streams = {}
-    for kind in KINDS:
-        path = kind.resource.path()
-        cluster.say(path, page([BERT] if path == JOBS else []))
-    for path in (NODES, PODS, *(kind.resource.path() for kind in KINDS)):
-        streams[path] = Stream()
-        cluster.say(path, streams[path], watch=True)
-    return streams
-
-
-class Feed:
-    """A feed that runs, and what it has published."""
-
-    def __init__(self, live: Live) -> None:
-        self.live = live
-        self.published: list[tuple[float, ClusterSnapshot]] = []
-        self._came = asyncio.Event()
-
-    def publish(self, snapshot: ClusterSnapshot) -> None:
-        self.published.append((asyncio.get_running_loop().time(), snapshot))
-        self._came.set()
-
-    async def until(self, is_so: Callable[[ClusterSnapshot], bool]) -> ClusterSnapshot:
-        async with asyncio.timeout(WAIT_S):
-            while not (self.published and is_so(self.published[-1][1])):
-                self._came.clear()
-                await self._came.wait()
-        return self.published[-1][1]
-
-
-@asynccontextmanager
-async def running(cluster: ScriptedCluster, namespace: str = "", **client: Any) -> AsyncIterator[Feed]:
-    async with cluster.client(**client) as connected:
-        feed = Feed(Live(connected, namespace))
-        task = asyncio.create_task(feed.live.run(feed.publish))
-        try:
-            yield feed
-            assert not task.done()
-        finally:
-            task.cancel()
-            await asyncio.wait([task])
 
 
 async def test_nodes_pods_and_jobs_come_as_one_picture() -> None:

@@ -1,0 +1,104 @@
+"""A feed of the console that runs on a scripted cluster, and all that it has published."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from k8s.kinds import KINDS
+from k8s.snapshot import ClusterSnapshot
+from tests.objects import node, pod_of, pytorch_job
+from tests.scripted import WAIT_S, Answer, ScriptedCluster, Stream, page
+from tui.live import Live
+
+NODES, PODS, JOBS = "/api/v1/nodes", "/api/v1/pods", "/apis/kubeflow.org/v1/pytorchjobs"
+BERT = pytorch_job("bert")
+VERBS = ["get", "list", "watch"]
+
+
+def serve(cluster: ScriptedCluster) -> dict[str, Stream]:
+    """Serve a node with a job on it, and of every other kind nothing; return the watches."""
+    lists: dict[str, list[Any]] = {kind.resource.path(): [] for kind in KINDS}
+    lists |= {NODES: [node("n1")], PODS: [pod_of(BERT, "master-0", on="n1")], JOBS: [BERT]}
+    return serve_lists(cluster, lists)
+
+
+def serve_small(cluster: ScriptedCluster) -> dict[str, Stream]:
+    """Serve the same on a server that has no other kind, and says so; return the watches."""
+    say_kinds(cluster, {"kubeflow.org/v1": ["pytorchjobs"]})
+    cluster.say("/version", Answer({"major": "1", "minor": "20"}))
+    return serve_lists(
+        cluster, {NODES: [node("n1")], PODS: [pod_of(BERT, "master-0", on="n1")], JOBS: [BERT]}
+    )
+
+
+def serve_lists(cluster: ScriptedCluster, lists: dict[str, list[Any]]) -> dict[str, Stream]:
+    """Serve these, in version 5, and return the watches."""
+    streams = {path: Stream() for path in lists}
+    for path, items in lists.items():
+        cluster.say(path, page(items, "5"))
+        cluster.say(path, streams[path], watch=True)
+    return streams
+
+
+def say_kinds(cluster: ScriptedCluster, plurals: dict[str, list[str]]) -> None:
+    """Say from now on that the server has these groups and versions, with these resources."""
+    versions = [{"groupVersion": name, "version": name.rpartition("/")[2]} for name in plurals]
+    groups = [
+        {"name": each["groupVersion"].rpartition("/")[0], "versions": [each], "preferredVersion": each}
+        for each in [{"groupVersion": "apps/v1", "version": "v1"}, *versions]
+    ]
+    cluster.forget("/apis")
+    cluster.say("/apis", Answer({"groups": groups}))
+    for name, resources in plurals.items():
+        held = [{"name": each, "kind": each, "namespaced": True, "verbs": VERBS} for each in resources]
+        cluster.forget(f"/apis/{name}")
+        cluster.say(f"/apis/{name}", Answer({"resources": held}))
+
+
+class Feed:
+    """A feed that runs, and what it has published."""
+
+    def __init__(self, live: Live) -> None:
+        self.live = live
+        self.published: list[tuple[float, ClusterSnapshot]] = []
+        self._came = asyncio.Event()
+
+    def publish(self, snapshot: ClusterSnapshot) -> None:
+        self.published.append((asyncio.get_running_loop().time(), snapshot))
+        self._came.set()
+
+    @property
+    def snapshots(self) -> list[ClusterSnapshot]:
+        return [snapshot for _, snapshot in self.published]
+
+    async def until(self, is_so: Callable[[ClusterSnapshot], bool]) -> ClusterSnapshot:
+        """Return the newest snapshot once it is so."""
+        async with asyncio.timeout(WAIT_S):
+            while not (self.published and is_so(self.published[-1][1])):
+                self._came.clear()
+                await self._came.wait()
+        return self.published[-1][1]
+
+    async def until_live(self, cluster: ScriptedCluster, paths: Iterable[str]) -> ClusterSnapshot:
+        """Wait until everything is watched."""
+        for path in paths:
+            await cluster.until_asked(path, watch=True)
+        return await self.until(lambda each: each.is_synced and not each.stale)
+
+
+@asynccontextmanager
+async def running(
+    cluster: ScriptedCluster, namespace: str = "", *, waits: Any = None, **client: Any
+) -> AsyncIterator[Feed]:
+    async with cluster.client(**client) as connected:
+        feed = Feed(Live(connected, namespace, waits=waits))
+        task = asyncio.create_task(feed.live.run(feed.publish))
+        try:
+            yield feed
+            assert not task.done()
+        finally:
+            task.cancel()
+            await asyncio.wait([task])

@@ -1,0 +1,424 @@
+"""What the user sees, and what the server is asked, when a cluster fails in each of the ways it can.
+
+One test for every row of the table of failures that concerns lists and watches.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from k8s.outage import Waits
+from k8s.snapshot import ClusterSnapshot
+from tests.feeds import BERT, JOBS, NODES, PODS, Feed, running, say_kinds, serve_lists, serve_small
+from tests.objects import node, pod_of, pytorch_job
+from tests.scripted import (
+    Answer,
+    Cut,
+    Drop,
+    Held,
+    Reply,
+    ScriptedCluster,
+    Stream,
+    page,
+    refusal,
+    status_object,
+)
+from tui.format import Clock
+
+HASTY = Waits(first_s=0.01, longest_s=0.05, absent_s=0.05, login_s=0.05)
+"""So short that no test waits."""
+PATIENT = Waits(first_s=60.0, absent_s=60.0, login_s=60.0)
+"""So long that whatever is asked again was asked at once, or by the user."""
+WATCHED = (NODES, PODS, JOBS)
+GONE = status_object(410, "too old resource version: 5 (900)", "Expired")
+
+
+def asked_of(cluster: ScriptedCluster) -> dict[str, int]:
+    """Count the lists and watches so far."""
+    lists = {path: len(cluster.asked(path)) for path in WATCHED}
+    return lists | {f"{path}?watch": len(cluster.asked(path, watch=True)) for path in WATCHED}
+
+
+def jobs_of(snapshot: ClusterSnapshot) -> list[str]:
+    return [job.ref.name for job in snapshot.jobs]
+
+
+def keeps_its_rows(feed: Feed) -> bool:
+    """Tell whether the job and the node were on screen from the first complete picture to the last."""
+    complete = [snapshot for snapshot in feed.snapshots if snapshot.is_synced]
+    return bool(complete) and all(
+        jobs_of(snapshot) == ["bert"] and len(snapshot.nodes) == 1 for snapshot in complete
+    )
+
+
+async def test_a_server_that_restarts_leaves_the_rows_and_their_age_and_then_everything_goes_on() -> None:
+    async with ScriptedCluster() as cluster:
+        streams = serve_small(cluster)
+        for path in streams:
+            cluster.say(path, Stream(), watch=True)
+        async with running(cluster, waits=HASTY) as feed:
+            live = await feed.until_live(cluster, WATCHED)
+            before = asked_of(cluster)
+            await cluster.go_away()
+            away = await feed.until(lambda each: each.trouble == "away")
+            assert live.stale_since_s == 0.0 < away.stale_since_s <= asyncio.get_running_loop().time()
+            assert away.stale
+            await cluster.come_back()
+            await feed.until(lambda each: not each.stale)
+            assert keeps_its_rows(feed)
+            after = asked_of(cluster)
+        assert all(after[path] == before[path] for path in WATCHED)  # the place was not lost: no list
+        assert [each.query["resourceVersion"] for each in cluster.asked(PODS, watch=True)][-1] == "5"
+
+
+async def test_a_dead_cluster_is_probed_once_for_all_and_not_by_everybody() -> None:
+    async with ScriptedCluster() as cluster:
+        streams = serve_small(cluster)
+        async with running(cluster, waits=HASTY) as feed:
+            await feed.until_live(cluster, WATCHED)
+            before = asked_of(cluster)
+            cluster.forget("/version")
+            cluster.say("/version", Drop())
+            for stream in streams.values():
+                stream.drop()
+            await cluster.until_asked("/version", 6)
+            assert (await feed.until(lambda each: bool(each.stale))).trouble == "away"
+            assert asked_of(cluster) == before
+            for path in WATCHED:
+                cluster.forget(path, watch=True)
+                cluster.say(path, Stream(), watch=True)
+            cluster.forget("/version")
+            cluster.say("/version", refusal(403))  # any answer is one
+            await feed.until(lambda each: not each.stale)
+            assert keeps_its_rows(feed)
+        after = asked_of(cluster)
+        assert all(after[f"{path}?watch"] == before[f"{path}?watch"] + 1 for path in WATCHED)
+
+
+async def test_a_cluster_that_is_away_from_the_start_appears_when_it_comes() -> None:
+    async with ScriptedCluster() as cluster:
+        serve_small(cluster)
+        await cluster.go_away()
+        async with running(cluster, waits=HASTY) as feed:
+            away = await feed.until(lambda each: each.trouble == "away")
+            assert (away.is_synced, away.stale_since_s, away.nodes) == (False, 0.0, ())
+            await cluster.come_back()
+            assert jobs_of(await feed.until_live(cluster, WATCHED)) == ["bert"]
+
+
+@pytest.mark.parametrize(
+    "forgotten",
+    [refusal(410, "too old resource version"), Stream().event("ERROR", GONE).end()],
+    ids=["as an answer", "as a line"],
+)
+async def test_a_forgotten_version_is_made_good_by_one_list_that_nobody_sees(forgotten: Reply) -> None:
+    async with ScriptedCluster() as cluster:
+        streams = serve_small(cluster)
+        new = pod_of(BERT, "master-0", on="n1", uid="new")
+        cluster.forget(PODS)
+        cluster.say(PODS, page([pod_of(BERT, "master-0", on="n1")], "5"), page([new], "900"))
+        cluster.say(PODS, forgotten, Stream(), watch=True)
+        async with running(cluster, waits=HASTY) as feed:
+            await feed.until_live(cluster, WATCHED)
+            streams[PODS].end()
+            await feed.until(lambda each: each.jobs[0].instances[0].pod_uid == "new")
+            assert keeps_its_rows(feed)
+            assert not any(snapshot.stale for snapshot in feed.snapshots if snapshot.is_synced)
+        assert asked_of(cluster)[PODS] == 2
+
+
+async def test_a_list_that_expires_between_pages_loses_no_row_on_the_way() -> None:
+    async with ScriptedCluster() as cluster:
+        serve_small(cluster)
+        nodes = [node(f"n{number}") for number in range(4)]
+        cluster.forget(NODES)
+        cluster.say(NODES, page(nodes[:2], following="2"), refusal(410), page(nodes))
+        async with running(cluster, waits=PATIENT) as feed:
+            await feed.until(lambda each: len(each.nodes) == 4)
+            sizes = [len(snapshot.nodes) for snapshot in feed.snapshots]
+            assert sizes == sorted(sizes)
+        assert ["continue" in each.query for each in cluster.asked(NODES)] == [False, True, False]
+
+
+async def test_a_busy_server_is_called_throttled_and_left_alone_for_as_long_as_it_asks() -> None:
+    async with ScriptedCluster() as cluster:
+        streams = serve_small(cluster)
+        busy = refusal(429, "too many requests", headers={"Retry-After": "2"})
+        cluster.say(PODS, busy, Stream(), watch=True)
+        async with running(cluster, waits=HASTY) as feed:
+            await feed.until_live(cluster, WATCHED)
+            streams[PODS].end()
+            throttled = await feed.until(lambda each: each.trouble == "throttled")
+            assert throttled.throttled_until_s > throttled.stale_since_s
+            assert "pods" in throttled.stale and "too many requests" in throttled.stale
+            await feed.until(lambda each: not each.stale)
+            assert keeps_its_rows(feed)
+        _, refused, again = cluster.asked(PODS, watch=True)
+        assert again.at_s - refused.at_s >= 2.0
+        assert asked_of(cluster)[PODS] == 1  # a busy server is not asked for a whole list
+
+
+async def test_a_login_that_is_over_is_said_and_tried_again_when_the_user_asks() -> None:
+    async with ScriptedCluster() as cluster:
+        streams = serve_small(cluster)
+        over = refusal(401, "Unauthorized")
+        for path in WATCHED:
+            cluster.say(path, over, watch=True)
+        async with running(cluster, waits=PATIENT) as feed:
+            await feed.until_live(cluster, WATCHED)
+            before = asked_of(cluster)
+            cluster.forget("/version")
+            cluster.say("/version", over)
+            for stream in streams.values():
+                stream.drop()
+            feed.live.try_again()
+            over_login = await feed.until(lambda each: each.trouble == "login expired")
+            assert "Unauthorized" in over_login.stale and "ctrl+r" in over_login.stale
+            cluster.forget("/version")
+            cluster.say("/version", Answer({}))
+            for path in WATCHED:
+                cluster.forget(path, watch=True)
+                cluster.say(path, Stream(), watch=True)
+            await poked_until(feed, lambda each: not each.stale)
+            assert keeps_its_rows(feed)
+        assert asked_of(cluster)[PODS] == before[PODS]
+
+
+async def poked_until(feed: Feed, is_so: Callable[[ClusterSnapshot], bool]) -> ClusterSnapshot:
+    """Press ctrl+r until it is so: a key that comes while a request is under way changes nothing."""
+    pressing = asyncio.create_task(_press(feed))
+    try:
+        return await feed.until(is_so)
+    finally:
+        pressing.cancel()
+        await asyncio.wait([pressing])
+
+
+async def _press(feed: Feed) -> None:
+    while True:
+        feed.live.try_again()
+        await asyncio.sleep(0.02)
+
+
+async def test_a_login_that_is_over_is_tried_again_by_itself() -> None:
+    async with ScriptedCluster() as cluster:
+        serve_small(cluster)
+        cluster.forget(PODS)
+        cluster.say(PODS, refusal(401, "Unauthorized"))
+        async with running(cluster, waits=HASTY) as feed:
+            await feed.until(lambda each: each.trouble == "login expired")
+            cluster.forget(PODS)
+            cluster.say(PODS, page([pod_of(BERT, "master-0", on="n1")]))
+            assert jobs_of(await feed.until_live(cluster, WATCHED)) == ["bert"]
+
+
+async def test_without_the_right_to_list_nodes_those_that_pods_are_on_are_shown() -> None:
+    async with ScriptedCluster() as cluster:
+        serve_small(cluster)
+        cluster.forget(NODES)
+        cluster.say(NODES, refusal(403, 'User "li" cannot list resource "nodes"', "Forbidden"))
+        async with running(cluster, waits=PATIENT) as feed:
+            snapshot = await feed.until(lambda each: each.is_synced)
+        assert [(row.name, row.gpus_allocated, row.gpus_total) for row in snapshot.nodes] == [("n1", 8, 0)]
+        assert snapshot.nodes[0].status not in ("Ready", "NotReady")
+        assert [(each.verb, each.resource) for each in snapshot.missing_gpus] == [("list", "nodes")]
+        assert 'User "li" cannot list resource "nodes"' in snapshot.missing_gpus[0].words
+        assert (snapshot.missing_jobs, snapshot.stale) == ((), "")
+        assert len(cluster.asked(NODES)) == 1
+
+
+async def test_who_may_list_one_namespace_only_starts_there_and_may_go_to_another() -> None:
+    other = pytorch_job("gpt", namespace="other")
+    async with ScriptedCluster() as cluster:
+        serve_small(cluster)
+        for path in (PODS, JOBS):
+            cluster.forget(path)
+            cluster.say(path, refusal(403, "not at the cluster scope", "Forbidden"))
+        jobs = "/apis/kubeflow.org/v1/namespaces/{}/pytorchjobs"
+        serve_lists(cluster, {"/api/v1/namespaces/default/pods": [], jobs.format("default"): [BERT]})
+        serve_lists(cluster, {"/api/v1/namespaces/other/pods": [], jobs.format("other"): [other]})
+        async with running(cluster, "default", waits=PATIENT) as feed:
+            snapshot = await feed.until(lambda each: each.is_synced and not each.stale)
+            assert jobs_of(snapshot) == ["bert"]
+            assert snapshot.missing_jobs == ()  # nothing that is asked for is missing
+            assert [each.shown for each in snapshot.missing_gpus] == ["default"]  # but other holders are
+            feed.live.show_namespace("other")
+            await feed.until(lambda each: each.is_synced and jobs_of(each) == ["gpt"])
+            feed.live.show_namespace("")
+            everything = await feed.until(lambda each: each.is_synced and jobs_of(each) == ["bert"])
+            assert {each.resource for each in everything.missing_jobs} == {"pods", "pytorchjobs.kubeflow.org"}
+
+
+async def test_a_server_that_fails_for_one_collection_is_said_of_that_one() -> None:
+    async with ScriptedCluster() as cluster:
+        serve_small(cluster)
+        cluster.forget(JOBS)
+        cluster.say(JOBS, refusal(500, "etcdserver: leader changed"))
+        async with running(cluster, waits=PATIENT) as feed:
+            failing = await feed.until(lambda each: each.trouble == "failing")
+            assert failing.stale.startswith("pytorchjobs.kubeflow.org: ")
+            assert "etcdserver: leader changed" in failing.stale
+            assert len(cluster.asked(JOBS)) == 1
+            cluster.forget(JOBS)
+            cluster.say(JOBS, page([BERT], "5"))
+            await poked_until(feed, lambda each: not each.stale and jobs_of(each) == ["bert"])
+        assert len(cluster.asked(JOBS)) == 2
+        assert len(cluster.asked(PODS)) == len(cluster.asked(NODES)) == 1
+
+
+async def test_a_half_open_connection_is_noticed_and_the_watch_goes_on_elsewhere() -> None:
+    waits = Waits(first_s=0.01, longest_s=0.05, watch_s=0, grace_s=0.2)
+    async with ScriptedCluster() as cluster:
+        serve_small(cluster)
+        async with running(cluster, waits=waits) as feed:
+            await cluster.until_asked(PODS, 2, watch=True)
+            await feed.until(lambda each: each.is_synced and "did not answer in time" in each.stale)
+            assert keeps_its_rows(feed)
+        first, second = cluster.asked(PODS, watch=True)[:2]
+        assert second.query["resourceVersion"] == first.query["resourceVersion"] == "5"
+        assert len(cluster.asked(PODS)) == 1
+
+
+async def test_a_slow_list_shows_its_rows_page_by_page_and_counts_them() -> None:
+    async with ScriptedCluster() as cluster:
+        serve_small(cluster)
+        pods = [pod_of(BERT, f"worker-{number}") for number in range(5)]
+        second, third = Held(page(pods[2:4], following="3", remainingItemCount=1)), Held(page(pods[4:], "5"))
+        cluster.forget(PODS)
+        cluster.say(PODS, page(pods[:2], following="2", remainingItemCount=3), second, third)
+        async with running(cluster, waits=PATIENT) as feed:
+            some = await feed.until(lambda each: each.progress == "2 of 5 pods so far…" and bool(each.jobs))
+            assert not some.is_synced
+            assert [each.name for each in some.nodes] == ["n1"]
+            assert {each.pod for each in some.jobs[0].instances} >= {"bert-worker-0", "bert-worker-1"}
+            second.let_go()
+            await feed.until(lambda each: each.progress == "4 of 5 pods so far…")
+            third.let_go()
+            whole = await feed.until(lambda each: each.is_synced)
+            assert whole.progress == ""
+        assert [each.query["limit"] for each in cluster.asked(PODS)] == ["500"] * 3
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [Cut(), Answer(b'{"metadata": {}, "items": [{"meta'), Answer([1])],
+    ids=["reset in its middle", "half of it", "no list at all"],
+)
+async def test_a_list_that_breaks_off_is_asked_for_again_and_what_came_stays(broken: Reply) -> None:
+    async with ScriptedCluster() as cluster:
+        serve_small(cluster)
+        nodes = [node("n1"), node("n2")]
+        cluster.forget(NODES)
+        cluster.say(NODES, page(nodes[:1], following="2"), broken, page(nodes))
+        async with running(cluster, waits=HASTY) as feed:
+            whole = await feed.until(lambda each: len(each.nodes) == 2)
+            assert whole.is_synced or jobs_of(whole) in ([], ["bert"])
+            sizes = [len(snapshot.nodes) for snapshot in feed.snapshots]
+            assert sizes == sorted(sizes)
+        assert len(cluster.asked(NODES)) == 3
+
+
+@pytest.mark.parametrize("end", [b"", b'{"type": "DELETED", "obj'], ids=["between lines", "in a line"])
+async def test_a_watch_that_is_reset_goes_on_where_it_was(end: bytes) -> None:
+    async with ScriptedCluster() as cluster:
+        streams = serve_small(cluster)
+        late = node("n2")
+        late["metadata"]["resourceVersion"] = "7"
+        cluster.say(NODES, Stream().event("ADDED", late), watch=True)
+        async with running(cluster, waits=HASTY) as feed:
+            await feed.until_live(cluster, WATCHED)
+            bookmark = {"metadata": {"resourceVersion": "6"}}
+            streams[NODES].event("BOOKMARK", bookmark).send(end).drop()
+            await feed.until(lambda each: len(each.nodes) == 2)
+        assert [each.query["resourceVersion"] for each in cluster.asked(NODES, watch=True)] == ["5", "6"]
+        assert asked_of(cluster)[NODES] == 1
+
+
+async def test_a_line_of_a_watch_that_makes_no_sense_is_made_up_for_by_a_list() -> None:
+    async with ScriptedCluster() as cluster:
+        streams = serve_small(cluster)
+        cluster.forget(NODES)
+        cluster.say(NODES, page([node("n1")], "5"), page([node("n1"), node("n2")], "6"))
+        cluster.say(NODES, Stream(), watch=True)
+        async with running(cluster, waits=PATIENT) as feed:
+            await feed.until_live(cluster, WATCHED)
+            streams[NODES].send(b'{"type": "ADDED", "object": {"metadata\n')
+            await feed.until(lambda each: "nodes: " in each.stale and "broken line" in each.stale)
+            await poked_until(feed, lambda each: len(each.nodes) == 2 and not each.stale)
+        assert asked_of(cluster)[NODES] == 2
+
+
+async def test_bookmarks_move_the_place_and_change_nothing_on_screen() -> None:
+    async with ScriptedCluster() as cluster:
+        streams = serve_small(cluster)
+        cluster.say(NODES, refusal(410), watch=True)
+        async with running(cluster, waits=HASTY) as feed:
+            await feed.until_live(cluster, WATCHED)
+            streams[NODES].event("BOOKMARK", {"metadata": {"resourceVersion": "77"}}).end()
+            await cluster.until_asked(NODES, 2, watch=True)
+        assert cluster.asked(NODES, watch=True)[1].query["resourceVersion"] == "77"
+
+
+@pytest.mark.parametrize("ahead_s", [3600.0, -3600.0])
+async def test_ages_are_the_servers_also_when_its_clock_is_an_hour_off(ahead_s: float) -> None:
+    created = datetime.now(UTC) + timedelta(seconds=ahead_s - 630)
+    job = pytorch_job("bert", creationTimestamp=created.strftime("%Y-%m-%dT%H:%M:%SZ"))
+    async with ScriptedCluster() as cluster:
+        cluster.clock_ahead_s = ahead_s
+        serve_small(cluster)
+        cluster.forget(JOBS)
+        cluster.say(JOBS, page([job], "5"))
+        async with running(cluster, waits=PATIENT) as feed:
+            snapshot = await feed.until_live(cluster, WATCHED)
+    assert abs(snapshot.clock_offset_s - ahead_s) < 3
+    assert Clock.ahead(snapshot.clock_offset_s).age(snapshot.jobs[0].created) in ("~10m", "~11m")
+
+
+async def test_a_kind_that_is_installed_later_appears_and_goes_with_its_rows() -> None:
+    other = {**BERT, "kind": "MPIJob", "apiVersion": "kubeflow.org/v2beta1"}
+    other["metadata"] = {**BERT["metadata"], "name": "mpi", "uid": "mpi"}
+    other["spec"] = {"mpiReplicaSpecs": {}}
+    there = "/apis/kubeflow.org/v2beta1/mpijobs"
+    async with ScriptedCluster() as cluster:
+        streams = serve_small(cluster)
+        streams |= serve_lists(cluster, {there: [other]})
+        async with running(cluster, waits=HASTY) as feed:
+            await feed.until_live(cluster, WATCHED)
+            assert cluster.asked(there) == []
+            say_kinds(cluster, {"kubeflow.org/v1": ["pytorchjobs"], "kubeflow.org/v2beta1": ["mpijobs"]})
+            await poked_until(feed, lambda each: sorted(jobs_of(each)) == ["bert", "mpi"])
+            say_kinds(cluster, {"kubeflow.org/v1": ["pytorchjobs"]})
+            for is_watch in (False, True):
+                cluster.forget(there, watch=is_watch)
+            streams[there].end()
+            await feed.until(lambda each: jobs_of(each) == ["bert"])
+
+
+async def test_a_server_that_forgets_a_kind_while_it_starts_takes_no_row_away() -> None:
+    async with ScriptedCluster() as cluster:
+        serve_small(cluster)
+        async with running(cluster, waits=HASTY) as feed:
+            await feed.until_live(cluster, WATCHED)
+            say_kinds(cluster, {"batch/v1": []})
+            feed.live.try_again()
+            await cluster.until_asked("/apis", 2)
+            feed.live.try_again()
+            await cluster.until_asked("/apis/batch/v1")
+            feed.live.show_namespace("default")
+            await feed.until(lambda each: each.namespace == "default")
+            assert keeps_its_rows(feed)
+
+
+async def test_a_kind_in_two_versions_is_mirrored_once() -> None:
+    async with ScriptedCluster() as cluster:
+        serve_small(cluster)
+        say_kinds(cluster, {"kubeflow.org/v2beta1": ["mpijobs"], "kubeflow.org/v1": ["mpijobs"]})
+        serve_lists(cluster, {f"/apis/kubeflow.org/{each}/mpijobs": [] for each in ("v1", "v2beta1")})
+        async with running(cluster, waits=PATIENT) as feed:
+            await feed.until(lambda each: each.is_synced)
+        lists = [asked.path for asked in cluster.requests if asked.path.endswith("/mpijobs")]
+        assert len(set(lists)) == 1
