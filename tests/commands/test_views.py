@@ -246,6 +246,8 @@ async def test_a_namespace_without_jobs_is_empty_for_its_user_too(
         cluster.forget("/apis/" + group.format(""))
         cluster.say("/apis/" + group.format(""), refusal(403, "not at the cluster scope", "Forbidden"))
         cluster.say("/apis/" + group.format("namespaces/default/"), page([]))
+    cluster.forget("/api/v1/pods")
+    cluster.say("/api/v1/pods", page([]))
     ended = await run("list")
     assert (ended.status, ended.out, ended.err) == (0, "", "No jobs in namespace default.\n")
 
