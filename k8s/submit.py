@@ -10,7 +10,7 @@ import yaml
 
 from k8s.client import Client
 from k8s.errors import Conflict, Invalid, KubeError, NotFound
-from k8s.kinds import KINDS, CreatableKind, JobRef, Manifest
+from k8s.kinds import CreatableKind, JobRef, Manifest, kind_of
 from k8s.resources import ACCESS_REVIEWS, CLAIMS, NAMESPACES, Resource
 from k8s.spec import JobSpec
 
@@ -139,13 +139,8 @@ async def delete_job(client: Client, ref: JobRef, uid: str = "") -> None:
 
 
 def resource_of(ref: JobRef) -> Resource:
-    """Return where a job's kind is found on the server.
-
-    Raises:
-        KeyError: It is no kind of ours.
-    """
-    by_kind = {(kind.resource.kind, kind.resource.api_version): kind.resource for kind in KINDS}
-    return by_kind[ref.kind, ref.api_version]
+    """Return where a job is found on the server; of a kind that is none of ours its plural is a guess."""
+    return kind_of(ref).resource
 
 
 async def claim_names(client: Client, namespace: str) -> list[str]:

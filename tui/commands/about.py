@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 import platform
+from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 
 from k8s.client import Client
+from k8s.discovery import discover
 from k8s.errors import KubeError
-from k8s.kinds import KINDS
+from k8s.kinds import CREATABLE, KINDS, JobKind
 from k8s.resources import CLAIMS, EVENTS, NODES, PODS, Resource
 from k8s.submit import may
 from tui.commands.connect import cluster
@@ -24,9 +26,8 @@ RIGHTS: tuple[tuple[str, Resource], ...] = (
     ("list", PODS),
     ("list", EVENTS),
     ("list", CLAIMS),
-    *((verb, kind.resource) for kind in KINDS for verb in ("list", "create", "delete")),
 )
-"""What the console needs, in whole or in part."""
+"""What the console needs, in whole or in part, whichever kinds of jobs there are."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -72,10 +73,13 @@ def _version(package: str) -> str | None:
 async def _reached(client: Client) -> Values:
     server = await client.get_json("/version", doing="ask for the server's version")
     access = client.access
-    answers = await asyncio.gather(*(may(client, *right, access.namespace) for right in RIGHTS))
+    asked = (*RIGHTS, *((verb, kind.resource) for kind in await _kinds(client) for verb in _verbs(kind)))
+    answers = await asyncio.gather(*(may(client, *right, access.namespace) for right in asked))
     rights: dict[str, dict[str, bool]] = {}
-    for (verb, resource), is_allowed in zip(RIGHTS, answers, strict=True):
-        rights.setdefault(resource.plural, {})[verb] = is_allowed
+    groups: dict[str, str] = {}
+    for (verb, resource), is_allowed in zip(asked, answers, strict=True):
+        is_first = groups.setdefault(resource.plural, resource.group) == resource.group
+        rights.setdefault(resource.plural if is_first else resource.full_name, {})[verb] = is_allowed
     return {
         "context": access.context,
         "host": access.host,
@@ -84,6 +88,18 @@ async def _reached(client: Client) -> Values:
         "server_version": str(server.get("gitVersion") or ""),
         "may": rights,
     }
+
+
+async def _kinds(client: Client) -> Sequence[JobKind]:
+    """Return the kinds of jobs that the cluster has; where it does not say, those that can be made here."""
+    try:
+        return await discover(client, KINDS)
+    except KubeError:
+        return CREATABLE
+
+
+def _verbs(kind: JobKind) -> tuple[str, ...]:
+    return ("list", "create", "delete") if kind in CREATABLE else ("list", "delete")
 
 
 def _print(versions: dict[str, str | None], files: dict[str, str], reached: Values, problem: str) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 from k8s.errors import KubeError, NotFound
-from k8s.kinds import KINDS, JobRef
+from k8s.kinds import KINDS, JobKind, JobRef, kind_of
 from k8s.snapshot import ClusterSnapshot, Job
 from tui.commands.errors import WrongUsage
 
@@ -18,23 +19,23 @@ class Ambiguous(KubeError):
 
 
 def split_name(words: str) -> tuple[str, str]:
-    """Return the kind, in the words of manifests or empty, and the name.
+    """Return the kind in the user's words, empty when any is meant, and the name.
 
     Raises:
-        WrongUsage: There is no such kind, or no name.
+        WrongUsage: There is no name.
     """
     kind_words, slash, name = words.rpartition("/")
     if not name or (slash and not kind_words):
         raise WrongUsage(f"{words!r} names no job: write NAME or KIND/NAME.")
-    if not slash:
-        return "", name
-    for kind in KINDS:
-        resource = kind.resource
-        known = (kind.title, resource.kind, resource.plural, f"{resource.plural}.{resource.group}")
-        if kind_words.lower() in map(str.lower, known):
-            return resource.kind, name
-    kinds = ", ".join(kind.resource.kind for kind in KINDS)
-    raise WrongUsage(f"There is no kind of job called {kind_words!r}. There is: {kinds}.")
+    return kind_words, name
+
+
+def is_called(kind: JobKind, words: str) -> bool:
+    """Tell whether a kind is meant by `Job`, `jobs` or, of several of that name, `jobs.batch`."""
+    resource = kind.resource
+    return words.lower() in map(
+        str.lower, (kind.title, resource.kind, resource.plural, f"{resource.plural}.{resource.group}")
+    )
 
 
 def find_job(snapshot: ClusterSnapshot, words: str) -> Job:
@@ -45,17 +46,27 @@ def find_job(snapshot: ClusterSnapshot, words: str) -> Job:
         Ambiguous: There are several; the error lists them.
         WrongUsage: The words are no name.
     """
-    kind, name = split_name(words)
-    found = [job for job in snapshot.jobs if job.ref.name == name and kind in ("", job.ref.kind)]
-    where = f"namespace {snapshot.namespace}" if snapshot.namespace else "any namespace"
+    kind_words, name = split_name(words)
+    found = [
+        job
+        for job in snapshot.jobs
+        if job.ref.name == name and (not kind_words or is_called(kind_of(job.ref), kind_words))
+    ]
     if not found:
-        raise NotFound(
-            f"There is no {kind or 'job'} {name} in {where}.", hint="See what there is: gpuconsole list -A"
-        )
+        where = f"namespace {snapshot.namespace}" if snapshot.namespace else "any namespace"
+        kind = _kind_called(kind_words, snapshot) if kind_words else "job"
+        raise NotFound(f"There is no {kind} {name} in {where}.", hint="See what there is: gpuconsole list -A")
     if len(found) > 1:
+        has_namespace = bool(snapshot.namespace)
+        kinds = Counter((job.ref.kind, job.ref.namespace) for job in found)
         raise Ambiguous(
             f"{len(found)} jobs are called {name}.",
-            "\n".join(_flags(job.ref, has_namespace=bool(snapshot.namespace)) for job in found),
+            "\n".join(
+                _flags(
+                    job.ref, has_namespace=has_namespace, has_group=kinds[job.ref.kind, job.ref.namespace] > 1
+                )
+                for job in found
+            ),
             "Say which one, as above.",
         )
     return found[0]
@@ -66,6 +77,20 @@ def titles(refs: Iterable[JobRef]) -> str:
     return ", ".join(f"{ref.kind} {ref.namespace}/{ref.name}" for ref in refs)
 
 
-def _flags(ref: JobRef, *, has_namespace: bool) -> str:
-    words = f"{ref.kind}/{ref.name}"
-    return words if has_namespace else f"-n {ref.namespace} {words}"
+def _kind_called(words: str, snapshot: ClusterSnapshot) -> str:
+    """Return a kind's name as in manifests.
+
+    Raises:
+        WrongUsage: There is no such kind.
+    """
+    known = [*KINDS, *(kind_of(job.ref) for job in snapshot.jobs)]
+    for kind in known:
+        if is_called(kind, words):
+            return kind.resource.kind
+    names = ", ".join(dict.fromkeys(kind.resource.kind for kind in known))
+    raise WrongUsage(f"There is no kind of job called {words!r}. There is: {names}.")
+
+
+def _flags(ref: JobRef, *, has_namespace: bool, has_group: bool) -> str:
+    kind = kind_of(ref).resource.full_name if has_group else ref.kind
+    return f"{kind}/{ref.name}" if has_namespace else f"-n {ref.namespace} {kind}/{ref.name}"
