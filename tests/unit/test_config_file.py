@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from k8s.errors import KubeError
@@ -66,6 +66,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         read_config(tmp_path / "folder")
 
 
+@settings(max_examples=50, deadline=None)
 @given(st.text(alphabet=st.characters(codec="utf-8"), max_size=60))
 def test_any_text_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
     path = written(tmp_path_factory.mktemp("any"), text)

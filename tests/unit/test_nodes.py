@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from k8s.models import Meta, Node, Pod, convert
@@ -174,6 +174,7 @@ def test_the_gpus_that_were_chosen_by_topology_are_named(
     assert (found.gpus, found.devices) == (2, numbers)
 
 
+@settings(max_examples=50, deadline=None)
 @given(st.text(max_size=40) | st.sampled_from(["[1]", '{"0": 1}', '{"0": {"x": 1, "1": "y"}}', "null", "{"]))
 def test_an_annotation_that_makes_no_sense_tells_nothing(text: str) -> None:
     meta = Meta(annotations={"scheduler.framework.gpushare.allocation": text})

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from k8s.models import Pod
@@ -407,6 +407,7 @@ JOBS = st.builds(
 )
 
 
+@settings(max_examples=100, deadline=None)
 @given(JOBS, st.lists(PARTS, max_size=5))
 def test_whatever_is_said_there_is_an_answer_and_it_does_not_claim_too_much(
     said: Declaration, parts: list[Part]
