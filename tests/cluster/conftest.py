@@ -1,0 +1,29 @@
+"""A namespace of its own on the real cluster for each test here."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from k8s.client import Client
+from k8s.resources import NAMESPACES
+from tests import real
+
+
+@pytest.fixture
+def kubeconfig() -> Path:
+    """The administrator's kubeconfig."""
+    return real.start()
+
+
+@pytest.fixture
+async def admin(kubeconfig: Path) -> AsyncIterator[Client]:
+    """A client that may do everything, in a namespace that is gone afterwards."""
+    namespace = f"console-{uuid4().hex[:8]}"
+    async with await Client.connect(str(kubeconfig), namespace=namespace) as client:
+        await client.create(NAMESPACES, {"metadata": {"name": namespace}})
+        yield client
+        await client.delete(NAMESPACES, namespace)

@@ -1,0 +1,59 @@
+"""The API server of a real cluster dies and comes back while the console is open."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from k8s.client import Client
+from k8s.resources import PODS
+from tests import real
+from tests.cluster import made
+from tui.app import Console
+from tui.settings import ConsoleOptions
+from tui.widgets.table import Table
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(480)]
+PATIENCE = 1200
+"""Tenths of a second."""
+
+
+async def test_nothing_ends_and_the_rows_stay_and_age_until_the_server_is_back(
+    admin: Client, kubeconfig: Path, tmp_path: Path
+) -> None:
+    await made.make(admin, PODS, "before", made.pod_spec("main", 1))
+    options = ConsoleOptions(
+        kubeconfig=str(kubeconfig), namespace=admin.access.namespace, state_folder=tmp_path / "state"
+    )
+    console = Console(options)
+    async with console.run_test(size=(100, 30)) as pilot:
+
+        async def until(is_so: object) -> None:
+            assert callable(is_so)
+            for _ in range(PATIENCE):
+                if is_so():
+                    return
+                await pilot.pause(0.1)
+            raise AssertionError(f"never came true: {console.snapshot}")
+
+        def names() -> list[str]:
+            return [job.ref.name for job in console.snapshot.jobs]
+
+        await until(lambda: names() == ["before"] and console.snapshot.is_synced)
+        await until(lambda: console.screen.query_one(Table).row_count == 1)
+        real.kill_apiserver(kubeconfig)
+        try:
+            await until(lambda: console.snapshot.stale)
+            assert names() == ["before"]
+            assert console.screen.query_one(Table).row_count == 1
+            assert "away" in str(console.screen.query_one("StatusLine").render())
+            await pilot.press("tab")
+            await pilot.press("tab")
+            assert console.is_running
+        finally:
+            await asyncio.to_thread(real.start)
+        await until(lambda: not console.snapshot.stale)
+        await made.make(admin, PODS, "after", made.pod_spec("main", 1))
+        await until(lambda: sorted(names()) == ["after", "before"])

@@ -1,0 +1,48 @@
+"""A user who may see one namespace only, on a real cluster that enforces it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from k8s.client import Client
+from k8s.resources import PODS
+from k8s.status import Status
+from tests.cluster import made
+from tests.cluster.feed import feed_of, job_called
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+
+
+@pytest.fixture
+async def alice(kubeconfig: Path) -> AsyncIterator[Client]:
+    """A client of the user who has the role `edit` in the namespace of her name, and nothing else."""
+    path = kubeconfig.with_name("kubeconfig-alice")
+    async with await Client.connect(str(path), namespace="alice") as client:
+        yield client
+
+
+async def test_alice_sees_hers_and_is_told_what_she_may_not_see(admin: Client, alice: Client) -> None:
+    name = f"hers-{uuid4().hex[:6]}"
+    await made.make(admin, PODS, "theirs", made.pod_spec("main", 1))
+    await made.make(alice, PODS, name, made.pod_spec("main", 1))
+    try:
+        async with feed_of(alice, "alice") as feed:
+            snapshot = await feed.until(
+                lambda now: (job := job_called(now, "Pod", name)) is not None and job.gpus_allocated == 1
+            )
+            assert {job.ref.namespace for job in snapshot.jobs} == {"alice"}
+            job = job_called(snapshot, "Pod", name)
+            assert job is not None
+            assert job.status in (Status.STARTING, Status.RUNNING)
+            snapshot = await feed.until(lambda now: now.is_synced)
+            words = " ".join(str(problem) for problem in snapshot.problems.values())
+            assert {"nodes", "pods", "pytorchjobs.kubeflow.org"} <= set(snapshot.problems)
+            assert 'cannot list resource "nodes"' in words
+            assert 'cannot list resource "pytorchjobs"' in words
+            assert snapshot.stale == ""
+    finally:
+        await alice.delete(PODS, name, "alice")

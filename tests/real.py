@@ -1,0 +1,41 @@
+"""The real single-node cluster that lies beside the repository where there is one."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).resolve().parents[2] / "shared" / "cluster"
+"""What starts and stops it."""
+NODE = "real-node-0"
+"""Its one node, which says that it has 8 `nvidia.com/gpu`."""
+STARTING_S = 200
+BUSYBOX = {"image": "busybox:latest", "imagePullPolicy": "Never"}
+"""The one image that it has."""
+
+
+def start() -> Path:
+    """Start it unless it runs; return its administrator's kubeconfig. Skips the test where there is none."""
+    if not (FOLDER / "up").exists():
+        pytest.skip(f"no real cluster: {FOLDER}/up is not there")
+    if os.geteuid() != 0:
+        pytest.skip("no real cluster: starting one needs root")
+    done = subprocess.run(
+        [FOLDER / "up"],
+        capture_output=True,
+        text=True,
+        timeout=STARTING_S,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
+    assert done.returncode == 0, f"the real cluster did not start: {done.stderr[-2000:]}"
+    return Path(done.stdout.splitlines()[-1])
+
+
+def kill_apiserver(kubeconfig: Path) -> None:
+    """End its API server without warning; `start` brings it back with all that it stored."""
+    os.kill(int((kubeconfig.parent / "run" / "apiserver.pid").read_text()), signal.SIGKILL)
