@@ -93,8 +93,11 @@ class StatusLine(Widget):
             return Text(f" {snapshot.trouble or 'away'}{lost} ", self._style("stale"))
         if not snapshot.is_synced:
             return Text(" reading… ", self._style("quiet"))
-        if missing := len(snapshot.missing_jobs) + ("nodes" in snapshot.problems):
-            return Text(f" live, {missing} not readable ", self._style("stale"))
+        shown = [missing.shown for missing in snapshot.missing_jobs]
+        if refused := shown.count("") + ("nodes" in snapshot.problems):
+            return Text(f" live, {refused} not readable ", self._style("stale"))
+        if shown:
+            return Text(f" live, only namespace {sanitize(shown[0])} ", self._style("stale"))
         return Text(" live ", self._style("live"))
 
     def _style(self, name: str) -> Style:
