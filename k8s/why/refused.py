@@ -36,7 +36,7 @@ def _over_quota(seen: Evidence, found: re.Match[str]) -> Cause:
     names_of = [each.partition("=")[0] for each in requested.split(",")]
     limits = dict(each.split("=", 1) for each in limited.split(",") if "=" in each)
     uses = dict(each.split("=", 1) for each in used.split(",") if "=" in each)
-    asks = names(each.replace("=", " ") for each in requested.split(","))
+    asks = names(" ".join(reversed(each.split("=", 1))) for each in requested.split(","))
     left = names(f"{uses.get(each, '?')} of {limits.get(each, '?')} {each} used" for each in names_of)
     return Cause(
         f"Waits for quota: a pod wants {asks}; quota {quota} has {left}.",

@@ -279,10 +279,11 @@ def _closed_help(closed: Sequence[Refusal]) -> tuple[str, ...]:
 
 
 def _node_facts(look: _Look, resource: str) -> list[Fact]:
-    """Return what is free on the nodes that have the resource at all, most first."""
+    """Return what is free on the nodes that have the resource at all, those that are open first."""
     free, whole = look.ground.free, look.ground.whole
     having = [name for name in look.matching if whole[name].get(resource, 0) > 0]
-    having.sort(key=lambda name: (-free[name].get(resource, Fraction()), name))
+    closed = {each.node: each.reason for each in look.refusals if each.reason.is_closed}
+    having.sort(key=lambda name: (name in closed, -free[name].get(resource, Fraction()), name))
     facts = []
     for name in having[:_NODES_SHOWN]:
         left = bare_amount(resource, max(Fraction(), free[name].get(resource, Fraction())))
@@ -290,6 +291,8 @@ def _node_facts(look: _Look, resource: str) -> list[Fact]:
         holders = look.holders.get(name)
         if devices.is_accelerator(resource) and holders:
             text += f", held by {names(f'{job} ({gpus})' for job, gpus in holders.most_common())}"
+        if name in closed:
+            text += f", {closed[name]}"
         facts.append(Fact("nodes", text))
     if len(having) > _NODES_SHOWN:
         facts.append(Fact("nodes", f"{len(having) - _NODES_SHOWN} more nodes have {resource}"))

@@ -281,5 +281,5 @@ async def test_pods_that_cannot_be_made_for_a_job_between_are_found_by_name(
     cluster.forget(f"{CORE}/events")
     cluster.say(f"{CORE}/events", page([other, refused]))
     answer = await ask(client, waiting_job(has_pod=False))
-    assert answer.sentence == "Waits for quota: a pod wants pods 1; quota gpus has 2 of 2 pods used."
+    assert answer.sentence == "Waits for quota: a pod wants 1 pods; quota gpus has 2 of 2 pods used."
     assert [fact.text[:17] for fact in answer.facts if fact.kind == "event"] == ["Job/bert-master-0"]

@@ -179,7 +179,7 @@ def test_a_scheduling_gate_is_named() -> None:
         (
             'pods "bert-master-0" is forbidden: exceeded quota: gpus, requested: requests.nvidia.com/gpu=8, '
             "used: requests.nvidia.com/gpu=12, limited: requests.nvidia.com/gpu=16",
-            "Waits for quota: a pod wants requests.nvidia.com/gpu 8; quota gpus has "
+            "Waits for quota: a pod wants 8 requests.nvidia.com/gpu; quota gpus has "
             "12 of 16 requests.nvidia.com/gpu used.",
         ),
         (

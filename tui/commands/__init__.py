@@ -24,6 +24,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("top", "top", "GPUs of nodes, or of jobs"),
     Command("list", "list", "Jobs of every kind"),
     Command("get", "get", "One job with its instances"),
+    Command("why", "why", "Why a job waits, fails or restarts, and what would help"),
     Command("events", "events", "What happened to a job and its pods"),
     Command("logs", "logs", "What a job's processes print"),
     Command("curves", "curves", "Plots of a job's scalars, or of event files in a folder"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime
 from typing import ClassVar
 
@@ -12,10 +13,14 @@ from textual.containers import Horizontal
 from textual.widgets import Label
 
 from k8s.client import Client
+from k8s.errors import KubeError
 from k8s.kinds import JobRef
 from k8s.models import Condition, Event
 from k8s.snapshot import Instance, Job
-from tui.format import NOTHING, STATUS_LOOKS, Look, age
+from k8s.status import Status
+from k8s.text import sanitize
+from k8s.why import answer_why
+from tui.format import NOTHING, STATUS_LOOKS, Clock, Look
 from tui.keys import JOB, Key
 from tui.live import follow_events
 from tui.screens.view import View, bindings, row_filter
@@ -46,6 +51,8 @@ EVENT_COLUMNS = (
     Column("count", "×", align="right", priority=1),
     Column("message", "MESSAGE", elide="end", min_width=34, max_width=300),
 )
+WHY_REST_S = 10.0
+"""Shortest time between two looks for why it waits."""
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
@@ -57,8 +64,17 @@ class JobView(View):
     KEYS: ClassVar[tuple[Key, ...]] = JOB
     BINDINGS: ClassVar[list[BindingType]] = bindings(JOB)
 
-    def __init__(self, client: Client, ref: JobRef, *, ascii_only: bool = False) -> None:
-        """Show the job `ref`; `client` is asked for its events."""
+    def __init__(
+        self, client: Client, ref: JobRef, *, ascii_only: bool = False, why_rest_s: float = WHY_REST_S
+    ) -> None:
+        """Show the job `ref`; `client` is asked for its events, and why it waits.
+
+        Args:
+            client: The job's cluster.
+            ref: The job.
+            ascii_only: Draw nothing but ASCII.
+            why_rest_s: Shortest time between two looks for why it waits.
+        """
         super().__init__(ascii_only=ascii_only)
         self.ref = ref
         """The job that is shown."""
@@ -66,9 +82,14 @@ class JobView(View):
         self._events: list[Event] = []
         self._events_problem = ""
         self._last: Job | None = None
+        self._why = ""
+        self._asked_about: tuple[str, ...] = ()
+        self._why_rest_s = why_rest_s
+        self._ask_again_at_s = 0.0
 
     def compose_body(self) -> ComposeResult:
         """Lay out three tables."""
+        yield Label("", id="why", markup=False)
         yield Label("", id="notice", markup=False)
         yield Table(
             INSTANCE_COLUMNS,
@@ -122,23 +143,47 @@ class JobView(View):
         is_gone = found is None and self.snapshot.is_synced
         job = found or self._last
         self._last = job
-        now = datetime.now(UTC)
+        clock = Clock.ahead(self.snapshot.clock_offset_s)
         self.set_title(_title(self.ref, job, is_gone=is_gone))
-        words = self.snapshot.stale or ("" if job is None or is_gone else job.reason)
-        self.put("notice", words)
+        self._consider_why(None if is_gone else job)
+        reason = "" if job is None or is_gone or self._why else job.reason
+        self.put("why", self._why)
+        self.put("notice", "\n".join(map(sanitize, (self.snapshot.stale or reason).split("\n"))))
         if job is None:
             return
-        self.query_one("#instances", Table).set_rows([_instance_row(each, now) for each in job.instances])
+        self.query_one("#instances", Table).set_rows([_instance_row(each, clock) for each in job.instances])
         conditions = sorted(job.conditions, key=lambda each: each.last_transition_time or _LONG_AGO)
-        self.query_one("#conditions", Table).set_rows([_condition_row(each, now) for each in conditions])
+        self.query_one("#conditions", Table).set_rows([_condition_row(each, clock) for each in conditions])
         about = {self.ref.name: "job", **{each.pod: each.name for each in job.instances if each.pod}}
         events = [event for event in self._events if event.involved_object.name in about]
         events.sort(key=lambda event: event.at or _LONG_AGO, reverse=True)
         table = self.query_one("#events", Table)
         table.empty = self._events_problem or "No events."
-        table.set_rows([_event_row(event, about[event.involved_object.name], now) for event in events])
+        table.set_rows([_event_row(event, about[event.involved_object.name], clock) for event in events])
         warnings = sum(event.type == "Warning" for event in events)
         table.border_title = f"events {len(events)}" + (f" ({warnings} warnings)" if warnings else "")
+
+    def _consider_why(self, job: Job | None) -> None:
+        """Ask why it waits when that is not known yet; what is known is dropped when it is no longer so."""
+        if job is None or not _waits(job):
+            self._asked_about, self._why = (), ""
+            return
+        about = (str(job.status), job.reason)
+        if self.snapshot.is_synced and not self.snapshot.stale and about != self._asked_about:
+            self._asked_about = about
+            self._ask_why(job)
+
+    @work(group="why", exclusive=True)
+    async def _ask_why(self, job: Job) -> None:
+        clock = asyncio.get_running_loop().time
+        await asyncio.sleep(max(0.0, self._ask_again_at_s - clock()))
+        self._ask_again_at_s = clock() + self._why_rest_s
+        try:
+            answer = await answer_why(self._client, job, self.snapshot)
+        except KubeError:
+            return  # that the cluster is away is said elsewhere; the reason stays where this would be
+        self._why = sanitize(answer.sentence)
+        self._draw()
 
     def _instance_under_cursor(self) -> str:
         return self.query_one("#instances", Table).cursor_key or ""
@@ -155,6 +200,10 @@ class JobView(View):
     def action_curves(self) -> None:
         """Show the curves."""
         self.post_message(self.Go("curves", refs=[self.ref]))
+
+    def action_why(self) -> None:
+        """Show why it is as it is, with all that was seen."""
+        self.post_message(self.Go("why", refs=[self.ref]))
 
     def action_yaml(self) -> None:
         """Show the object."""
@@ -180,6 +229,13 @@ def _title(ref: JobRef, job: Job | None, *, is_gone: bool) -> str:
     return "   ".join(words)
 
 
+def _waits(job: Job) -> bool:
+    """Tell whether there is something to explain: it has not ended well, nor do all of its pods run."""
+    if job.status is Status.RUNNING:
+        return job.instances_running < len([each for each in job.instances if not each.status.is_final])
+    return job.status is not Status.SUCCEEDED
+
+
 def ranks_words(instance: Instance) -> str:
     """Return an instance's ranks and whether they are proven: `0-3`, `~4-7` when only assumed."""
     if not instance.ranks:
@@ -189,7 +245,7 @@ def ranks_words(instance: Instance) -> str:
     return {"assumed": f"~{text}", "observed": f"{text} ✓"}.get(instance.ranks_proof, text)
 
 
-def _instance_row(instance: Instance, now: datetime) -> Row:
+def _instance_row(instance: Instance, clock: Clock) -> Row:
     return Row(
         instance.name,
         (
@@ -199,14 +255,14 @@ def _instance_row(instance: Instance, now: datetime) -> Row:
             Cell(str(instance.gpus) if instance.gpus else NOTHING),
             Cell(instance.node or NOTHING, "quiet"),
             Cell(str(instance.restarts), "failed" if instance.restarts else "quiet"),
-            Cell(_ago(instance.created, now), "quiet"),
+            Cell(clock.age(instance.created), "quiet"),
             Cell(instance.pod or NOTHING, "quiet"),
         ),
         f"└ {instance.reason}" if instance.reason else None,
     )
 
 
-def _condition_row(condition: Condition, now: datetime) -> Row:
+def _condition_row(condition: Condition, clock: Clock) -> Row:
     is_true = condition.status == "True"
     look: Look = "quiet" if not is_true else "failed" if condition.type == "Failed" else "bright"
     return Row(
@@ -214,19 +270,19 @@ def _condition_row(condition: Condition, now: datetime) -> Row:
         (
             Cell(condition.type, look),
             Cell(condition.status, look),
-            Cell(_ago(condition.last_transition_time, now), "quiet"),
+            Cell(clock.age(condition.last_transition_time), "quiet"),
             Cell(condition.message or "", "quiet"),
             Cell(condition.reason or "", "quiet"),
         ),
     )
 
 
-def _event_row(event: Event, about: str, now: datetime) -> Row:
+def _event_row(event: Event, about: str, clock: Clock) -> Row:
     is_warning = event.type == "Warning"
     return Row(
         event.metadata.uid,
         (
-            Cell(_ago(event.at, now), "quiet"),
+            Cell(clock.age(event.at), "quiet"),
             Cell(event.type or "", "pending" if is_warning else "quiet"),
             Cell(about),
             Cell(event.reason or "", "bright" if is_warning else ""),
@@ -234,7 +290,3 @@ def _event_row(event: Event, about: str, now: datetime) -> Row:
             Cell(event.message or "", "" if is_warning else "quiet"),
         ),
     )
-
-
-def _ago(when: datetime | None, now: datetime) -> str:
-    return age((now - when).total_seconds()) if when is not None else NOTHING

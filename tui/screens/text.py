@@ -41,7 +41,7 @@ class TextView(View):
 
     def on_mount(self) -> None:
         """Ask for the text."""
-        self.set_title(self._heading)
+        self.call_after_refresh(self.set_title, self._heading)  # there is no title to write before that
         self._read()
 
     @work(exclusive=True, group="read")

@@ -102,7 +102,7 @@ class View(Screen[None]):
             return
         self._written[line] = text
         label = self.query_one(f"#{line}", Label)
-        label.update(text, layout=line == "notice")
+        label.update(text, layout=line in ("notice", "why"))
         label.set_class(bool(text), "-shown")
 
     def action_back(self) -> None:

@@ -1,0 +1,74 @@
+"""What `why` prints of a recorded cluster, for people and for scripts."""
+
+from __future__ import annotations
+
+import yaml
+
+from tests.commands.conftest import CommandLine
+from tests.objects import recorded
+from tests.scripted import Answer, ScriptedCluster, refusal
+
+JOBS = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs"
+TOO_BIG = "Too big: master-0 wants 16 nvidia.com/gpu; the largest node has 8 (gpu-node-0)."
+
+
+def serve_each(cluster: ScriptedCluster) -> None:
+    """Let the recorded jobs be asked for by name, too."""
+    for job in recorded("pytorchjobs"):
+        cluster.say(f"{JOBS}/{job['metadata']['name']}", Answer(job))
+
+
+async def test_the_sentence_comes_first_then_what_was_seen_and_what_would_help(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
+    serve_each(cluster)
+    ended = await run("why", "too-big")
+    assert (ended.status, ended.err) == (0, "")
+    lines = ended.out.splitlines()
+    assert lines[:3] == [TOO_BIG, "", "Seen:"]
+    assert "  pods: master-0 wants 16 nvidia.com/gpu" in lines
+    assert lines[-2:] == [
+        "What would help:",
+        "  Ask for 8 nvidia.com/gpu a pod or less; more pods can make up for it.",
+    ]
+
+
+async def test_scripts_get_the_keys_of_the_contract(run: CommandLine, cluster: ScriptedCluster) -> None:
+    serve_each(cluster)
+    ended = await run("why", "PyTorchJob/too-big", "-o", "json")
+    found = ended.values
+    assert list(found) == ["status", "sentence", "facts", "help"]
+    assert (found["status"], found["sentence"]) == ("Pending", TOO_BIG)
+    assert all(fact.keys() == {"kind", "text"} for fact in found["facts"])
+    assert {"pods", "nodes", "scheduler"} <= {fact["kind"] for fact in found["facts"]}
+    as_yaml = yaml.safe_load((await run("why", "too-big", "-o", "yaml")).out)
+    assert as_yaml == found
+
+
+async def test_a_job_that_runs_is_answered_too(run: CommandLine, cluster: ScriptedCluster) -> None:
+    serve_each(cluster)
+    ended = await run("why", "running")
+    assert (ended.status, ended.out) == (0, "It runs: 1 of 1 pod.\n\nSeen:\n  pods: Running: master-0\n")
+
+
+async def test_a_job_that_is_not_there_is_said_as_elsewhere(run: CommandLine) -> None:
+    ended = await run("why", "nobody")
+    assert (ended.status, ended.out) == (1, "")
+    assert "There is no job nobody in namespace default." in ended.err
+    assert (await run("why")).status == 2
+    assert (await run("why", "too-big", "-o", "wide")).status == 2
+
+
+async def test_what_a_cluster_says_cannot_move_the_terminal(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
+    serve_each(cluster)
+    events = "/api/v1/namespaces/default/resourcequotas"
+    cluster.forget("/api/v1/namespaces/default/events")
+    cluster.say("/api/v1/namespaces/default/events", refusal(403, "no\x1b]0;title\x07 \u202eevents\x9b2J"))
+    cluster.forget(events)
+    ended = await run("why", "too-big")
+    assert ended.status == 0
+    said = next(line for line in ended.out.splitlines() if line.startswith("  unseen: events: "))
+    assert said == "  unseen: events: The cluster says: no <U+202E>events"
+    assert not set("\x1b\x07\x9b\u202e") & set(ended.out + ended.err)

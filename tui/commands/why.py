@@ -1,0 +1,41 @@
+"""`why`: one sentence why a job waits, fails or restarts, what was seen, and what would help."""
+
+from __future__ import annotations
+
+import argparse
+
+from k8s.text import sanitize
+from k8s.why import Answer, answer_why
+from tui.commands.connect import cluster, read_jobs
+from tui.commands.output import add_format, write, write_object
+from tui.commands.values import Values
+from tui.commands.which_job import NAME_HELP, find_job
+from tui.settings import ConsoleOptions
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Let the command take a job."""
+    parser.add_argument("job", metavar="JOB", help=NAME_HELP)
+    add_format(parser, ("table", "json", "yaml"))
+
+
+async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
+    """Print why a job is as it is."""
+    async with cluster(options) as client:
+        snapshot = await read_jobs(options, client)
+        answer = await answer_why(client, find_job(snapshot, flags.job), snapshot)
+    if flags.output in ("json", "yaml"):
+        write_object(_values(answer), flags.output)
+    else:
+        for line in answer.as_text().splitlines():
+            write(sanitize(line))
+    return 0
+
+
+def _values(answer: Answer) -> Values:
+    return {
+        "status": answer.status,
+        "sentence": answer.sentence,
+        "facts": [{"kind": fact.kind, "text": fact.text} for fact in answer.facts],
+        "help": list(answer.help),
+    }
