@@ -14,7 +14,7 @@ from typing import Any
 
 from tests.bench.figures import Figure
 from tests.load.running import ROOT, LoadServer
-from tests.load.screen import COLUMNS, LINES, PAINTED_S, Cost, demanded, held, press_down, read_table
+from tests.load.screen import COLUMNS, LINES, PAINTED_S, Cost, demanded, held, press_down, wrong_rows
 from tests.terminal import Terminal
 
 RATE, STORM_S = 2000, int(os.environ.get("STORM_S", "60"))
@@ -169,9 +169,7 @@ def _press(terminal: Terminal) -> float:
 def _wrong(terminal: Terminal, truth: dict[str, Any]) -> int:
     """Return how many rows of the two tables are not as they must be."""
     nodes, jobs = demanded(truth)
-    painted = read_table(terminal)
-    wrong = sum(painted.get(name) != share for name, share in jobs.items())
+    wrong = len(wrong_rows(terminal, jobs))
     terminal.send(":nodes\r")
     terminal.wait_for("Nodes (", PAINTED_S)
-    painted = read_table(terminal)
-    return wrong + sum(painted.get(name) != share for name, share in nodes.items())
+    return wrong + len(wrong_rows(terminal, nodes))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,6 +16,9 @@ from tests.terminal import Terminal
 COLUMNS, LINES = 200, 50
 PAINTED_S = 120.0
 """Longest wait for a screen, on a slow machine."""
+PAGE_S = 10.0
+"""Longest wait for a page of a table."""
+READINGS = 5
 _ROW = re.compile(r"[ ●*](?P<cursor>[ ▸>]) (?P<name>[\w-]+) .*?(?P<held>\d+/\d+)\s")
 _HELD = re.compile(r"Σ .*?([\d,]+)(?: of [\d,]+)? GPUs held")
 _COUNT = re.compile(r"(?:Jobs|Nodes) \(([\d,]+)")
@@ -56,9 +60,27 @@ def read_table(terminal: Terminal) -> dict[str, str]:
     while len(found) < wanted:
         before = under_cursor(terminal.text)
         terminal.send("\x06")
-        terminal.wait_for(partial(_has_moved, before), PAINTED_S)
+        try:
+            terminal.wait_for(partial(_has_moved, before), PAGE_S)
+        except AssertionError:  # it is the last row
+            break
         found |= shares(terminal.text)
     return found
+
+
+def wrong_rows(terminal: Terminal, wanted: Mapping[str, str]) -> dict[str, tuple[str | None, str]]:
+    """Return the rows that are not painted as wanted: what is painted, and what should be.
+
+    Half a frame may be read, so a table that looks wrong is read again a few times.
+    """
+    wrong: dict[str, tuple[str | None, str]] = {}
+    for _ in range(READINGS):
+        painted = read_table(terminal)
+        wrong = {name: (painted.get(name), share) for name, share in wanted.items()}
+        wrong = {name: (shown, share) for name, (shown, share) in wrong.items() if shown != share}
+        if not wrong:
+            break
+    return wrong
 
 
 def press_down(terminal: Terminal) -> float:
