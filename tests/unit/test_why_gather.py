@@ -239,7 +239,7 @@ async def test_kueue_is_asked_for_the_workload_and_its_place(
     places = [{"metadata": {"name": "pytorchjob-bert-1a"}, "positionInLocalQueue": 2}]
     path = "/apis/visibility.kueue.x-k8s.io/v1beta1/namespaces/default/localqueues/research/pendingworkloads"
     cluster.say(path, Say({"items": places}))
-    queued = replace(waiting_job(has_pod=False), status=Status.QUEUED)
+    queued = job_of([instance(has_pod=False)], Status.QUEUED)
     answer = await ask(client, queued)
     assert answer.sentence == "Waits in queue research (ClusterQueue gpus), 2 before it: no quota."
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -255,7 +254,7 @@ def test_a_job_that_runs_or_has_ended_well_says_so() -> None:
     answer = explain(seen(*up, status=Status.RUNNING))
     assert answer.sentence == "It runs: 4 of 4 pods."
     assert texts(answer, "pods") == ["Running: worker-0, worker-1, worker-2 and worker-3"]
-    done = [replace(each, status=Status.SUCCEEDED) for each in up]
+    done = [instance(each.name, Status.SUCCEEDED, node="a") for each in up]
     assert explain(seen(*done, status=Status.SUCCEEDED)).sentence == "It ended well: 4 of 4 pods."
 
 
