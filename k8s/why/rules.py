@@ -31,6 +31,7 @@ WAITING: tuple[Rule, ...] = (
     not_started.config,
     not_started.mounts,
     unplaced.no_scheduler,
+    unplaced.scaling_up,
     unplaced.room,
     unplaced.nominated,
     unplaced.gang,

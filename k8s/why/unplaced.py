@@ -10,6 +10,8 @@ from k8s.why.objects import Claim, PodWish
 from k8s.why.room import no_room
 from k8s.why.words import count, cut, names, seconds_between, span, verb
 
+SCALE_UP_S = 900.0
+"""How long new nodes may take to come; Source: cluster-autoscaler's --max-node-provision-time."""
 _MEANS_UNSCHEDULED = "PodScheduled"
 _GROUP_RUNS = ("Running", "Scheduled", "Finished", "Completed")
 
@@ -92,6 +94,23 @@ def _is_ignored(seen: Evidence, instance: Instance) -> bool:
     conditions = pod.status.conditions or ()
     heard = any(each.type == _MEANS_UNSCHEDULED and (each.message or each.reason) for each in conditions)
     return not heard and not seen.events_of("Pod", "FailedScheduling", "Scheduled", names={instance.pod})
+
+
+def scaling_up(seen: Evidence) -> Cause | None:
+    """The cluster's autoscaler makes nodes for it.
+
+    Source: cluster-autoscaler's events on pods, TriggeredScaleUp and NotTriggerScaleUp.
+    """
+    waiting = {each.pod for each in seen.unplaced if each.pod}
+    newest = next(iter(seen.events_of("Pod", "TriggeredScaleUp", "NotTriggerScaleUp", names=waiting)), None)
+    if newest is None or newest.reason != "TriggeredScaleUp":
+        return None
+    age_s = seconds_between(newest.at, seen.now)
+    if age_s > SCALE_UP_S:
+        return None
+    return Cause(
+        f"Waits for new nodes, for which the autoscaler asked {span(age_s)} ago: {cut(newest.message)}."
+    )
 
 
 def room(seen: Evidence) -> Cause | None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from k8s.why import explain
+from k8s.why import Answer, explain
 from k8s.why import objects as o
 from tests.objects import node
 from tests.why import (
@@ -106,6 +106,21 @@ def test_a_scheduler_that_is_not_there_is_said_after_a_minute() -> None:
     assert explain(seen(instance(), pods=[young], nodes=[node("a")])).sentence == (
         "Waits for scheduler nobody, which has not looked at master-0 for 20 s."
     )
+
+
+def test_nodes_that_an_autoscaler_makes_are_waited_for_until_it_has_had_its_time() -> None:
+    def ask(seconds_ago: float, *more: Any) -> Answer:
+        asked = event("bert-master-0", "TriggeredScaleUp", "gpu-pool 1->2", seconds_ago=seconds_ago)
+        nodes, rows = [node("a")], [held("a", 8, gpt=8)]
+        pods = [pod("master-0")]
+        return explain(seen(instance(), pods=pods, nodes=nodes, rows=rows, events=(asked, *more)))
+
+    answer = ask(40)
+    assert answer.sentence == "Waits for new nodes, for which the autoscaler asked 40 s ago: gpu-pool 1->2."
+    assert texts(answer, "also")[0].startswith("Waits for GPUs:")
+    assert ask(2000).sentence.startswith("Waits for GPUs:")
+    refused = event("bert-master-0", "NotTriggerScaleUp", "max size reached", seconds_ago=5)
+    assert ask(40, refused).sentence.startswith("Waits for GPUs:")
 
 
 def test_a_gang_that_is_not_let_in_says_its_phase_and_its_schedulers_words() -> None:
