@@ -1,0 +1,71 @@
+"""The objects of `tests/fixtures/objects` on a real API server: it takes them, and keeps what we read."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from k8s.client import Client
+from k8s.discovery import discover
+from k8s.kinds import KINDS, JobKind, kind_of
+from k8s.kinds.base import DeclaredJob
+from k8s.models import Meta
+from k8s.resources import JOB_SETS, JOBS, MPI_JOBS, NAMESPACES, PYTORCH_JOBS, TRAIN_JOBS
+from tests import real
+from tests.kinds.made import SITUATIONS, kind_named, objects
+
+pytestmark = pytest.mark.cluster
+FROM_THE_SERVER = ("uid", "ownerReferences", "creationTimestamp")
+
+
+@pytest.fixture
+async def admin() -> AsyncIterator[Client]:
+    """A client that may do everything, in a namespace that is gone afterwards."""
+    namespace = f"kinds-{uuid4().hex[:8]}"
+    async with await Client.connect(str(real.start()), namespace=namespace) as client:
+        await client.create(NAMESPACES, {"metadata": {"name": namespace}})
+        yield client
+        await client.delete(NAMESPACES, namespace)
+
+
+async def made(client: Client, kind: JobKind, obj: dict[str, Any]) -> DeclaredJob:
+    """Create an object with the status that its operator would give it, and read what the server keeps."""
+    namespace = client.access.namespace
+    meta = {key: value for key, value in obj["metadata"].items() if key not in FROM_THE_SERVER}
+    body = {**obj, "metadata": {**meta, "namespace": namespace}}
+    stored = await client.create(kind.resource, body, namespace)
+    if status := obj.get("status"):
+        await client.replace(kind.resource, {**stored, "status": status}, namespace, subresource="status")
+    return kind.parse(await client.get(kind.resource, meta["name"], namespace))
+
+
+def comparable(job: DeclaredJob) -> DeclaredJob:
+    """Return a job without what each server makes anew, and without what it fills in of templates."""
+    places = tuple(replace(each, template={}, restart_policy="") for each in job.replicas)
+    return replace(job, meta=Meta(), ref=replace(job.ref, namespace=""), replicas=places, started=None)
+
+
+async def test_a_real_server_takes_the_objects_and_they_read_the_same(admin: Client) -> None:
+    served = await discover(admin, KINDS)
+    seen = set()
+    for situation in SITUATIONS:
+        for obj in objects(situation):
+            kind = kind_named(obj)
+            if kind is None or kind not in served or kind.resource == JOBS:  # those would be run
+                continue
+            job = await made(admin, kind, obj)
+            assert kind_of(job.ref) is kind
+            assert job.meta.uid and job.meta.creation_timestamp is not None
+            assert comparable(job) == comparable(kind.parse(obj)), situation
+            seen.add(kind.resource)
+    assert seen == {JOB_SETS, MPI_JOBS, PYTORCH_JOBS, TRAIN_JOBS}
+
+
+async def test_of_a_resource_in_several_versions_the_one_that_is_served_is_watched(admin: Client) -> None:
+    served = {kind.resource for kind in await discover(admin, KINDS)}
+    assert {PYTORCH_JOBS, MPI_JOBS, JOBS} <= served
+    assert len([resource for resource in served if resource.full_name == MPI_JOBS.full_name]) == 1
