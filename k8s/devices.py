@@ -72,7 +72,11 @@ def is_countable(resource: str) -> bool:
 
 def count(counts: Counts) -> int:
     """Return the devices among all resources together."""
-    return sum(number for name, number in counts.items() if is_countable(name))
+    number = 0
+    for name, each in counts.items():
+        if is_countable(name):
+            number += each
+    return number
 
 
 def in_quantities(quantities: Quantities | Mapping[str, object] | None) -> Counts:

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+import msgspec
+
 from k8s.kinds.base import JobRef
 from k8s.models import Condition
 from k8s.status import Status
@@ -46,8 +48,7 @@ class SharedMemory:
         return sum(min(1.0, round(held / each_gib, 1)) for held in self.allocated_by_device.values())
 
 
-@dataclass(frozen=True, slots=True)
-class Holder:
+class Holder(msgspec.Struct, frozen=True, gc=False):
     """A pod that holds accelerators of a node."""
 
     namespace: str
@@ -56,9 +57,9 @@ class Holder:
     """Name of its job, or of whatever else owns it."""
     gpus: int
     """Devices it holds, all resources together."""
-    resources: Mapping[str, int] = field(default_factory=dict)
+    resources: Mapping[str, int] = msgspec.field(default_factory=dict)
     """Resource name to what it holds of it."""
-    memory_by_device: Mapping[int, int] = field(default_factory=dict)
+    memory_by_device: Mapping[int, int] = msgspec.field(default_factory=dict)
     """On a node that shares GPUs by memory: number of the device to the GiB it holds there."""
     devices: tuple[int, ...] = ()
     """Numbers of the devices that it was given, as far as the scheduler wrote them down."""
@@ -135,8 +136,7 @@ class NodeRow:
         return sum(share.unhealthy for share in self.resources.values())
 
 
-@dataclass(frozen=True, slots=True)
-class Instance:
+class Instance(msgspec.Struct, frozen=True, gc=False):
     """One pod of a job, or the place of one that does not exist yet."""
 
     name: str

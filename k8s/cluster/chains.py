@@ -48,7 +48,7 @@ class Chains:
         """Return the uid of the job that has the row for the job with this one: as a rule itself."""
         return self._roots[uid].key if uid in self._roots else uid
 
-    def root_of(self, pod: Pod, *, is_holder: bool) -> Root | None:
+    def root_of(self, pod: Pod, is_holder: bool) -> Root | None:
         """Return what a pod is part of.
 
         Its chain of controllers decides, then its labels. Of no known job, a pod that

@@ -13,7 +13,7 @@ from k8s.cluster.rows import LONG_AGO, Member, Wish, job_row, owner_row
 from k8s.kinds import DeclaredJob, JobRef
 from k8s.models import Meta, Node, OwnerReference, Pod
 from k8s.nodes import holder_of, node_row, silent_nodes
-from k8s.snapshot import Job, NodeRow
+from k8s.snapshot import Holder, Job, NodeRow
 
 NOT_LISTED = "not listed"
 """Status of a node that pods name and the server did not send: it is gone, or may not be read."""
@@ -49,6 +49,8 @@ class Joiner:
         self._strays: dict[int, Member] = {}
         self._members_by_root: dict[str, dict[int, Member]] = {}
         self._members_by_node: dict[str, dict[int, Member]] = {}
+        self._holders: dict[str, list[Holder]] = {}
+        self._changed_jobs: set[str] = set()
         self._changed_roots: set[str] = set()
         self._changed_nodes: set[str] = set()
         self._node_rows = OrderedRows[NodeRow](lambda row: row.name)
@@ -90,10 +92,11 @@ class Joiner:
         for key in now.keys() - self._pods.keys():
             self._add(key, now[key])
         self._pods = now
-        for root in self._changed_roots:
+        for root in self._changed_roots | self._changed_jobs:
             self._job_rows.put(root, self._job_row(root))
         for name in self._changed_nodes:
             self._node_rows.put(name, self._node_row(name))
+        self._changed_jobs.clear()
         self._changed_roots.clear()
         self._changed_nodes.clear()
         return self._node_rows.in_order(), self._job_rows.in_order()
@@ -112,6 +115,8 @@ class Joiner:
             self._silent.pop(name, None)
         self._silent.update(silent)
         self._changed_nodes |= changed
+        for name in changed:
+            self._holders.pop(name, None)
         if turned:
             for member in self._members.values():
                 if member.pod.spec.node_name in turned and member.root is not None:
@@ -126,14 +131,16 @@ class Joiner:
         changed = {uid for uid in now.keys() | before.keys() if now.get(uid) is not before.get(uid)}
         known = self._chains.owners
         if changed:
-            self._changed_roots.update(self._chains.top(uid) for uid in changed)
             self._wishes = now
             links = {uid: _link(wish.job) for uid, wish in now.items()}
+            chains_before = self._chains
             if links != self._links:
                 self._links = links
                 self._chains = Chains({uid: wish.job for uid, wish in now.items()}, owners)
+                changed |= {uid for uid in now if self._chains.top(uid) != chains_before.top(uid)}
                 self._place_again(self._members)
-            self._changed_roots.update(self._chains.top(uid) for uid in changed)
+            for uid in changed:
+                self._changed_jobs |= {chains_before.top(uid), self._chains.top(uid)}
         if owners is not known:
             self._chains.owners = owners
             self._changed_roots.update(
@@ -144,15 +151,14 @@ class Joiner:
     def _place_again(self, members: Mapping[int, Member]) -> None:
         """Find out anew what these pods are part of."""
         for key, member in list(members.items()):
-            root = self._chains.root_of(member.pod, is_holder=member.is_holder)
+            root = self._chains.root_of(member.pod, member.is_holder)
             if root != member.root:
                 self._remove(key)
                 self._add(key, member.pod)
 
     def _add(self, key: int, pod: Pod) -> None:
-        gpus = devices.of_pod(pod.spec)
-        member = Member(pod, devices.count(gpus), is_holder=bool(gpus) and not pod.is_finished)
-        member.root = root = self._chains.root_of(pod, is_holder=member.is_holder)
+        member = Member(pod, devices.of_pod(pod.spec), self._chains.root_of)
+        root = member.root
         self._members[key] = member
         if root is None or root.through or root.key not in self._wishes:
             self._strays[key] = member
@@ -179,19 +185,26 @@ class Joiner:
         members = list(self._members_by_root.get(root, {}).values())
         if root in self._wishes and self._chains.top(root) == root:
             below = [self._wishes[uid] for uid in self._chains.below.get(root, ())]
-            return job_row(self._wishes[root], below, members, self._silent)
+            before = self._job_rows.get(root) if root not in self._changed_jobs else None
+            return job_row(self._wishes[root], below, members, self._silent, before)
         refs = [member.root.ref for member in members if member.root is not None]
         if not refs:
             return None
         return owner_row(min(refs), root, self._chains.owners.get(root), members, self._silent)
 
     def _node_row(self, name: str) -> NodeRow | None:
-        found = (member.holder for member in self._members_by_node.get(name, {}).values())
-        holders = sorted(filter(None, found), key=lambda holder: (holder.namespace, holder.pod))
+        found = [member.holder for member in self._members_by_node.get(name, {}).values() if member.holder]
+        found.sort(key=lambda holder: (holder.namespace, holder.pod))
+        if found == self._holders.get(name):
+            return self._node_rows.get(name)
+        self._holders[name] = found
         node = self._nodes.get(name)
         if node is not None:
-            return node_row(node, holders)
-        return replace(node_row(Node(Meta(name)), holders), status=NOT_LISTED) if holders else None
+            return node_row(node, found)
+        if found:
+            return replace(node_row(Node(Meta(name)), found), status=NOT_LISTED)
+        del self._holders[name]
+        return None
 
 
 def _take_out(groups: dict[str, dict[int, Member]], name: str, key: int) -> None:

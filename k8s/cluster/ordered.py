@@ -18,10 +18,14 @@ class OrderedRows(Generic[R]):
         self._keys: list[str] | None = []
         self._in_order: tuple[R, ...] | None = ()
 
+    def get(self, key: str) -> R | None:
+        """Return a row."""
+        return self._rows.get(key)
+
     def put(self, key: str, row: R | None) -> None:
         """Set a row, or with None take it away; one that is as before stays the same value."""
         old = self._rows.get(key)
-        if row == old:
+        if row is old or row == old:
             return
         self._in_order = None
         if row is None:

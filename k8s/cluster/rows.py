@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -22,41 +22,82 @@ LONG_AGO = datetime.min.replace(tzinfo=UTC)
 """When something was made that does not say when."""
 _LIVELINESS = {"Failed": 0, "Succeeded": 1}
 """Phase to how little a pod still does, below 2 for all others."""
+_Spot = tuple[str, int]
+"""Role, and index within it."""
 
 
-@dataclass(slots=True, eq=False)
 class Member:
-    """A pod of a row, and what was worked out about it once."""
+    """A pod, and what was worked out about it once."""
 
-    pod: Pod
-    gpus: int
-    """Devices that it asks for."""
-    is_holder: bool
-    """It holds or wants accelerators: it asks for some and has not finished."""
-    root: Root | None = None
-    """What it is part of."""
-    holder: Holder | None = None
-    """What it holds of its node, under its row's name."""
-    place: Replica | None = None
-    instance: Instance | None = None
-    """What was last shown of it, at `place`."""
+    __slots__ = (
+        "age",
+        "gpus",
+        "holder",
+        "instance",
+        "is_holder",
+        "part",
+        "place",
+        "pod",
+        "role",
+        "root",
+        "spot",
+    )
+
+    def __init__(self, pod: Pod, held: devices.Counts, find_root: Callable[[Pod, bool], Root | None]) -> None:
+        """Work out what does not depend on other pods."""
+        meta = pod.metadata
+        self.pod = pod
+        self.gpus = devices.count(held)
+        """Devices that it asks for."""
+        self.is_holder = bool(held) and not pod.is_finished
+        """It holds or wants accelerators."""
+        self.root = root = find_root(pod, self.is_holder)
+        """What it is part of."""
+        self.age = (meta.creation_timestamp or LONG_AGO, meta.name, meta.uid)
+        """The larger, the younger."""
+        told = kind_of(root.ref).instance_of(pod) if root is not None else None
+        self.role, index = told or ("", None)
+        """The role that its labels tell, if they do."""
+        self.spot: _Spot | None = None if index is None else (self.role, index)
+        """Where its labels say that it belongs, if they do."""
+        self.holder: Holder | None = None
+        """What it holds of its node, under its root's name."""
+        self.place: Replica | None = None
+        self.instance: Instance | None = None
+        """What was last shown of it, at `place`."""
+        self.part: Part | None = None
+        """The same, as far as its job's status is concerned."""
+
+    @property
+    def liveliness(self) -> tuple[int, tuple[datetime, str, str]]:
+        """Return how much it still does: the larger, the more and the younger."""
+        return _LIVELINESS.get(self.pod.status.phase, 2), self.age
 
 
-@dataclass(slots=True, eq=False)
 class Wish:
     """A job's object, and how many devices each of its places asks for."""
 
-    job: DeclaredJob
-    gpus: Mapping[tuple[str, int], int] = field(init=False)
-    """Role and index to devices."""
+    __slots__ = ("gpus", "job", "places", "vacant")
 
-    def __post_init__(self) -> None:
-        by_template = {id(each.template): each.template for each in self.job.replicas}
+    def __init__(self, job: DeclaredJob) -> None:
+        """Read what the places ask for, once for all that have the same template."""
+        by_template = {id(each.template): each.template for each in job.replicas}
         asked = {key: _gpus_of(template) for key, template in by_template.items()}
-        self.gpus = {(each.role, each.index): asked[id(each.template)] for each in self.job.replicas}
+        self.job = job
+        self.places = [(each, (each.role, each.index), asked[id(each.template)]) for each in job.replicas]
+        """Each place, its role and index, and the devices that it asks for."""
+        self.gpus = {spot: gpus for _, spot, gpus in self.places}
+        self.vacant: dict[_Spot, Instance] = {}
+        """What was last shown of a place without a pod."""
 
 
-def job_row(wish: Wish, below: Iterable[Wish], members: Iterable[Member], silent: Mapping[str, str]) -> Job:
+def job_row(
+    wish: Wish,
+    below: Iterable[Wish],
+    members: Sequence[Member],
+    silent: Mapping[str, str],
+    before: Job | None = None,
+) -> Job:
     """Return the row of a job.
 
     Args:
@@ -65,18 +106,19 @@ def job_row(wish: Wish, below: Iterable[Wish], members: Iterable[Member], silent
             often it was started anew.
         members: Its pods and theirs.
         silent: Nodes whose word cannot be had, each with why in words.
+        before: The row made of the same jobs before, if any.
     """
-    job, gpus = wish.job, dict(wish.gpus)
+    job, gpus = wish.job, wish.gpus
     for part in below:
-        for place in gpus.keys() & part.gpus.keys():
-            gpus[place] = part.gpus[place]
+        gpus = {**gpus, **{spot: part.gpus[spot] for spot in gpus.keys() & part.gpus.keys()}}
         owner = part.job.meta.controller
         if owner is not None and owner.uid == job.meta.uid and job.restarts_allowed is None:
             restarts = max(job.restarts, part.job.restarts)
             job = replace(job, restarts=restarts, restarts_allowed=part.job.restarts_allowed)
-    members = list(members)
-    requested = sum(gpus[each.role, each.index] for each in job.replicas)
-    return _row(job, _instances(job, members, gpus, silent), members, requested)
+    instances, parts = _instances(wish, members, gpus, silent)
+    if before is not None and before.instances == instances and before.gpus_allocated == _held(members):
+        return before
+    return _row(job, instances, parts, members, sum(gpus[spot] for _, spot, _ in wish.places))
 
 
 def owner_row(
@@ -100,10 +142,17 @@ def owner_row(
     known = AnyOwner(ref.kind, ref.api_version).parse({"metadata": msgspec.to_builtins(meta)})
     began = [each.pod.status.start_time for each in members if each.pod.status.start_time is not None]
     job = replace(known, ref=ref, has_status=True, started=min(began, default=None))
-    return _row(job, _instances(job, members, {}, silent), members, sum(each.gpus for each in members))
+    instances, parts = _instances(Wish(job), members, {}, silent)
+    return _row(job, instances, parts, members, sum(each.gpus for each in members))
 
 
-def _row(job: DeclaredJob, instances: tuple[Instance, ...], members: list[Member], requested: int) -> Job:
+def _row(
+    job: DeclaredJob,
+    instances: tuple[Instance, ...],
+    parts: Sequence[Part],
+    members: Iterable[Member],
+    requested: int,
+) -> Job:
     status, reason = job_status(
         Declaration(
             outcome=job.outcome,
@@ -117,7 +166,7 @@ def _row(job: DeclaredJob, instances: tuple[Instance, ...], members: list[Member
             restarts_allowed=job.restarts_allowed,
             has_status=job.has_status,
         ),
-        [_part(each) for each in instances if each.pod],
+        parts,
     )
     return Job(
         ref=job.ref,
@@ -125,9 +174,9 @@ def _row(job: DeclaredJob, instances: tuple[Instance, ...], members: list[Member
         status=status,
         reason=reason,
         gpus_requested=requested,
-        gpus_allocated=sum(each.holder.gpus for each in members if each.holder is not None),
+        gpus_allocated=_held(members),
         instances=instances,
-        instances_running=sum(each.status is Status.RUNNING for each in instances),
+        instances_running=len([each for each in instances if each.status is Status.RUNNING]),
         user=job.user or job.ref.namespace,
         priority=job.priority,
         created=job.meta.creation_timestamp,
@@ -144,6 +193,103 @@ def _row(job: DeclaredJob, instances: tuple[Instance, ...], members: list[Member
     )
 
 
+def _held(members: Iterable[Member]) -> int:
+    return sum([each.holder.gpus for each in members if each.holder is not None])
+
+
+def _instances(
+    wish: Wish, members: Iterable[Member], gpus: Mapping[_Spot, int], silent: Mapping[str, str]
+) -> tuple[tuple[Instance, ...], list[Part]]:
+    """Match the pods with the places that the job has for them; the newest pod of a place wins.
+
+    Pods without a number take the places left in their role, those that still do something first;
+    of those that are left then, the ones that still do something have places of their own.
+
+    Returns:
+        All places, and what those with a pod say of the job's status.
+    """
+    container = kind_of(wish.job.ref).container
+    placed: dict[_Spot, Member] = {}
+    unnumbered: dict[str, list[Member]] = {}
+    for member in members:
+        if member.spot is None:
+            unnumbered.setdefault(member.role, []).append(member)
+        elif (other := placed.get(member.spot)) is None or other.age < member.age:
+            placed[member.spot] = member
+    for waiting in unnumbered.values():
+        waiting.sort(key=lambda member: member.liveliness)
+    found: list[Instance] = []
+    parts: list[Part] = []
+
+    def show(member: Member, place: Replica, gpus: int) -> None:
+        """Put a pod in its place, as the same value as long as neither has changed."""
+        if member.instance is None or member.place is not place or member.instance.gpus != gpus:
+            member.place = place
+            member.instance = _instance(member.pod, place, container, gpus, silent)
+            member.part = _part(member.instance)
+        found.append(member.instance)
+        if member.part is not None:
+            parts.append(member.part)
+
+    for replica, spot, asked in wish.places:
+        here = placed.pop(spot, None)
+        if here is None and (waiting := unnumbered.get(replica.role) or unnumbered.get("") or []):
+            here = waiting.pop()
+        if here is not None:
+            show(here, replica, gpus.get(spot, asked))
+        else:
+            found.append(_vacant(wish, replica, spot, gpus.get(spot, asked)))
+    alive = [each for waiting in unnumbered.values() for each in waiting if not each.pod.is_finished]
+    if placed or alive:
+        first = 1 + max((index for role, index in wish.gpus if role == "pod"), default=-1)
+        extra = sorted(placed.items(), key=lambda each: each[0])
+        extra += [(("pod", first + number), member) for number, member in enumerate(alive)]
+        for spot, member in extra:
+            show(member, _place_of_its_own(member, spot), member.gpus)
+    return tuple(found), parts
+
+
+def _place_of_its_own(member: Member, spot: _Spot) -> Replica:
+    """Return a place for a pod that its job no longer asks for, or never did."""
+    name = member.pod.metadata.name
+    place = member.place
+    if place is not None and (place.role, place.index, place.name) == (*spot, name):
+        return place
+    return Replica(name, *spot, False, (), "none", {}, "Never")
+
+
+def _vacant(wish: Wish, place: Replica, spot: _Spot, gpus: int) -> Instance:
+    """Return a place without a pod."""
+    shown = wish.vacant.get(spot)
+    if shown is None or shown.gpus != gpus:
+        wish.vacant[spot] = shown = _instance(None, place, "", gpus, {})
+    return shown
+
+
+def _instance(
+    pod: Pod | None, place: Replica, container: str, gpus: int, silent: Mapping[str, str]
+) -> Instance:
+    status, reason = (Status.PENDING, "no pod yet") if pod is None else pod_status(pod, silent)
+    return Instance(
+        name=place.instance,
+        role=place.role,
+        index=place.index,
+        is_chief=place.is_chief,
+        ranks=place.ranks,
+        ranks_proof=place.ranks_proof,
+        status=status,
+        reason=reason,
+        gpus=gpus,
+        node=pod.spec.node_name if pod is not None else "",
+        restarts=sum([each.restart_count for each in pod.status.container_statuses or ()]) if pod else 0,
+        created=pod.metadata.creation_timestamp if pod is not None else None,
+        pod=pod.metadata.name if pod is not None else "",
+        pod_uid=pod.metadata.uid if pod is not None else "",
+        containers=_containers(pod, container) if pod is not None else (),
+        finished=ended_at(pod) if pod is not None else None,
+    )
+
+
 def _part(instance: Instance) -> Part:
     return Part(
         instance.name,
@@ -157,108 +303,13 @@ def _part(instance: Instance) -> Part:
     )
 
 
-def _instances(
-    job: DeclaredJob,
-    members: Sequence[Member],
-    gpus: Mapping[tuple[str, int], int],
-    silent: Mapping[str, str],
-) -> tuple[Instance, ...]:
-    """Match the pods with the places that the job has for them; the newest pod of a place wins.
-
-    Pods without a number take the places left, those that still do something first;
-    of those that are left then, the ones that still do something have places of their own.
-    """
-    kind = kind_of(job.ref)
-    placed: dict[tuple[str, int], Member] = {}
-    unnumbered: list[Member] = []
-    for member in sorted(members, key=_age):
-        place = kind.instance_of(member.pod)
-        if place is None:
-            unnumbered.append(member)
-        else:
-            placed[place] = member
-    unnumbered.sort(key=lambda member: _LIVELINESS.get(member.pod.status.phase, 2))
-    found = []
-    for replica in job.replicas:
-        here = placed.pop((replica.role, replica.index), None)
-        if here is None and unnumbered:
-            here = unnumbered.pop()
-        found.append(
-            _instance(replica, here, kind.container, gpus.get((replica.role, replica.index), 0), silent)
-        )
-    first = 1 + max((replica.index for replica in job.replicas if replica.role == "pod"), default=-1)
-    alive = [member for member in unnumbered if not member.pod.is_finished]
-    extra = [*sorted(placed.items(), key=lambda each: each[0])]
-    extra += [(("pod", first + number), member) for number, member in enumerate(alive)]
-    found += [_extra(role, index, member, kind.container, silent) for (role, index), member in extra]
-    return tuple(found)
-
-
-def _age(member: Member) -> tuple[datetime, str, str]:
-    meta = member.pod.metadata
-    return meta.creation_timestamp or LONG_AGO, meta.name, meta.uid
-
-
-def _extra(role: str, index: int, member: Member, container: str, silent: Mapping[str, str]) -> Instance:
-    """Return the instance of a pod that its job has no place for."""
-    place = member.place
-    if place is None or (place.role, place.index) != (role, index) or place.name != member.pod.metadata.name:
-        place = Replica(member.pod.metadata.name, role, index, False, (), "none", {}, "Never")
-    return _instance(place, member, container, member.gpus, silent)
-
-
-def _instance(
-    place: Replica, member: Member | None, container: str, gpus: int, silent: Mapping[str, str]
-) -> Instance:
-    """Return a place with the pod in it, the same value as long as neither has changed."""
-    if member is None:
-        return Instance(
-            name=place.instance,
-            role=place.role,
-            index=place.index,
-            is_chief=place.is_chief,
-            ranks=place.ranks,
-            ranks_proof=place.ranks_proof,
-            status=Status.PENDING,
-            reason="no pod yet",
-            gpus=gpus,
-            node="",
-            restarts=0,
-            created=None,
-            pod="",
-            pod_uid="",
-            containers=(),
-        )
-    if member.instance is not None and member.place is place and member.instance.gpus == gpus:
-        return member.instance
-    pod = member.pod
-    status, reason = pod_status(pod, silent)
-    member.place = place
-    member.instance = Instance(
-        name=place.instance,
-        role=place.role,
-        index=place.index,
-        is_chief=place.is_chief,
-        ranks=place.ranks,
-        ranks_proof=place.ranks_proof,
-        status=status,
-        reason=reason,
-        gpus=gpus,
-        node=pod.spec.node_name,
-        restarts=sum(each.restart_count for each in pod.status.container_statuses or ()),
-        created=pod.metadata.creation_timestamp,
-        pod=pod.metadata.name,
-        pod_uid=pod.metadata.uid,
-        containers=_containers(pod, container),
-        finished=ended_at(pod),
-    )
-    return member.instance
-
-
 def _containers(pod: Pod, first: str) -> tuple[str, ...]:
-    names = [each.name for each in pod.spec.containers]
+    containers, init_containers = pod.spec.containers, pod.spec.init_containers or ()
+    if len(containers) == 1 and not init_containers:
+        return (containers[0].name,)
+    names = [each.name for each in containers]
     names.sort(key=lambda name: name != first)
-    return (*names, *(each.name for each in pod.spec.init_containers or ()))
+    return (*names, *[each.name for each in init_containers])
 
 
 def _gpus_of(template: Mapping[str, Any]) -> int:
