@@ -159,6 +159,11 @@ class Clock:
     is_rough: bool = False
     """Its clock and ours differ by more than a little, so ages bear a `~`."""
 
+    @property
+    def mark(self) -> str:
+        """Return what stands before an age."""
+        return "~" if self.is_rough else ""
+
     @classmethod
     def ahead(cls, offset_s: float) -> Clock:
         """Return this moment on a server whose clock is so far ahead of ours."""
@@ -168,8 +173,7 @@ class Clock:
         """Say how long ago something was, or how long it took; see `age`."""
         if since is None:
             return NOTHING
-        mark = "~" if self.is_rough and until is None else ""
-        return mark + age(((until or self.now) - since).total_seconds())
+        return (self.mark if until is None else "") + age(((until or self.now) - since).total_seconds())
 
 
 def duration(seconds: float | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -272,3 +273,16 @@ async def test_words_from_the_cluster_do_nothing_to_the_terminal(
         assert ended.status == 0
         assert "evil[/b]" in ended.out
         assert not set("\x1b\x07\u202e\u200b") & set(ended.out)
+
+
+@pytest.mark.parametrize(("ahead_s", "mark"), [(0.0, ""), (3600.0, "~")])
+async def test_ages_are_marked_where_the_clusters_clock_is_far_from_ours(
+    run: CommandLine, cluster: ScriptedCluster, ahead_s: float, mark: str
+) -> None:
+    cluster.clock_ahead_s = ahead_s
+    created = datetime.now(UTC) + timedelta(seconds=ahead_s - 630)
+    meta = {"name": "b", "namespace": "default", "uid": "b"}
+    meta["creationTimestamp"] = created.strftime("%Y-%m-%dT%H:%M:%SZ")
+    cluster.forget("/apis/kubeflow.org/v1/pytorchjobs")
+    cluster.say("/apis/kubeflow.org/v1/pytorchjobs", page([{"metadata": meta, "spec": {}}]))
+    assert set((await run("list", "-o", "wide")).row("b")) & {f"{mark}10m", f"{mark}11m"}

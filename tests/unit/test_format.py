@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given
@@ -141,3 +142,24 @@ def test_a_sparkline_fits_its_width(values: list[float], width: int) -> None:
 def test_every_status_has_a_look() -> None:
     statuses = "Queued Pending Starting Running Restarting Suspended Succeeded Failed Terminating Unknown"
     assert set(fmt.STATUS_LOOKS) == set(statuses.split())
+
+
+def test_an_age_is_counted_by_the_servers_clock_and_marked_where_that_differs_from_ours() -> None:
+    at = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+    same, rough = fmt.Clock(at), fmt.Clock(at, is_rough=True)
+    assert same.age(at - timedelta(minutes=9)) == "9m"
+    assert rough.age(at - timedelta(minutes=9)) == "~9m"
+    assert rough.age(at + timedelta(hours=1)) == "~0s"  # never negative
+    assert rough.age(at - timedelta(minutes=9), at - timedelta(minutes=2)) == "7m"  # both are the server's
+    assert rough.age(None) == fmt.NOTHING
+
+
+@pytest.mark.parametrize(
+    ("ahead_s", "is_rough"), [(0.0, False), (-4.0, False), (6.0, True), (3600.0, True), (-3600.0, True)]
+)
+def test_a_clock_is_rough_when_it_is_some_seconds_off(ahead_s: float, is_rough: bool) -> None:
+    before = datetime.now(UTC)
+    clock = fmt.Clock.ahead(ahead_s)
+    offset = timedelta(seconds=ahead_s)
+    assert before + offset <= clock.now <= datetime.now(UTC) + offset
+    assert clock.is_rough is is_rough

@@ -9,11 +9,11 @@ from typing import Any
 from k8s.models import meta_of
 from k8s.resources import CLAIMS
 from k8s.spec import USER_ANNOTATION
-from tui.commands.connect import cluster, scope, server_now
+from tui.commands.connect import cluster, scope, server_clock
 from tui.commands.errors import say
 from tui.commands.output import Column, add_format, write_object, write_table
 from tui.commands.values import Values, seconds_since, timestamp
-from tui.format import NOTHING, age
+from tui.format import NOTHING, Clock, age
 from tui.settings import ConsoleOptions
 
 COLUMNS = (
@@ -44,7 +44,9 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     """Print the volume claims."""
     async with cluster(options) as client:
         namespace = scope(options, client)
-        claims = [_values(obj, server_now(client)) for obj in await client.list(CLAIMS, namespace)]
+        listed = await client.list(CLAIMS, namespace)
+        clock = server_clock(client)
+    claims = [_values(obj, clock.now) for obj in listed]
     claims.sort(key=lambda claim: (claim["namespace"], claim["name"]))
     if flags.output in ("json", "yaml"):
         write_object({"items": claims}, flags.output)
@@ -52,7 +54,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         say(f"No volume claims in namespace {namespace}." if namespace else "No volume claims.")
     else:
         skipped = 1 if namespace else 0
-        rows = [_row(claim)[skipped:] for claim in claims]
+        rows = [_row(claim, clock)[skipped:] for claim in claims]
         write_table(COLUMNS[skipped:], rows, is_wide=flags.output == "wide")
     return 0
 
@@ -74,14 +76,14 @@ def _values(obj: dict[str, Any], now: datetime) -> Values:
     }
 
 
-def _row(claim: Values) -> tuple[str, ...]:
+def _row(claim: Values, clock: Clock) -> tuple[str, ...]:
     return (
         claim["namespace"],
         claim["name"],
         ",".join(_SHORT.get(mode, mode) for mode in claim["access_modes"]) or NOTHING,
         claim["size"] or NOTHING,
         claim["status"] or NOTHING,
-        age(claim["age_s"]),
+        clock.mark + age(claim["age_s"]),
         claim["owner"] or NOTHING,
         claim["description"] or NOTHING,
     )

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 
 from k8s.client import Client
 from k8s.errors import Forbidden, KubeError
 from k8s.resources import PODS
 from k8s.snapshot import ClusterSnapshot
 from tui.commands.errors import say
+from tui.format import Clock
 from tui.live import Live
 from tui.settings import ConsoleOptions
 
@@ -83,6 +83,6 @@ def check_may_change(options: ConsoleOptions, doing: str) -> None:
         raise KubeError(f"Could not {doing}.", "Nothing is changed with --readonly.", "Leave that flag out.")
 
 
-def server_now(client: Client) -> datetime:
+def server_clock(client: Client) -> Clock:
     """Return the time by the cluster's clock, as far as it is known."""
-    return datetime.now(UTC) + timedelta(seconds=client.server_clock_offset_s)
+    return Clock.ahead(client.server_clock_offset_s)

@@ -11,12 +11,12 @@ from k8s.client import Client
 from k8s.models import Event, convert
 from k8s.resources import EVENTS
 from k8s.snapshot import Job
-from tui.commands.connect import cluster, read_jobs, server_now
+from tui.commands.connect import cluster, read_jobs, server_clock
 from tui.commands.errors import say
 from tui.commands.output import Column, add_format, write_object, write_table
-from tui.commands.values import Values, age_text, seconds_since, timestamp
+from tui.commands.values import Values, seconds_since, timestamp
 from tui.commands.which_job import NAME_HELP, find_job, titles
-from tui.format import NOTHING
+from tui.format import NOTHING, Clock
 from tui.settings import ConsoleOptions
 
 COLUMNS = (
@@ -41,13 +41,13 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     async with cluster(options) as client:
         job = find_job(await read_jobs(options, client), flags.job)
         events = await fetch_events(client, job)
-        now = server_now(client)
+        clock = server_clock(client)
     if flags.output in ("json", "yaml"):
-        write_object({"items": [_values(event, now) for event in events]}, flags.output)
+        write_object({"items": [_values(event, clock.now) for event in events]}, flags.output)
     elif not events:
         say(f"No events of {titles([job.ref])}; clusters forget them after an hour.")
     else:
-        write_table(COLUMNS, [_row(event, now) for event in events])
+        write_table(COLUMNS, [_row(event, clock) for event in events])
     return 0
 
 
@@ -75,10 +75,10 @@ def _order(event: Event) -> tuple[datetime, str]:
     return (event.at or _LONG_AGO).replace(microsecond=0), event.metadata.name.rpartition(".")[2]
 
 
-def _row(event: Event, now: datetime) -> tuple[str, ...]:
+def _row(event: Event, clock: Clock) -> tuple[str, ...]:
     about = event.involved_object
     return (
-        age_text(event.at, now),
+        clock.age(event.at),
         event.type or NOTHING,
         f"{about.kind}/{about.name}",
         event.reason or NOTHING,

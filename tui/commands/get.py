@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import argparse
-from datetime import datetime
 from typing import Any
 
 from k8s.client import Client
 from k8s.errors import Forbidden, NotFound
 from k8s.resources import NODES, SERVICES
 from k8s.snapshot import Instance, Job
-from tui.commands.connect import cluster, read_jobs, server_now
+from tui.commands.connect import cluster, read_jobs, server_clock
 from tui.commands.output import Column, add_format, write, write_fields, write_object, write_table
-from tui.commands.values import age_text, duration_text, job_details, timestamp
+from tui.commands.values import duration_text, job_details, timestamp
 from tui.commands.which_job import NAME_HELP, find_job
-from tui.format import NOTHING
+from tui.format import NOTHING, Clock
 from tui.settings import ConsoleOptions
 
 INSTANCE_COLUMNS = (
@@ -49,15 +48,15 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     async with cluster(options) as client:
         job = find_job(await read_jobs(options, client), flags.job)
         tensorboard = await _tensorboard(client, job)
-        now = server_now(client)
+        clock = server_clock(client)
     if flags.output in ("json", "yaml"):
-        write_object(job_details(job, now, tensorboard), flags.output)
+        write_object(job_details(job, clock.now, tensorboard), flags.output)
     else:
-        _print(job, tensorboard, now, is_wide=flags.output == "wide")
+        _print(job, tensorboard, clock, is_wide=flags.output == "wide")
     return 0
 
 
-def _print(job: Job, tensorboard: str | None, now: datetime, *, is_wide: bool) -> None:
+def _print(job: Job, tensorboard: str | None, clock: Clock, *, is_wide: bool) -> None:
     write_fields(
         (
             ("Name", job.ref.name),
@@ -69,24 +68,24 @@ def _print(job: Job, tensorboard: str | None, now: datetime, *, is_wide: bool) -
             ("Priority", job.priority),
             ("Trainer", job.trainer),
             ("GPUs", f"{job.gpus_requested} requested, {job.gpus_allocated} allocated"),
-            ("Created", f"{timestamp(job.created) or NOTHING}, {age_text(job.created, now)} ago"),
+            ("Created", f"{timestamp(job.created) or NOTHING}, {clock.age(job.created)} ago"),
             ("Started", timestamp(job.started) or ""),
             ("Ended", timestamp(job.finished) or ""),
-            ("Duration", duration_text(job, now)),
+            ("Duration", duration_text(job, clock.now)),
             ("Event files", job.log_dir),
             ("TensorBoard", tensorboard or ""),
         )
     )
     write("\nInstances:")
     write_table(
-        INSTANCE_COLUMNS, [_instance_row(each, now) for each in job.instances], is_wide=is_wide, indent="  "
+        INSTANCE_COLUMNS, [_instance_row(each, clock) for each in job.instances], is_wide=is_wide, indent="  "
     )
     if job.conditions:
         rows = [
             (
                 each.type,
                 each.status,
-                age_text(each.last_transition_time, now),
+                clock.age(each.last_transition_time),
                 each.reason or NOTHING,
                 each.message or NOTHING,
             )
@@ -96,11 +95,11 @@ def _print(job: Job, tensorboard: str | None, now: datetime, *, is_wide: bool) -
         write_table(CONDITION_COLUMNS, rows, is_wide=is_wide, indent="  ")
 
 
-def _instance_row(instance: Instance, now: datetime) -> tuple[str, ...]:
+def _instance_row(instance: Instance, clock: Clock) -> tuple[str, ...]:
     return (
         instance.name,
         str(instance.status),
-        age_text(instance.created, now),
+        clock.age(instance.created),
         "yes" if instance.is_chief else "no",
         _ranks(instance),
         str(instance.gpus),

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from datetime import datetime
 
 from k8s.snapshot import Job
-from tui.commands.connect import cluster, read_jobs, server_now
+from tui.commands.connect import cluster, read_jobs, server_clock
 from tui.commands.errors import say
 from tui.commands.output import Column, add_format, write_object, write_table
-from tui.commands.values import age_text, duration_text, job_values
-from tui.format import NOTHING
+from tui.commands.values import duration_text, job_values
+from tui.format import NOTHING, Clock
 from tui.settings import ConsoleOptions
 
 COLUMNS = (
@@ -39,20 +38,20 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     """Print the jobs."""
     async with cluster(options) as client:
         snapshot = await read_jobs(options, client)
-        now = server_now(client)
+        clock = server_clock(client)
     if flags.output in ("json", "yaml"):
-        write_object({"items": [job_values(job, now) for job in snapshot.jobs]}, flags.output)
+        write_object({"items": [job_values(job, clock.now) for job in snapshot.jobs]}, flags.output)
         return 0
     if not snapshot.jobs:
         say(f"No jobs in namespace {snapshot.namespace}." if snapshot.namespace else "No jobs.")
         return 0
     skipped = 1 if snapshot.namespace else 0
-    rows = [_row(job, now)[skipped:] for job in snapshot.jobs]
+    rows = [_row(job, clock)[skipped:] for job in snapshot.jobs]
     write_table(COLUMNS[skipped:], rows, is_wide=flags.output == "wide")
     return 0
 
 
-def _row(job: Job, now: datetime) -> tuple[str, ...]:
+def _row(job: Job, clock: Clock) -> tuple[str, ...]:
     return (
         job.ref.namespace,
         job.ref.name,
@@ -61,10 +60,10 @@ def _row(job: Job, now: datetime) -> tuple[str, ...]:
         f"{job.instances_running}/{len(job.instances)}",
         str(job.gpus_requested),
         str(job.gpus_allocated),
-        duration_text(job, now),
+        duration_text(job, clock.now),
         ",".join(job.nodes) or NOTHING,
         job.user or NOTHING,
         job.priority or NOTHING,
-        age_text(job.created, now),
+        clock.age(job.created),
         job.reason or NOTHING,
     )

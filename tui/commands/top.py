@@ -6,7 +6,7 @@ import argparse
 
 from k8s.errors import KubeError
 from k8s.snapshot import ClusterSnapshot, NodeRow
-from tui.commands.connect import cluster, read_jobs, server_now
+from tui.commands.connect import cluster, read_jobs, server_clock
 from tui.commands.errors import say
 from tui.commands.output import Column, add_format, write, write_object, write_table
 from tui.commands.values import job_values, node_values
@@ -51,7 +51,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     has_nodes = flags.view.startswith("node")
     async with cluster(options) as client:
         snapshot = await read_jobs(options, client, has_nodes=has_nodes)
-        now = server_now(client)
+        now = server_clock(client).now
     if has_nodes:
         _print_nodes(snapshot, flags.output)
         return 0

@@ -142,8 +142,3 @@ def duration_text(job: Job, now: datetime) -> str:
 def timestamp(moment: datetime | None) -> str | None:
     """Return a time as the API writes it."""
     return None if moment is None else moment.strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def age_text(moment: datetime | None, now: datetime) -> str:
-    """Say how long ago something was."""
-    return age(seconds_since(moment, now))
