@@ -6,6 +6,7 @@ Imports as little as it can, so that `--help` and mistakes are answered at once.
 from __future__ import annotations
 
 import asyncio
+import gc
 import importlib
 import importlib.util
 import io
@@ -25,6 +26,8 @@ DONE, FAILED, WRONG_USAGE = 0, 1, 2
 INTERRUPTED, PIPE_CLOSED = 130, 141
 """128 and the number of SIGINT, of SIGPIPE."""
 
+_GARBAGE = (50_000, 20, 50)
+"""How rarely cycles are looked for: the objects of a large cluster hold none, and each look passes them all."""
 _TOGETHER = ("k8s", "trainer", "themes")
 
 
@@ -40,6 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
+    gc.set_threshold(*_GARBAGE)
     try:
         status = _run(list(sys.argv[1:] if argv is None else argv))
         sys.stdout.flush()
