@@ -17,7 +17,7 @@ from k8s.kinds.kubeflow import (
     REPLICA_TYPE,
     read_kubeflow_job,
 )
-from k8s.kinds.reading import number, part, pods_asked, whole
+from k8s.kinds.reading import number, part, pods_asked, ranks_from, whole
 from k8s.kinds.templates import metadata, pod_template
 from k8s.models import Pod
 from k8s.resources import PYTORCH_JOBS
@@ -93,7 +93,7 @@ class PyTorchJob:
                         role=kind,
                         index=index,
                         is_chief=node_rank == 0,
-                        ranks=tuple(range(first, first + processes)),
+                        ranks=ranks_from(first, processes),
                         ranks_proof=proof,
                         template=template,
                         restart_policy=restart_policy,

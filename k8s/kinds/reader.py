@@ -1,11 +1,18 @@
-"""Decodes the jobs of one kind, whatever nonsense some of them may hold."""
+"""Decodes the jobs of one kind, whatever nonsense some of them may hold, and keeps them small."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
 import msgspec
 
-from k8s.kinds.base import DeclaredJob, JobKind, Manifest
+from k8s.kinds.base import DeclaredJob, JobKind, Manifest, Replica
 from k8s.models import ListMeta, Reader
+
+_KEPT_OF_CONTAINER = ("name", "image", "resources", "restartPolicy")
+"""What is kept of a container in a pod template: what decides where it can run."""
 
 
 class JobReader:
@@ -41,6 +48,36 @@ class JobReader:
 
     def _parse(self, obj: Manifest) -> DeclaredJob:
         try:
-            return self._kind.parse(obj)
+            return _trimmed(self._kind.parse(obj))
         except (AttributeError, TypeError, KeyError, ValueError) as error:
             raise msgspec.ValidationError(f"not a {self._kind.title}: {error}") from error
+
+
+def _trimmed(job: DeclaredJob) -> DeclaredJob:
+    """Return a job whose places keep only what a picture of a thousand jobs needs of them."""
+    templates = {id(each.template): _trimmed_template(each.template) for each in job.replicas}
+    return replace(job, replicas=tuple([_without_wishes(each, templates) for each in job.replicas]))
+
+
+def _without_wishes(place: Replica, templates: Mapping[int, Mapping[str, Any]]) -> Replica:
+    return Replica(
+        place.name,
+        place.role,
+        place.index,
+        place.is_chief,
+        place.ranks,
+        place.ranks_proof,
+        templates[id(place.template)],
+        place.restart_policy,
+    )
+
+
+def _trimmed_template(template: Mapping[str, Any]) -> Mapping[str, Any]:
+    spec = template.get("spec") or {}
+    kept = {
+        field: [
+            {key: each[key] for key in _KEPT_OF_CONTAINER if key in each} for each in spec.get(field) or ()
+        ]
+        for field in ("containers", "initContainers")
+    }
+    return {"spec": {**spec, **kept}}

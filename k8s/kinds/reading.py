@@ -35,6 +35,8 @@ _PRIORITIES = ("kueue.x-k8s.io/priority-class", "ray.io/priority-class-name")
 _KUBE_QUEUE = "scheduling.x-k8s.io/suspend"
 """An annotation of `arena submit --queue`: kube-queue starts the job when there is room."""
 
+_MOST_RANKS = 2**16
+
 
 class JobStatus(msgspec.Struct, frozen=True, rename="camel"):
     """The part of `status` that Kubeflow's and Kubernetes' own jobs have in common."""
@@ -74,6 +76,11 @@ def pods_asked(value: object, default: int = 1) -> int:
     """Return a number of pods, within what is listed of one job."""
     found = value if isinstance(value, int) and not isinstance(value, bool) else default
     return min(max(found, 0), MOST_REPLICAS)
+
+
+def ranks_from(first: int, processes: int) -> tuple[int, ...]:
+    """Return the ranks of a pod's processes; none past what any job has, as a slip may ask for billions."""
+    return tuple(range(first, first + processes)) if first + processes <= _MOST_RANKS else ()
 
 
 def number(text: str) -> int | None:

@@ -14,7 +14,7 @@ import msgspec
 
 from k8s import devices
 from k8s.kinds.base import DeclaredJob, Manifest, Replica
-from k8s.kinds.reading import number, part, place, pods_asked, whole, words
+from k8s.kinds.reading import number, part, place, pods_asked, ranks_from, whole, words
 from k8s.kinds.t9k import (
     OWNER_NAME,
     job_of_t9k,
@@ -27,7 +27,6 @@ from k8s.resources import T9K_PYTORCH_JOBS
 
 _RESTARTS = 3
 """The backoff limit of a job that names none."""
-_MOST_PROCESSES = 999
 
 
 class T9kPyTorchJob:
@@ -62,7 +61,7 @@ class T9kPyTorchJob:
                         index,
                         template,
                         is_chief=not found,
-                        ranks=tuple(range(first_rank, first_rank + processes)),
+                        ranks=ranks_from(first_rank, processes),
                         ranks_proof="assumed",
                         restart_policy=spec.get("restartPolicy"),
                     )
@@ -101,4 +100,4 @@ def _processes(torchrun: Mapping[str, Any], template: Mapping[str, Any]) -> int:
         found: int | None = devices.count(devices.of_pod(spec))
     else:
         found = number(words(per_node)) or whole(per_node)
-    return min(found or 0, _MOST_PROCESSES)
+    return found or 0

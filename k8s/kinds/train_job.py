@@ -12,7 +12,7 @@ from typing import Any
 
 from k8s.kinds.base import DeclaredJob, Manifest, Replica
 from k8s.kinds.job_set import SET_NAME, place_in_set, read_suspendable
-from k8s.kinds.reading import part, place, pods_asked, whole, words
+from k8s.kinds.reading import part, place, pods_asked, ranks_from, whole, words
 from k8s.models import Pod
 from k8s.resources import TRAIN_JOBS
 
@@ -41,14 +41,14 @@ class TrainJob:
         node: Manifest = {
             "spec": {"containers": [{"name": self.container, "resources": trainer.get("resourcesPerNode")}]}
         }
-        processes = min(whole(trainer.get("numProcPerNode")) or 0, 1000)
+        processes = whole(trainer.get("numProcPerNode")) or 0
         found = [
             place(
                 "node",
                 index,
                 node,
                 is_chief=index == 0,
-                ranks=tuple(range(index * processes, (index + 1) * processes)),
+                ranks=ranks_from(index * processes, processes),
                 ranks_proof="assumed",
             )
             for index in range(pods_asked(trainer.get("numNodes")))

@@ -60,6 +60,13 @@ def test_without_numbers_a_train_job_has_one_node_and_no_ranks() -> None:
     assert (node.instance, node.ranks, node.ranks_proof) == ("node-0", (), "none")
 
 
+def test_a_slip_of_the_keyboard_makes_no_billions_of_ranks() -> None:
+    trainer = {"numNodes": 4096, "numProcPerNode": 999_999}
+    found = TRAIN.replicas({"metadata": {"name": "a"}, "spec": {"trainer": trainer}})
+    assert sum(len(each.ranks) for each in found) <= 2**16
+    assert {each.ranks_proof for each in found} == {"none"}
+
+
 @pytest.mark.parametrize(
     ("told", "words"),
     [
