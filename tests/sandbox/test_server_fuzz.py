@@ -180,12 +180,13 @@ def test_one_wrong_value_anywhere_is_stored_or_refused(
         made = registry.create(served, namespace, obj, Write(dry_run=True))
         if "status" in obj and served.has_status:
             registry.create(served, namespace, RICH[key], Write())
+            at_once = Deletion(grace_period_seconds=0, propagation_policy="Background")
             try:
                 made = registry.replace(
                     served, namespace, "x", {**made, **obj}, Write(dry_run=True), "status"
                 )
             finally:
-                registry.delete(served, namespace, "x", Deletion(grace_period_s=0, propagation="Background"))
+                registry.delete(served, namespace, "x", at_once)
     except Refused as error:
         assert error.code in (400, 404, 409, 422)
     else:

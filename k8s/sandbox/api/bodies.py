@@ -12,6 +12,8 @@ from aiohttp import web
 from k8s.sandbox.api import refused
 from k8s.sandbox.api.discovery import REVIEW_VERSION
 from k8s.sandbox.api.endings import Deletion
+from k8s.sandbox.api.patches import without_nulls
+from k8s.sandbox.api.queries import read_query
 from k8s.sandbox.api.refused import Cause
 from k8s.sandbox.api.registry import Write
 
@@ -70,28 +72,13 @@ async def deletion_options(request: web.Request) -> Deletion:
         body = await read(request, "DeleteOptions") or {}
     if not isinstance(body, dict):
         raise refused.bad_request("the body is not a DeleteOptions")
-    options: dict[str, Any] = {
-        **request.query,
-        **{key: value for key, value in body.items() if value is not None},
-    }
-    conditions = options.get("preconditions") or {}
-    propagation = options.get("propagationPolicy") or ""
-    if propagation not in ("", *PROPAGATIONS):
-        cause = Cause.unsupported("propagationPolicy", propagation, (*PROPAGATIONS, "nil"))
+    query = {**request.query, "dryRun": request.query.getall("dryRun", [])}
+    how = read_query({**query, **without_nulls(body)}, Deletion)
+    if how.propagation_policy not in ("", *PROPAGATIONS):
+        cause = Cause.unsupported("propagationPolicy", how.propagation_policy, (*PROPAGATIONS, "nil"))
         raise refused.invalid_options("DeleteOptions", cause)
-    grace = options.get("gracePeriodSeconds")
-    try:
-        grace_s = None if grace in (None, "") else int(grace)
-    except (TypeError, ValueError) as error:
-        raise refused.bad_request(f"gracePeriodSeconds: {error}") from error
-    dry_run = options.get("dryRun") or []
-    return Deletion(
-        grace_period_s=grace_s,
-        propagation=propagation,
-        uid=str(conditions.get("uid") or ""),
-        version=str(conditions.get("resourceVersion") or ""),
-        dry_run=_is_dry_run([dry_run] if isinstance(dry_run, str) else dry_run, "DeleteOptions"),
-    )
+    _is_dry_run(how.dry_run, "DeleteOptions")
+    return how
 
 
 def review(body: Any, kind: str, is_served: Collection[tuple[str, str]]) -> dict[str, Any]:

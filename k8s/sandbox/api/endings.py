@@ -7,9 +7,10 @@ the same turn, so nobody sees an orphan.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
+
+import msgspec
 
 from k8s.sandbox.api import patches, refused
 from k8s.sandbox.api.dependents import Dependents, Place
@@ -25,19 +26,22 @@ KINDS = frozenset(served.resource.kind for served in BY_KEY.values())
 """Kinds of which we know every object."""
 
 
-@dataclass(frozen=True, slots=True)
-class Deletion:
-    """How an object is to be deleted."""
+class Preconditions(msgspec.Struct, frozen=True, rename="camel"):
+    """What an object must still be to be deleted; empty where that is not asked."""
 
-    grace_period_s: int | None = None
-    """Seconds a pod may take; None means what the pod says."""
-    propagation: str = ""
-    """Background, Foreground, Orphan; empty means the kind's own default."""
     uid: str = ""
-    """Only if it is still this one."""
-    version: str = ""
-    """Only if it is still this version."""
-    dry_run: bool = False
+    resource_version: str = ""
+
+
+class Deletion(msgspec.Struct, frozen=True, rename="camel"):
+    """How an object is to be deleted: a `DeleteOptions`."""
+
+    grace_period_seconds: int | None = None
+    """How long a pod may take; None means what the pod says."""
+    propagation_policy: str = ""
+    """Background, Foreground, Orphan; empty means the kind's own default."""
+    preconditions: Preconditions = Preconditions()
+    dry_run: list[str] = []
 
 
 class Endings:
@@ -81,7 +85,7 @@ class Endings:
     def delete(self, served: Served, old: Object, how: Deletion) -> tuple[Object, bool]:
         """Delete an object, now or when it may go; return it, and whether it is gone.
 
-        What belongs to it goes too, stays, or goes first, as `how.propagation` says.
+        What belongs to it goes too, stays, or goes first, as `how.propagation_policy` says.
 
         Raises:
             Refused: It is not what the client thinks, or nobody may delete it.
@@ -90,7 +94,7 @@ class Endings:
         self._refuse_changed(served, old, how)
         if served.key == "namespaces" and meta["name"] in KEPT_NAMESPACES:
             raise refused.forbidden(served, meta["name"], "this namespace may not be deleted")
-        propagation = how.propagation or ("Orphan" if served.key == "jobs.batch" else "Background")
+        propagation = how.propagation_policy or ("Orphan" if served.key == "jobs.batch" else "Background")
         finalizers = [each for each in meta.get("finalizers", ()) if each not in (FOREGROUND, ORPHAN)]
         if propagation != "Background":
             finalizers.append(FOREGROUND if propagation == "Foreground" else ORPHAN)
@@ -140,8 +144,8 @@ class Endings:
     def _refuse_changed(self, served: Served, old: Object, how: Deletion) -> None:
         meta = old["metadata"]
         for words, wanted, found in (
-            ("UID", how.uid, meta["uid"]),
-            ("ResourceVersion", how.version, meta["resourceVersion"]),
+            ("UID", how.preconditions.uid, meta["uid"]),
+            ("ResourceVersion", how.preconditions.resource_version, meta["resourceVersion"]),
         ):
             if wanted and wanted != found:
                 match = f"({wanted}) does not match the {words} in record ({found})"
@@ -154,7 +158,7 @@ class Endings:
             return 0
         if obj.get("status", {}).get("phase") in ("Succeeded", "Failed"):
             return 0
-        asked_s = how.grace_period_s
+        asked_s = how.grace_period_seconds
         asked_s = max(0, obj["spec"]["terminationGracePeriodSeconds"] if asked_s is None else asked_s)
         left_s = obj["metadata"].get("deletionGracePeriodSeconds")
         return asked_s if left_s is None else min(left_s, asked_s)
@@ -168,7 +172,7 @@ class Endings:
     ) -> None:
         record = self.store.get(key, namespace, name)
         if record is not None and "deletionTimestamp" not in record.obj["metadata"]:
-            self.delete(BY_KEY[key], record.obj, Deletion(propagation=propagation))
+            self.delete(BY_KEY[key], record.obj, Deletion(propagation_policy=propagation))
 
     def _drop(self, place: Place, field: str, is_dropped: Callable[[Any], bool]) -> None:
         """Take elements out of a list in an object's metadata; what nothing holds then is removed."""

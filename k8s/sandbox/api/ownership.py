@@ -18,23 +18,19 @@ from k8s.sandbox.api.refused import Refused
 Object = dict[str, Any]
 Path = tuple[str, ...]
 
+SYSTEM_META = (
+    "uid",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "generation",
+    "selfLink",
+    "managedFields",
+)
+"""Metadata that the server alone writes."""
 _ABSENT = object()
 _NOT_OWNED = frozenset({"apiVersion", "kind", "status"})
-_NOT_OWNED_META = frozenset(
-    {
-        "name",
-        "namespace",
-        "generateName",
-        "uid",
-        "resourceVersion",
-        "generation",
-        "creationTimestamp",
-        "deletionTimestamp",
-        "deletionGracePeriodSeconds",
-        "managedFields",
-        "selfLink",
-    }
-)
+_NOT_OWNED_META = frozenset({*SYSTEM_META, "name", "namespace", "generateName", "resourceVersion"})
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""The parameters of a request, from text to values."""
+"""The parameters and options of a request, from text to values."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ Whole = Annotated[int, msgspec.Meta(ge=0)]
 """A whole number, not below zero."""
 
 
-def read_query(query: Mapping[str, str], into: type[T]) -> T:
-    """Return the parameters that `into` names, which is a `msgspec.Struct`; empty ones count as not given.
+def read_query(query: Mapping[str, object], into: type[T]) -> T:
+    """Return the options that `into` names, which is a `msgspec.Struct`; empty ones count as not given.
 
     Raises:
         Refused: One of them makes no sense.
     """
-    given = {name: text for name, text in query.items() if text}
+    given = {name: text for name, text in query.items() if text != ""}
     try:
         return msgspec.convert(given, into, strict=False)
     except msgspec.ValidationError as error:
-        raise refused.bad_request(f"invalid query parameter: {error}") from error
+        raise refused.bad_request(f"invalid options: {error}") from error

@@ -14,16 +14,6 @@ from k8s.sandbox.api.refused import Cause
 from k8s.sandbox.api.served import BY_KEY, Served
 from k8s.sandbox.api.store import Object, Record, Store
 
-SYSTEM_META = (
-    "uid",
-    "creationTimestamp",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
-    "generation",
-    "selfLink",
-    "managedFields",
-)
-"""Metadata that the server alone writes."""
 NAME_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 """Letters of a generated name: no vowels, so no words."""
 
@@ -74,7 +64,7 @@ class Registry:
             self._refuse_outside_namespace(served, namespace, meta.get("name", ""))
         if "resourceVersion" in meta:
             raise refused.bad_request("resourceVersion should not be set on objects to be created")
-        for name in SYSTEM_META:
+        for name in ownership.SYSTEM_META:
             meta.pop(name, None)
         if not meta.setdefault("name", "") and meta.get("generateName"):
             meta["name"] = meta["generateName"] + "".join(secrets.choice(NAME_LETTERS) for _ in range(5))
@@ -201,7 +191,7 @@ class Registry:
                 "the object has been modified; please apply your changes to the latest version and try again"
             )
             raise refused.conflict(served, name, why)
-        for field in (*SYSTEM_META, "resourceVersion", "namespace"):
+        for field in (*ownership.SYSTEM_META, "resourceVersion", "namespace"):
             meta.pop(field, None)
             if field in old_meta:
                 meta[field] = old_meta[field]
