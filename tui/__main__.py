@@ -27,7 +27,7 @@ INTERRUPTED, PIPE_CLOSED = 130, 141
 """128 and the number of SIGINT, of SIGPIPE."""
 
 _GARBAGE = (50_000, 20, 50)
-"""How rarely cycles are looked for: the objects of a large cluster hold none, and each look passes them all."""
+"""How rarely cycles are looked for: a large cluster's objects hold none, and each look passes them all."""
 _TOGETHER = ("k8s", "trainer", "themes")
 
 
