@@ -1,0 +1,268 @@
+"""One honest word for a pod, with its reason."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pytest
+
+from k8s.models import Pod
+from k8s.status import Status, ended_at, pod_status
+
+
+def pod(phase: str, *, node: str = "n", deleted: bool = False, policy: str = "", **status: Any) -> Pod:
+    meta = {"name": "a"} | ({"deletionTimestamp": "2026-11-20T18:36:10Z"} if deleted else {})
+    inits = [{"name": "fetch"}, {"name": "wait"}, {"name": "proxy", "restartPolicy": "Always"}]
+    spec = {"nodeName": node, "restartPolicy": policy, "initContainers": inits}
+    return msgspec.convert({"metadata": meta, "spec": spec, "status": {"phase": phase, **status}}, Pod)
+
+
+def container(
+    state: dict[str, Any], last: dict[str, Any] | None = None, name: str = "main", restarts: int = 0
+) -> dict[str, Any]:
+    return {"name": name, "state": state, "lastState": last or {}, "restartCount": restarts}
+
+
+def ended(code: int, reason: str = "Error", **more: Any) -> dict[str, Any]:
+    return {"terminated": {"exitCode": code, "reason": reason, **more}}
+
+
+def at(second: int) -> dict[str, str]:
+    return {"finishedAt": f"2026-11-20T14:02:{second:02}Z"}
+
+
+def claim(kind: str, truth: str, reason: str | None = None, message: str | None = None) -> dict[str, Any]:
+    return {"type": kind, "status": truth, "reason": reason, "message": message}
+
+
+def waits(reason: str, message: str = "") -> dict[str, Any]:
+    return {"waiting": {"reason": reason, "message": message}}
+
+
+RUNS: dict[str, Any] = {"running": {"startedAt": "2026-11-20T18:36:10Z"}}
+
+
+@pytest.mark.parametrize(
+    ("found", "status", "reason"),
+    [
+        (pod("Succeeded"), Status.SUCCEEDED, ""),
+        (pod("Running", containerStatuses=[container(RUNS)]), Status.RUNNING, ""),
+        (pod("Running", deleted=True), Status.TERMINATING, "being deleted"),
+        (pod("Succeeded", deleted=True), Status.SUCCEEDED, ""),
+        (pod("Unknown"), Status.UNKNOWN, "its node does not answer"),
+        (pod("Failed", containerStatuses=[container(ended(1))]), Status.FAILED, "exit 1"),
+        (pod("Failed", containerStatuses=[container(ended(137, "OOMKilled"))]), Status.FAILED, "OOMKilled"),
+        (pod("Failed", containerStatuses=[container(ended(137))]), Status.FAILED, "exit 137 (SIGKILL)"),
+        (pod("Failed", containerStatuses=[container(ended(143))]), Status.FAILED, "exit 143 (SIGTERM)"),
+        (pod("Failed", containerStatuses=[container(ended(139))]), Status.FAILED, "exit 139 (SIGSEGV)"),
+        (pod("Failed", containerStatuses=[container(ended(134))]), Status.FAILED, "exit 134 (SIGABRT)"),
+        (pod("Failed", containerStatuses=[container(ended(135))]), Status.FAILED, "exit 135 (SIGBUS)"),
+        (pod("Failed", containerStatuses=[container(ended(128))]), Status.FAILED, "exit 128"),
+        (pod("Failed", containerStatuses=[container(ended(255))]), Status.FAILED, "exit 255"),
+        (pod("Failed", containerStatuses=[container(ended(0, signal=9))]), Status.FAILED, "failed"),
+        (
+            pod("Failed", containerStatuses=[container(ended(9, signal=9))]),
+            Status.FAILED,
+            "signal 9 (SIGKILL)",
+        ),
+        (
+            pod("Failed", containerStatuses=[container(ended(128, "StartError", message="no such file"))]),
+            Status.FAILED,
+            "StartError, exit 128: no such file",
+        ),
+        (
+            pod("Failed", containerStatuses=[container(ended(137, "ContainerStatusUnknown"))]),
+            Status.FAILED,
+            "ended unseen: its node lost track of it",
+        ),
+        (
+            pod(
+                "Failed",
+                containerStatuses=[
+                    container(ended(143, **at(9)), name="proxy"),
+                    container(ended(1, message="Traceback\n  line 1\nValueError: no data\n", **at(5))),
+                ],
+            ),
+            Status.FAILED,
+            "exit 1: ValueError: no data",
+        ),
+        (
+            pod("Failed", reason="Evicted", message="The node was low on memory."),
+            Status.FAILED,
+            "Evicted: The node was low on memory.",
+        ),
+        (pod("Failed", reason="DeadlineExceeded"), Status.FAILED, "DeadlineExceeded"),
+        (pod("Failed", message="Pod was rejected"), Status.FAILED, "Pod was rejected"),
+        (
+            pod(
+                "Failed",
+                conditions=[claim("DisruptionTarget", "True", "PreemptionByScheduler", "for pod x")],
+                containerStatuses=[container(ended(143))],
+            ),
+            Status.FAILED,
+            "preempted by a pod of higher priority",
+        ),
+        (
+            pod(
+                "Running", deleted=True, conditions=[claim("DisruptionTarget", "True", "New", "for a reason")]
+            ),
+            Status.TERMINATING,
+            "being deleted, for a reason",
+        ),
+        (
+            pod("Running", deleted=True, reason="NodeLost", containerStatuses=[container(RUNS)]),
+            Status.TERMINATING,
+            "being deleted, its node does not answer",
+        ),
+        (
+            pod(
+                "Running",
+                containerStatuses=[container(waits("CrashLoopBackOff"), ended(137, "OOMKilled"), restarts=5)],
+            ),
+            Status.RESTARTING,
+            "OOMKilled, CrashLoopBackOff, restarted 5 times",
+        ),
+        (
+            pod("Running", containerStatuses=[container(ended(2), restarts=1)]),
+            Status.RESTARTING,
+            "exit 2, restarted once",
+        ),
+        (
+            pod("Running", containerStatuses=[container(RUNS, ended(137, **at(3)), restarts=2)]),
+            Status.RUNNING,
+            "restarted twice, last exit 137 (SIGKILL) at 14:02:03",
+        ),
+        (
+            pod("Running", policy="Never", containerStatuses=[container(ended(2)), container(RUNS)]),
+            Status.FAILED,
+            "main exit 2, its other containers run on",
+        ),
+        (
+            pod("Running", containerStatuses=[container(ended(0)), container(RUNS, name="proxy")]),
+            Status.RUNNING,
+            "main has ended, proxy runs on",
+        ),
+        (
+            pod(
+                "Running",
+                containerStatuses=[container(RUNS)],
+                initContainerStatuses=[container(waits("CrashLoopBackOff"), name="proxy")],
+            ),
+            Status.RUNNING,
+            "sidecar proxy CrashLoopBackOff",
+        ),
+        (pod("Pending", node=""), Status.PENDING, "not scheduled"),
+        (
+            pod(
+                "Pending",
+                node="",
+                conditions=[claim("PodScheduled", "False", "Unschedulable", "0/3 nodes are available")],
+            ),
+            Status.PENDING,
+            "0/3 nodes are available",
+        ),
+        (pod("Pending"), Status.STARTING, "bound, its node has not started it"),
+        (
+            pod("Pending", initContainerStatuses=[container(RUNS, name="fetch")]),
+            Status.STARTING,
+            "init 0/3: fetch runs",
+        ),
+        (
+            pod(
+                "Pending",
+                initContainerStatuses=[
+                    container(ended(0, "Completed"), name="fetch"),
+                    container(waits("CrashLoopBackOff"), ended(1), name="wait"),
+                ],
+            ),
+            Status.STARTING,
+            "init 1/3: wait exit 1, CrashLoopBackOff",
+        ),
+        (
+            pod("Pending", initContainerStatuses=[container(ended(3), name="fetch", restarts=3)]),
+            Status.STARTING,
+            "init 0/3: fetch exit 3, restarted 3 times",
+        ),
+        (
+            pod("Pending", initContainerStatuses=[container(waits("ErrImagePull"), name="fetch")]),
+            Status.STARTING,
+            "init 0/3: fetch waits for image: ErrImagePull",
+        ),
+        (
+            pod(
+                "Pending",
+                initContainerStatuses=[container(RUNS, name="proxy"), container(RUNS, name="fetch")],
+            ),
+            Status.STARTING,
+            "init 1/3: fetch runs",
+        ),
+        (
+            pod("Pending", containerStatuses=[container(waits("ImagePullBackOff", "no such image"))]),
+            Status.STARTING,
+            "waits for image: ImagePullBackOff",
+        ),
+        (
+            pod(
+                "Pending",
+                containerStatuses=[container(waits("CreateContainerConfigError", "no secret x"))],
+            ),
+            Status.STARTING,
+            "CreateContainerConfigError: no secret x",
+        ),
+        (
+            pod("Pending", containerStatuses=[container(waits("ContainerCreating"))]),
+            Status.STARTING,
+            "its container is being made",
+        ),
+    ],
+)
+def test_a_pod_has_one_word_and_a_reason(found: Pod, status: Status, reason: str) -> None:
+    assert pod_status(found) == (status, reason)
+
+
+SILENT = {"n": "its node n does not answer"}
+MARKED = [claim("Ready", "False"), claim("ContainersReady", "True")]
+"""What the node controller leaves of a running pod's conditions when its node goes quiet."""
+
+
+@pytest.mark.parametrize(
+    ("found", "status", "reason"),
+    [
+        (pod("Running", containerStatuses=[container(RUNS)]), Status.UNKNOWN, SILENT["n"]),
+        (pod("Pending"), Status.UNKNOWN, SILENT["n"]),
+        (pod("Running", deleted=True), Status.TERMINATING, f"being deleted, {SILENT['n']}"),
+        (pod("Succeeded"), Status.SUCCEEDED, ""),
+        (pod("Failed", containerStatuses=[container(ended(1))]), Status.FAILED, "exit 1"),
+        (pod("Running", node="other", containerStatuses=[container(RUNS)]), Status.RUNNING, ""),
+    ],
+)
+def test_what_a_silent_nodes_pods_last_said_is_not_taken_for_the_truth(
+    found: Pod, status: Status, reason: str
+) -> None:
+    assert pod_status(found, SILENT) == (status, reason)
+
+
+def test_a_pod_tells_that_its_node_is_silent_where_nodes_may_not_be_listed() -> None:
+    marked = pod("Running", conditions=MARKED, containerStatuses=[container(RUNS)])
+    assert pod_status(marked) == (Status.UNKNOWN, "its node does not answer")
+    not_ready = [claim("Ready", "False", "ContainersNotReady"), claim("ContainersReady", "False")]
+    assert pod_status(pod("Running", conditions=not_ready, containerStatuses=[container(RUNS)]))[0] is (
+        Status.RUNNING
+    )
+
+
+@pytest.mark.parametrize(
+    ("found", "second"),
+    [
+        (pod("Failed", containerStatuses=[container(ended(1, **at(7))), container(ended(143, **at(9)))]), 7),
+        (pod("Succeeded", containerStatuses=[container(ended(0, **at(7))), container(ended(0, **at(9)))]), 9),
+        (pod("Running", containerStatuses=[container(RUNS, ended(1, **at(4)))]), 4),
+        (pod("Running", containerStatuses=[container(RUNS)]), None),
+        (pod("Failed", reason="Evicted"), None),
+    ],
+)
+def test_a_pod_ended_when_its_first_bad_container_did(found: Pod, second: int | None) -> None:
+    expected = None if second is None else datetime(2026, 11, 20, 14, 2, second, tzinfo=UTC)
+    assert ended_at(found) == expected
