@@ -8,11 +8,16 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from k8s.kinds import KINDS
+from k8s.outage import Waits
 from k8s.snapshot import ClusterSnapshot
 from tests.objects import node, pod_of, pytorch_job
 from tests.scripted import WAIT_S, Answer, ScriptedCluster, Stream, page
 from tui.live import Live
 
+HASTY = Waits(first_s=0.01, longest_s=0.05, absent_s=0.05, login_s=0.05)
+"""So short that no test waits."""
+PATIENT = Waits(first_s=60.0, absent_s=60.0, login_s=60.0)
+"""So long that whatever is asked again was asked at once, or by the user."""
 NODES, PODS, JOBS = "/api/v1/nodes", "/api/v1/pods", "/apis/kubeflow.org/v1/pytorchjobs"
 BERT = pytorch_job("bert")
 VERBS = ["get", "list", "watch"]
@@ -56,6 +61,10 @@ def say_kinds(cluster: ScriptedCluster, plurals: dict[str, list[str]]) -> None:
         held = [{"name": each, "kind": each, "namespaced": True, "verbs": VERBS} for each in resources]
         cluster.forget(f"/apis/{name}")
         cluster.say(f"/apis/{name}", Answer({"resources": held}))
+
+
+WATCHED = (NODES, PODS, JOBS)
+"""What is watched on the small server."""
 
 
 class Feed:
@@ -102,3 +111,31 @@ async def running(
         finally:
             task.cancel()
             await asyncio.wait([task])
+
+
+async def poked_until(feed: Feed, is_so: Callable[[ClusterSnapshot], bool]) -> ClusterSnapshot:
+    """Press ctrl+r until it is so: a key that comes while a request is under way changes nothing."""
+    pressing = asyncio.create_task(_press(feed))
+    try:
+        return await feed.until(is_so)
+    finally:
+        pressing.cancel()
+        await asyncio.wait([pressing])
+
+
+async def _press(feed: Feed) -> None:
+    while True:
+        feed.live.try_again()
+        await asyncio.sleep(0.02)
+
+
+def jobs_of(snapshot: ClusterSnapshot) -> list[str]:
+    return [job.ref.name for job in snapshot.jobs]
+
+
+def keeps_its_rows(feed: Feed) -> bool:
+    """Tell whether the job and the node were on screen from the first complete picture to the last."""
+    complete = [snapshot for snapshot in feed.snapshots if snapshot.is_synced]
+    return bool(complete) and all(
+        jobs_of(snapshot) == ["bert"] and len(snapshot.nodes) == 1 for snapshot in complete
+    )

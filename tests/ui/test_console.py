@@ -62,6 +62,12 @@ class Playground:
         await self.pilot.press(*keys)
         await self.pilot.pause()
 
+    def forget(self, job: Object) -> None:
+        """Take a job away, and its pods."""
+        self.watches["jobs"].event("DELETED", job)
+        for place in ("master-0", "worker-0"):
+            self.watches["pods"].event("DELETED", pod_of(job, place))
+
     @property
     def table(self) -> Table:
         return self.console.screen.query(Table).first()
@@ -215,7 +221,7 @@ async def test_delete_asks_with_the_focus_on_cancel_and_paints_nothing_the_serve
         options = json.loads(play.cluster.asked(ONE_JOB, method="DELETE")[0].body)
         assert options["preconditions"] == {"uid": "job-bert"}
         assert play.table.row_count == 2
-        play.watches["jobs"].event("DELETED", bert)
+        play.forget(bert)
         await play.until(lambda: play.table.row_count == 1)
 
 
@@ -265,7 +271,7 @@ async def test_what_may_not_be_read_is_named_where_it_is_missed(tmp_path: Path) 
 async def test_a_job_that_is_deleted_while_it_is_open_is_called_gone(tmp_path: Path) -> None:
     async with console_on(tmp_path, **some_objects()) as play:
         await play.press("N", "g", "enter")
-        play.watches["jobs"].event("DELETED", bert)
+        play.forget(bert)
         await play.until(lambda: "gone: it was deleted" in play.text)
         assert "worker-0" in play.text
 

@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from typing import Any
-
 import pytest
 
-from k8s.client import Client
 from k8s.errors import (
     Expired,
-    Forbidden,
     KubeError,
-    NotFound,
     ServerFailed,
     Throttled,
     Unauthorized,
     Unreachable,
 )
-from k8s.mirror import Mirror
-from k8s.models import Meta, Pod, Reader
-from k8s.outage import Outage, Waits
-from k8s.resources import PODS
-from k8s.snapshot import Missing
+from k8s.outage import Waits
+from tests.mirrored import ALL, PATIENT, pod, running
 from tests.scripted import (
-    WAIT_S,
     Answer,
     Cut,
     Drop,
@@ -38,77 +26,6 @@ from tests.scripted import (
     refusal,
     status_object,
 )
-
-ALL = "/api/v1/pods"
-MINE = "/api/v1/namespaces/mine/pods"
-PATIENT = Waits(first_s=60.0, absent_s=60.0, login_s=60.0)
-"""So long that nothing is tried again but what the test pokes."""
-HASTY = Waits(first_s=0.01, longest_s=0.02, absent_s=0.02, login_s=0.02, healthy_s=60.0)
-"""So short that a test need not poke."""
-
-
-def pod(name: str, version: str = "1", uid: str = "", **status: Any) -> dict[str, Any]:
-    return {"metadata": {"name": name, "uid": uid or name, "resourceVersion": version}, "status": status}
-
-
-class Watched:
-    """A mirror that runs, and its states."""
-
-    def __init__(self, client: Client, scopes: tuple[str, ...], waits: Waits = HASTY) -> None:
-        self._changed = asyncio.Event()
-        self.states: list[tuple[frozenset[str], bool, bool]] = []
-        self.problems: list[type[KubeError]] = []
-        outage = Outage(client, waits)
-        self.mirror: Mirror[Pod] = Mirror(client, PODS, scopes, Reader(Pod), _meta, self._on_change, outage)
-
-    def _on_change(self) -> None:
-        state = self.mirror.state
-        self.states.append((frozenset(self.names), state.is_synced, state.is_live))
-        if state.problem is not None:
-            self.problems.append(type(state.problem))
-        self._changed.set()
-
-    @property
-    def names(self) -> list[str]:
-        return sorted(each.metadata.name for each in self.mirror.objects.values())
-
-    @property
-    def problem(self) -> KubeError | None:
-        return self.mirror.state.problem
-
-    async def until(self, is_so: Callable[[], bool]) -> None:
-        """Wait for a state."""
-        async with asyncio.timeout(WAIT_S):
-            while not is_so():
-                self._changed.clear()
-                await self._changed.wait()
-
-    async def until_pods(self, *names: str) -> None:
-        await self.until(lambda: self.names == sorted(names))
-
-    async def until_problem(self, kind: type[KubeError]) -> None:
-        """Wait until it had such a problem, which may be over already."""
-        await self.until(lambda: any(issubclass(had, kind) for had in self.problems))
-
-
-def _meta(found: Pod) -> Meta:
-    return found.metadata
-
-
-@asynccontextmanager
-async def running(
-    cluster: ScriptedCluster, *scopes: str, waits: Waits = HASTY, request_s: float = WAIT_S
-) -> AsyncIterator[Watched]:
-    async with cluster.client(request_s=request_s) as client:
-        watched = Watched(client, scopes or ("",), waits)
-        task = asyncio.create_task(watched.mirror.run())
-        try:
-            yield watched
-            assert not task.done()
-        finally:
-            task.cancel()
-            await asyncio.wait([task])
-            assert task.cancelled()
 
 
 async def test_the_first_listing_shows_each_page_as_it_comes() -> None:
@@ -353,111 +270,6 @@ async def test_an_object_that_makes_no_sense_is_counted_and_its_old_self_not_sho
             assert watched.problem is None
 
 
-async def test_who_may_not_see_all_sees_their_namespace_and_it_is_said() -> None:
-    async with ScriptedCluster() as cluster:
-        cluster.say(ALL, refusal(403, 'user "li" cannot list pods at the cluster scope'))
-        cluster.say(MINE, page([pod("a")]))
-        cluster.say(MINE, Stream(), watch=True)
-        async with running(cluster, "", "mine") as watched:
-            await watched.until(lambda: watched.mirror.state.is_live)
-            assert watched.names == ["a"]
-            assert watched.mirror.namespace == "mine"
-            assert watched.problem is None
-            why = 'The cluster says: user "li" cannot list pods at the cluster scope'
-            assert watched.mirror.missing == Missing("list", "pods", shown="mine", why=why)
-
-
-async def test_a_refusal_that_is_over_is_noticed_when_the_watch_ends() -> None:
-    stream = Stream()
-    async with ScriptedCluster() as cluster:
-        cluster.say(ALL, refusal(403, "starting"), page([pod("a"), pod("b")]))
-        cluster.say(MINE, page([pod("a")]))
-        cluster.say(MINE, stream, watch=True)
-        cluster.say(ALL, Stream(), watch=True)
-        async with running(cluster, "", "mine") as watched:
-            await watched.until_pods("a")
-            stream.end()
-            await watched.until_pods("a", "b")
-            assert watched.mirror.missing is None
-
-
-async def test_a_watch_that_is_forbidden_falls_back_with_a_list_of_its_own() -> None:
-    async with ScriptedCluster() as cluster:
-        cluster.say(ALL, page([pod("a"), pod("foreign")], "5"))
-        cluster.say(ALL, refusal(403, "cannot watch"), watch=True)
-        cluster.say(MINE, page([pod("a")], "6"))
-        cluster.say(MINE, Stream(), watch=True)
-        async with running(cluster, "", "mine") as watched:
-            await watched.until(lambda: watched.mirror.state.is_live)
-            assert watched.names == ["a"]
-            assert watched.mirror.missing is not None
-            assert (watched.mirror.missing.verb, watched.mirror.missing.shown) == ("watch", "mine")
-
-
-async def test_who_may_list_but_not_watch_keeps_what_was_listed_and_lists_again() -> None:
-    async with ScriptedCluster() as cluster:
-        cluster.say(ALL, page([pod("a")], "5"), page([pod("a"), pod("b")], "6"))
-        cluster.say(ALL, refusal(403, "cannot watch"), watch=True)
-        async with running(cluster) as watched:
-            await watched.until_pods("a", "b")
-            await watched.until(lambda: watched.mirror.state.is_absent)
-            assert watched.names == ["a", "b"]
-            assert watched.mirror.missing is not None
-            assert watched.mirror.missing.words.startswith("This user may not watch pods.")
-
-
-@pytest.mark.parametrize("code", [403, 404])
-async def test_a_server_that_starts_and_refuses_what_was_there_is_not_believed_at_once(code: int) -> None:
-    stream = Stream()
-    async with ScriptedCluster() as cluster:
-        cluster.say(ALL, page([pod("a")]))
-        cluster.say(ALL, stream, refusal(code), refusal(code), Stream(), watch=True)
-        async with running(cluster, "", "mine") as watched:
-            await watched.until(lambda: watched.mirror.state.is_live)
-            stream.end()
-            await cluster.until_asked(ALL, 4, watch=True)
-            assert {names for names, is_synced, _ in watched.states if is_synced} == {frozenset("a")}
-            assert watched.mirror.missing is None
-            assert cluster.asked(MINE) == []
-
-
-async def test_a_kind_that_is_removed_takes_its_rows_with_it() -> None:
-    stream = Stream()
-    async with ScriptedCluster() as cluster:
-        cluster.say(ALL, page([pod("a")]))
-        cluster.say(ALL, stream, refusal(404), watch=True)
-        async with running(cluster) as watched:
-            await watched.until(lambda: watched.mirror.state.is_live)
-            cluster.forget(ALL)
-            stream.end()
-            await watched.until(lambda: watched.mirror.state.is_absent)
-            assert watched.names == []
-
-
-async def test_who_may_see_nothing_is_told_and_asked_for_everything_again_later() -> None:
-    async with ScriptedCluster() as cluster:
-        cluster.say(ALL, refusal(403, "not all"), page([pod("a")]))
-        cluster.say(MINE, refusal(403, "not even mine"))
-        cluster.say(ALL, Stream(), watch=True)
-        async with running(cluster, "", "mine") as watched:
-            await watched.until_problem(Forbidden)
-            why = "The cluster says: not even mine"
-            assert watched.mirror.missing == Missing("list", "pods", namespace="mine", why=why)
-            assert watched.mirror.state.is_synced and watched.mirror.state.is_absent
-            assert watched.names == []
-            await watched.until_pods("a")
-
-
-async def test_a_kind_that_is_not_served_is_empty_until_it_appears() -> None:
-    async with ScriptedCluster() as cluster:
-        cluster.say(ALL, refusal(404, "the server could not find the requested resource"), page([pod("a")]))
-        cluster.say(ALL, Stream(), watch=True)
-        async with running(cluster) as watched:
-            await watched.until_problem(NotFound)
-            assert watched.mirror.state.is_synced
-            await watched.until_pods("a")
-
-
 async def test_a_server_that_ends_every_watch_at_once_is_not_hammered() -> None:
     async with ScriptedCluster() as cluster:
         cluster.say(ALL, page([pod("a")]))
@@ -520,14 +332,3 @@ async def test_whoever_pokes_does_not_wait() -> None:
             await watched.until_problem(ServerFailed)
             watched.mirror.poke()
             await watched.until_pods("a")
-
-
-async def test_listing_once_falls_back_too_and_raises_what_is_left() -> None:
-    async with ScriptedCluster() as cluster, cluster.client() as client:
-        cluster.say(ALL, refusal(403, "not all"))
-        cluster.say(MINE, page([pod("a")]), refusal(403, "not even mine"))
-        watched = Watched(client, ("", "mine"))
-        await watched.mirror.list_once()
-        assert watched.names == ["a"]
-        with pytest.raises(Forbidden, match="not even mine"):
-            await Watched(client, ("", "mine")).mirror.list_once()

@@ -6,14 +6,26 @@ One test for every row of the table of failures that concerns lists and watches.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from k8s.outage import Waits
-from k8s.snapshot import ClusterSnapshot
-from tests.feeds import BERT, JOBS, NODES, PODS, Feed, running, say_kinds, serve_lists, serve_small
+from tests.feeds import (
+    BERT,
+    HASTY,
+    JOBS,
+    NODES,
+    PATIENT,
+    PODS,
+    WATCHED,
+    jobs_of,
+    keeps_its_rows,
+    poked_until,
+    running,
+    serve_lists,
+    serve_small,
+)
 from tests.objects import node, pod_of, pytorch_job
 from tests.scripted import (
     Answer,
@@ -29,11 +41,6 @@ from tests.scripted import (
 )
 from tui.format import Clock
 
-HASTY = Waits(first_s=0.01, longest_s=0.05, absent_s=0.05, login_s=0.05)
-"""So short that no test waits."""
-PATIENT = Waits(first_s=60.0, absent_s=60.0, login_s=60.0)
-"""So long that whatever is asked again was asked at once, or by the user."""
-WATCHED = (NODES, PODS, JOBS)
 GONE = status_object(410, "too old resource version: 5 (900)", "Expired")
 
 
@@ -41,18 +48,6 @@ def asked_of(cluster: ScriptedCluster) -> dict[str, int]:
     """Count the lists and watches so far."""
     lists = {path: len(cluster.asked(path)) for path in WATCHED}
     return lists | {f"{path}?watch": len(cluster.asked(path, watch=True)) for path in WATCHED}
-
-
-def jobs_of(snapshot: ClusterSnapshot) -> list[str]:
-    return [job.ref.name for job in snapshot.jobs]
-
-
-def keeps_its_rows(feed: Feed) -> bool:
-    """Tell whether the job and the node were on screen from the first complete picture to the last."""
-    complete = [snapshot for snapshot in feed.snapshots if snapshot.is_synced]
-    return bool(complete) and all(
-        jobs_of(snapshot) == ["bert"] and len(snapshot.nodes) == 1 for snapshot in complete
-    )
 
 
 async def test_a_server_that_restarts_leaves_the_rows_and_their_age_and_then_everything_goes_on() -> None:
@@ -186,22 +181,6 @@ async def test_a_login_that_is_over_is_said_and_tried_again_when_the_user_asks()
             await poked_until(feed, lambda each: not each.stale)
             assert keeps_its_rows(feed)
         assert asked_of(cluster)[PODS] == before[PODS]
-
-
-async def poked_until(feed: Feed, is_so: Callable[[ClusterSnapshot], bool]) -> ClusterSnapshot:
-    """Press ctrl+r until it is so: a key that comes while a request is under way changes nothing."""
-    pressing = asyncio.create_task(_press(feed))
-    try:
-        return await feed.until(is_so)
-    finally:
-        pressing.cancel()
-        await asyncio.wait([pressing])
-
-
-async def _press(feed: Feed) -> None:
-    while True:
-        feed.live.try_again()
-        await asyncio.sleep(0.02)
 
 
 async def test_a_login_that_is_over_is_tried_again_by_itself() -> None:
@@ -376,49 +355,3 @@ async def test_ages_are_the_servers_also_when_its_clock_is_an_hour_off(ahead_s: 
             snapshot = await feed.until_live(cluster, WATCHED)
     assert abs(snapshot.clock_offset_s - ahead_s) < 3
     assert Clock.ahead(snapshot.clock_offset_s).age(snapshot.jobs[0].created) in ("~10m", "~11m")
-
-
-async def test_a_kind_that_is_installed_later_appears_and_goes_with_its_rows() -> None:
-    other = {**BERT, "kind": "MPIJob", "apiVersion": "kubeflow.org/v2beta1"}
-    other["metadata"] = {**BERT["metadata"], "name": "mpi", "uid": "mpi"}
-    other["spec"] = {"mpiReplicaSpecs": {}}
-    there = "/apis/kubeflow.org/v2beta1/mpijobs"
-    async with ScriptedCluster() as cluster:
-        streams = serve_small(cluster)
-        streams |= serve_lists(cluster, {there: [other]})
-        async with running(cluster, waits=HASTY) as feed:
-            await feed.until_live(cluster, WATCHED)
-            assert cluster.asked(there) == []
-            say_kinds(cluster, {"kubeflow.org/v1": ["pytorchjobs"], "kubeflow.org/v2beta1": ["mpijobs"]})
-            await poked_until(feed, lambda each: sorted(jobs_of(each)) == ["bert", "mpi"])
-            say_kinds(cluster, {"kubeflow.org/v1": ["pytorchjobs"]})
-            for is_watch in (False, True):
-                cluster.forget(there, watch=is_watch)
-            streams[there].end()
-            await feed.until(lambda each: jobs_of(each) == ["bert"])
-
-
-async def test_a_server_that_forgets_a_kind_while_it_starts_takes_no_row_away() -> None:
-    async with ScriptedCluster() as cluster:
-        serve_small(cluster)
-        async with running(cluster, waits=HASTY) as feed:
-            await feed.until_live(cluster, WATCHED)
-            say_kinds(cluster, {"batch/v1": []})
-            feed.live.try_again()
-            await cluster.until_asked("/apis", 2)
-            feed.live.try_again()
-            await cluster.until_asked("/apis/batch/v1")
-            feed.live.show_namespace("default")
-            await feed.until(lambda each: each.namespace == "default")
-            assert keeps_its_rows(feed)
-
-
-async def test_a_kind_in_two_versions_is_mirrored_once() -> None:
-    async with ScriptedCluster() as cluster:
-        serve_small(cluster)
-        say_kinds(cluster, {"kubeflow.org/v2beta1": ["mpijobs"], "kubeflow.org/v1": ["mpijobs"]})
-        serve_lists(cluster, {f"/apis/kubeflow.org/{each}/mpijobs": [] for each in ("v1", "v2beta1")})
-        async with running(cluster, waits=PATIENT) as feed:
-            await feed.until(lambda each: each.is_synced)
-        lists = [asked.path for asked in cluster.requests if asked.path.endswith("/mpijobs")]
-        assert len(set(lists)) == 1

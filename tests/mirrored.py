@@ -1,0 +1,92 @@
+"""A mirror of pods that runs on a scripted cluster, and all the states it was in."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from k8s.client import Client
+from k8s.errors import (
+    KubeError,
+)
+from k8s.mirror import Mirror
+from k8s.models import Meta, Pod, Reader
+from k8s.outage import Outage, Waits
+from k8s.resources import PODS
+from tests.scripted import (
+    WAIT_S,
+    ScriptedCluster,
+)
+
+ALL = "/api/v1/pods"
+MINE = "/api/v1/namespaces/mine/pods"
+PATIENT = Waits(first_s=60.0, absent_s=60.0, login_s=60.0)
+"""So long that nothing is tried again but what the test pokes."""
+HASTY = Waits(first_s=0.01, longest_s=0.02, absent_s=0.02, login_s=0.02, healthy_s=60.0)
+"""So short that a test need not poke."""
+
+
+def pod(name: str, version: str = "1", uid: str = "", **status: Any) -> dict[str, Any]:
+    return {"metadata": {"name": name, "uid": uid or name, "resourceVersion": version}, "status": status}
+
+
+class Watched:
+    """A mirror that runs, and its states."""
+
+    def __init__(self, client: Client, scopes: tuple[str, ...], waits: Waits = HASTY) -> None:
+        self._changed = asyncio.Event()
+        self.states: list[tuple[frozenset[str], bool, bool]] = []
+        self.problems: list[type[KubeError]] = []
+        outage = Outage(client, waits)
+        self.mirror: Mirror[Pod] = Mirror(client, PODS, scopes, Reader(Pod), _meta, self._on_change, outage)
+
+    def _on_change(self) -> None:
+        state = self.mirror.state
+        self.states.append((frozenset(self.names), state.is_synced, state.is_live))
+        if state.problem is not None:
+            self.problems.append(type(state.problem))
+        self._changed.set()
+
+    @property
+    def names(self) -> list[str]:
+        return sorted(each.metadata.name for each in self.mirror.objects.values())
+
+    @property
+    def problem(self) -> KubeError | None:
+        return self.mirror.state.problem
+
+    async def until(self, is_so: Callable[[], bool]) -> None:
+        """Wait for a state."""
+        async with asyncio.timeout(WAIT_S):
+            while not is_so():
+                self._changed.clear()
+                await self._changed.wait()
+
+    async def until_pods(self, *names: str) -> None:
+        await self.until(lambda: self.names == sorted(names))
+
+    async def until_problem(self, kind: type[KubeError]) -> None:
+        """Wait until it had such a problem, which may be over already."""
+        await self.until(lambda: any(issubclass(had, kind) for had in self.problems))
+
+
+def _meta(found: Pod) -> Meta:
+    return found.metadata
+
+
+@asynccontextmanager
+async def running(
+    cluster: ScriptedCluster, *scopes: str, waits: Waits = HASTY, request_s: float = WAIT_S
+) -> AsyncIterator[Watched]:
+    async with cluster.client(request_s=request_s) as client:
+        watched = Watched(client, scopes or ("",), waits)
+        task = asyncio.create_task(watched.mirror.run())
+        try:
+            yield watched
+            assert not task.done()
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
+            assert task.cancelled()

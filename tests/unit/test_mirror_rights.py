@@ -1,0 +1,134 @@
+"""A collection of which a user may not read everything, or that the server does not have."""
+
+from __future__ import annotations
+
+import pytest
+
+from k8s.errors import (
+    Forbidden,
+    NotFound,
+)
+from k8s.snapshot import Missing
+from tests.mirrored import ALL, MINE, Watched, pod, running
+from tests.scripted import (
+    ScriptedCluster,
+    Stream,
+    page,
+    refusal,
+)
+
+
+async def test_who_may_not_see_all_sees_their_namespace_and_it_is_said() -> None:
+    async with ScriptedCluster() as cluster:
+        cluster.say(ALL, refusal(403, 'user "li" cannot list pods at the cluster scope'))
+        cluster.say(MINE, page([pod("a")]))
+        cluster.say(MINE, Stream(), watch=True)
+        async with running(cluster, "", "mine") as watched:
+            await watched.until(lambda: watched.mirror.state.is_live)
+            assert watched.names == ["a"]
+            assert watched.mirror.namespace == "mine"
+            assert watched.problem is None
+            why = 'The cluster says: user "li" cannot list pods at the cluster scope'
+            assert watched.mirror.missing == Missing("list", "pods", shown="mine", why=why)
+
+
+async def test_a_refusal_that_is_over_is_noticed_when_the_watch_ends() -> None:
+    stream = Stream()
+    async with ScriptedCluster() as cluster:
+        cluster.say(ALL, refusal(403, "starting"), page([pod("a"), pod("b")]))
+        cluster.say(MINE, page([pod("a")]))
+        cluster.say(MINE, stream, watch=True)
+        cluster.say(ALL, Stream(), watch=True)
+        async with running(cluster, "", "mine") as watched:
+            await watched.until_pods("a")
+            stream.end()
+            await watched.until_pods("a", "b")
+            assert watched.mirror.missing is None
+
+
+async def test_a_watch_that_is_forbidden_falls_back_with_a_list_of_its_own() -> None:
+    async with ScriptedCluster() as cluster:
+        cluster.say(ALL, page([pod("a"), pod("foreign")], "5"))
+        cluster.say(ALL, refusal(403, "cannot watch"), watch=True)
+        cluster.say(MINE, page([pod("a")], "6"))
+        cluster.say(MINE, Stream(), watch=True)
+        async with running(cluster, "", "mine") as watched:
+            await watched.until(lambda: watched.mirror.state.is_live)
+            assert watched.names == ["a"]
+            assert watched.mirror.missing is not None
+            assert (watched.mirror.missing.verb, watched.mirror.missing.shown) == ("watch", "mine")
+
+
+async def test_who_may_list_but_not_watch_keeps_what_was_listed_and_lists_again() -> None:
+    async with ScriptedCluster() as cluster:
+        cluster.say(ALL, page([pod("a")], "5"), page([pod("a"), pod("b")], "6"))
+        cluster.say(ALL, refusal(403, "cannot watch"), watch=True)
+        async with running(cluster) as watched:
+            await watched.until_pods("a", "b")
+            await watched.until(lambda: watched.mirror.state.is_absent)
+            assert watched.names == ["a", "b"]
+            assert watched.mirror.missing is not None
+            assert watched.mirror.missing.words.startswith("This user may not watch pods.")
+
+
+@pytest.mark.parametrize("code", [403, 404])
+async def test_a_server_that_starts_and_refuses_what_was_there_is_not_believed_at_once(code: int) -> None:
+    stream = Stream()
+    async with ScriptedCluster() as cluster:
+        cluster.say(ALL, page([pod("a")]))
+        cluster.say(ALL, stream, refusal(code), refusal(code), Stream(), watch=True)
+        async with running(cluster, "", "mine") as watched:
+            await watched.until(lambda: watched.mirror.state.is_live)
+            stream.end()
+            await cluster.until_asked(ALL, 4, watch=True)
+            assert {names for names, is_synced, _ in watched.states if is_synced} == {frozenset("a")}
+            assert watched.mirror.missing is None
+            assert cluster.asked(MINE) == []
+
+
+async def test_a_kind_that_is_removed_takes_its_rows_with_it() -> None:
+    stream = Stream()
+    async with ScriptedCluster() as cluster:
+        cluster.say(ALL, page([pod("a")]))
+        cluster.say(ALL, stream, refusal(404), watch=True)
+        async with running(cluster) as watched:
+            await watched.until(lambda: watched.mirror.state.is_live)
+            cluster.forget(ALL)
+            stream.end()
+            await watched.until(lambda: watched.mirror.state.is_absent)
+            assert watched.names == []
+
+
+async def test_who_may_see_nothing_is_told_and_asked_for_everything_again_later() -> None:
+    async with ScriptedCluster() as cluster:
+        cluster.say(ALL, refusal(403, "not all"), page([pod("a")]))
+        cluster.say(MINE, refusal(403, "not even mine"))
+        cluster.say(ALL, Stream(), watch=True)
+        async with running(cluster, "", "mine") as watched:
+            await watched.until_problem(Forbidden)
+            why = "The cluster says: not even mine"
+            assert watched.mirror.missing == Missing("list", "pods", namespace="mine", why=why)
+            assert watched.mirror.state.is_synced and watched.mirror.state.is_absent
+            assert watched.names == []
+            await watched.until_pods("a")
+
+
+async def test_a_kind_that_is_not_served_is_empty_until_it_appears() -> None:
+    async with ScriptedCluster() as cluster:
+        cluster.say(ALL, refusal(404, "the server could not find the requested resource"), page([pod("a")]))
+        cluster.say(ALL, Stream(), watch=True)
+        async with running(cluster) as watched:
+            await watched.until_problem(NotFound)
+            assert watched.mirror.state.is_synced
+            await watched.until_pods("a")
+
+
+async def test_listing_once_falls_back_too_and_raises_what_is_left() -> None:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say(ALL, refusal(403, "not all"))
+        cluster.say(MINE, page([pod("a")]), refusal(403, "not even mine"))
+        watched = Watched(client, ("", "mine"))
+        await watched.mirror.list_once()
+        assert watched.names == ["a"]
+        with pytest.raises(Forbidden, match="not even mine"):
+            await Watched(client, ("", "mine")).mirror.list_once()
