@@ -9,8 +9,9 @@ from typing import Any
 import yaml
 
 from k8s.client import Client
+from k8s.discovery import Catalogue
 from k8s.errors import Conflict, Invalid, KubeError, NotFound
-from k8s.kinds import CreatableKind, JobRef, Manifest, kind_of
+from k8s.kinds import KINDS, CreatableKind, JobRef, Manifest, kind_of
 from k8s.resources import ACCESS_REVIEWS, CLAIMS, NAMESPACES, Resource
 from k8s.spec import JobSpec
 
@@ -129,13 +130,22 @@ async def create_manifest(
 
 
 async def delete_job(client: Client, ref: JobRef, uid: str = "") -> None:
-    """Delete a job with all that it owns; with `uid`, only if it is still that job.
+    """Delete a job, or whatever else holds GPUs, with all that it owns; with `uid`, only if it is still that.
 
     Raises:
         NotFound: It is gone already.
-        Conflict: Another job has its name now.
+        Conflict: Another one has its name now.
+        KubeError: It could not be deleted, or the cluster does not say where its kind is found.
     """
-    await client.delete(resource_of(ref), ref.name, ref.namespace, uid=uid)
+    resource: Resource | None = resource_of(ref)
+    if resource not in {kind.resource for kind in KINDS}:  # never delete by a guess
+        resource = await Catalogue(client).resource_of(ref.api_version, ref.kind)
+    if resource is None:
+        raise KubeError(
+            f"Could not delete {ref.kind} {ref.name}.",
+            f"This cluster does not say where {ref.kind} {ref.api_version} is found.",
+        )
+    await client.delete(resource, ref.name, ref.namespace, uid=uid)
 
 
 def resource_of(ref: JobRef) -> Resource:

@@ -73,11 +73,16 @@ def _without_wishes(place: Replica, templates: Mapping[int, Mapping[str, Any]]) 
 
 
 def _trimmed_template(template: Mapping[str, Any]) -> Mapping[str, Any]:
-    spec = template.get("spec") or {}
-    kept = {
-        field: [
-            {key: each[key] for key in _KEPT_OF_CONTAINER if key in each} for each in spec.get(field) or ()
-        ]
-        for field in ("containers", "initContainers")
-    }
-    return {"spec": {**spec, **kept}}
+    """Return what decides where a template's pods can run; nothing of one that makes no sense."""
+    try:
+        spec = template.get("spec") or {}
+        kept = {
+            field: [
+                {key: each[key] for key in _KEPT_OF_CONTAINER if key in each}
+                for each in spec.get(field) or ()
+            ]
+            for field in ("containers", "initContainers")
+        }
+        return {"spec": {**spec, **kept}}
+    except (AttributeError, TypeError):
+        return {}

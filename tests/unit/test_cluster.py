@@ -9,7 +9,17 @@ from k8s.cluster.joiner import NOT_LISTED
 from k8s.models import Pod, Reader
 from k8s.snapshot import Share
 from k8s.status import Status
-from tests.objects import GPU, batch_job, joined, listed, node, pod_of, pytorch_job, read_jobs, recorded
+from tests.objects import (
+    GPU,
+    batch_job,
+    joined,
+    listed,
+    node,
+    pod_of,
+    pytorch_job,
+    read_jobs,
+    recorded,
+)
 
 MIG = "nvidia.com/mig-1g.10gb"
 

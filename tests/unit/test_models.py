@@ -10,7 +10,7 @@ import pytest
 
 from k8s.models import WATCH_LINE, Event, Node, Pod, Reader, meta_of
 from k8s.models.trimming import MOST_SHARED, shared
-from tests.objects import GPU, RECORDED, listed, node, pod_of, pytorch_job, recorded
+from tests.objects import GPU, RECORDED, listed, node, pod_of, pytorch_job, read_jobs, recorded
 
 PODS: Reader[Pod] = Reader(Pod)
 NODES: Reader[Node] = Reader(Node)
@@ -197,3 +197,15 @@ def test_what_is_shared_is_forgotten_before_it_grows_without_end() -> None:
     for number in range(3 * MOST_SHARED):
         assert shared(("test", number), number) == number
     assert shared(("test", 0), "again") == "again"
+
+
+def test_of_the_templates_of_a_thousand_jobs_only_what_decides_where_they_run_stays() -> None:
+    bert = pytorch_job("bert", workers=2, gpus=4)
+    spec = bert["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]
+    spec |= {"nodeSelector": {"gpu": "a100"}, "priorityClassName": "high"}
+    spec["containers"][0] |= {"env": [{"name": "A", "value": "b" * 4096}], "command": ["python"]}
+    (job,) = read_jobs(bert)
+    kept = {"name": "pytorch", "resources": {"limits": {GPU: 4}}}
+    assert job.replicas[0].template["spec"]["containers"] == [kept]
+    assert job.replicas[0].template["spec"]["nodeSelector"] == {"gpu": "a100"}
+    assert (job.priority, job.replicas[0].env, job.replicas[0].ranks) == ("high", (), (0, 1, 2, 3))

@@ -146,6 +146,18 @@ async def test_a_job_is_deleted_only_while_it_is_still_that_job() -> None:
             await delete_job(client, JobRef("vision", "gone", "PyTorchJob", "kubeflow.org/v1"))
 
 
+async def test_what_is_no_job_is_deleted_where_the_cluster_says_that_its_kind_is() -> None:
+    mouse, web = JobRef("vision", "m", "Mouse", "lab.io/v1"), JobRef("vision", "web", "Cat", "lab.io/v1")
+    served = {"resources": [{"name": "mice", "kind": "Mouse", "namespaced": True, "verbs": ["delete"]}]}
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say("/apis/lab.io/v1", Answer(served))
+        cluster.say("/apis/lab.io/v1/namespaces/vision/mice/m", Answer({}), method="DELETE")
+        await delete_job(client, mouse, uid="u")
+        assert json.loads(cluster.requests[-1].body)["preconditions"] == {"uid": "u"}
+        with pytest.raises(KubeError, match="Could not delete Cat web"):
+            await delete_job(client, web)
+
+
 async def test_the_workspace_is_offered_first() -> None:
     claims = [{"metadata": {"name": name}} for name in ("data", "workspace", "alpha")]
     async with ScriptedCluster() as cluster, cluster.client() as client:

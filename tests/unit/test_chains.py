@@ -1,0 +1,147 @@
+"""Whose a pod is: the topmost job above it, or else whoever else owns it, and what shows then."""
+
+from __future__ import annotations
+
+from k8s.cluster import Joiner, join
+from k8s.models import Meta, Pod, Reader, meta_of
+from k8s.snapshot import Job
+from k8s.status import Status
+from tests.objects import GPU, Object, batch_job, listed, pod_of, pytorch_job, read_jobs
+
+
+def owned(pod: Object, *owners: Object, by: tuple[str, str, str] | None = None) -> Object:
+    """Return a pod with another controller: kind, name and uid, or an object."""
+    kind, name, uid = by or (
+        owners[0]["kind"],
+        owners[0]["metadata"]["name"],
+        owners[0]["metadata"]["uid"],
+    )
+    pod["metadata"]["ownerReferences"] = [{"kind": kind, "name": name, "uid": uid, "controller": True}]
+    return pod
+
+
+def replica_set(uid: str, *, above: str = "") -> Meta:
+    found: Object = {"metadata": {"name": "web-1", "uid": uid}}
+    return meta_of(owned(found, by=("Deployment", "web", above)) if above else found)
+
+
+def free_pod(name: str, *, on: str = "n1", gpus: int = 2, phase: str = "Running") -> Object:
+    pod = pod_of(batch_job("x"), name, on=on, gpus=gpus, phase=phase)
+    pod["metadata"]["labels"] = {}
+    del pod["metadata"]["ownerReferences"]
+    return pod
+
+
+def rows_of(pods: list[Object], jobs: list[Object], owners: dict[str, Meta] | None = None) -> dict[str, Job]:
+    _, rows = join([], Reader[Pod](Pod).read_list(listed(*pods))[1], read_jobs(*jobs), owners or {})
+    return {f"{row.ref.kind} {row.ref.name}": row for row in rows}
+
+
+def test_the_jobs_that_do_a_jobs_work_have_no_rows_and_their_pods_are_its_own() -> None:
+    top = {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": "TrainJob",
+        "metadata": {"name": "bert", "namespace": "default", "uid": "train"},
+        "spec": {"trainer": {"numNodes": 1}},
+    }
+    template = {"spec": {"containers": [{"name": "node", "resources": {"limits": {GPU: 4}}}]}}
+    middle = owned(
+        {
+            "apiVersion": "jobset.x-k8s.io/v1alpha2",
+            "kind": "JobSet",
+            "metadata": {"name": "bert", "namespace": "default", "uid": "set"},
+            "spec": {
+                "failurePolicy": {"maxRestarts": 3},
+                "replicatedJobs": [{"name": "node", "template": {"spec": {"template": template}}}],
+            },
+            "status": {"restarts": 2},
+        },
+        top,
+    )
+    low = owned(batch_job("bert-node-0", indexed=True), middle)
+    pod = pod_of(low, "0", on="n1", gpus=4)
+    pod["metadata"]["labels"]["jobset.sigs.k8s.io/replicatedjob-name"] = "node"
+    rows = rows_of([pod], [top, middle, low])
+    assert list(rows) == ["TrainJob bert"]
+    row = rows["TrainJob bert"]
+    assert (row.gpus_requested, row.gpus_allocated, row.restarts) == (4, 4, 2)
+    assert [(each.name, each.pod) for each in row.instances] == [("node-0", "bert-node-0-0")]
+
+
+def test_a_launcher_is_its_mpi_jobs_though_a_batch_job_owns_it() -> None:
+    mpi = {
+        "apiVersion": "kubeflow.org/v2beta1",
+        "kind": "MPIJob",
+        "metadata": {"name": "ring", "namespace": "default", "uid": "mpi"},
+        "spec": {"mpiReplicaSpecs": {"Launcher": {"replicas": 1, "template": {}}}},
+    }
+    launcher = owned(batch_job("ring-launcher", gpus=0), mpi)
+    pod = pod_of(launcher, "abcde", on="n1", gpus=0)
+    pod["metadata"]["labels"] |= {
+        "training.kubeflow.org/job-name": "ring",
+        "training.kubeflow.org/operator-name": "mpi-operator",
+        "training.kubeflow.org/job-role": "launcher",
+    }
+    for jobs in ([mpi, launcher], [mpi]):  # by the chain; and by labels where Jobs may not be read
+        found = rows_of([pod], jobs)
+        assert list(found) == ["MPIJob ring"]
+        assert [(each.name, each.pod) for each in found["MPIJob ring"].instances] == [
+            ("launcher-0", "ring-launcher-abcde")
+        ]
+
+
+def test_a_pod_made_before_the_job_that_its_labels_name_is_left_over_from_another() -> None:
+    bert = pytorch_job("bert", creationTimestamp="2026-11-20T18:00:00Z")
+    pod = pod_of(bert, "master-0", on="n1")
+    del pod["metadata"]["ownerReferences"]
+    pod["metadata"]["creationTimestamp"] = "2026-11-20T17:00:00Z"
+    rows = rows_of([pod], [bert])
+    assert {name: row.gpus_allocated for name, row in rows.items()} == {
+        "PyTorchJob bert": 0,
+        "Pod bert-master-0": 8,
+    }
+
+
+def test_pods_of_no_job_stand_under_their_direct_owner_and_then_under_the_topmost() -> None:
+    pods = [owned(free_pod(f"p{n}"), by=("ReplicaSet", "web-1", "set")) for n in range(2)]
+    first = rows_of(pods, [])
+    assert {name: row.gpus_allocated for name, row in first.items()} == {"ReplicaSet web-1": 4}
+    then = rows_of(pods, [], {"set": replica_set("set", above="deployment")})
+    row = then["Deployment web"]
+    assert (list(then), row.uid, row.gpus_requested, row.gpus_allocated) == (
+        ["Deployment web"],
+        "deployment",
+        4,
+        4,
+    )
+    assert [each.name for each in row.instances] == ["pod-0", "pod-1"]
+
+
+def test_an_owner_found_later_moves_only_the_pods_below_it() -> None:
+    pods = [owned(free_pod("p0"), by=("ReplicaSet", "web-1", "set")), free_pod("alone")]
+    joiner, read = Joiner(), Reader[Pod](Pod).read_list(listed(*pods))[1]
+    _, before = joiner.join([], read, [])
+    assert {row.ref.kind for row in before} == {"ReplicaSet", "Pod"}
+    assert set(joiner.above) == {"set"}
+    _, after = joiner.join([], read, [], {"set": replica_set("set", above="deployment")})
+    assert {row.ref.kind for row in after} == {"Deployment", "Pod"}
+    assert set(joiner.above) == {"set", "deployment"}
+    by_name = {row.ref.name: row for row in before}
+    assert next(row for row in after if row.ref.name == "x-alone") is by_name["x-alone"]
+
+
+def test_a_chain_of_unknown_owners_may_end_at_a_job() -> None:
+    pod = owned(free_pod("p0"), by=("ReplicaSet", "web-1", "set"))
+    rows = rows_of([pod], [pytorch_job("bert", uid="bert")], {"set": replica_set("set", above="bert")})
+    assert {name: row.gpus_allocated for name, row in rows.items()} == {"PyTorchJob bert": 2}
+
+
+def test_a_lone_pod_that_wants_gpus_has_a_row_until_it_has_ended() -> None:
+    waits = rows_of([free_pod("alone", on="", phase="Pending")], [])["Pod x-alone"]
+    assert (waits.gpus_requested, waits.gpus_allocated, waits.status) == (2, 0, Status.PENDING)
+    assert rows_of([free_pod("alone", phase="Succeeded"), free_pod("cpu", gpus=0)], []) == {}
+
+
+def test_a_pod_that_its_node_made_itself_stands_alone() -> None:
+    rows = rows_of([owned(free_pod("static"), by=("Node", "n1", "node"))], [])
+    assert list(rows) == ["Pod x-static"]
