@@ -68,6 +68,11 @@ class Member:
         self.part: Part | None = None
         """The same, as far as its job's status is concerned."""
 
+    def sit(self, place: Replica, instance: Instance) -> Instance:
+        """Remember what is shown of it at a place."""
+        self.place, self.instance, self.part = place, instance, _part(instance)
+        return instance
+
     @property
     def liveliness(self) -> tuple[int, tuple[datetime, str, str]]:
         """Return how much it still does: the larger, the more and the younger."""
@@ -115,10 +120,10 @@ def job_row(
         if owner is not None and owner.uid == job.meta.uid and job.restarts_allowed is None:
             restarts = max(job.restarts, part.job.restarts)
             job = replace(job, restarts=restarts, restarts_allowed=part.job.restarts_allowed)
-    instances, parts = _instances(wish, members, gpus, silent)
+    instances, seated = _instances(wish, members, gpus, silent)
     if before is not None and before.instances == instances and before.gpus_allocated == _held(members):
         return before
-    return _row(job, instances, parts, members, sum(gpus[spot] for _, spot, _ in wish.places))
+    return _row(job, instances, seated, members, sum(gpus[spot] for _, spot, _ in wish.places))
 
 
 def owner_row(
@@ -142,14 +147,14 @@ def owner_row(
     known = AnyOwner(ref.kind, ref.api_version).parse({"metadata": msgspec.to_builtins(meta)})
     began = [each.pod.status.start_time for each in members if each.pod.status.start_time is not None]
     job = replace(known, ref=ref, has_status=True, started=min(began, default=None))
-    instances, parts = _instances(Wish(job), members, {}, silent)
-    return _row(job, instances, parts, members, sum(each.gpus for each in members))
+    instances, seated = _instances(Wish(job), members, {}, silent)
+    return _row(job, instances, seated, members, sum(each.gpus for each in members))
 
 
 def _row(
     job: DeclaredJob,
     instances: tuple[Instance, ...],
-    parts: Sequence[Part],
+    seated: Iterable[Member],
     members: Iterable[Member],
     requested: int,
 ) -> Job:
@@ -166,7 +171,7 @@ def _row(
             restarts_allowed=job.restarts_allowed,
             has_status=job.has_status,
         ),
-        parts,
+        [each.part for each in seated if each.part is not None],
     )
     return Job(
         ref=job.ref,
@@ -199,54 +204,59 @@ def _held(members: Iterable[Member]) -> int:
 
 def _instances(
     wish: Wish, members: Iterable[Member], gpus: Mapping[_Spot, int], silent: Mapping[str, str]
-) -> tuple[tuple[Instance, ...], list[Part]]:
+) -> tuple[tuple[Instance, ...], list[Member]]:
     """Match the pods with the places that the job has for them; the newest pod of a place wins.
 
-    Pods without a number take the places left in their role, those that still do something first;
+    Pods without a number take the places left, those that still do something first;
     of those that are left then, the ones that still do something have places of their own.
 
     Returns:
-        All places, and what those with a pod say of the job's status.
+        All places, and the pods in them.
     """
     container = kind_of(wish.job.ref).container
     placed: dict[_Spot, Member] = {}
-    unnumbered: dict[str, list[Member]] = {}
+    unnumbered: list[Member] = []
     for member in members:
-        if member.spot is None:
-            unnumbered.setdefault(member.role, []).append(member)
-        elif (other := placed.get(member.spot)) is None or other.age < member.age:
-            placed[member.spot] = member
-    for waiting in unnumbered.values():
-        waiting.sort(key=lambda member: member.liveliness)
+        spot = member.spot
+        if spot is None:
+            unnumbered.append(member)
+        elif spot not in placed or placed[spot].age < member.age:
+            placed[spot] = member
+    if unnumbered:
+        unnumbered.sort(key=lambda member: member.liveliness)
     found: list[Instance] = []
-    parts: list[Part] = []
-
-    def show(member: Member, place: Replica, gpus: int) -> None:
-        """Put a pod in its place, as the same value as long as neither has changed."""
-        if member.instance is None or member.place is not place or member.instance.gpus != gpus:
-            member.place = place
-            member.instance = _instance(member.pod, place, container, gpus, silent)
-            member.part = _part(member.instance)
-        found.append(member.instance)
-        if member.part is not None:
-            parts.append(member.part)
-
-    for replica, spot, asked in wish.places:
+    seated: list[Member] = []
+    for place, spot, asked in wish.places:
         here = placed.pop(spot, None)
-        if here is None and (waiting := unnumbered.get(replica.role) or unnumbered.get("") or []):
-            here = waiting.pop()
-        if here is not None:
-            show(here, replica, gpus.get(spot, asked))
+        if here is None and unnumbered:
+            here = unnumbered.pop()
+        wanted = gpus.get(spot, asked)
+        if here is None:
+            found.append(_vacant(wish, place, spot, wanted))
         else:
-            found.append(_vacant(wish, replica, spot, gpus.get(spot, asked)))
-    alive = [each for waiting in unnumbered.values() for each in waiting if not each.pod.is_finished]
-    if placed or alive:
-        first = 1 + max((index for role, index in wish.gpus if role == "pod"), default=-1)
-        extra = sorted(placed.items(), key=lambda each: each[0])
-        extra += [(("pod", first + number), member) for number, member in enumerate(alive)]
-        for spot, member in extra:
-            show(member, _place_of_its_own(member, spot), member.gpus)
-    return tuple(found), parts
+            seated.append(here)
+            shown = here.instance
+            if shown is None or here.place is not place or shown.gpus != wanted:
+                shown = here.sit(place, _instance(here.pod, place, container, wanted, silent))
+            found.append(shown)
+    for spot, member in _without_place(wish, placed, unnumbered) if placed or unnumbered else ():
+        place = _place_of_its_own(member, spot)
+        if member.instance is None or member.place is not place or member.instance.gpus != member.gpus:
+            member.sit(place, _instance(member.pod, place, container, member.gpus, silent))
+        if member.instance is not None:
+            seated.append(member)
+            found.append(member.instance)
+    return tuple(found), seated
+
+
+def _without_place(
+    wish: Wish, placed: Mapping[_Spot, Member], unnumbered: Iterable[Member]
+) -> list[tuple[_Spot, Member]]:
+    """Return the pods for which the job has no place, with places of their own."""
+    first = 1 + max((index for role, index in wish.gpus if role == "pod"), default=-1)
+    alive = [member for member in unnumbered if not member.pod.is_finished]
+    numbered = sorted(placed.items(), key=lambda each: each[0])
+    return [*numbered, *((("pod", first + number), member) for number, member in enumerate(alive))]
 
 
 def _place_of_its_own(member: Member, spot: _Spot) -> Replica:
