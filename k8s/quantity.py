@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from decimal import Decimal
 from fractions import Fraction
+from functools import lru_cache
 
 _SUFFIXES: dict[str, Fraction] = {
     "n": Fraction(1, 10**9),
@@ -29,6 +30,7 @@ _QUANTITY = re.compile(
 )
 
 
+@lru_cache(maxsize=4096)
 def parse(text: str | int | float) -> Fraction:
     """Return the exact value of a quantity, in its base unit (cores, bytes, devices).
 
