@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from k8s.kinds import KINDS, DeclaredJob, JobRef
 from k8s.models import Meta, OwnerReference, Pod
 from k8s.resources import NODES, PODS
 
 
-@dataclass(frozen=True, slots=True)
-class Root:
+class Root(msgspec.Struct, frozen=True, gc=False):
     """What a pod is part of: a job, or whatever else holds accelerators."""
 
     key: str

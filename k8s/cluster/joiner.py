@@ -6,13 +6,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
 
-from k8s import devices
 from k8s.cluster.chains import Chains
 from k8s.cluster.ordered import OrderedRows
 from k8s.cluster.rows import LONG_AGO, Member, Wish, job_row, owner_row
 from k8s.kinds import DeclaredJob, JobRef
 from k8s.models import Meta, Node, OwnerReference, Pod
-from k8s.nodes import holder_of, node_row, silent_nodes
+from k8s.nodes import node_row, silent_nodes
 from k8s.snapshot import Holder, Job, NodeRow
 
 NOT_LISTED = "not listed"
@@ -157,7 +156,7 @@ class Joiner:
                 self._add(key, member.pod)
 
     def _add(self, key: int, pod: Pod) -> None:
-        member = Member(pod, devices.of_pod(pod.spec), self._chains.root_of)
+        member = Member.of(pod, self._chains.root_of)
         root = member.root
         self._members[key] = member
         if root is None or root.through or root.key not in self._wishes:
@@ -166,7 +165,6 @@ class Joiner:
             return
         self._members_by_root.setdefault(root.key, {})[key] = member
         self._changed_roots.add(root.key)
-        member.holder = holder_of(pod, root.ref.name) if member.is_holder else None
         if member.holder is not None:
             self._members_by_node.setdefault(pod.spec.node_name, {})[key] = member
             self._changed_nodes.add(pod.spec.node_name)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
+from itertools import count
+from typing import Any, Self
 
 import msgspec
 
@@ -15,6 +16,7 @@ from k8s.kinds import DeclaredJob, JobRef, kind_of
 from k8s.kinds.any_owner import AnyOwner
 from k8s.kinds.base import Replica
 from k8s.models import Meta, Pod, PodSpec
+from k8s.nodes import holder_of
 from k8s.snapshot import Holder, Instance, Job
 from k8s.status import Declaration, Part, Status, ended_at, job_status, pod_status
 
@@ -26,47 +28,48 @@ _Spot = tuple[str, int]
 """Role, and index within it."""
 
 
-class Member:
+class Member(msgspec.Struct, gc=False, eq=False):
     """A pod, and what was worked out about it once."""
 
-    __slots__ = (
-        "age",
-        "gpus",
-        "holder",
-        "instance",
-        "is_holder",
-        "part",
-        "place",
-        "pod",
-        "role",
-        "root",
-        "spot",
-    )
+    pod: Pod
+    gpus: int
+    """Devices that it asks for."""
+    is_holder: bool
+    """It holds or wants accelerators."""
+    root: Root | None
+    """What it is part of."""
+    age: tuple[datetime, str, str]
+    """The larger, the younger."""
+    role: str
+    """The role that its labels tell, if they do."""
+    spot: _Spot | None
+    """The role and the number that they tell, if they tell both."""
+    holder: Holder | None
+    """What it holds of its node, under its root's name."""
+    place: Replica | None = None
+    instance: Instance | None = None
+    """What was last shown of it, at `place`."""
+    part: Part | None = None
+    """The same, as far as its job's status is concerned."""
 
-    def __init__(self, pod: Pod, held: devices.Counts, find_root: Callable[[Pod, bool], Root | None]) -> None:
+    @classmethod
+    def of(cls, pod: Pod, find_root: Callable[[Pod, bool], Root | None]) -> Self:
         """Work out what does not depend on other pods."""
+        held = devices.of_pod(pod.spec)
+        is_holder = bool(held) and not pod.is_finished
+        root = find_root(pod, is_holder)
         meta = pod.metadata
-        self.pod = pod
-        self.gpus = devices.count(held)
-        """Devices that it asks for."""
-        self.is_holder = bool(held) and not pod.is_finished
-        """It holds or wants accelerators."""
-        self.root = root = find_root(pod, self.is_holder)
-        """What it is part of."""
-        self.age = (meta.creation_timestamp or LONG_AGO, meta.name, meta.uid)
-        """The larger, the younger."""
-        told = kind_of(root.ref).instance_of(pod) if root is not None else None
-        self.role, index = told or ("", None)
-        """The role that its labels tell, if they do."""
-        self.spot: _Spot | None = None if index is None else (self.role, index)
-        """Where its labels say that it belongs, if they do."""
-        self.holder: Holder | None = None
-        """What it holds of its node, under its root's name."""
-        self.place: Replica | None = None
-        self.instance: Instance | None = None
-        """What was last shown of it, at `place`."""
-        self.part: Part | None = None
-        """The same, as far as its job's status is concerned."""
+        role, index = (kind_of(root.ref).instance_of(pod) if root is not None else None) or ("", None)
+        return cls(
+            pod,
+            devices.count(held),
+            is_holder,
+            root,
+            (meta.creation_timestamp or LONG_AGO, meta.name, meta.uid),
+            role,
+            None if index is None else (role, index),
+            holder_of(pod, root.ref.name) if is_holder and root is not None else None,
+        )
 
     def sit(self, place: Replica, instance: Instance) -> Instance:
         """Remember what is shown of it at a place."""
@@ -207,29 +210,31 @@ def _instances(
 ) -> tuple[tuple[Instance, ...], list[Member]]:
     """Match the pods with the places that the job has for them; the newest pod of a place wins.
 
-    Pods without a number take the places left, those that still do something first;
-    of those that are left then, the ones that still do something have places of their own.
+    Pods without a number take the places left of their role, or any if they have none, those
+    that still do something first; of those that are left then, the ones that still do
+    something have places of their own.
 
     Returns:
         All places, and the pods in them.
     """
     container = kind_of(wish.job.ref).container
     placed: dict[_Spot, Member] = {}
-    unnumbered: list[Member] = []
+    unnumbered: dict[str, list[Member]] = {}
     for member in members:
         spot = member.spot
         if spot is None:
-            unnumbered.append(member)
+            unnumbered.setdefault(member.role, []).append(member)
         elif spot not in placed or placed[spot].age < member.age:
             placed[spot] = member
-    if unnumbered:
-        unnumbered.sort(key=lambda member: member.liveliness)
+    for of_role in unnumbered.values():
+        of_role.sort(key=lambda member: member.liveliness)
     found: list[Instance] = []
     seated: list[Member] = []
     for place, spot, asked in wish.places:
         here = placed.pop(spot, None)
         if here is None and unnumbered:
-            here = unnumbered.pop()
+            takers = unnumbered.get(place.role) or unnumbered.get("")
+            here = takers.pop() if takers else None
         wanted = gpus.get(spot, asked)
         if here is None:
             found.append(_vacant(wish, place, spot, wanted))
@@ -250,13 +255,16 @@ def _instances(
 
 
 def _without_place(
-    wish: Wish, placed: Mapping[_Spot, Member], unnumbered: Iterable[Member]
+    wish: Wish, placed: Mapping[_Spot, Member], unnumbered: Mapping[str, Iterable[Member]]
 ) -> list[tuple[_Spot, Member]]:
     """Return the pods for which the job has no place, with places of their own."""
-    first = 1 + max((index for role, index in wish.gpus if role == "pod"), default=-1)
-    alive = [member for member in unnumbered if not member.pod.is_finished]
-    numbered = sorted(placed.items(), key=lambda each: each[0])
-    return [*numbered, *((("pod", first + number), member) for number, member in enumerate(alive))]
+    found = sorted(placed.items(), key=lambda each: each[0])
+    for told, members in sorted(unnumbered.items()):
+        role = told or "pod"
+        taken = (*wish.gpus, *(spot for spot, _ in found))
+        free = count(1 + max((index for each, index in taken if each == role), default=-1))
+        found += [((role, next(free)), member) for member in members if not member.pod.is_finished]
+    return found
 
 
 def _place_of_its_own(member: Member, spot: _Spot) -> Replica:

@@ -145,3 +145,17 @@ def test_a_lone_pod_that_wants_gpus_has_a_row_until_it_has_ended() -> None:
 def test_a_pod_that_its_node_made_itself_stands_alone() -> None:
     rows = rows_of([owned(free_pod("static"), by=("Node", "n1", "node"))], [])
     assert list(rows) == ["Pod x-static"]
+
+
+def test_pods_without_a_number_take_the_places_of_their_role_and_the_others_are_shown_too() -> None:
+    mpi = {
+        "apiVersion": "kubeflow.org/v2beta1",
+        "kind": "MPIJob",
+        "metadata": {"name": "ring", "namespace": "default", "uid": "mpi"},
+        "spec": {"mpiReplicaSpecs": {"Launcher": {"replicas": 1}, "Worker": {"replicas": 1}}},
+    }
+    pods = [owned(free_pod(name), mpi) for name in ("a", "b", "c")]
+    row = rows_of(pods, [mpi])["MPIJob ring"]
+    assert [each.name for each in row.instances] == ["launcher-0", "worker-0", "pod-0"]
+    assert {each.pod for each in row.instances} == {"x-a", "x-b", "x-c"}
+    assert row.gpus_allocated == 6
