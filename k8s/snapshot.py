@@ -65,9 +65,9 @@ class Holder(msgspec.Struct, frozen=True, gc=False):
     """Numbers of the devices that it was given, as far as the scheduler wrote them down."""
 
     @property
-    def amount(self) -> str:
-        """Say how much it holds: the devices, or the memory of shared ones: `8`, `40G`."""
-        return str(self.gpus) if self.gpus or not self.resources else f"{sum(self.resources.values())}G"
+    def units(self) -> int:
+        """Return how much it holds, devices or else GiB of shared ones."""
+        return self.gpus or sum(self.resources.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +119,16 @@ class NodeRow:
     def largest_free(self) -> int:
         """Return the most devices of one kind that a single pod could have here now."""
         return max(self.free.values(), default=0)
+
+    @property
+    def jobs(self) -> tuple[tuple[str, str, str], ...]:
+        """Return each job that holds something here, its namespace, name and amount; the largest first."""
+        pods_by_job: dict[tuple[str, str], list[Holder]] = {}
+        for holder in self.holders:
+            pods_by_job.setdefault((holder.namespace, holder.job), []).append(holder)
+        units = {job: sum(pod.units for pod in pods) for job, pods in pods_by_job.items()}
+        unit = {job: "" if pods[0].gpus else "G" for job, pods in pods_by_job.items()}
+        return tuple((*job, f"{units[job]}{unit[job]}") for job in sorted(units, key=lambda job: -units[job]))
 
     @property
     def gpus_total(self) -> int:
@@ -229,7 +239,8 @@ class Missing:
             said = f"Only those in namespace {self.shown} are shown."
         elif self.verb == "watch":
             said += " They are listed again from time to time."
-        return f"{said} {self.why}".rstrip()
+        why = self.why if self.why.endswith((".", "!", "?")) or not self.why else f"{self.why}."
+        return f"{said} {why}".rstrip()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -212,7 +212,7 @@ async def test_info_works_without_a_cluster(alone: CommandLine) -> None:
     assert "There is no kubeconfig" in ended.out
 
 
-async def test_nodes_that_may_not_be_read_are_missed_by_nobody_who_wants_jobs(
+async def test_without_the_right_to_read_nodes_jobs_are_whole_and_gpus_are_counted_from_pods(
     run: CommandLine, cluster: ScriptedCluster
 ) -> None:
     cluster.forget("/api/v1/nodes")
@@ -222,8 +222,11 @@ async def test_nodes_that_may_not_be_read_are_missed_by_nobody_who_wants_jobs(
     assert (ended.status, ended.err) == (0, "")
     assert ended.row("running")[4:6] == ["2", "2"]
     nodes = await run("top", "nodes")
-    assert (nodes.status, nodes.out) == (1, "")
+    assert nodes.status == 0
+    assert nodes.row("gpu-node-0")[-3:] == ["?", "8", "?"]
+    assert "Allocated/Total GPUs on the nodes of pods that this user sees: 15/?" in nodes.out
     assert 'User "li" cannot list resource "nodes"' in nodes.err
+    assert (await run("top", "nodes", "-o", "json")).values["is_partial"] is True
 
 
 async def test_a_user_of_one_namespace_sees_its_jobs_and_is_told_what_nodes_do_not_count(

@@ -12,7 +12,7 @@ from k8s.models import Meta, Node, Pod, convert
 from k8s.nodes import holder_of, node_row, silent_nodes
 from k8s.shared_gpus import memory_by_device
 from k8s.snapshot import ClusterSnapshot, Holder, NodeRow, Share
-from tests.objects import GPU, node, pod_of, pytorch_job, recorded
+from tests.objects import GPU, joined, node, pod_of, pytorch_job, recorded
 
 MIG = "nvidia.com/mig-1g.10gb"
 MEMORY, DEVICES = "aliyun.com/gpu-mem", "aliyun.com/gpu-count"
@@ -241,3 +241,10 @@ def test_a_node_that_is_not_ready_is_named_with_what_is_wrong(
     found = node("n1")
     found["status"]["conditions"] = conditions
     assert silent_nodes([read_node(found)]).get("n1", "") == words
+
+
+def test_a_node_names_each_job_that_holds_of_it_once_the_largest_first() -> None:
+    wide, small = pytorch_job("wide", workers=3, gpus=2), pytorch_job("small", gpus=1)
+    pods = [pod_of(wide, place, on="n1", gpus=2) for place in ("master-0", "worker-0", "worker-1")]
+    rows, _ = joined([node("n1")], [pod_of(small, "master-0", on="n1", gpus=1), *pods], [wide, small])
+    assert rows["n1"].jobs == (("default", "wide", "6"), ("default", "small", "1"))

@@ -85,15 +85,24 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
 
 
 def _print_nodes(snapshot: ClusterSnapshot, form: str) -> None:
-    if "nodes" in snapshot.problems:
-        raise KubeError("The nodes cannot be shown.", "This user may not list nodes.")
+    is_partial = "nodes" in snapshot.problems
+    if is_partial and not snapshot.nodes:
+        raise KubeError("The nodes cannot be shown.", "This user may not list nodes, and sees no pod on any.")
     total, allocated = snapshot.gpus_total, snapshot.gpus_allocated
     if form in ("json", "yaml"):
         items = [node_values(node) for node in snapshot.nodes]
         free = {"gpus_free": snapshot.gpus_free, "largest_free": snapshot.largest_free}
-        write_object({"items": items, "gpus_total": total, "gpus_allocated": allocated, **free}, form)
+        totals = {"gpus_total": total, "gpus_allocated": allocated, **free, "is_partial": is_partial}
+        write_object({"items": items, **totals}, form)
         return
-    write_table(NODE_COLUMNS, map(_node_row, snapshot.nodes), is_wide=form == "wide")
+    write_table(
+        NODE_COLUMNS,
+        [_node_row(node, is_partial=is_partial) for node in snapshot.nodes],
+        is_wide=form == "wide",
+    )
+    if is_partial:
+        write(f"\nAllocated/Total GPUs on the nodes of pods that this user sees: {allocated}/?")
+        return
     simulated = sum(node.gpus_total for node in snapshot.nodes if node.is_simulated)
     words = f", {simulated} of them simulated" if simulated else ""
     shared = [node.shared for node in snapshot.nodes if node.shared is not None]
@@ -110,20 +119,21 @@ def _free_words(snapshot: ClusterSnapshot) -> str:
     return f"{snapshot.gpus_free} can be had now, at most {snapshot.largest_free} on one node"
 
 
-def _node_row(node: NodeRow) -> tuple[str, ...]:
+def _node_row(node: NodeRow, *, is_partial: bool) -> tuple[str, ...]:
+    whole = f"{node.shared.total_gib}G" if node.shared is not None else str(node.gpus_total)
     return (
         node.name,
         node.ip or NOTHING,
         ",".join(node.roles) or NOTHING,
         node.status,
         _gpu_words(node) or NOTHING,
-        f"{node.shared.total_gib}G" if node.shared is not None else str(node.gpus_total),
+        "?" if is_partial else whole,
         f"{node.shared.allocated_gib}G" if node.shared is not None else str(node.gpus_allocated),
-        str(node.gpus_unhealthy),
+        "?" if is_partial else str(node.gpus_unhealthy),
         node.mode or NOTHING,
         memory(node.gpu_memory) if node.gpu_memory else NOTHING,
-        str(node.gpus_free),
-        ", ".join(f"{each.job} {each.amount}" for each in node.holders) or NOTHING,
+        "?" if is_partial else str(node.gpus_free),
+        ", ".join(f"{job} {amount}" for _, job, amount in node.jobs) or NOTHING,
     )
 
 

@@ -73,9 +73,9 @@ class NodesView(ListView):
         """Open the job that holds most of the node."""
         event.stop()
         node = next((node for node in self.snapshot.nodes if node.name == event.key), None)
-        for holder in node.holders if node else ():
+        for namespace, name, _ in node.jobs if node else ():
             for job in self.snapshot.jobs:
-                if (job.ref.namespace, job.ref.name) == (holder.namespace, holder.job):
+                if (job.ref.namespace, job.ref.name) == (namespace, name):
                     self.post_message(self.Go("open", refs=[job.ref]))
                     return
         self.notify("No job of this list holds GPUs of this node.", markup=False)
@@ -110,7 +110,7 @@ def _row(node: NodeRow, *, is_listed: bool, ascii_only: bool) -> Row:
     status = (
         node.status + (f" · {bad} unhealthy" if bad else "") + (" · simulated" if node.is_simulated else "")
     )
-    holders = ", ".join(f"{holder.job} {holder.amount}" for holder in node.holders)
+    holders = ", ".join(f"{job} {amount}" for _, job, amount in node.jobs)
     return Row(
         node.name,
         (
