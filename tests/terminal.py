@@ -100,14 +100,7 @@ class Terminal:
 
     def _read(self, timeout_s: float) -> bool:
         """Take in what was written; tell whether there was anything."""
-        ready, _, _ = select.select([self._fd], [], [], timeout_s)
-        chunk = b""
-        if ready:
-            try:
-                chunk = os.read(self._fd, 65536)
-            except OSError:
-                chunk = b""
-        if chunk:
+        if chunk := self._next_piece(timeout_s):
             self.output += chunk
             self._stream.feed(_PRIVATE.sub("", self._decoder.decode(chunk)))
             return True
@@ -116,3 +109,11 @@ class Terminal:
             if pid:
                 self.exit_code = os.waitstatus_to_exitcode(status)
         return False
+
+    def _next_piece(self, timeout_s: float) -> bytes:
+        """Wait for what was written next; nothing when nothing came, or nothing will."""
+        ready, _, _ = select.select([self._fd], [], [], timeout_s)
+        try:
+            return os.read(self._fd, 65536) if ready else b""
+        except OSError:
+            return b""

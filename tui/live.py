@@ -6,13 +6,13 @@ Nothing here draws, so that the one-shot commands read clusters in the same way.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from k8s.client import Client
-from k8s.cluster import Joiner
+from k8s.cluster import Joiner, Rows
 from k8s.device_claims import DEVICE_KINDS, DeviceClaims, DeviceKind
 from k8s.discovery import Catalogue, discover
 from k8s.errors import (
@@ -128,7 +128,7 @@ class Live:
                 await self._changed.wait()
                 self._changed.clear()
                 began_s = asyncio.get_running_loop().time()
-                publish(self.snapshot())
+                publish(await self._snapshot_in_turns())
                 took_s = asyncio.get_running_loop().time() - began_s
                 await asyncio.sleep(max(PUBLISH_S, RESTS * took_s))
 
@@ -232,20 +232,35 @@ class Live:
 
     def snapshot(self) -> ClusterSnapshot:
         """Return the picture as it is now."""
+        said = self._said()
+        return self._picture(said, self._joiner.join(*self._objects()))
+
+    async def _snapshot_in_turns(self) -> ClusterSnapshot:
+        """Return the picture as it is now, and let others work while it is made."""
+        said = self._said()
+        return self._picture(said, await self._joiner.join_in_turns(*self._objects()))
+
+    def _objects(self) -> tuple[Iterable[Node], Iterable[Pod], Iterable[DeclaredJob], Mapping[str, Meta]]:
+        """Return what is to be joined."""
         devices = [each for mirror in self._devices.values() for each in mirror.objects.values()]
-        nodes, jobs = self._joiner.join(
-            *self._claims.merge(
-                self._nodes.objects.values(),
-                self._pods.objects.values(),
-                [each for each in devices if isinstance(each, ResourceClaim)],
-                [each for each in devices if isinstance(each, ResourceSlice)],
-            ),
-            self._declared(),
-            self._owners.found,
+        nodes, pods = self._claims.merge(
+            self._nodes.objects.values(),
+            self._pods.objects.values(),
+            [each for each in devices if isinstance(each, ResourceClaim)],
+            [each for each in devices if isinstance(each, ResourceSlice)],
         )
+        return nodes, pods, self._declared(), self._owners.found
+
+    def _picture(self, said: ClusterSnapshot, rows: Rows) -> ClusterSnapshot:
+        """Put the rows into what was said of the objects that they were made of."""
+        nodes, jobs = rows
         self._owners.update(self._joiner.above)
-        if self.namespace:
-            jobs = tuple(job for job in jobs if job.ref.namespace == self.namespace)
+        if said.namespace:
+            jobs = tuple(job for job in jobs if job.ref.namespace == said.namespace)
+        return replace(said, nodes=nodes, jobs=jobs)
+
+    def _said(self) -> ClusterSnapshot:
+        """Return all but the rows: whose cluster it is, and how far what is known can be trusted."""
         access = self.client.access
         mirrors = self._mirrors
         trouble, stale, since_s = _trouble(mirrors, self._outage.problem)
@@ -253,8 +268,6 @@ class Live:
             context=access.context,
             user=access.user,
             namespace=self.namespace,
-            nodes=nodes,
-            jobs=jobs,
             is_synced=self._is_discovered and all(mirror.state.is_synced for mirror in mirrors),
             progress=_progress(mirrors),
             stale=stale,

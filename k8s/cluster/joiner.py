@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
+from time import perf_counter
 
 from k8s.cluster.chains import Chains
 from k8s.cluster.ordered import OrderedRows
@@ -16,6 +18,10 @@ from k8s.snapshot import Holder, Job, NodeRow
 
 NOT_LISTED = "not listed"
 """Status of a node that pods name and the server did not send: it is gone, or may not be read."""
+Rows = tuple[tuple[NodeRow, ...], tuple[Job, ...]]
+"""The nodes with who holds their GPUs, and the jobs with their instances."""
+TURN_S = 0.002
+"""Longest stretch of joining in which nobody else has a turn."""
 _NO_OWNERS: Mapping[str, Meta] = {}
 
 
@@ -24,7 +30,7 @@ def join(
     pods: Iterable[Pod],
     jobs: Iterable[DeclaredJob],
     owners: Mapping[str, Meta] = _NO_OWNERS,
-) -> tuple[tuple[NodeRow, ...], tuple[Job, ...]]:
+) -> Rows:
     """Join what was read once: see `Joiner.join`."""
     return Joiner().join(nodes, pods, jobs, owners)
 
@@ -71,7 +77,7 @@ class Joiner:
         pods: Iterable[Pod],
         jobs: Iterable[DeclaredJob],
         owners: Mapping[str, Meta] = _NO_OWNERS,
-    ) -> tuple[tuple[NodeRow, ...], tuple[Job, ...]]:
+    ) -> Rows:
         """Return the nodes with who holds their GPUs, and the jobs with their instances, newest first.
 
         Whatever else holds or wants GPUs has a row among the jobs, and a node that only
@@ -83,22 +89,57 @@ class Joiner:
             jobs: The jobs of all kinds.
             owners: Metadata of whatever else owns pods, by uid, as far as it is known.
         """
+        for _ in self._steps(nodes, pods, jobs, owners):
+            pass
+        return self._rows
+
+    async def join_in_turns(
+        self,
+        nodes: Iterable[Node],
+        pods: Iterable[Pod],
+        jobs: Iterable[DeclaredJob],
+        owners: Mapping[str, Meta] = _NO_OWNERS,
+    ) -> Rows:
+        """Do as `join` does, but let others have a turn after each `TURN_S`: keys, above all."""
+        began_s = perf_counter()
+        for _ in self._steps(nodes, pods, jobs, owners):
+            if perf_counter() - began_s > TURN_S:
+                await asyncio.sleep(0)
+                began_s = perf_counter()
+        return self._rows
+
+    @property
+    def _rows(self) -> Rows:
+        return self._node_rows.in_order(), self._job_rows.in_order()
+
+    def _steps(
+        self,
+        nodes: Iterable[Node],
+        pods: Iterable[Pod],
+        jobs: Iterable[DeclaredJob],
+        owners: Mapping[str, Meta],
+    ) -> Iterator[None]:
+        """Join, and yield between any two pods or rows; what is given is read before the first time."""
         now = {id(pod): pod for pod in pods}
-        for key in self._pods.keys() - now.keys():
-            self._remove(key)
         self._take_nodes(nodes)
         self._take_jobs(jobs, owners)
+        yield
+        for key in self._pods.keys() - now.keys():
+            self._remove(key)
+            yield
         for key in now.keys() - self._pods.keys():
             self._add(key, now[key])
+            yield
         self._pods = now
         for root in self._changed_roots | self._changed_jobs:
             self._job_rows.put(root, self._job_row(root))
+            yield
         for name in self._changed_nodes:
             self._node_rows.put(name, self._node_row(name))
+            yield
         self._changed_jobs.clear()
         self._changed_roots.clear()
         self._changed_nodes.clear()
-        return self._node_rows.in_order(), self._job_rows.in_order()
 
     def _take_nodes(self, nodes: Iterable[Node]) -> None:
         now: dict[str, Node] = {}

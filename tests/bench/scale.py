@@ -14,7 +14,17 @@ from typing import Any
 
 from tests.bench.figures import Figure
 from tests.load.running import ROOT, LoadServer
-from tests.load.screen import COLUMNS, LINES, PAINTED_S, Cost, demanded, held, press_down, wrong_rows
+from tests.load.screen import (
+    COLUMNS,
+    LINES,
+    PAINTED_S,
+    Cost,
+    TimedTerminal,
+    demanded,
+    held,
+    press_down,
+    wrong_rows,
+)
 from tests.terminal import Terminal
 
 RATE, STORM_S = 2000, int(os.environ.get("STORM_S", "60"))
@@ -109,9 +119,9 @@ def _kubectl(env: dict[str, str]) -> tuple[float, float, float]:
     return time.perf_counter() - began_s, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
 
 
-def _console(env: dict[str, str]) -> Terminal:
+def _console(env: dict[str, str]) -> TimedTerminal:
     command = [sys.executable, "-P", "-m", "tui", "-A", "--kubeconfig", env["KUBECONFIG"]]
-    return Terminal(command, columns=COLUMNS, lines=LINES, env=env)
+    return TimedTerminal(command, columns=COLUMNS, lines=LINES, env=env)
 
 
 def _open(env: dict[str, str], truth: dict[str, Any]) -> tuple[float, float, float, float]:
@@ -158,7 +168,7 @@ def _storm(server: LoadServer, env: dict[str, str]) -> Iterator[Figure]:
     yield Figure("  growth of resident memory", grown_mib, "", None, "", unit="MiB")
 
 
-def _press(terminal: Terminal) -> float:
+def _press(terminal: TimedTerminal) -> float:
     """Move the cursor down; return how long it took until it was seen there, then wait a little."""
     began_s, took_s = time.perf_counter(), press_down(terminal)
     until_s = began_s + KEY_EVERY_S

@@ -8,7 +8,9 @@ import time
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from queue import Empty, Queue
+from threading import Thread
+from typing import Any, NamedTuple, Self
 
 from k8s.kinds import KINDS
 from tests.terminal import Terminal
@@ -83,13 +85,48 @@ def wrong_rows(terminal: Terminal, wanted: Mapping[str, str]) -> dict[str, tuple
     return wrong
 
 
-def press_down(terminal: Terminal) -> float:
-    """Move the cursor down by one row; return after how many seconds that was painted."""
+class TimedTerminal(Terminal):
+    """A terminal that takes in what is written at once, and notes when."""
+
+    came_at_s = 0.0
+    """When the newest piece came that is on the screen."""
+
+    def __enter__(self) -> Self:
+        self._pieces: Queue[tuple[float, bytes]] = Queue()
+        Thread(target=self._take_in, daemon=True).start()
+        return self
+
+    def catch_up(self) -> None:
+        """Put all on the screen that has come."""
+        while not self._pieces.empty():
+            self._read(0)
+
+    def _take_in(self) -> None:
+        while True:
+            try:
+                piece = os.read(self._fd, 65536)
+            except OSError:
+                return
+            self._pieces.put((time.perf_counter(), piece))
+
+    def _next_piece(self, timeout_s: float) -> bytes:
+        try:
+            self.came_at_s, piece = (
+                self._pieces.get(timeout=timeout_s) if timeout_s else self._pieces.get_nowait()
+            )
+        except Empty:
+            return b""
+        return piece
+
+
+def press_down(terminal: TimedTerminal) -> float:
+    """Move the cursor down by one row; return after how many seconds that was written."""
+    terminal.catch_up()
     before = under_cursor(terminal.text)
     began_s = time.perf_counter()
     terminal.send("j")
     terminal.wait_for(partial(_has_moved, before), PAINTED_S)
-    return time.perf_counter() - began_s
+    return terminal.came_at_s - began_s
 
 
 def _has_moved(before: str, screen: str) -> bool:

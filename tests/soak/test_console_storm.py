@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.load.running import LoadServer
-from tests.load.screen import COLUMNS, LINES, PAINTED_S, demanded, held, press_down, wrong_rows
-from tests.terminal import Terminal
+from tests.load.screen import COLUMNS, LINES, PAINTED_S, TimedTerminal, demanded, held, press_down, wrong_rows
 
 pytestmark = pytest.mark.slow
 
@@ -24,7 +23,7 @@ def test_keys_work_in_a_storm_and_every_painted_row_is_right_after_it(tmp_path: 
     }
     with LoadServer(60, 60, lifetime_s=300) as server:
         command = [sys.executable, "-P", "-m", "tui", "-A", "--kubeconfig", str(server.kubeconfig)]
-        with Terminal(command, columns=COLUMNS, lines=LINES, env=env) as terminal:
+        with TimedTerminal(command, columns=COLUMNS, lines=LINES, env=env) as terminal:
             before = server.truth()
             terminal.wait_for("─ live", PAINTED_S)
             server.storm(1000, 2000, drop=[700], forget=[1200])

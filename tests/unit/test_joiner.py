@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -23,10 +24,11 @@ from k8s.models import (
     Pod,
     PodSpec,
     PodStatus,
+    Reader,
     Resources,
 )
 from k8s.snapshot import Job, NodeRow
-from tests.objects import GPU
+from tests.objects import GPU, listed, pod_of, pytorch_job, read_jobs
 
 MADE = datetime(2026, 11, 20, tzinfo=UTC)
 KINDS = (("PyTorchJob", "kubeflow.org/v1"), ("Job", "batch/v1"), ("JobSet", "jobset.x-k8s.io/v1alpha2"))
@@ -224,3 +226,22 @@ def test_what_has_not_changed_is_the_same_picture() -> None:
     again = world.join(joiner)
     assert again[0] is node_rows
     assert again[1] is job_rows
+
+
+async def test_a_large_cluster_is_joined_in_turns_with_the_same_result() -> None:
+    job = pytorch_job("wide", workers=3000, gpus=1)
+    pods = [pod_of(job, f"worker-{number}", on="n1", gpus=1) for number in range(2999)]
+    read = Reader[Pod](Pod).read_list(listed(*pods))[1]
+    turns = 0
+
+    async def take_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    other = asyncio.create_task(take_turns())
+    nodes, jobs = await Joiner().join_in_turns([], read, read_jobs(job))
+    other.cancel()
+    assert turns > 1
+    assert (nodes, jobs) == join([], read, read_jobs(job))
