@@ -124,7 +124,8 @@ def job_row(
             restarts = max(job.restarts, part.job.restarts)
             job = replace(job, restarts=restarts, restarts_allowed=part.job.restarts_allowed)
     instances, seated = _instances(wish, members, gpus, silent)
-    if before is not None and before.instances == instances and before.gpus_allocated == _held(members):
+    now = (instances, _held(members), job.started or _began(members))
+    if before is not None and (before.instances, before.gpus_allocated, before.started) == now:
         return before
     return _row(job, instances, seated, members, sum(gpus[spot] for _, spot, _ in wish.places))
 
@@ -148,8 +149,7 @@ def owner_row(
         oldest = min((at for at in made if at is not None), default=None)
         meta = msgspec.structs.replace(meta, creation_timestamp=oldest)
     known = AnyOwner(ref.kind, ref.api_version).parse({"metadata": msgspec.to_builtins(meta)})
-    began = [each.pod.status.start_time for each in members if each.pod.status.start_time is not None]
-    job = replace(known, ref=ref, has_status=True, started=min(began, default=None))
+    job = replace(known, ref=ref, has_status=True)
     instances, seated = _instances(Wish(job), members, {}, silent)
     return _row(job, instances, seated, members, sum(each.gpus for each in members))
 
@@ -188,7 +188,7 @@ def _row(
         user=job.user or job.ref.namespace,
         priority=job.priority,
         created=job.meta.creation_timestamp,
-        started=job.started,
+        started=job.started or _began(members),
         finished=job.finished if job.outcome is not None else None,
         conditions=job.conditions,
         log_dir=job.log_dir,
@@ -199,6 +199,11 @@ def _row(
         progress=job.progress,
         labels=job.meta.labels or {},
     )
+
+
+def _began(members: Iterable[Member]) -> datetime | None:
+    """Return when the first of the pods began, for jobs that do not say so themselves."""
+    return min([at for each in members if (at := each.pod.status.start_time) is not None], default=None)
 
 
 def _held(members: Iterable[Member]) -> int:

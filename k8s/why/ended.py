@@ -24,7 +24,7 @@ _EXIT_CODES = {
 }
 _LIMITS = {
     "DeadlineExceeded": ("ran longer than its deadline", "Give it more time: activeDeadlineSeconds."),
-    "BackoffLimitExceeded": ("all its retries are used", "See the logs before it is tried again."),
+    "BackoffLimitExceeded": ("all its retries are used", "Allow more of them: backoffLimit."),
     "PodFailurePolicy": ("its pod failure policy ended it", ""),
 }
 
