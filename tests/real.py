@@ -37,5 +37,10 @@ def start() -> Path:
 
 
 def kill_apiserver(kubeconfig: Path) -> None:
-    """End its API server without warning; `start` brings it back with all that it stored."""
-    os.kill(int((kubeconfig.parent / "run" / "apiserver.pid").read_text()), signal.SIGKILL)
+    """End its API server without warning; `start` brings it back with all that it stored.
+
+    Where nobody reaps processes it stays as a zombie, which `start` would take for alive.
+    """
+    noted = kubeconfig.parent / "run" / "apiserver.pid"
+    os.kill(int(noted.read_text()), signal.SIGKILL)
+    noted.unlink()

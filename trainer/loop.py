@@ -14,7 +14,7 @@ from .checkpoint import State
 from .errors import NotFinite, Stopped
 from .group import Group
 from .learner import Learner
-from .progress import progress_line
+from .progress import progress_line, say
 from .stopping import StopRequest
 from .tfevents import EventWriter
 
@@ -190,8 +190,3 @@ class Loop:
                 "Start again to go on from there.",
                 signal=number,
             )
-
-
-def say(line: str) -> None:
-    """Print one line at once."""
-    print(line, flush=True)

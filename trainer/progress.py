@@ -1,5 +1,19 @@
 """What a rank says while it trains: lines a person reads and a console parses."""
 
+import sys
+
+
+def say(line: str) -> None:
+    """Print one line at once and whole: `print` may write its end apart, and other ranks share the pipe."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def complain(line: str) -> None:
+    """Print one line to stderr, at once and whole."""
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()
+
 
 def progress_line(
     *,

@@ -15,8 +15,9 @@ from .checkpoint import State, load_latest, save_checkpoint
 from .errors import Stopped, TrainingError
 from .group import Group, choose_device, first_line, lost_a_rank, use_cores
 from .learner import Learner
-from .loop import Loop, Place, Score, say
+from .loop import Loop, Place, Score
 from .model import make_model
+from .progress import complain, say
 from .ranks import Ranks
 from .stopping import StopRequest
 from .tfevents import EventWriter
@@ -30,17 +31,14 @@ def run(arguments: argparse.Namespace, stop: StopRequest) -> int:
         say(str(stopped))
         return stopped.exit_status
     except TrainingError as error:
-        print(f"error: {error}", file=sys.stderr, flush=True)
+        complain(f"error: {error}")
         return error.exit_status
     except torch.OutOfMemoryError as error:
-        print(
-            f"error: The GPU's memory is full. {first_line(error)}. Choose a smaller --batch-size.",
-            file=sys.stderr,
-        )
+        complain(f"error: The GPU's memory is full. {first_line(error)}. Choose a smaller --batch-size.")
         return 1
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        print("error: Nobody reads the output any more.", file=sys.stderr)
+        complain("error: Nobody reads the output any more.")
         return 1
     except RuntimeError as error:
         if not lost_a_rank(error):
@@ -48,10 +46,9 @@ def run(arguments: argparse.Namespace, stop: StopRequest) -> int:
         if stop.signal:
             say(f"Stopped by {Signals(stop.signal).name}; another rank went first, so nothing new was saved.")
             return 128 + stop.signal
-        print(
+        complain(
             f"error: Another rank of the job is gone, so this one stops ({first_line(error)})."
-            " Look for the first error in the other ranks' logs.",
-            file=sys.stderr,
+            " Look for the first error in the other ranks' logs."
         )
         return 1
     return 0
@@ -185,4 +182,4 @@ def _device_name(group: Group) -> str:
 
 
 def _warn(words: str) -> None:
-    print(f"warning: {words}", file=sys.stderr, flush=True)
+    complain(f"warning: {words}")
