@@ -20,7 +20,7 @@ NOT_LISTED = "not listed"
 """Status of a node that pods name and the server did not send: it is gone, or may not be read."""
 Rows = tuple[tuple[NodeRow, ...], tuple[Job, ...]]
 """The nodes with who holds their GPUs, and the jobs with their instances."""
-TURN_S = 0.002
+TURN_S = 0.001
 """Longest stretch of joining in which nobody else has a turn."""
 _NO_OWNERS: Mapping[str, Meta] = {}
 
