@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -21,29 +19,23 @@ from k8s.mirror import Mirror
 from k8s.models import Meta, Pod, Reader, WatchEvent
 from k8s.resources import NAMESPACES, NODES, PODS
 from k8s.submit import Refused, create_job, may
+from tests import real
 from tests.kinds.test_kinds import SPEC
 from tui.live import Live
 
-UP = Path(__file__).parents[3] / "shared" / "cluster" / "up"
 READY_S = 120.0
 POD: dict[str, Any] = {
     "metadata": {"name": "seen"},
     "spec": {"containers": [{"name": "main", "image": "busybox:latest", "imagePullPolicy": "Never"}]},
 }
 
-pytestmark = [
-    pytest.mark.cluster,
-    pytest.mark.skipif(not UP.is_file(), reason=f"there is no real cluster to start: no {UP}"),
-]
+pytestmark = pytest.mark.cluster
 
 
 @pytest.fixture(scope="module")
 def kubeconfig() -> str:
     """Start the cluster unless it runs already, and return where its kubeconfig is."""
-    done = subprocess.run([UP], capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        pytest.skip(f"the real cluster did not start: {done.stderr[-300:]}")
-    return done.stdout.splitlines()[-1]
+    return str(real.start())
 
 
 @pytest.fixture

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import ssl
-import subprocess
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -16,12 +14,10 @@ import yaml
 
 from k8s.sandbox.api.server import Server
 from k8s.sandbox.api.store import Store
+from tests import real
 from tests.sandbox.calls import Api, config, thing
 
 TOKEN = "token-of-the-tests"
-CLUSTER = Path(__file__).parents[3] / "shared" / "cluster"
-"""What starts a real cluster, beside this repository; its state is where GPUCONSOLE_CLUSTER_DIR says."""
-STARTING_S = 180
 
 
 @pytest.fixture
@@ -52,20 +48,7 @@ async def sandbox(store: Store, tmp_path: Path) -> AsyncIterator[Api]:
 @pytest.fixture(scope="session")
 def real_kubeconfig() -> dict[str, object]:
     """The kubeconfig of a real cluster, started if it does not run."""
-    if not (CLUSTER / "up").exists():
-        pytest.skip(f"no real cluster: {CLUSTER}/up is not there")
-    if os.geteuid() != 0:
-        pytest.skip("no real cluster: starting one needs root")
-    started = subprocess.run(
-        [CLUSTER / "up"],
-        capture_output=True,
-        text=True,
-        timeout=STARTING_S,
-        check=False,
-        stdin=subprocess.DEVNULL,
-    )
-    assert started.returncode == 0, f"the real cluster did not start: {started.stderr[-2000:]}"
-    config: dict[str, object] = yaml.safe_load(Path(started.stdout.splitlines()[-1]).read_text())
+    config: dict[str, object] = yaml.safe_load(real.start().read_text())
     return config
 
 

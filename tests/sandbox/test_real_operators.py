@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import subprocess
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
@@ -17,23 +14,18 @@ from k8s.resources import EVENTS, NAMESPACES, PODS, PYTORCH_JOBS
 from k8s.sandbox.control import Views, keep_looking
 from k8s.sandbox.controllers.operators import Operators
 from k8s.sandbox.controllers.scheduler import NAME, Scheduler
+from tests import real
 from tests.sandbox.live.running import comes, conditions, has, log_of, pytorch_job
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
-UP = Path(__file__).resolve().parents[3] / "shared" / "cluster" / "up"
 NAMESPACE = "sandbox-operators"
 
 
 @pytest.fixture(scope="module")
 def kubeconfig() -> str:
     """The admin's kubeconfig of a real cluster of one node."""
-    if not UP.is_file():
-        pytest.skip(f"there is no {UP}, which starts a real cluster")
-    if os.geteuid() != 0:
-        pytest.skip(f"{UP} needs root")
-    done = subprocess.run([UP], stdout=subprocess.PIPE, text=True, check=True, timeout=200)
-    return done.stdout.strip().splitlines()[-1]
+    return str(real.start())
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import gc
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -150,7 +151,7 @@ async def test_replacing_the_same_pods_again_and_again_needs_no_more_memory(serv
             gc.collect()
             return sys.getallocatedblocks()
 
-        await blocks_after_a_storm()  # everything that is made only once is made here
-        first = await blocks_after_a_storm()
-        grown = await blocks_after_a_storm() - first
-        assert grown < EVENTS // 4, f"{grown} more blocks of memory after {EVENTS} updates"
+        counts = [await blocks_after_a_storm() for _ in range(5)]
+        grown = [later - earlier for earlier, later in pairwise(counts)]
+        # A leak grows with each storm; what is made only once, here or elsewhere in the process, with one.
+        assert min(grown) < EVENTS // 4, f"{grown} more blocks of memory after {EVENTS} updates each"
