@@ -7,6 +7,7 @@
 Arguments: `trainer.catalogue`. Writes event files, checkpoints, and lines of progress from every rank.
 """
 
+import os
 import sys
 
 from .catalogue import find
@@ -28,4 +29,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    status = main()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)  # all is saved; taking torch's threads down may abort the process
