@@ -59,11 +59,6 @@ class ConsoleOptions:
         return self.config_folder / "keys.yaml"
 
     @property
-    def drafts_folder(self) -> Path:
-        """Return where jobs not yet submitted are kept."""
-        return self.state_folder / "drafts"
-
-    @property
     def log_file(self) -> Path:
         """Return where the console writes what happened to itself."""
         return self.state_folder / "gpuconsole.log"

@@ -15,14 +15,14 @@ from k8s.resources import Resource
 from k8s.spec import LOG_DIR_ANNOTATION, TRAINER_ANNOTATION, USER_ANNOTATION
 from k8s.status import Status
 
-_USERS = (
+USERS = (
     USER_ANNOTATION,
     "arena.kubeflow.org/username",
     "notebooks.kubeflow.org/creator",
     "opendatahub.io/username",
 )
 """Where systems write who made an object, as an annotation."""
-_QUEUES = (
+QUEUES = (
     "kueue.x-k8s.io/queue-name",
     "kai.scheduler/queue",
     "runai/queue",
@@ -173,8 +173,8 @@ def declared(
         priority=priority or _priority(replicas) or _first(meta, _PRIORITIES),
         log_dir=meta.annotation(LOG_DIR_ANNOTATION) or log_dir,
         trainer=meta.annotation(TRAINER_ANNOTATION),
-        user=next((user for key in _USERS if (user := meta.annotation(key))), ""),
-        queue=_first(meta, _QUEUES) or queue or ("kube-queue" if waits_for_kube_queue else ""),
+        user=next((user for key in USERS if (user := meta.annotation(key))), ""),
+        queue=_first(meta, QUEUES) or queue or ("kube-queue" if waits_for_kube_queue else ""),
         has_status=bool(obj.get("status")),
     )
 

@@ -129,11 +129,6 @@ class Splitter:
         self._rest = bytearray()
         self._rest_missing = 0
 
-    @property
-    def has_rest(self) -> bool:
-        """Tell whether a line has begun that has not ended."""
-        return bool(self._rest)
-
     def feed(self, chunk: bytes) -> list[Piece]:
         """Return the lines that end in this chunk."""
         *ended, rest = chunk.split(b"\n")

@@ -22,6 +22,7 @@ KEPT_ANNOTATIONS = (
     "owner",
     "ray.io/",
     "requestGPUsOfJobOwner",
+    "runai/",
     "scheduler.framework.gpushare.",
     "scheduling.k8s.io/",
     "scheduling.volcano.sh/",

@@ -117,11 +117,6 @@ class LogView(LogCanvas, can_focus=True):
         return self._feed
 
     @property
-    def new_lines(self) -> int:
-        """How many lines have come below since the reader went up."""
-        return self._new
-
-    @property
     def match_words(self) -> str:
         """Say how many lines match, and which of them is current: `3 of 41`."""
         if not self.filter_text:

@@ -32,7 +32,6 @@ SERVICE_WORDS = (
     "character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', "
     "regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')"
 )
-NAME_WORDS = "name part must consist of alphanumeric characters, '-', '_' or '.'"
 IMMUTABLE = "field is immutable"
 POD_MAY_CHANGE = ("activeDeadlineSeconds", "tolerations", "terminationGracePeriodSeconds", "schedulingGates")
 POD_FORBIDS = (
