@@ -21,15 +21,18 @@ SgrRun = tuple[str, tuple[int, ...]]
 _UNSAFE = (
     "\x00-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e"
     "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\ud800-\udfff\U0001bca0-\U0001bca3"
-    "\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
+    "\U00013430-\U0001343f\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
-_UNSAFE_CHAR = re.compile(f"[{_UNSAFE}]")
+UNSAFE = re.compile(f"[{_UNSAFE}]")
+"""One character that a terminal obeys, that turns what is read around, or that cannot be seen."""
+
 _CSI = r"(?:\x1b\[|\x9b)[\x30-\x3f]*[\x20-\x2f]*[\x40-\x7e]"
 _SEQUENCE = re.compile(
     _CSI
     # Operating system commands end at BEL or ST; device, application and privacy strings at ST only.
-    + r"|(?:\x1b\]|\x9d)[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)"
-    + r"|(?:\x1b[P_^X]|[\x90\x98\x9e\x9f])[^\x1b\x9c]*(?:\x1b\\|\x9c)"
+    # None holds the start of another: else a text of nothing but starts would take its length squared.
+    + r"|(?:\x1b\]|\x9d)[^\x07\x1b\x90\x98\x9c-\x9f]*(?:\x07|\x1b\\|\x9c)"
+    + r"|(?:\x1b[P_^X]|[\x90\x98\x9e\x9f])[^\x1b\x90\x98\x9c-\x9f]*(?:\x1b\\|\x9c)"
     # Character sets, keypad modes, save and restore: what `tput sgr0` and its like write.
     + r"|\x1b[()*+\-./][0-9A-Za-z]|\x1b[=>78]"
 )
@@ -50,7 +53,7 @@ def _picture(found: re.Match[str]) -> str:
 
 
 def _pictured(text: str) -> str:
-    lines = [_UNSAFE_CHAR.sub(_picture, part) for part in text.split("\t")]
+    lines = [UNSAFE.sub(_picture, part) for part in text.split("\t")]
     return "\t".join(lines).expandtabs(TAB_WIDTH)
 
 
@@ -62,7 +65,7 @@ def sanitize(text: str) -> str:
     `␊`, `<U+202E>`), tabs become spaces, and lone surrogates, which cannot be
     written at all, their number. Variation selectors are dropped.
     """
-    if (text.isascii() and text.isprintable()) or not _UNSAFE_CHAR.search(text):
+    if (text.isascii() and text.isprintable()) or not UNSAFE.search(text):
         return text
     return _pictured(_SEQUENCE.sub("", text))
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, ClassVar
 from textual import work
 from textual.app import App
 from textual.binding import Binding, BindingType
+from textual.filter import LineFilter
 from textual.reactive import reactive
 from textual.screen import Screen
 from textual.theme import Theme
@@ -30,6 +31,7 @@ from k8s.text import sanitize
 from tui import terminal
 from tui.deletion import delete_question
 from tui.keys import COMMANDS, EVERYWHERE, find_command
+from tui.line_filters import AsciiOnly, Harmless
 from tui.screens.choose import ConfirmScreen
 from tui.screens.jobs import JobsView
 from tui.screens.view import View
@@ -69,6 +71,7 @@ class Console(App[int]):
         self._reach = reach
         self._client: Client | None = None
         self._live: Live | None = None
+        self._gates = (Harmless(), AsciiOnly(enabled=options.is_ascii))
         for palette in self._palettes.values():
             self.register_theme(Theme(**palette))
         self.theme = themes.MONO if options.is_mono else options.theme or themes.DEFAULT
@@ -77,6 +80,10 @@ class Console(App[int]):
         """Give our own variables a value under any theme."""
         theme = self.current_theme
         return themes.variable_defaults(dark=theme.dark, ansi=theme.name.startswith("ansi"))
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """Let every line of every widget pass our gates, before its colours are changed."""
+        return [*(gate for gate in self._gates if gate.enabled), *super().get_line_filters()]
 
     def on_mount(self) -> None:
         """Show home, then reach for the cluster."""

@@ -96,6 +96,13 @@ def test_what_a_terminal_would_obey_is_dropped_or_shown(given_text: str, shown: 
     assert sanitize(given_text) == shown
 
 
+@pytest.mark.parametrize("start", ["\x9d", "\x90a", "\x9e", "\x1b]", "\x1b[0", "\x9b0"])
+def test_a_sequence_that_starts_again_and_again_is_read_once(start: str) -> None:
+    """With the square of its length this would take hours."""
+    clean = sanitize(start * 1_000_000)
+    assert len(clean) >= 1_000_000 and not FORBIDDEN & set(clean)
+
+
 def test_only_the_last_state_of_a_progress_line_is_shown() -> None:
     assert collapse_carriage_returns("10%\r20%\r30%") == "30%"
     assert collapse_carriage_returns("10%\r20%\r") == "20%"
