@@ -595,13 +595,3 @@ async def test_the_form_is_drawn_in_every_theme_and_size(tmp_path: Path, size: t
             await it.pilot.pause()
             assert any("▸ Name" in line for line in it.shown())
             assert any("Create" in line for line in it.shown())
-
-
-async def test_ascii_terminals_get_ascii_marks(tmp_path: Path) -> None:
-    async with form(tmp_path, ascii_only=True, size=(80, 24)) as it:
-        await it.write("name", "")
-        left = [line[:78] for line in it.shown()[1:-1]]
-        assert any("> Name" in line for line in left)
-        assert any("x A job needs a name" in line for line in left)
-        for word in ("▸", "✕", "✓", "×", "·"):
-            assert not any(word in line for line in left), word

@@ -18,7 +18,8 @@ from k8s.logs import EVERYTHING, Choice, Feed, JobLogs, LogLine, RankRow, Target
 from k8s.text import sanitize
 from tui.format import NOTHING, age, count, plural
 from tui.keys import LOGS, Key
-from tui.screens.view import View, bindings, row_filter
+from tui.screens.view import View, bindings
+from tui.widgets.row_filter import row_filter
 from tui.widgets.log_view import LogView
 from tui.widgets.table import Cell, Column, Row, Table
 
@@ -143,7 +144,7 @@ class LogsScreen(View):
         return next((row.choice for row in mine or rows), EVERYTHING)
 
     def _add_pane(self, choice: Choice) -> None:
-        view = LogView(ascii_only=self.ascii_only, classes="pane")
+        view = LogView(classes="pane")
         view.filter_text = self.filter_text
         pane = _Pane(view, choice, self._logs.open(choice))
         self._panes.append(pane)

@@ -74,7 +74,6 @@ class NewJobScreen(Screen[JobRef | None]):
         snapshot: ClusterSnapshot | None = None,
         initial: JobSpec | None = None,
         initial_kind: CreatableKind | None = None,
-        ascii_only: bool = False,
     ) -> None:
         """Prepare the form; the server is asked for volume claims once it is on screen.
 
@@ -86,11 +85,8 @@ class NewJobScreen(Screen[JobRef | None]):
             snapshot: The cluster as it is now; later ones are set, or come by `data_bind`.
             initial: A job like which this one is to be.
             initial_kind: Its kind.
-            ascii_only: Draw nothing but ASCII.
         """
         super().__init__()
-        self.ascii_only = ascii_only
-        """Whether only ASCII is drawn."""
         self.answers = JobAnswers(namespace, user, initial, initial_kind)
         """What stands in the fields."""
         self._client = client
@@ -108,15 +104,15 @@ class NewJobScreen(Screen[JobRef | None]):
 
     def compose(self) -> ComposeResult:
         """Lay out the form at the left, the YAML at the right, or one of them where it is narrow."""
-        yield StatusLine(ascii_only=self.ascii_only).data_bind(NewJobScreen.snapshot)
+        yield StatusLine().data_bind(NewJobScreen.snapshot)
         like = self.answers.like
         yield Label(f"New job, like {sanitize(like)}" if like else "New job", id="title", markup=False)
-        yield Notice(ascii_only=self.ascii_only, id="job-notice")
+        yield Notice(id="job-notice")
         with Horizontal(id="body"):
             with Vertical(id="left"):
-                yield JobFields(self.answers.texts, ascii_only=self.ascii_only, id="form")
+                yield JobFields(self.answers.texts, id="form")
                 yield Label("", id="help", markup=False)
-                yield PlanView(ascii_only=self.ascii_only, id="plan")
+                yield PlanView(id="plan")
                 yield CreateBar(id="act")
             yield YamlView(id="yaml", classes="pane")
         yield KeyBar(NEW_JOB)

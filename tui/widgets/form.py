@@ -151,12 +151,11 @@ class Field(Vertical):
     class Left(Told):
         """The focus went."""
 
-    def __init__(self, question: Question, value: str, *, ascii_only: bool = False) -> None:
+    def __init__(self, question: Question, value: str) -> None:
         """Ask `question`; the answer is `value` until somebody gives another."""
         super().__init__(id=_id_of(question.key), classes=f"-{question.shape}")
         self.question = question
         """What is asked."""
-        self._ascii_only = ascii_only
         self._given = value
         self._control = self._make_control(value)
 
@@ -240,9 +239,8 @@ class Field(Vertical):
     def watch_problem(self, problem: str) -> None:
         """Say what is wrong."""
         self.set_class(bool(problem), "-problem")
-        mark = "x" if self._ascii_only else "✕"
         words = elide_end(sanitize(problem), LONGEST_PROBLEM)
-        self.query_one(".field--problem", Label).update(f"{mark} {words}" if problem else "")
+        self.query_one(".field--problem", Label).update(f"✕ {words}" if problem else "")
         if problem and self.has_focus_within:
             self.call_after_refresh(self.reveal)
 
@@ -252,7 +250,7 @@ class Field(Vertical):
 
     def on_descendant_focus(self) -> None:
         """Point at the label."""
-        self._point(">" if self._ascii_only else "▸")
+        self._point("▸")
         self.call_after_refresh(self.reveal)
 
     def on_descendant_blur(self) -> None:
@@ -324,15 +322,12 @@ class Fold(Vertical):
             """Open or close the fold."""
             await self.action_turn()
 
-    def __init__(
-        self, title: str, questions: Sequence[Question], *, id: str | None = None, ascii_only: bool = False
-    ) -> None:
+    def __init__(self, title: str, questions: Sequence[Question], *, id: str | None = None) -> None:
         """Make a closed fold around the fields of `questions`."""
         super().__init__(id=id)
         self.questions = questions
         """What is asked inside."""
         self._title = title
-        self._marks = ("+", "-") if ascii_only else ("▸", "▾")
         self.is_filled = False
         """Whether its fields exist."""
 
@@ -364,7 +359,7 @@ class Fold(Vertical):
         return all(widget.display for widget in self.ancestors_with_self if isinstance(widget, Widget))
 
     def _write(self) -> None:
-        mark = self._marks[self.has_class("-open")]
+        mark = "▾" if self.has_class("-open") else "▸"
         names = ", ".join(question.label for question in self.questions)
         words = f"{mark} {self._title}" + ("" if self.has_class("-open") else f": {names}")
         self.query_one(self.Line).update(words)

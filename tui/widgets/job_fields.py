@@ -26,11 +26,10 @@ class JobFields(ScrollableContainer, can_focus=False):
     JobFields .heading { width: 100%; height: 1; padding: 0 2; }
     """
 
-    def __init__(self, texts: Mapping[str, str], *, ascii_only: bool = False, id: str | None = None) -> None:
+    def __init__(self, texts: Mapping[str, str], *, id: str | None = None) -> None:
         """Show the answers `texts`, by the key of their question."""
         super().__init__(id=id)
         self._texts = texts
-        self._ascii_only = ascii_only
         self._shown: Mapping[str, str] = {}
 
     def compose(self) -> ComposeResult:
@@ -42,17 +41,17 @@ class JobFields(ScrollableContainer, can_focus=False):
                 if RUN in questions:
                     yield from self._compose_run()
         with Vertical(classes="section"):
-            yield Fold("More", RARE, ascii_only=self._ascii_only)
+            yield Fold("More", RARE)
 
     def _compose_run(self) -> ComposeResult:
         yield Vertical(*self._fields(ABOUT_COMMAND), id=f"run-{COMMAND}", classes="run")
         for trainer in TRAINERS:
             main, rest = questions_of(trainer)
-            fold = Fold("More arguments", rest, ascii_only=self._ascii_only)
+            fold = Fold("More arguments", rest)
             yield Vertical(*self._fields(main), fold, id=f"run-{trainer.name}", classes="run")
 
     def _fields(self, questions: Iterable[Question]) -> list[Field]:
-        return [Field(each, self._texts.get(each.key, ""), ascii_only=self._ascii_only) for each in questions]
+        return [Field(each, self._texts.get(each.key, "")) for each in questions]
 
     def field(self, key: str) -> Field | None:
         """Return the field of a question; None while it is folded away or not asked."""

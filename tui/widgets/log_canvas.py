@@ -44,16 +44,13 @@ class LogCanvas(Widget):
     follows: reactive[bool] = reactive(True)
     """New lines come into sight by themselves."""
 
-    def __init__(
-        self, *, ascii_only: bool = False, id: str | None = None, classes: str | None = None
-    ) -> None:
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         """Make an empty canvas."""
         super().__init__(id=id, classes=classes)
         self.lines = LogLines()
         """What is held, and what of it is shown."""
         self.empty = "No lines yet."
         """What is said where there is none."""
-        self._ascii_only = ascii_only
         self._name_of: Callable[[LogLine], str] | None = None
         self._name_width = 0
         self._pattern: re.Pattern[str] | None = None
@@ -137,11 +134,10 @@ class LogCanvas(Widget):
 
     def _marker(self, marker: Marker, part: int, width: int, base: Style) -> list[Segment]:
         look = base + self._style("gap" if marker.may_lack_lines or marker.mark is Mark.LOST else "marker")
-        rule = "-" if self._ascii_only else "─"
         who = f"{sanitize(marker.source.name)}: " if self._name_of is not None and marker.source.pod else ""
-        text = f"{rule * 2} {who}{sanitize(marker.text)} "
+        text = f"── {who}{sanitize(marker.text)} "
         if not self.wraps:
-            return [Segment(text, look), Segment(rule * max(0, width - cell_len(text)), look)]
+            return [Segment(text, look), Segment("─" * max(0, width - cell_len(text)), look)]
         cuts = [0, *wrap_cuts(text, width)]
         return (
             [*Strip([Segment(text, look)]).crop(cuts[part], cuts[part + 1])] if part + 1 < len(cuts) else []
@@ -180,7 +176,7 @@ class LogCanvas(Widget):
     def _thumb(self, y: int, base: Style) -> Segment:
         """Draw one cell of that bar."""
         start, length = self._drawn_thumb = self._thumb_place()
-        mark = ("#" if self._ascii_only else "┃") if start <= y < start + length else " "
+        mark = "┃" if start <= y < start + length else " "
         return Segment(mark, base + self._style("thumb"))
 
     def _refresh_thumb(self) -> None:

@@ -87,7 +87,6 @@ class LogView(LogCanvas, can_focus=True):
         *,
         name_of: Callable[[LogLine], str] | None = None,
         save_as: Path | None = None,
-        ascii_only: bool = False,
         id: str | None = None,
         classes: str | None = None,
     ) -> None:
@@ -97,11 +96,10 @@ class LogView(LogCanvas, can_focus=True):
             feed: Where lines come from; see `show`.
             name_of: What to write before each line, for several sources at once.
             save_as: Where to save to: the time is added to the name.
-            ascii_only: Draw with ASCII only.
             id: The widget's id.
             classes: The widget's classes.
         """
-        super().__init__(ascii_only=ascii_only, id=id, classes=classes)
+        super().__init__(id=id, classes=classes)
         self._feed = feed
         self._pending: deque[Item] = deque()
         self._name_of = name_of

@@ -10,15 +10,14 @@ from k8s.text import sanitize
 class Notice(Static):
     """Lines of plain text; hidden while there is nothing to say."""
 
-    def __init__(self, *, ascii_only: bool = False, id: str | None = None) -> None:
+    def __init__(self, *, id: str | None = None) -> None:
         """Make a hidden notice."""
         super().__init__("", id=id, markup=False)
-        self._ascii_only = ascii_only
         self.display = False
 
     def say(self, words: str, *, is_bad: bool = True) -> None:
         """Show `words`, as an error or as a remark; nothing hides it."""
-        mark = ("x " if self._ascii_only else "✕ ") if is_bad else ""
+        mark = "✕ " if is_bad else ""
         self.update(mark + "\n".join(map(sanitize, words.split("\n"))))
         self.display = bool(words)
         self.set_class(is_bad, "-bad")

@@ -11,13 +11,13 @@ from textual.widgets import Static
 from k8s.text import sanitize
 from tui.job_plan import PlanLine
 
-_MARKS: Mapping[str, tuple[str, str, str]] = {
-    "good": ("✓", "+", "$status-running"),
-    "note": ("·", "-", "$quiet"),
-    "warning": ("!", "!", "bold $status-pending"),
-    "bad": ("✕", "x", "bold $status-failed"),
+_MARKS: Mapping[str, tuple[str, str]] = {
+    "good": ("✓", "$status-running"),
+    "note": ("·", "$quiet"),
+    "warning": ("!", "bold $status-pending"),
+    "bad": ("✕", "bold $status-failed"),
 }
-"""Mark, mark in ASCII, and colour."""
+"""Mark and colour."""
 _INDENT = 3
 """Cells of the mark with a space on each side."""
 
@@ -25,10 +25,9 @@ _INDENT = 3
 class PlanView(Static):
     """As many lines as the plan has."""
 
-    def __init__(self, *, ascii_only: bool = False, id: str | None = None) -> None:
-        """Make an empty plan; `ascii_only` draws its marks with ASCII."""
+    def __init__(self, *, id: str | None = None) -> None:
+        """Make an empty plan."""
         super().__init__("", id=id, markup=False)
-        self._ascii_only = ascii_only
         self._lines: Sequence[PlanLine] = ()
 
     def show(self, lines: Sequence[PlanLine]) -> None:
@@ -46,9 +45,7 @@ class PlanView(Static):
         self.update(Content("\n").join(self._drawn(line) for line in self._lines))
 
     def _drawn(self, line: PlanLine) -> Content:
-        mark, ascii_mark, style = _MARKS[line.mark]
+        mark, style = _MARKS[line.mark]
         words = sanitize(line.text)
-        if self._ascii_only:
-            mark, words = ascii_mark, words.replace("×", "x")
         width = max(20, self.size.width - _INDENT - 1)
         return Content.assemble((f" {mark} ", style), f"\n{' ' * _INDENT}".join(wrap(words, width)))
