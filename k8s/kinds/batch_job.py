@@ -6,6 +6,7 @@ Labels: kubernetes `pkg/apis/batch/types.go` (`batch.kubernetes.io/job-name` sin
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from copy import deepcopy
 from dataclasses import replace
 from itertools import islice
 from typing import Any
@@ -27,6 +28,7 @@ from k8s.kinds.reading import (
     words,
 )
 from k8s.kinds.templates import metadata, pod_template
+from k8s.kinds.wishes import drop_defaults, in_words, named, take_metadata, take_template
 from k8s.models import Pod
 from k8s.resources import JOBS
 from k8s.spec import JobSpec
@@ -34,6 +36,15 @@ from k8s.spec import JobSpec
 INDEX = "batch.kubernetes.io/job-completion-index"
 _OF_ANOTHER = (SET_NAME, JOB_NAME, OLD_JOB_NAME, ARENA_JOB_NAME)
 """Labels of a pod whose Job was made for a job of another kind, which they name."""
+_RETRIES = 6
+"""How often a Job starts again that does not say."""
+_DEFAULTS: Manifest = {
+    "suspend": False,
+    "manualSelector": False,
+    "podReplacementPolicy": "TerminatingOrFailed",
+    "completionMode": "Indexed",
+}
+"""What servers fill in, and what all that we make have."""
 _NO_LIMIT = 2**31 - 1
 """The backoff limit of a Job that counts failures for each index alone."""
 
@@ -61,6 +72,29 @@ class BatchJob:
                 "template": template,
             },
         }
+
+    def wish_of(self, obj: Manifest) -> tuple[JobSpec, tuple[str, ...]]:
+        """Return the wish for a Job like this one, and what it leaves out."""
+        obj = deepcopy(obj)
+        meta = take_metadata(obj.pop("metadata", None) or {})
+        left = obj.pop("spec", None) or {}
+        template = left.pop("template", None) or {}
+        drop_defaults(template.get("spec") or {}, {"restartPolicy": "Never"})
+        pod = take_template(template, self.container, meta.fields)
+        left.setdefault("completionMode", "NonIndexed")
+        drop_defaults(left, _DEFAULTS)
+        workers = left.pop("completions", left.get("parallelism", 1))
+        drop_defaults(left, {"parallelism": workers})
+        retries = whole(left.pop("backoffLimit", _RETRIES))
+        spec = JobSpec(
+            **meta.fields,
+            **pod.fields,
+            workers=pods_asked(workers),
+            processes=max(1, pod.fields["gpus"]),
+            retries=_RETRIES if retries is None else retries,
+        )
+        lost = named(obj, "apiVersion", "kind", "status") + meta.lost + named(left) + pod.lost
+        return spec, in_words(lost)
 
     def parse(self, obj: Manifest) -> DeclaredJob:
         """Read a Job."""

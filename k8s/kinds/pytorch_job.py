@@ -6,7 +6,9 @@ and `pkg/controller.v1/common/pod.go`; the older labels: kubeflow/pytorch-operat
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import replace
+from typing import Any
 
 from k8s.kinds.base import DeclaredJob, Manifest, Replica
 from k8s.kinds.kubeflow import (
@@ -19,6 +21,15 @@ from k8s.kinds.kubeflow import (
 )
 from k8s.kinds.reading import number, part, pods_asked, ranks_from, whole
 from k8s.kinds.templates import metadata, pod_template
+from k8s.kinds.wishes import (
+    Understood,
+    differences,
+    drop_defaults,
+    in_words,
+    named,
+    take_metadata,
+    take_template,
+)
 from k8s.models import Pod
 from k8s.resources import PYTORCH_JOBS
 from k8s.spec import JobSpec
@@ -27,6 +38,7 @@ _OLD_JOB_NAME, _OLD_TYPE, _OLD_INDEX = "pytorch-job-name", "pytorch-replica-type
 MASTER_PORT = 23456
 """Where the master listens unless its container names a port `pytorchjob-port`."""
 _ROLES = ("Master", "Worker")
+_OLD_POLICY = ("cleanPodPolicy", "backoffLimit", "ttlSecondsAfterFinished", "activeDeadlineSeconds")
 Pairs = tuple[tuple[str, str], ...]
 
 
@@ -52,6 +64,33 @@ class PyTorchJob:
                 "pytorchReplicaSpecs": roles,
             },
         }
+
+    def wish_of(self, obj: Manifest) -> tuple[JobSpec, tuple[str, ...]]:
+        """Return the wish for a PyTorchJob like this one, and what it leaves out."""
+        obj = deepcopy(obj)
+        meta = take_metadata(obj.pop("metadata", None) or {})
+        spec = obj.pop("spec", None) or {}
+        roles = spec.pop("pytorchReplicaSpecs", None) or {}
+        # Older operators have the fields of the run policy in `spec` itself.
+        policy = {key: spec.pop(key) for key in _OLD_POLICY if key in spec}
+        policy |= spec.pop("runPolicy", None) or {}
+        drop_defaults(policy, {"suspend": False})
+        retries = whole(policy.pop("backoffLimit", 0)) or 0
+        pods, workers = _take_roles(roles, "OnFailure" if retries else "Never", meta.fields)
+        said = str(spec.pop("nprocPerNode", None) or "auto")
+        is_number = said.isdecimal() and 0 < len(said) < 4 and int(said) > 0
+        processes = int(said) if is_number else max(1, pods.fields["gpus"])
+        lost = [*pods.lost, *([] if is_number or processes == 1 else [f"nprocPerNode {said}"])]
+        wish = JobSpec(
+            **meta.fields,
+            **pods.fields,
+            workers=workers,
+            processes=processes,
+            retries=retries,
+            clean_pods=str(policy.pop("cleanPodPolicy", None) or "None"),
+        )
+        lost = named(obj, "apiVersion", "kind", "status") + meta.lost + named(spec) + named(policy) + lost
+        return wish, in_words(lost)
 
     def parse(self, obj: Manifest) -> DeclaredJob:
         """Read a PyTorchJob; an elastic one can work with fewer pods than it would like."""
@@ -129,6 +168,26 @@ def _role(spec: JobSpec, replicas: int) -> Manifest:
         "restartPolicy": policy,
         "template": pod_template(spec, PyTorchJob.container),
     }
+
+
+def _take_roles(roles: Manifest, restarts: str, job: Manifest) -> tuple[Understood, int]:
+    """Take the master and the workers, which in a wish are all alike, and count them."""
+    first: dict[str, Any] = {}
+    lost: list[str] = []
+    workers = 0
+    for role in [name for name in _ROLES if roles.get(name)] or ["Master"]:
+        part = roles.pop(role, None) or {}
+        count = pods_asked(part.pop("replicas", None))
+        workers += count
+        part.setdefault("restartPolicy", "OnFailure")
+        drop_defaults(part, {"restartPolicy": restarts})
+        fields, left = take_template(part.pop("template", None) or {}, PyTorchJob.container, job)
+        lost += left + named(part)
+        if not first:
+            first = fields
+            lost += [] if role == "Master" and count == 1 else ["no single master"]
+        lost += [f"{role}'s own {each}" for each in differences(first, fields)]
+    return Understood(first, lost + named(roles, prefix="role ")), max(1, workers)
 
 
 def _rendezvous(name: str, elastic: Manifest, nodes: int) -> dict[str, str]:

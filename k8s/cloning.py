@@ -1,0 +1,253 @@
+"""A job once more, under a new name: as a wish for the form where one can say it, as a manifest always."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Collection, Iterator, Mapping
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from typing import Any
+
+from k8s.errors import KubeError
+from k8s.kinds import CREATABLE, KINDS, CreatableKind, Manifest
+from k8s.kinds.reading import part
+from k8s.resources import Resource
+from k8s.spec import LOG_DIR_ANNOTATION, LONGEST_NAME, TRAINER_ANNOTATION, USER_ANNOTATION, JobSpec
+
+LONGEST_LABEL = 63
+"""Characters of any name that is also a label's value, as those of jobs are."""
+MADE_BY_SERVERS = (
+    "uid",
+    "resourceVersion",
+    "creationTimestamp",
+    "generation",
+    "managedFields",
+    "selfLink",
+    "ownerReferences",
+    "finalizers",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "generateName",
+)
+"""Fields of metadata that are about one object only."""
+_MADE_LABELS = frozenset(
+    {
+        "controller-uid",
+        "batch.kubernetes.io/controller-uid",
+        "job-name",
+        "batch.kubernetes.io/job-name",
+        "pod-template-hash",
+    }
+)
+"""What the Job controller writes into the template of its own object."""
+_MADE_ANNOTATIONS = frozenset(
+    {
+        "kubectl.kubernetes.io/last-applied-configuration",
+        "batch.kubernetes.io/job-tracking",
+        "batch.kubernetes.io/cronjob-scheduled-timestamp",
+    }
+)
+_MINOR = re.compile(
+    r"annotation .*|pod annotation .*|pod label .*|pod name|name of the container|imagePullPolicy"
+    r"|restartPolicy|automountServiceAccountToken|enableServiceLinks|ttlSecondsAfterFinished"
+    r"|terminationGracePeriodSeconds|terminationMessagePolicy|ports|nprocPerNode .*"
+)
+"""What a job can do without, and still do the same in the same place."""
+_NUMBER = re.compile(r"-(\d{1,9})$")
+
+
+class NotCloned(KubeError):
+    """There is nothing of which another could be made."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clone:
+    """A job that is not made yet, like one that is there."""
+
+    like: str
+    """Name of the job that it is like."""
+    name: str
+    """Its own, which is free."""
+    resource: Resource
+    manifest: Manifest
+    """The whole object under its new name, without what servers and operators write into it."""
+    kind: CreatableKind | None = None
+    """Its kind, where jobs of it can be made by a form."""
+    spec: JobSpec | None = None
+    """The wish under the new name; None where nobody can make one of the object."""
+    lost: tuple[str, ...] = ()
+    """What `spec` does not say, by name; the manifest has it."""
+    still_says: tuple[str, ...] = ()
+    """Where the manifest names the other job: fields of it."""
+
+    @property
+    def fits_form(self) -> bool:
+        """Tell whether the wish does what the job did; else the manifest is to be edited."""
+        return self.spec is not None and all(_MINOR.fullmatch(name) for name in self.lost)
+
+    @property
+    def not_carried_over(self) -> str:
+        """Return in a sentence what the wish leaves out; empty where it says everything."""
+        return f"Not carried over: {', '.join(self.lost)}." if self.lost else ""
+
+    @property
+    def names_left(self) -> str:
+        """Return in a sentence where the old name still stands; empty where nowhere."""
+        return f"Still says {self.like}: {', '.join(self.still_says)}." if self.still_says else ""
+
+
+def next_name(name: str, taken: Collection[str]) -> str:
+    """Return a name that is not taken: `bert-2` after `bert`, `bert-3` after `bert-2`."""
+    longest = LONGEST_NAME if len(name) <= LONGEST_NAME else LONGEST_LABEL
+    found = _NUMBER.search(name)
+    base, number = (name[: found.start()], int(found[1]) + 1) if found else (name, 2)
+    while (free := f"{base[: longest - len(str(number)) - 1].rstrip('-.')}-{number}") in taken:
+        number += 1
+    return free
+
+
+def clone(obj: Manifest, taken: Collection[str] = (), *, name: str = "", user: str = "") -> Clone:
+    """Return a job like the one that an object is.
+
+    Args:
+        obj: As the server stores it, whoever made it.
+        taken: Names that jobs of its namespace have.
+        name: What to call it; empty for the next free name.
+        user: Who asks; empty for nobody.
+
+    Raises:
+        NotCloned: It is no job, or of a kind that is not known.
+    """
+    kind_words = (obj.get("kind"), obj.get("apiVersion"))
+    kinds = (each for each in KINDS if (each.resource.kind, each.resource.api_version) == kind_words)
+    kind = next(kinds, None)
+    meta = obj.get("metadata")
+    like = str(meta.get("name", "")) if isinstance(meta, Mapping) else ""
+    if kind is None or not like:
+        raise NotCloned(
+            f"Could not clone {obj.get('kind') or 'this'} {like}.".replace(" .", "."),
+            "Only jobs of a kind that is known here can be cloned.",
+            "Take its YAML, change it, and create it: gpuconsole submit -f FILE.",
+        )
+    name = name or next_name(like, {like, *taken})
+    manifest = _renamed(cleaned(obj), like, name, user)
+    found = Clone(
+        like=like,
+        name=name,
+        resource=kind.resource,
+        manifest=manifest,
+        still_says=tuple(_mentions(manifest, like)),
+    )
+    creatable = next((each for each in CREATABLE if each is kind), None)
+    if creatable is None:
+        return found
+    try:
+        spec, lost = creatable.wish_of(manifest)
+    except (AttributeError, TypeError, KeyError, ValueError):
+        return found
+    return replace(found, kind=creatable, spec=replace(spec, user=user), lost=lost)
+
+
+def cleaned(obj: Manifest) -> Manifest:
+    """Return an object as somebody would write it to create another: no status, nothing that was made for it.
+
+    A job that is held back is cloned as one that may run.
+    """
+    found = {key: deepcopy(value) for key, value in obj.items() if key != "status"}
+    spec = found.get("spec")
+    for meta in _metadata_in(found):
+        for key in MADE_BY_SERVERS:
+            meta.pop(key, None)
+        _drop(meta, "labels", _MADE_LABELS)
+        _drop(meta, "annotations", _MADE_ANNOTATIONS)
+    if isinstance(spec, dict):
+        if spec.get("manualSelector") is not True and "template" in spec:
+            spec.pop("selector", None)
+        for holder in (spec, spec.get("runPolicy")):
+            if isinstance(holder, dict):
+                holder.pop("suspend", None)
+    return found
+
+
+def _metadata_in(value: object) -> Iterator[dict[str, Any]]:
+    """Yield the metadata of an object, and of every template in it."""
+    if isinstance(value, dict):
+        for key, each in value.items():
+            if key == "metadata" and isinstance(each, dict):
+                yield each
+            else:
+                yield from _metadata_in(each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from _metadata_in(each)
+
+
+def _drop(meta: dict[str, Any], field: str, names: Collection[str]) -> None:
+    """Remove some labels or annotations, and the field with the last of them."""
+    held = meta.get(field)
+    if isinstance(held, dict):
+        meta[field] = {key: value for key, value in held.items() if key not in names}
+    if field in meta and not meta[field]:
+        del meta[field]
+
+
+def _renamed(manifest: Manifest, like: str, name: str, user: str) -> Manifest:
+    """Give an object its new name, and what a packaged trainer writes folders of that name."""
+    meta = {**manifest["metadata"], "name": name}
+    annotations = dict(part(meta, "annotations")) if isinstance(meta.get("annotations"), dict) else {}
+    if USER_ANNOTATION in annotations:
+        annotations |= {USER_ANNOTATION: user} if user else {}
+    if annotations.get(TRAINER_ANNOTATION):
+        if folder := annotations.get(LOG_DIR_ANNOTATION):
+            annotations[LOG_DIR_ANNOTATION] = _moved(folder, like, name)
+        manifest = {**manifest, "spec": _with_moved_words(manifest.get("spec"), like, name)}
+    if annotations:
+        meta["annotations"] = annotations
+    return {**manifest, "metadata": meta}
+
+
+def _with_moved_words(value: Any, like: str, name: str) -> Any:
+    if isinstance(value, dict):
+        return {
+            key: [_moved(word, like, name) for word in each]
+            if key in ("command", "args") and isinstance(each, list)
+            else _with_moved_words(each, like, name)
+            for key, each in value.items()
+        }
+    if isinstance(value, list):
+        return [_with_moved_words(each, like, name) for each in value]
+    return value
+
+
+def _moved(word: Any, like: str, name: str) -> Any:
+    """Return a path with a folder called as the job under the job's new name."""
+    if not isinstance(word, str) or posixpath.sep not in word:
+        return word
+    flag, equals, path = word.rpartition("=")
+    folders = [name if folder == like else folder for folder in path.split("/")]
+    return f"{flag}{equals}{'/'.join(folders)}"
+
+
+def _mentions(manifest: Manifest, like: str) -> Iterator[str]:
+    """Yield where a name, or that of one of its pods, stands as a word of its own."""
+    word = re.compile(rf"(?<![\w.-]){re.escape(like)}(?:-[a-z]+-\d+)?(?![\w.-])")
+    seen = set()
+    for path, text in _texts({key: value for key, value in manifest.items() if key != "kind"}):
+        place = ".".join(path[-2:] if path[-2:-1] in (("labels",), ("annotations",)) else path[-1:])
+        if path != ("metadata", "name") and place not in seen and word.search(text):
+            seen.add(place)
+            yield place
+
+
+def _texts(value: object, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yield every text with its path; items of a list have that of the list, and their own name if any."""
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, Mapping):
+        for key, each in value.items():
+            is_variable = key == "value" and isinstance(value.get("name"), str)
+            yield from _texts(each, (*path, str(value["name"]) if is_variable else str(key)))
+    elif isinstance(value, list):
+        for each in value:
+            yield from _texts(each, path)

@@ -1,0 +1,214 @@
+"""From an object back to the wish: of our own manifests nothing is lost, of others' nothing silently."""
+
+from __future__ import annotations
+
+import json
+from copy import deepcopy
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from k8s.kinds import CREATABLE, CreatableKind
+from k8s.spec import JobSpec, Mount
+from tests.kinds.made import SITUATIONS, kind_named, objects
+from tests.objects import Object, recorded
+
+every_kind = pytest.mark.parametrize("kind", CREATABLE, ids=lambda kind: kind.title)
+UNTOLD = {"Job": {"processes", "clean_pods"}}
+"""What a kind's manifest does not say, so that no object can say it either."""
+OURS = {"PYTHONUNBUFFERED", "PET_TEE", "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE", "PYTHONSAFEPATH"}
+"""Variables that every job has: one with the very value that it has anyway is no wish."""
+WORD = st.text(alphabet="abz09-/=. '\"$éö中\n", min_size=1, max_size=12)
+NAME = st.from_regex(r"[a-z]([-a-z0-9]{0,20}[a-z0-9])?", fullmatch=True)
+QUANTITY = st.sampled_from(["", "4", "500m", "32Gi", "1.5"])
+SPECS = st.builds(
+    JobSpec,
+    name=NAME,
+    namespace=NAME,
+    image=st.sampled_from(["a", "pytorch/pytorch:2.6.0", "localhost:5000/x", "x:latest", "y@sha256:12"]),
+    workers=st.integers(1, 40),
+    gpus=st.integers(0, 16),
+    gpu_resource=st.sampled_from(["nvidia.com/gpu", "amd.com/gpu", "example.com/npu"]),
+    processes=st.integers(1, 64),
+    command=st.lists(WORD, min_size=1, max_size=5).map(tuple),
+    working_dir=st.sampled_from(["", "/workspace", "/a b"]),
+    env=st.dictionaries(st.from_regex(r"[A-Z_][A-Z0-9_]{0,8}", fullmatch=True), st.text(max_size=9)),
+    mounts=st.lists(
+        st.builds(Mount, NAME, NAME.map("/{}".format)), max_size=3, unique_by=lambda each: each.path
+    ).map(tuple),
+    cpu=QUANTITY,
+    memory=QUANTITY,
+    shared_memory=st.sampled_from(["", "2Gi", "64Mi"]),
+    priority_class=NAME | st.just(""),
+    retries=st.integers(0, 9),
+    clean_pods=st.sampled_from(["None", "Running", "All"]),
+    trainer=st.sampled_from(["", "ddp"]),
+    log_dir=st.sampled_from(["", "/workspace/logs"]),
+    user=NAME | st.just(""),
+    labels=st.dictionaries(NAME, NAME, max_size=3),
+)
+
+
+@every_kind
+@settings(max_examples=150, deadline=None)
+@given(spec=SPECS)
+def test_a_job_of_ours_is_read_back_as_it_was_wished(kind: CreatableKind, spec: JobSpec) -> None:
+    manifest = kind.manifest(spec)
+    found, lost = kind.wish_of(json.loads(json.dumps(manifest)))
+    told: dict[str, Any] = {name: getattr(found, name) for name in UNTOLD.get(kind.title, ())}
+    if not spec.gpus:
+        told["gpu_resource"] = "nvidia.com/gpu"
+    assert found == replace(spec, **told)
+    assert lost == ()
+    assert kind.manifest(found) == manifest
+
+
+@every_kind
+def test_variables_of_ours_with_other_values_are_the_users(kind: CreatableKind) -> None:
+    spec = JobSpec(name="a", image="i", command=("x",), env=dict.fromkeys(sorted(OURS), "0"))
+    assert kind.wish_of(kind.manifest(spec))[0].env == spec.env
+
+
+@every_kind
+def test_what_a_server_fills_in_is_no_loss(kind: CreatableKind) -> None:
+    obj = kind.manifest(JobSpec(name="a", image="i:1", command=("x",), env={"A": ""}))
+    template = _templates(obj)[0]
+    template["metadata"] = {"creationTimestamp": None}
+    template["spec"] |= {
+        "dnsPolicy": "ClusterFirst",
+        "schedulerName": "default-scheduler",
+        "securityContext": {},
+        "terminationGracePeriodSeconds": 30,
+    }
+    container = template["spec"]["containers"][0]
+    container |= {
+        "terminationMessagePath": "/dev/termination-log",
+        "terminationMessagePolicy": "File",
+        "imagePullPolicy": "IfNotPresent",
+        "resources": {},
+    }
+    for each in container["env"]:
+        if not each["value"]:
+            del each["value"]
+    spec, lost = kind.wish_of(obj)
+    assert (spec.env, lost) == ({"A": ""}, ())
+
+
+@every_kind
+def test_what_a_form_cannot_say_is_named(kind: CreatableKind) -> None:
+    obj = kind.manifest(JobSpec(name="a", image="i", command=("x",), mounts=(Mount("c", "/c"),)))
+    obj["metadata"]["annotations"] = {"note": "x"}
+    pod = _templates(obj)[0]["spec"]
+    pod["nodeSelector"] = {"gpu": "a100"}
+    pod["initContainers"] = [{"name": "sync"}]
+    pod["containers"] += [{"name": "proxy"}, {"name": "agent"}]
+    main = pod["containers"][0]
+    main["env"] += [
+        {"name": "WANDB_API_KEY", "valueFrom": {"secretKeyRef": {"name": "wandb", "key": "k"}}},
+        {"name": "IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+    ]
+    main["resources"] = {
+        "limits": {"nvidia.com/gpu": 2, "rdma/hca": 1, "cpu": 8},
+        "requests": {"cpu": "4", "memory": "1Gi"},
+    }
+    main["volumeMounts"][0]["subPath"] = "mine"
+    main["volumeMounts"].append({"name": "host", "mountPath": "/host"})
+    pod["volumes"].append({"name": "host", "hostPath": {"path": "/"}})
+    spec, lost = kind.wish_of(obj)
+    assert (spec.gpus, spec.cpu, spec.memory) == (2, "8", "1Gi")
+    assert spec.mounts == (Mount("c", "/c"),)
+    assert set(lost) == {
+        "annotation note",
+        "nodeSelector",
+        "initContainers",
+        "2 sidecars",
+        "variable WANDB_API_KEY, which comes from secret wandb",
+        "variable IP, which comes from field",
+        "limits.rdma/hca",
+        "requests.cpu",
+        "requests.memory",
+        "subPath of the mount /c",
+        "volume host",
+    }
+
+
+def test_workers_that_differ_from_the_master_are_named() -> None:
+    kind = CREATABLE[0]
+    obj = kind.manifest(JobSpec(name="a", image="i", command=("x",), workers=3))
+    worker = obj["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]
+    worker["containers"][0] |= {"image": "other", "workingDir": "/w"}
+    worker["tolerations"] = [{"operator": "Exists"}]
+    spec, lost = kind.wish_of(obj)
+    assert (spec.workers, spec.image) == (3, "i")
+    assert lost == ("tolerations", "Worker's own image", "Worker's own working dir")
+
+
+def test_an_elastic_job_without_a_master_is_named_so() -> None:
+    kind = CREATABLE[0]
+    obj = kind.manifest(JobSpec(name="a", image="i", command=("x",), workers=3, retries=1))
+    roles = obj["spec"]["pytorchReplicaSpecs"]
+    del roles["Master"]
+    obj["spec"]["elasticPolicy"] = {"minReplicas": 1}
+    spec, lost = kind.wish_of(obj)
+    assert spec.workers == 2
+    assert lost == ("elasticPolicy", "no single master")
+
+
+def test_a_job_of_an_older_operator_has_its_policy_elsewhere() -> None:
+    kind = CREATABLE[0]
+    obj = kind.manifest(JobSpec(name="a", image="i", command=("x",), retries=2, clean_pods="All"))
+    obj["spec"] |= obj["spec"].pop("runPolicy")
+    spec, lost = kind.wish_of(obj)
+    assert (spec.retries, spec.clean_pods, lost) == (2, "All", ())
+
+
+def test_a_job_whose_pods_take_turns_is_named_so() -> None:
+    kind = CREATABLE[1]
+    obj = kind.manifest(JobSpec(name="a", image="i", command=("x",), workers=10))
+    obj["spec"] |= {"parallelism": 2, "completionMode": "NonIndexed"}
+    assert kind.wish_of(obj)[1] == ("parallelism", "completionMode")
+
+
+def foreign() -> list[Object]:
+    """Return objects of kinds that can be made here, none of which was made here."""
+    found = [{**each, "apiVersion": "kubeflow.org/v1"} for each in recorded("pytorchjobs")]
+    return found + [objects(name)[0] for name in SITUATIONS if kind_named(objects(name)[0]) in CREATABLE]
+
+
+@pytest.mark.parametrize("obj", foreign(), ids=lambda obj: obj["metadata"]["name"])
+def test_whatever_field_somebody_adds_is_named_and_never_lost_silently(obj: Object) -> None:
+    obj.pop("status", None)
+    kind = next(each for each in CREATABLE if each is kind_named(obj))
+    before = kind.wish_of(obj)
+    planted = 0
+    for path in _objects_in(obj):
+        changed = deepcopy(obj)
+        place: Any = changed
+        whole = {*map(str, path)}
+        for step in path:
+            place = place[step]
+            whole |= {f"volume {place.get('name')}"} if isinstance(place, dict) else set()
+        # What is named as a whole, as `volume code-sync` or `hostAliases`, is not named a second time.
+        if whole & {*before[1]}:
+            continue
+        place["planted"] = {"x": 1}
+        assert kind.wish_of(changed) != before, path
+        planted += 1
+    assert planted > 5
+
+
+def _objects_in(value: Any, path: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
+    """Return the path of every object within an object."""
+    if isinstance(value, list):
+        return [found for index, each in enumerate(value) for found in _objects_in(each, (*path, index))]
+    if not isinstance(value, dict):
+        return []
+    return [path, *(found for key, each in value.items() for found in _objects_in(each, (*path, key)))]
+
+
+def _templates(obj: Object) -> list[Object]:
+    roles = obj["spec"].get("pytorchReplicaSpecs")
+    return [each["template"] for each in roles.values()] if roles else [obj["spec"]["template"]]

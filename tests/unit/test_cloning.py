@@ -1,0 +1,179 @@
+"""A job once more: a name of its own, nothing of the old object's life, what still says the old name."""
+
+from __future__ import annotations
+
+import json
+from copy import deepcopy
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from k8s.cloning import MADE_BY_SERVERS, NotCloned, cleaned, clone, next_name
+from k8s.kinds import CREATABLE, KINDS
+from k8s.spec import JobSpec
+from tests.kinds.made import SITUATIONS, objects
+from tests.objects import Object, pytorch_job, recorded
+
+
+@pytest.mark.parametrize(
+    ("name", "taken", "free"),
+    [
+        ("bert", set(), "bert-2"),
+        ("bert-2", set(), "bert-3"),
+        ("bert", {"bert-2", "bert-3"}, "bert-4"),
+        ("bert-9", set(), "bert-10"),
+        ("a.b", set(), "a.b-2"),
+        ("x" * 49, set(), "x" * 47 + "-2"),
+        ("x" * 63, set(), "x" * 61 + "-2"),
+        ("x" * 46 + "-9", set(), "x" * 46 + "-10"),
+    ],
+)
+def test_a_clone_has_the_next_free_name(name: str, taken: set[str], free: str) -> None:
+    assert next_name(name, taken) == free
+
+
+@given(
+    name=st.from_regex(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?", fullmatch=True),
+    numbers=st.sets(st.integers(1, 12)),
+)
+def test_a_name_that_is_offered_is_free_and_fits(name: str, numbers: set[int]) -> None:
+    taken = {name, *(f"{name}-{number}" for number in numbers)}
+    for _ in range(12):
+        free = next_name(name, taken)
+        assert free not in taken
+        assert len(free) <= 63
+        taken.add(free)
+
+
+def stored(obj: Object) -> Object:
+    """Return an object as a server keeps it."""
+    obj = deepcopy(obj)
+    obj["metadata"] |= {
+        "uid": "u",
+        "resourceVersion": "7",
+        "generation": 3,
+        "creationTimestamp": "2026-11-20T10:00:00Z",
+        "managedFields": [{"manager": "x"}],
+        "ownerReferences": [{"name": "owner", "uid": "o"}],
+        "finalizers": ["f"],
+        "annotations": {
+            **obj["metadata"].get("annotations", {}),
+            "kubectl.kubernetes.io/last-applied-configuration": "{}",
+        },
+    }
+    return {**obj, "status": {"active": 1}}
+
+
+@pytest.mark.parametrize("situation", SITUATIONS)
+def test_nothing_of_the_old_objects_life_is_in_a_clone(situation: str) -> None:
+    obj = stored(objects(situation)[0])
+    before = deepcopy(obj)
+    found = clone(obj, {"x"})
+    assert obj == before
+    text = json.dumps(found.manifest)
+    assert all(f'"{name}"' not in text for name in (*MADE_BY_SERVERS, "last-applied-configuration", "status"))
+    assert found.manifest["metadata"]["name"] == found.name != obj["metadata"]["name"]
+    assert {key: found.manifest[key] for key in ("kind", "apiVersion")} == {
+        key: obj[key] for key in ("kind", "apiVersion")
+    }
+
+
+def test_a_jobs_selector_and_labels_are_made_anew_unless_somebody_chose_them() -> None:
+    labels = {"controller-uid": "u", "batch.kubernetes.io/controller-uid": "u", "job-name": "a"}
+    template = {"metadata": {"labels": dict(labels)}, "spec": {"containers": []}}
+    obj = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "a", "labels": {**labels, "team": "x"}},
+        "spec": {"selector": {"matchLabels": labels}, "template": template, "suspend": True},
+    }
+    found = cleaned(obj)
+    assert found["metadata"]["labels"] == {"team": "x"}
+    assert found["spec"] == {"template": {"metadata": {}, "spec": {"containers": []}}}
+    obj["spec"] |= {"manualSelector": True}  # type: ignore[operator]
+    assert "selector" in cleaned(obj)["spec"]
+
+
+def test_a_job_that_was_held_back_is_cloned_as_one_that_may_run() -> None:
+    obj = pytorch_job("a")
+    obj["spec"]["runPolicy"] = {"suspend": True, "cleanPodPolicy": "None"}
+    assert cleaned(obj)["spec"]["runPolicy"] == {"cleanPodPolicy": "None"}
+
+
+@pytest.mark.parametrize("kind", CREATABLE, ids=lambda kind: kind.title)
+def test_a_job_of_ours_fits_the_form_and_its_trainer_writes_elsewhere(kind: object) -> None:
+    creatable = next(each for each in CREATABLE if each is kind)
+    spec = JobSpec(
+        name="bert",
+        image="i",
+        command=("torchrun", "--log-dir", "/workspace/bert/logs", "--out=/workspace/bert/x", "--tag", "bert"),
+        trainer="ddp",
+        log_dir="/workspace/bert/logs",
+        user="li",
+    )
+    found = clone(stored(creatable.manifest(spec)), {"bert", "bert-2"}, user="wu")
+    assert (found.name, found.lost, found.fits_form, found.not_carried_over) == ("bert-3", (), True, "")
+    assert found.spec is not None
+    assert found.spec.name == "bert-3"
+    assert found.spec.log_dir == "/workspace/bert-3/logs"
+    assert found.spec.command[2:4] == ("/workspace/bert-3/logs", "--out=/workspace/bert-3/x")
+    assert found.spec.user == "wu"
+    assert creatable.manifest(found.spec) == found.manifest
+    assert found.names_left == "Still says bert: command."
+
+
+def test_a_command_of_somebody_elses_is_left_as_it_is_and_said_to_name_the_old_job() -> None:
+    obj = pytorch_job("bert")
+    container = obj["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]["containers"][0]
+    container |= {"command": ["train", "--out", "/data/bert/run"], "env": [{"name": "RUN", "value": "bert"}]}
+    found = clone(obj)
+    assert "/data/bert/run" in json.dumps(found.manifest)
+    assert found.still_says == ("command", "RUN")
+
+
+def test_of_recorded_jobs_it_is_said_what_the_form_leaves_out() -> None:
+    jobs = {
+        each["metadata"]["name"]: {**each, "apiVersion": "kubeflow.org/v1"}
+        for each in recorded("pytorchjobs")
+    }
+    git = clone(jobs["pytorch-dist-git"], jobs)
+    assert not git.fits_form
+    assert {"initContainers", "volume code-sync"} <= set(git.lost)
+    assert "annotation arena.kubeflow.org/username" in git.lost
+    assert git.not_carried_over.startswith("Not carried over: annotation arena")
+    assert git.manifest["spec"] == jobs["pytorch-dist-git"]["spec"] | {
+        "runPolicy": {"backoffLimit": 0, "cleanPodPolicy": "Running"}
+    }
+    for obj in jobs.values():
+        spec = clone(obj).spec
+        assert spec is not None
+        assert spec.image.startswith("docker.io/library/busybox")
+
+
+@pytest.mark.parametrize(
+    "kind", [each for each in KINDS if each not in CREATABLE], ids=lambda kind: kind.title
+)
+def test_a_job_that_no_form_makes_is_cloned_as_a_manifest(kind: object) -> None:
+    situation = next(name for name in SITUATIONS if (obj := objects(name)[0]) and _is_of(obj, kind))
+    found = clone(objects(situation)[0])
+    assert (found.kind, found.spec, found.fits_form) == (None, None, False)
+
+
+def _is_of(obj: Object, kind: object) -> bool:
+    resource = kind.resource  # type: ignore[attr-defined]
+    return (obj["kind"], obj["apiVersion"]) == (resource.kind, resource.api_version)
+
+
+@pytest.mark.parametrize(
+    "spec", [None, "text", [], {"pytorchReplicaSpecs": {"Master": 7}}, {"runPolicy": "x"}]
+)
+def test_an_object_that_makes_no_sense_is_cloned_as_a_manifest(spec: object) -> None:
+    obj = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": "a"}, "spec": spec}
+    assert clone(obj).manifest["metadata"] == {"name": "a-2"}
+
+
+@pytest.mark.parametrize("obj", [{}, {"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "a"}}])
+def test_what_is_no_job_of_a_known_kind_is_not_cloned(obj: Object) -> None:
+    with pytest.raises(NotCloned, match="Could not clone"):
+        clone(obj)
