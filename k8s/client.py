@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, Self
 
 import aiohttp
@@ -17,12 +18,14 @@ from k8s.connection import Connection
 from k8s.errors import Invalid
 from k8s.limiter import Limiter
 from k8s.resources import PODS, Resource
-from k8s.wire import PATCHES, json_object, lines, query_of, translated
+from k8s.wire import PATCHES, Query, json_object, lines, query_of, translated
 
 REQUEST_S = 30.0
 """Longest wait for an answer that is not a stream."""
 FIELD_MANAGER = "gpuconsole"
 """Who we are in managedFields."""
+COMMAND_PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
+"""Of exec: only with the first can a command's input end before the command does."""
 
 
 class Client:
@@ -163,6 +166,7 @@ class Client:
         of: str = "",
         subresource: str = "",
         dry_run: bool = False,
+        is_urgent: bool = True,
     ) -> dict[str, Any]:
         """Create an object and return it as stored; or post to a `subresource` of the object called `of`.
 
@@ -178,7 +182,7 @@ class Client:
             fieldValidation="Strict" if dry_run else "",
         )
         path = resource.path(namespace, of, subresource)
-        return json_object(await self._read("POST", path, doing, query=query, body=obj))
+        return json_object(await self._read("POST", path, doing, query=query, body=obj, is_urgent=is_urgent))
 
     async def replace(
         self, resource: Resource, obj: Mapping[str, Any], namespace: str = "", *, subresource: str = ""
@@ -294,18 +298,47 @@ class Client:
         if container:
             query.append(("container", container))
         path, doing = PODS.path(namespace, pod, "exec"), f"run {command[0]} in {pod}"
+        async with self.open_socket(path, doing, query, silence_s=self._request_s) as socket:
+            yield socket
+
+    @asynccontextmanager
+    async def open_socket(
+        self,
+        path: str,
+        doing: str,
+        query: Query,
+        *,
+        protocols: Sequence[str] = COMMAND_PROTOCOLS,
+        silence_s: float | None = None,
+        ping_s: float | None = None,
+    ) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
+        """Open a websocket.
+
+        Args:
+            path: Where to.
+            doing: What is tried, as in "open a shell in bert-master-0".
+            query: Its parameters.
+            protocols: What may be spoken on it, the best first.
+            silence_s: Longest silence, after which reading raises `TimeoutError`; None waits for ever.
+            ping_s: Ask after so long a silence whether anybody is there; without an answer it is closed.
+        """
         with translated(doing):
+            connect = partial(
+                self._connection.open_socket, path, query, protocols, silence_s=silence_s, ping_s=ping_s
+            )
             try:
-                socket = await self._connection.open_socket(path, query)
+                socket = await connect()
             except aiohttp.WSServerHandshakeError as error:
                 # A handshake does not say why it was refused. Asked plainly the server does, or a login
                 # that was over is renewed, or a pause sat out: then only the missing upgrade is left.
                 try:
                     await self._read("GET", path, doing, query=query)
-                except Invalid:
+                except Invalid as invalid:
                     if error.status not in (401, 429, 503):
+                        if "pgrade" in invalid.why:
+                            invalid.hint = "Something between here and the cluster passes no websockets on."
                         raise
-                socket = await self._connection.open_socket(path, query)
+                socket = await connect()
         async with socket:
             yield socket
 

@@ -35,8 +35,8 @@ _ALIVE: Sequence[tuple[str, int]] = (
     ("TCP_USER_TIMEOUT", 60_000),
 )
 """A silent connection is asked after 30 s whether it lives; after another 30 s of silence it is dead."""
-PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
-"""Of exec, the better first."""
+CLOSE_S = 1.0
+"""How long a websocket's other side may take to say goodbye."""
 
 
 class Connection:
@@ -147,8 +147,16 @@ class Connection:
                     continue
             raise error
 
-    async def open_socket(self, path: str, query: Query) -> aiohttp.ClientWebSocketResponse:
-        """Open a websocket in its turn.
+    async def open_socket(
+        self,
+        path: str,
+        query: Query,
+        protocols: Sequence[str],
+        *,
+        silence_s: float | None,
+        ping_s: float | None,
+    ) -> aiohttp.ClientWebSocketResponse:
+        """Open a websocket in its turn; what the arguments mean is said at `Client.open_socket`.
 
         Raises:
             aiohttp.WSServerHandshakeError: The server refused, and does not say why.
@@ -157,10 +165,11 @@ class Connection:
         opened: aiohttp.ClientWebSocketResponse = await self._session.ws_connect(
             self.access.host + path,
             params=query,
-            protocols=PROTOCOLS,
+            protocols=protocols,
             headers={**self._headers(), "Accept": "*/*"},  # to JSON alone, servers say 406
             max_msg_size=0,
-            timeout=aiohttp.ClientWSTimeout(ws_receive=self.request_s, ws_close=CONNECT_S),
+            timeout=aiohttp.ClientWSTimeout(ws_receive=silence_s, ws_close=CLOSE_S),
+            heartbeat=ping_s,
             **self._route(),
         )
         return opened

@@ -59,6 +59,8 @@ def translated(doing: str) -> Iterator[None]:
 
 def _words(error: Exception) -> str:
     """Return why a transport failed; of a refused connection the part that people understand."""
+    if isinstance(error, aiohttp.WSServerHandshakeError):
+        return f"The server, or a proxy before it, passes no websockets on: it answered {error.status}."
     if isinstance(error, aiohttp.ClientConnectorError) and not isinstance(error, aiohttp.ClientSSLError):
         number = error.os_error.errno or 0
         return f"{error.host}:{error.port}: {os.strerror(number) if number > 0 else error.os_error.strerror}"

@@ -1,0 +1,125 @@
+"""Commands in containers: their input, output, errors and exit code, as bytes.
+
+Spoken over `v5.channel.k8s.io`, or `v4` with servers before Kubernetes 1.30, which cannot be
+told that the input has ended.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from k8s.channels import Channels
+from k8s.client import COMMAND_PROTOCOLS, Client
+from k8s.errors import Unreachable, from_status
+from k8s.resources import PODS
+from k8s.wire import status_of
+
+STDIN, STDOUT, STDERR, ENDED, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
+"""The channels. What comes on `ENDED` is a `v1.Status`; `CLOSE` is of protocol v5."""
+SHELL = ("sh", "-c", "for s in bash ash; do command -v $s >/dev/null 2>&1 && exec $s; done; exec sh")
+"""Starts the best shell that a container has."""
+PING_S = 30.0
+"""After so long a silence the server is asked whether it is there; half as long again and it is gone."""
+
+
+class Command:
+    """A command that runs in a container."""
+
+    def __init__(self, channels: Channels, doing: str, *, can_end_input: bool) -> None:
+        self._channels = channels
+        self._doing = doing
+        self.can_end_input = can_end_input
+        """Whether the server speaks v5."""
+        self.exit_code: int | None = None
+        """How it ended; None while it runs."""
+
+    async def write(self, content: bytes) -> None:
+        """Send bytes to its input; raises `Unreachable` when the connection is over."""
+        await self._channels.send(STDIN, content)
+
+    async def end_input(self) -> None:
+        """Tell it that no more input comes; does nothing where that cannot be said."""
+        if self.can_end_input:
+            await self._channels.send(CLOSE, bytes([STDIN]))
+
+    async def resize(self, columns: int, lines: int) -> None:
+        """Tell the size of its terminal."""
+        await self._channels.send(RESIZE, json.dumps({"Width": columns, "Height": lines}).encode())
+
+    async def output(self) -> AsyncIterator[tuple[int, bytes]]:
+        """Yield what it writes, each piece with `STDOUT` or `STDERR`; then `exit_code` is known.
+
+        Raises:
+            Unreachable: The connection ended before the command did.
+            KubeError: It could not be started, in the server's words.
+        """
+        ending = b""
+        async for channel, content in self._channels.receive():
+            if channel in (STDOUT, STDERR):
+                yield channel, content
+            elif channel == ENDED:
+                ending += content
+                if status_of(ending).get("status"):
+                    break
+        if not ending:
+            raise Unreachable(f"Could not {self._doing} to its end.", "The connection was closed.")
+        self.exit_code = _exit_code(status_of(ending), self._doing)
+
+
+@asynccontextmanager
+async def start(
+    client: Client,
+    pod: str,
+    namespace: str,
+    command: Sequence[str] = SHELL,
+    *,
+    container: str = "",
+    has_input: bool = True,
+    has_terminal: bool = False,
+    doing: str = "",
+) -> AsyncIterator[Command]:
+    """Start a command in a container; leaving the context leaves it, which ends most commands.
+
+    Args:
+        client: The cluster.
+        pod: The pod's name.
+        namespace: Its namespace.
+        command: Its words.
+        container: Needed when the pod has several.
+        has_input: It will be sent input.
+        has_terminal: It gets a terminal, on which output and errors are one.
+        doing: What errors say was tried; as a rule "run … in POD".
+
+    Raises:
+        KubeError: The server refuses, in its words.
+    """
+    doing = doing or f"run {command[0]} in {pod}"
+    query = [("command", word) for word in command]
+    wants = {"stdin": has_input, "stdout": True, "stderr": not has_terminal, "tty": has_terminal}
+    query += [(name, "true") for name, is_wanted in wants.items() if is_wanted]
+    query += [("container", container)] if container else []
+    path = PODS.path(namespace, pod, "exec")
+    async with client.open_socket(path, doing, query, ping_s=PING_S) as socket:
+        can_end_input = socket.protocol == COMMAND_PROTOCOLS[0]
+        yield Command(Channels(socket, doing), doing, can_end_input=can_end_input)
+
+
+def _exit_code(status: Mapping[str, Any], doing: str) -> int:
+    """Return how a command ended.
+
+    Raises:
+        KubeError: It never began, or nobody knows.
+    """
+    if status.get("status") == "Success":
+        return 0
+    details = status.get("details")
+    causes = details.get("causes") if isinstance(details, dict) else None
+    for cause in causes if isinstance(causes, list) else ():
+        if isinstance(cause, dict) and cause.get("reason") == "ExitCode":
+            code = str(cause.get("message"))
+            if code.isascii() and code.isdecimal():
+                return int(code)
+    raise from_status(500, status, doing)
