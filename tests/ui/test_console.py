@@ -305,7 +305,7 @@ async def test_commands_go_where_they_say_and_unknown_ones_say_what_there_is(tmp
 
 
 async def test_help_shows_every_key_of_the_view_and_every_command(tmp_path: Path) -> None:
-    async with console_on(tmp_path, size=(120, 70), **some_objects()) as play:
+    async with console_on(tmp_path, size=(120, 110), **some_objects()) as play:
         await play.press("question_mark")
         assert isinstance(play.console.screen, HelpScreen)
         await play.until(lambda: "Delete, after a question" in play.text)

@@ -23,7 +23,8 @@ from k8s.why import answer_why
 from tui.format import NOTHING, STATUS_LOOKS, Clock, Look
 from tui.keys import JOB, Key
 from tui.live import follow_events
-from tui.screens.view import View, bindings, row_filter
+from tui.screens.view import View, bindings
+from tui.widgets.row_filter import row_filter
 from tui.widgets.table import Cell, Column, Row, Table
 
 INSTANCE_COLUMNS = (
@@ -134,7 +135,7 @@ class JobView(View):
     def watch_filter_text(self, text: str) -> None:
         """Filter instances and events."""
         for table in self.query(Table):
-            table.set_filter(row_filter(text))
+            table.set_filter(row_filter(text, table.columns)[0])
 
     def _draw(self) -> None:
         if not self.is_drawable:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import ClassVar
 
@@ -45,6 +45,7 @@ class JobsView(ListView):
         super().__init__(ascii_only=ascii_only)
         self.set_reactive(ListView.order, ("age", False))
         self._kept: KeptRows[Job] = KeptRows()
+        self._labels: dict[str, Mapping[str, str]] = {}
 
     def on_mount(self) -> None:
         """Let ages grow though nothing changes."""
@@ -71,6 +72,7 @@ class JobsView(ListView):
             table.set_rows(rows)
         else:
             table.set_columns(columns, rows)
+        self._labels = {job.uid: job.labels for job in snapshot.jobs if job.labels}
         self._say(snapshot)
 
     def _say(self, snapshot: ClusterSnapshot) -> None:
@@ -91,6 +93,10 @@ class JobsView(ListView):
             f" · {waiting} requested and waiting",
         )
         self.put("notice", snapshot.stale or _missing_words(snapshot.missing_jobs))
+
+    def labels_of(self, key: str) -> Mapping[str, str]:
+        """Return a job's labels."""
+        return self._labels.get(key, {})
 
     def _chosen(self) -> list[JobRef]:
         """Return the marked jobs, or the one under the cursor."""
@@ -124,6 +130,18 @@ class JobsView(ListView):
     def action_curves(self) -> None:
         """Show the curves of the job under the cursor."""
         self._go("curves", self._under_cursor())
+
+    def action_open(self) -> None:
+        """Open the job under the cursor."""
+        self._go("open", self._under_cursor())
+
+    def action_why(self) -> None:
+        """Show why the job under the cursor is as it is."""
+        self._go("why", self._under_cursor())
+
+    def action_yaml(self) -> None:
+        """Show the object of the job under the cursor."""
+        self._go("yaml", self._under_cursor())
 
     def action_new_job(self) -> None:
         """Fill in a new job."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -9,7 +10,8 @@ from textual.reactive import reactive
 from textual.widgets import Label
 
 from k8s.snapshot import ClusterSnapshot
-from tui.screens.view import View, row_filter
+from tui.screens.view import View
+from tui.widgets.row_filter import row_filter
 from tui.widgets.table import Column, Table
 
 
@@ -31,10 +33,9 @@ class ListView(View):
     """Sorted by what, and whether largest first."""
 
     def compose_body(self) -> ComposeResult:
-        """Lay out the table and the totals."""
+        """Lay out the table."""
         yield Label("", id="notice", markup=False)
         yield Table(self.COLUMNS, ascii_only=self.ascii_only)
-        yield Label("", id="totals", markup=False)
 
     def draw(self, table: Table) -> None:
         """Fill the table and the lines around it from the snapshot."""
@@ -55,8 +56,15 @@ class ListView(View):
     def watch_filter_text(self, text: str) -> None:
         """Show the rows that match."""
         if self.is_drawable:
-            self.query_one(Table).set_filter(row_filter(text))
+            wanted, problem = row_filter(text, self.query_one(Table).columns, self.labels_of)
+            if problem:
+                self.flash(problem, "warning")
+            self.query_one(Table).set_filter(wanted)
             self.redraw()
+
+    def labels_of(self, key: str) -> Mapping[str, str]:
+        """Return the labels of what the row with this key stands for, for the filter `-l`."""
+        return {}
 
     def action_sort(self, by: str) -> None:
         """Sort by a column, or turn the order round."""

@@ -19,8 +19,8 @@ from k8s.text import sanitize
 from tui.format import NOTHING, age, count, plural
 from tui.keys import LOGS, Key
 from tui.screens.view import View, bindings
-from tui.widgets.row_filter import row_filter
 from tui.widgets.log_view import LogView
+from tui.widgets.row_filter import row_filter
 from tui.widgets.table import Cell, Column, Row, Table
 
 WINDOWS: tuple[tuple[str, Wanted], ...] = (
@@ -234,7 +234,8 @@ class LogsScreen(View):
         """Filter every pane, or the ranks while they are being picked."""
         if self.is_drawable:
             if self.has_class("-picking"):
-                self.query_one("#ranks", Table).set_filter(row_filter(text))
+                ranks = self.query_one("#ranks", Table)
+                ranks.set_filter(row_filter(text, ranks.columns)[0])
             else:
                 for pane in self._panes:
                     pane.view.filter_text = text

@@ -61,6 +61,10 @@ class TextView(View):
         lines = [line for line in self._lines if matches is None or matches(line)]
         self.query_one("#text", Static).update("\n".join(lines))
 
+    def action_scroll(self, lines: int) -> None:
+        """Scroll by lines."""
+        self.query_one(VerticalScroll).scroll_relative(y=lines, animate=False)
+
     def action_retry(self) -> None:
         """Ask again."""
         self._read()

@@ -1,48 +1,66 @@
-"""What all views have: the status line, a title, the prompt, the keys; and how a view asks for another."""
+"""The frame that all views share: a line about the cluster, a title, the middle, a line to type on, keys."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import ClassVar
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.message import Message
 from textual.reactive import reactive
 from textual.screen import Screen
+from textual.timer import Timer
 from textual.widgets import Input, Label
 
 from k8s.kinds import JobRef
 from k8s.snapshot import ClusterSnapshot
-from tui.keys import COMMANDS, EVERYWHERE, Key
-from tui.match import matcher
+from tui.completion import complete
+from tui.keys import EVERYWHERE, PROMPT, Key, remapped
+from tui.keys.commands import Argument
+from tui.widgets.bindings import bindings
 from tui.widgets.key_bar import KeyBar
 from tui.widgets.prompt import Prompt
 from tui.widgets.status_line import StatusLine
-from tui.widgets.table import Row
+
+__all__ = ["Given", "View", "bindings"]
+
+FLASH_S = 5.0
+"""How long a word about what just happened stays."""
+
+MOST_TYPED = 100
+"""Filters, and commands, that are remembered."""
+
+_VIEW_KEYS = tuple(key for key in EVERYWHERE if key.id != "app.interrupt")
 
 
-def bindings(keys: Iterable[Key]) -> list[BindingType]:
-    """Turn the table of keys into Textual's bindings, those that a widget does not bind itself."""
-    return [
-        Binding(key.keys, key.action, key.words, show=False, priority=key.opens_prompt)
-        for key in keys
-        if key.action
-    ]
+def _no_names() -> Mapping[Argument, Sequence[str]]:
+    return {}
 
 
-def row_filter(typed: str) -> Callable[[Row], bool] | None:
-    """Return the test that a table's rows must pass; None when nothing is typed."""
-    matches = matcher(typed)
-    if matches is None:
-        return None
-    return lambda row: matches(" ".join(cell.text for cell in row.cells))
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What the application gives each view."""
+
+    keymap: Mapping[str, str] = field(default_factory=dict)
+    """The user's own keys: ids of bindings to keys with commas between."""
+    is_read_only: bool = False
+    """Keys that change something on the cluster are not there."""
+    names: Callable[[], Mapping[Argument, Sequence[str]]] = _no_names
+    """Returns what commands may take, for completion."""
+    typed: dict[str, list[str]] = field(default_factory=lambda: {"/": [], ":": []})
+    """What was typed before on the prompt, by its mark, the oldest first."""
+
+    def keys(self, table: Sequence[Key]) -> tuple[Key, ...]:
+        """Return the keys of a part of the table that are there for this user."""
+        return tuple(key for key in remapped(table, self.keymap) if not (self.is_read_only and key.changes))
 
 
 class View(Screen[None]):
     """One full-width view; subclasses fill the middle."""
 
-    BINDINGS: ClassVar[list[BindingType]] = bindings(EVERYWHERE)
+    BINDINGS: ClassVar[list[BindingType]] = bindings(_VIEW_KEYS)
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (110, "-wide")]  # noqa: RUF012
     KEYS: ClassVar[tuple[Key, ...]] = ()
     """The keys of this view, beside those that work everywhere."""
@@ -51,6 +69,8 @@ class View(Screen[None]):
     """What is shown."""
     filter_text: reactive[str] = reactive("")
     """What was typed after `/`."""
+    refused: reactive[Mapping[str, str]] = reactive(dict, layout=False)
+    """Ids of keys that the cluster would refuse this user, and why."""
 
     class Go(Message):
         """The user wants another view, or something done that concerns more than this view."""
@@ -58,33 +78,47 @@ class View(Screen[None]):
         def __init__(self, where: str, argument: str = "", refs: Sequence[JobRef] = ()) -> None:
             super().__init__()
             self.where = where
-            """The name of a command: see `tui.keys.COMMANDS`, and `back`, `retry`, `delete`, `open`."""
+            """The name of a wish: see `tui.doing.WISHES`."""
             self.argument = argument
             """What was typed after the command, or an instance's name."""
-            self.refs = refs
+            self.refs = tuple(refs)
             """The jobs that are meant."""
+
+        @property
+        def place(self) -> tuple[object, ...]:
+            """Return what two wishes for the same view have in common."""
+            return (self.where, self.argument, self.refs)
 
     def __init__(self, *, ascii_only: bool = False) -> None:
         """Make the view; `ascii_only` draws nothing but ASCII."""
         super().__init__()
         self.ascii_only = ascii_only
         """Whether only ASCII is drawn."""
+        self.given = Given()
+        """What the application gives; set before the view is shown."""
+        self.wish: View.Go | None = None
+        """The wish that it was made for; set before the view is shown."""
         self._written: dict[str, str] = {}
+        self._flash_ends: Timer | None = None
 
     def compose(self) -> ComposeResult:
         """Lay out the frame around the body."""
         yield StatusLine(ascii_only=self.ascii_only).data_bind(View.snapshot)
         yield Label("", id="title", markup=False)
         yield from self.compose_body()
-        yield Prompt()
-        yield KeyBar((*self.KEYS, *(key for key in EVERYWHERE if key.short)))
+        yield Label("", id="totals", markup=False)
+        yield Label("", id="flash", markup=False)
+        yield Prompt(remapped(PROMPT, self.given.keymap))
+        yield KeyBar(self.given.keys((*self.KEYS, *EVERYWHERE))).data_bind(View.refused)
 
     def compose_body(self) -> ComposeResult:
         """Lay out the middle of the view."""
         return iter(())
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Leave `/` and `:` to a field that is being typed in."""
+        """Leave `/` and `:` to a field that is being typed in, and change nothing where that is meant."""
+        if self.given.is_read_only and any(key.changes and _names(key, action) for key in self.KEYS):
+            return False
         return not (action in ("filter", "command") and isinstance(self.focused, Input))
 
     @property
@@ -97,13 +131,27 @@ class View(Screen[None]):
         self.put("title", text)
 
     def put(self, line: str, text: str) -> None:
-        """Write one of the view's lines, `title`, `notice` or `totals`; the same words again cost nothing."""
+        """Write one of the view's lines, as `title` or `totals`; the same words again cost nothing."""
         if not self.is_drawable or self._written.get(line) == text:
             return
         self._written[line] = text
         label = self.query_one(f"#{line}", Label)
         label.update(text, layout=line in ("notice", "why"))
         label.set_class(bool(text), "-shown")
+
+    def flash(self, text: str, severity: Literal["information", "warning", "error"] = "information") -> None:
+        """Say what just happened on the line below, for a while; the text is plain."""
+        if not self.is_drawable:
+            return
+        if self._flash_ends is not None:
+            self._flash_ends.stop()
+        self.put("flash", text if severity == "information" else f"! {text}")
+        self.query_one("#flash").set_class(severity != "information", "-loud")
+        self.add_class("-flashing")
+        self._flash_ends = self.set_timer(FLASH_S, self._end_flash)
+
+    def _end_flash(self) -> None:
+        self.remove_class("-flashing")
 
     def action_back(self) -> None:
         """Clear the filter, or go back."""
@@ -124,38 +172,51 @@ class View(Screen[None]):
         """Ask the cluster again."""
         self.post_message(self.Go("retry"))
 
+    def action_last_view(self) -> None:
+        """Go to the view that was shown before this one."""
+        self.post_message(self.Go("last"))
+
+    def action_palette(self) -> None:
+        """Search all keys and commands."""
+        self.post_message(self.Go("palette"))
+
+    def action_jump(self) -> None:
+        """Show a letter for each place that can have the focus."""
+        self.post_message(self.Go("jump"))
+
+    def action_suspend(self) -> None:
+        """Go to the shell that started the console."""
+        self.app.action_suspend_process()
+
     def action_filter(self) -> None:
         """Type a filter."""
-        self.query_one(Prompt).open("/", self.filter_text)
+        self.add_class("-typing")
+        self.query_one(Prompt).open("/", self.filter_text, history=self.given.typed["/"])
 
     def action_command(self) -> None:
         """Type a command."""
-        self.query_one(Prompt).open(":", suggestions=self.suggestions())
+        typed = self.given.typed[":"]
+        names = self.given.names()
+        self.add_class("-typing")
+        self.query_one(Prompt).open(":", complete=lambda text: complete(text, names, typed), history=typed)
 
     @property
     def is_prompt_open(self) -> bool:
         """Tell whether a filter or a command is being typed."""
-        return self.query_one(Prompt).display
+        return self.query_one(Prompt).is_open
 
     def close_prompt(self) -> None:
         """Forget what is being typed."""
-        self.query_one(Prompt).action_close()
-
-    def suggestions(self) -> list[str]:
-        """Return what may be typed after `:`."""
-        names = [command.name for command in COMMANDS]
-        jobs = [job.ref.name for job in self.snapshot.jobs]
-        return [*names, *(f"{word} {name}" for word in ("logs", "curves") for name in jobs), "ns all"]
+        self.query_one(Prompt).press("escape")
 
     def on_prompt_typed(self, event: Prompt.Typed) -> None:
         """Filter at once; run a command when it is complete."""
         event.stop()
+        if event.is_final:
+            self._end_typing(event.mark, event.text.strip())
         if event.mark == "/":
             self.filter_text = event.text
-            if event.is_final:
-                self.focus_body()
         elif event.is_final:
-            self.focus_body()
             where, _, argument = event.text.strip().partition(" ")
             if where:
                 self.post_message(self.Go(where, argument.strip()))
@@ -165,6 +226,14 @@ class View(Screen[None]):
         event.stop()
         if event.mark == "/":
             self.filter_text = ""
+        self._end_typing(event.mark, "")
+
+    def _end_typing(self, mark: str, text: str) -> None:
+        """Give the focus back, and remember what was typed."""
+        self.remove_class("-typing")
+        typed = self.given.typed[mark]
+        if text:
+            typed[:] = [*(each for each in typed if each != text), text][-MOST_TYPED:]
         self.focus_body()
 
     def focus_body(self) -> None:
@@ -173,3 +242,7 @@ class View(Screen[None]):
             for widget in self.query(self.AUTO_FOCUS):
                 self.set_focus(widget)
                 return
+
+
+def _names(key: Key, action: str) -> bool:
+    return key.action.partition("(")[0] == action

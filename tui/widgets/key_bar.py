@@ -2,36 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Mapping, Sequence
 
 from rich.text import Text
+from textual.reactive import reactive
 from textual.widget import Widget
 
 from tui.keys import Key
+
+LAST = 2
+"""How many keys, the last ones, find a place however narrow it is."""
 
 
 class KeyBar(Widget):
     """One line of keys and short words."""
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {"key-bar--key", "key-bar--words"}
+    COMPONENT_CLASSES = {"key-bar--key", "key-bar--words", "key-bar--refused"}  # noqa: RUF012
 
     DEFAULT_CSS = """
     KeyBar { height: 1; }
     """
 
+    refused: reactive[Mapping[str, str]] = reactive(dict, layout=False)
+    """Ids of keys that would be refused, and why; they are shown dim."""
+
     def __init__(self, keys: Sequence[Key]) -> None:
-        """Show those of `keys` that have short words, in order; the last two always fit."""
+        """Show those of `keys` that have short words, in order."""
         super().__init__()
         self._keys = [key for key in keys if key.short]
 
     def render(self) -> Text:
         """Draw the keys; where they do not all fit, those in the middle go first."""
         parts = [self._part(key) for key in self._keys]
-        ends = parts[-2:]
+        ends = parts[-LAST:]
         kept: list[Text] = []
         room = self.size.width - 1 - sum(part.cell_len for part in ends)
-        for part in parts[:-2]:
+        for part in parts[:-LAST]:
             if part.cell_len > room:
                 break
             kept.append(part)
@@ -39,7 +45,9 @@ class KeyBar(Widget):
         return Text.assemble(" ", *kept, *ends, no_wrap=True, end="")
 
     def _part(self, key: Key) -> Text:
-        return Text.assemble(
-            (key.shown, self.get_component_rich_style("key-bar--key", partial=True)),
-            (f" {key.short}  ", self.get_component_rich_style("key-bar--words", partial=True)),
+        is_refused = key.id in self.refused
+        looks = ("refused", "refused") if is_refused else ("key", "words")
+        key_style, words_style = (
+            self.get_component_rich_style(f"key-bar--{look}", partial=True) for look in looks
         )
+        return Text.assemble((key.shown, key_style), (f" {key.short}  ", words_style))

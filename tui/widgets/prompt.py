@@ -2,33 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Callable, Sequence
 
+from textual import events
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.message import Message
-from textual.suggester import SuggestFromList
+from textual.suggester import Suggester
 from textual.widgets import Input, Label
 
+from tui.keys import PROMPT, Key
 from tui.widgets.line_input import LineInput
+
+Completer = Callable[[str], str]
+"""Returns what a half-typed text is likely to become; nothing when it does not know."""
+
+
+class _Suggester(Suggester):
+    """Asks a function, anew each time: what there is to suggest changes while one types."""
+
+    def __init__(self, complete: Completer) -> None:
+        super().__init__(use_cache=False, case_sensitive=True)
+        self._complete = complete
+
+    async def get_suggestion(self, value: str) -> str | None:
+        """Return the whole text with what is typed as its start."""
+        whole = self._complete(value)
+        return value + whole[len(value) :] if whole else None
+
+
+class PromptField(LineInput):
+    """The field of the prompt. Its own keys take effect before the next key of the same packet."""
+
+    def __init__(self, prompt: Prompt) -> None:
+        super().__init__(compact=True)
+        self._prompt = prompt
+
+    async def _on_key(self, event: events.Key) -> None:
+        if not self._prompt.is_open:
+            # Typed right behind the enter that closed it: it is meant for the view.
+            event.stop()
+            event.prevent_default()
+            self.app.post_message(events.Key(event.key, event.character))
+        elif self._prompt.press(event.key):
+            event.stop()
+            event.prevent_default()
+        else:
+            await super()._on_key(event)
 
 
 class Prompt(Horizontal):
     """Hidden until asked for. `/` filters while one types, `:` waits for enter."""
 
     DEFAULT_CSS = """
-    Prompt { height: 1; }
+    Prompt { height: 1; display: none; }
+    Prompt.-open { display: block; }
     Prompt Label { width: 2; padding-left: 1; }
     Prompt Input { height: 1; border: none; padding: 0; background: transparent; width: 1fr; }
     Prompt Input:focus { border: none; }
     """
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "close", "Close", show=False),
-        Binding("tab", "accept", "Take the suggestion", show=False, priority=True),
-    ]
 
     class Typed(Message):
         """The text has changed, or was accepted with enter."""
@@ -49,52 +81,85 @@ class Prompt(Horizontal):
             self.mark = mark
             """`/` or `:`."""
 
-    mark = "/"
-    """What is being typed: `/` a filter, `:` a command."""
-
-    def on_mount(self) -> None:
-        """Stay hidden until asked for."""
-        self.display = False
+    def __init__(self, keys: Sequence[Key] = PROMPT) -> None:
+        """Make a prompt that obeys these keys."""
+        super().__init__()
+        self.mark = "/"
+        """What is being typed: `/` a filter, `:` a command."""
+        self.is_open = False
+        """Whether something is being typed."""
+        self._actions = {name.strip(): key.action for key in keys for name in key.keys.split(",")}
+        self._history: Sequence[str] = ()
+        self._back = 0
 
     def compose(self) -> ComposeResult:
         """Lay out the mark and the input."""
         yield Label("/", markup=False)
-        yield LineInput(compact=True)
+        yield PromptField(self)
 
-    def open(self, mark: str, text: str = "", suggestions: Sequence[str] = ()) -> None:
-        """Show the line and give it the focus."""
-        self.mark = mark
+    def open(
+        self,
+        mark: str,
+        text: str = "",
+        *,
+        complete: Completer | None = None,
+        history: Sequence[str] = (),
+    ) -> None:
+        """Show the line and give it the focus.
+
+        Args:
+            mark: `/` or `:`.
+            text: What stands on it at first.
+            complete: Finds what is likely meant.
+            history: What was typed before, the oldest first.
+        """
+        self.mark, self._history, self._back = mark, history, 0
         self.query_one(Label).update(mark)
-        field = self.query_one(Input)
-        field.suggester = SuggestFromList(list(suggestions), case_sensitive=False) if suggestions else None
-        with field.prevent(Input.Changed):
-            field.value = text
-        field.cursor_position = len(text)
-        self.display = True
+        field = self.query_one(PromptField)
+        field.suggester = _Suggester(complete) if complete else None
+        self._write(text)
+        self.is_open = True
+        self.add_class("-open")
         # At once, not at the next idle moment: what is typed right after the mark belongs here.
         self.screen.set_focus(field)
 
     def close(self) -> None:
         """Hide the line."""
-        self.display = False
+        self.is_open = False
+        self.remove_class("-open")
 
-    def action_close(self) -> None:
-        """Forget what was typed."""
-        self.close()
-        self.post_message(self.Closed(self.mark))
+    def press(self, key: str) -> bool:
+        """Do what a key means here; say whether it means anything."""
+        action = self._actions.get(key, "")
+        if action == "submit":
+            text = self.query_one(PromptField).value
+            self.close()
+            self.post_message(self.Typed(self.mark, text, is_final=True))
+        elif action == "close":
+            self.close()
+            self.post_message(self.Closed(self.mark))
+        elif action == "accept":
+            self.query_one(PromptField).action_cursor_right()
+        elif action.startswith("older") and self._history:
+            self._remember(-1 if "-" in action else 1)
+        return bool(action)
 
-    def action_accept(self) -> None:
-        """Take the suggestion, and stay."""
-        self.query_one(Input).action_cursor_right()
+    def _remember(self, steps: int) -> None:
+        """Put back what was typed before."""
+        self._back = max(0, min(len(self._history), self._back + steps))
+        text = self._history[-self._back] if self._back else ""
+        self._write(text)
+        if self.mark == "/":
+            self.post_message(self.Typed(self.mark, text, is_final=False))
+
+    def _write(self, text: str) -> None:
+        field = self.query_one(PromptField)
+        with field.prevent(Input.Changed):
+            field.value = text
+        field.cursor_position = len(text)
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Filter while one types."""
         event.stop()
-        if self.display:
+        if self.is_open:
             self.post_message(self.Typed(self.mark, event.value, is_final=False))
-
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Close, and say what was typed."""
-        event.stop()
-        self.close()
-        self.post_message(self.Typed(self.mark, event.value, is_final=True))

@@ -1,0 +1,33 @@
+"""What views and commands wish for, and who does it: one function each, in a file for each subject.
+
+A function takes the console and the wish. Its file is imported when it is first wished for,
+because a console is opened many times a day.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+WISHES: Mapping[str, str] = {
+    "jobs": "places",
+    "nodes": "places",
+    "open": "places",
+    "logs": "places",
+    "curves": "places",
+    "yaml": "places",
+    "why": "places",
+    "help": "console",
+    "palette": "console",
+    "jump": "console",
+    "ns": "clusters",
+    "ctx": "clusters",
+    "retry": "clusters",
+    "new": "changes",
+    "delete": "changes",
+    "theme": "console",
+    "back": "console",
+    "last": "console",
+    "quit-or-back": "console",
+    "quit": "console",
+}
+"""Each wish, which is also the name of a command where it is one, and the file that does it."""

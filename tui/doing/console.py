@@ -1,0 +1,85 @@
+"""What concerns the console alone: its looks, the way back, the way out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from textual.widget import Widget
+
+from tui.screens.choose import ConfirmScreen
+from tui.screens.jobs import JobsView
+from tui.screens.view import View
+
+if TYPE_CHECKING:
+    from tui.app import Console
+
+
+def theme(console: Console, wish: View.Go) -> None:
+    """Take another palette."""
+    if wish.argument in console.available_themes:
+        console.theme = wish.argument
+    else:
+        names = ", ".join(console.palettes)
+        console.notify(f"There are: {names}.", title=f"No theme {wish.argument!r}.", markup=False)
+
+
+def back(console: Console, wish: View.Go) -> None:
+    """Go to the view below, and from another list home."""
+    if console.is_deep:
+        console.go_back()
+    elif not isinstance(console.screen, JobsView):
+        console.switch(JobsView(ascii_only=console.options.is_ascii))
+
+
+def last(console: Console, wish: View.Go) -> None:
+    """Go to the view that was shown before this one."""
+    console.go_to_last()
+
+
+def quit_or_back(console: Console, wish: View.Go) -> None:
+    """Go back; at home ask whether to leave."""
+    if console.is_deep or not isinstance(console.screen, JobsView):
+        back(console, wish)
+        return
+
+    def answered(answer: str | None) -> None:
+        if answer == "do":
+            console.leave(0)
+
+    console.push_screen(ConfirmScreen("Leave gpuconsole?", "Jobs run on without it.", "Leave"), answered)
+
+
+def quit(console: Console, wish: View.Go) -> None:
+    """Leave."""
+    console.leave(0)
+
+
+def help(console: Console, wish: View.Go) -> None:
+    """Show the keys of the view that has the focus."""
+    from tui.screens.help import HelpScreen
+
+    screen = console.screen
+    keys, refused = (screen.KEYS, screen.refused) if isinstance(screen, View) else ((), {})
+    console.push_screen(HelpScreen("Here", keys, console.given, refused))
+
+
+def palette(console: Console, wish: View.Go) -> None:
+    """Search all that can be done."""
+    from textual.command import CommandPalette
+
+    from tui.screens.palette import Doings
+
+    console.push_screen(CommandPalette([Doings], placeholder="What do you want to do?"))
+
+
+def jump(console: Console, wish: View.Go) -> None:
+    """Give the focus to one of the places on the screen, chosen by a letter."""
+    from tui.screens.jump import JumpScreen, places_of
+
+    screen = console.screen
+
+    def chosen(place: Widget | None) -> None:
+        if place is not None:
+            screen.set_focus(place)
+
+    console.push_screen(JumpScreen(places_of(screen)), chosen)

@@ -1,0 +1,57 @@
+"""Every key and every `:` command of the console, in one table.
+
+The bindings, the footer, the help, the palette and the README are all made from it, so
+they cannot disagree. The letters are k9s' where k9s has one.
+"""
+
+from __future__ import annotations
+
+from tui.keys.commands import COMMANDS, Command, find_command
+from tui.keys.everywhere import DIALOG, EVERYWHERE, PROMPT, TABLE
+from tui.keys.job import CHART, CURVES, JOB, LOG, LOGS
+from tui.keys.key import Key, remapped
+from tui.keys.lists import CONTEXTS, JOBS, NODES
+from tui.keys.others import HELP, NEW_JOB, TEXT
+
+__all__ = [
+    "CHART",
+    "COMMANDS",
+    "CONTEXTS",
+    "CURVES",
+    "DIALOG",
+    "EVERYWHERE",
+    "HELP",
+    "JOB",
+    "JOBS",
+    "LOG",
+    "LOGS",
+    "NEW_JOB",
+    "NODES",
+    "PLACES",
+    "PROMPT",
+    "TABLE",
+    "TEXT",
+    "Command",
+    "Key",
+    "find_command",
+    "remapped",
+]
+
+PLACES: tuple[tuple[str, tuple[Key, ...]], ...] = (
+    ("Everywhere", EVERYWHERE),
+    ("While typing", PROMPT),
+    ("In tables", TABLE),
+    ("Jobs", JOBS),
+    ("Nodes", NODES),
+    ("Contexts", CONTEXTS),
+    ("One job", JOB),
+    ("Logs", LOGS),
+    ("The text of a log", LOG),
+    ("Curves", CURVES),
+    ("One chart", CHART),
+    ("New job", NEW_JOB),
+    ("Text", TEXT),
+    ("Questions", DIALOG),
+    ("Help", HELP),
+)
+"""The whole table: where, and its keys there."""

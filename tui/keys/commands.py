@@ -1,0 +1,43 @@
+"""What can be typed after `:`, each with what it takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Argument = Literal["", "job", "namespace", "context", "theme", "words"]
+"""What a command takes: the name of one of these, any words, or nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """Something to type after `:`."""
+
+    name: str
+    aliases: tuple[str, ...]
+    takes: Argument
+    words: str
+    """What the help says."""
+    changes: bool = False
+    """It changes something on the cluster: with `--readonly` it is not there."""
+
+
+COMMANDS = (
+    Command("jobs", ("job", "j"), "", "The jobs"),
+    Command("nodes", ("node", "no"), "", "The nodes and who holds their GPUs"),
+    Command("ns", ("namespace",), "namespace", "Jobs of another namespace, or all"),
+    Command("ctx", ("context", "contexts"), "context", "Another cluster; alone: which there are"),
+    Command("new", ("submit",), "", "New job", changes=True),
+    Command("logs", ("log",), "job", "Logs of a job"),
+    Command("curves", ("curve",), "job", "Curves of a job"),
+    Command("why", (), "job", "Why a job waits, fails or restarts"),
+    Command("theme", (), "theme", "Another theme"),
+    Command("help", ("h",), "", "The keys"),
+    Command("quit", ("q", "q!"), "", "Leave"),
+)
+"""What `:` understands."""
+
+
+def find_command(word: str) -> Command | None:
+    """Return the command that a word names, by its name or an alias."""
+    return next((each for each in COMMANDS if word == each.name or word in each.aliases), None)

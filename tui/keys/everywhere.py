@@ -1,0 +1,57 @@
+"""Keys that work in more than one view."""
+
+from __future__ import annotations
+
+from tui.keys.key import Key
+
+EVERYWHERE = (
+    Key("app.back", "escape", "back", "Back; first clears the filter", "back"),
+    Key(
+        "app.filter",
+        "slash",
+        "filter",
+        "Filter; ? in it tells what can be typed",
+        "filter",
+        opens_prompt=True,
+    ),
+    Key("app.command", "colon", "command", "Type a command", "command", opens_prompt=True),
+    Key("app.help", "question_mark", "help", "This help", "help"),
+    Key("app.last_view", "minus", "last_view", "The view before this one, and back"),
+    Key("app.palette", "ctrl+p", "palette", "Search all keys and commands"),
+    Key("app.jump", "ctrl+g", "jump", "Jump: a letter for each place that can have the focus"),
+    Key("app.retry", "ctrl+r", "retry", "Ask the cluster again now"),
+    Key("app.quit_or_back", "q", "quit_or_back", "Back; at home: leave"),
+    Key("app.suspend", "ctrl+z", "suspend", "To the shell; fg comes back"),
+    Key("app.interrupt", "ctrl+c", "interrupt", "Close what asks something; else leave at once; jobs run on"),
+)
+"""In every view. The last is the application's own."""
+
+TABLE = (
+    Key("table.down", "j,down", "move(1)", "Down"),
+    Key("table.up", "k,up", "move(-1)", "Up"),
+    Key("table.first", "g,home", "go(0)", "First row"),
+    Key("table.last", "G,end", "go(-1)", "Last row"),
+    Key("table.page_down", "ctrl+f,pagedown", "page(1)", "Page down"),
+    Key("table.page_up", "ctrl+b,pageup", "page(-1)", "Page up"),
+    Key("table.choose", "enter", "choose", "Open"),
+    Key("table.mark", "space", "mark", "Mark"),
+    Key("table.mark_range", "V,ctrl+@", "mark_range", "Mark up to here"),
+    Key("table.clear_marks", "U,ctrl+backslash", "clear_marks", "Clear marks"),
+)
+"""In every table; the table binds them."""
+
+PROMPT = (
+    Key("prompt.submit", "enter", "submit", "Keep the filter, or run the command as it is typed"),
+    Key("prompt.close", "escape", "close", "Forget what is typed"),
+    Key("prompt.accept", "tab", "accept", "Take the suggestion"),
+    Key("prompt.older", "up", "older(1)", "What was typed before"),
+    Key("prompt.newer", "down", "older(-1)", "What was typed after that"),
+)
+"""While a filter or a command is typed; the prompt binds them."""
+
+DIALOG = (
+    Key("dialog.escape", "escape", "escape", "The answer that takes nothing away"),
+    Key("dialog.before", "left,up,h,k", "app.focus_previous", "Other button"),
+    Key("dialog.next", "right,down,l,j", "app.focus_next", "Other button"),
+)
+"""In a question."""

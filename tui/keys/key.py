@@ -1,0 +1,83 @@
+"""What one key is: its name for keys.yaml, what it does, and what people read about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+_WRITTEN = {
+    "escape": "esc",
+    "slash": "/",
+    "colon": ":",
+    "question_mark": "?",
+    "full_stop": ".",
+    "comma": ",",
+    "minus": "-",
+    "plus": "+",
+    "equals_sign": "=",
+    "less_than_sign": "<",
+    "greater_than_sign": ">",
+    "left_parenthesis": "(",
+    "right_parenthesis": ")",
+    "left": "←",
+    "right": "→",
+    "up": "↑",
+    "down": "↓",
+    "pageup": "PgUp",
+    "pagedown": "PgDn",
+    "home": "Home",
+    "end": "End",
+}
+"""Keys that people write otherwise than Textual names them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One key, or several that do the same."""
+
+    id: str
+    """What keys.yaml calls it: the place, a dot, and what it does there."""
+    keys: str
+    """As Textual names them, with commas between: `j,down`."""
+    action: str
+    """The name of the `action_…` method of the view; of the widget where that binds the key itself."""
+    words: str
+    """What the help says."""
+    short: str = ""
+    """What the footer says; empty keeps it out of the footer."""
+    changes: bool = False
+    """It changes something on the cluster: with `--readonly` it is not there."""
+    opens_prompt: bool = False
+    """What is typed next belongs to the prompt, also when it arrives in the same packet."""
+    right: str = ""
+    """What the user must be allowed to do for it; empty for nothing that could be refused."""
+
+    @property
+    def shown(self) -> str:
+        """Return the first key as people write it: `^d`, `enter`, `/`."""
+        return written(self.keys.split(",")[0])
+
+    @property
+    def all_shown(self) -> str:
+        """Return every key as people write them: `j ↓`."""
+        return " ".join(written(key) for key in self.keys.split(","))
+
+
+def written(key: str) -> str:
+    """Return a key's name as people write it."""
+    name = key.strip()
+    if name.startswith("ctrl+"):
+        return "^" + {"@": "space", "backslash": "\\"}.get(name[5:], name[5:])
+    if name.startswith("shift+"):
+        return "⇧" + written(name[6:])
+    return _WRITTEN.get(name, name)
+
+
+def remapped(keys: Iterable[Key], keymap: Mapping[str, str]) -> tuple[Key, ...]:
+    """Return the keys with those that the user chose in place of ours.
+
+    Args:
+        keys: Any part of the table.
+        keymap: Ids to keys as Textual names them, with commas between.
+    """
+    return tuple(replace(key, keys=keymap[key.id]) if key.id in keymap else key for key in keys)
