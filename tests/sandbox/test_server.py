@@ -126,7 +126,7 @@ async def test_what_is_not_served_may_not_be_done(sandbox: Api) -> None:
         status = (await sandbox.call("POST", path, review)).body["status"]
         assert status["allowed"] is allowed
     await sandbox.made("pods", pod("p"))
-    for path in ("attach", "portforward", "proxy"):
+    for path in ("attach", "proxy"):
         answer = await sandbox.call("GET", sandbox.path("pods", "p", path))
         assert (answer.code, answer.reason) == (501, "NotImplemented")
 

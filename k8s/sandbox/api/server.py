@@ -17,6 +17,7 @@ from aiohttp import web
 
 from k8s.sandbox.api import bodies, discovery, lists, patches, refused, views
 from k8s.sandbox.api.pod_exec import run_exec
+from k8s.sandbox.api.pod_forward import run_forward
 from k8s.sandbox.api.pod_log import send_log
 from k8s.sandbox.api.refused import Cause, Refused
 from k8s.sandbox.api.registry import Registry
@@ -269,7 +270,9 @@ class Server:
             return await send_log(request, self.registry.store, pod, self.pods_root, self.stopping)
         if target.subresource == "exec" and request.method in ("GET", "POST"):
             return await run_exec(request, self.registry.store, pod, self.pods_root, self.stopping)
-        if target.subresource in ("attach", "portforward", "proxy"):
+        if target.subresource == "portforward" and request.method in ("GET", "POST"):
+            return await run_forward(request, pod, self.stopping)
+        if target.subresource in ("attach", "proxy"):
             raise refused.not_served(f"{target.subresource} of pods")
         raise refused.not_allowed()
 

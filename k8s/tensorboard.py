@@ -1,0 +1,136 @@
+"""Where a job's TensorBoard runs: the pod and the port to forward to.
+
+Arena starts a Deployment and a Service beside the job, labelled role=tensorboard and
+release=JOB (arena v0.15.5); other platforms name theirs for the job; and a job's own pod may
+serve one, as a declared port 6006 tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from k8s.client import Client
+from k8s.errors import Forbidden, NotFound
+from k8s.kinds.reading import part, words
+from k8s.resources import PODS, SERVICES
+from k8s.snapshot import Job
+
+PORT = 6006
+"""TensorBoard's own."""
+WORD = "tensorboard"
+"""What its ports, containers and Services are called."""
+_PODS_ASKED = 4
+"""How many of a job's own pods are asked, its chief first."""
+
+Manifest = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class PodPort:
+    """A port of a pod."""
+
+    namespace: str
+    pod: str
+    port: int
+
+
+async def find_tensorboard(client: Client, job: Job) -> PodPort:
+    """Return where a job's TensorBoard can be reached now.
+
+    Raises:
+        NotFound: It has none that is known here, or none that runs.
+        KubeError: The cluster could not be asked.
+    """
+    namespace, name = job.ref.namespace, job.ref.name
+    services: list[dict[str, Any]] = []
+    with suppress(Forbidden):
+        services = await client.list(SERVICES, namespace)
+    seen = ""
+    for service in sorted(services, key=lambda each: not _is_of_arena(each, name)):
+        if not _serves_tensorboard(service, name):
+            continue
+        seen = words(part(service, "metadata").get("name"))
+        for pod in await _pods_behind(client, service, namespace):
+            if port := _target_port(_service_port(service), pod):
+                return PodPort(namespace, words(part(pod, "metadata").get("name")), port)
+    for instance in sorted(job.instances, key=lambda each: not each.is_chief)[:_PODS_ASKED]:
+        with suppress(NotFound, Forbidden):
+            if instance.pod and (port := _own_port(await client.get(PODS, instance.pod, namespace))):
+                return PodPort(namespace, instance.pod, port)
+    if seen:
+        raise NotFound(
+            f"The TensorBoard of {name} does not run.", f"No pod behind the Service {seen} is ready."
+        )
+    raise NotFound(
+        f"{name} has no TensorBoard that is known here.",
+        f"No Service beside it is labelled role={WORD}, and no pod of it has port {PORT}.",
+        "Its curves are drawn here without one; or forward a port of one of its pods.",
+    )
+
+
+def _is_of_arena(service: Manifest, job_name: str) -> bool:
+    labels = part(service, "metadata", "labels")
+    return labels.get("role") == WORD and labels.get("release") == job_name
+
+
+def _serves_tensorboard(service: Manifest, job_name: str) -> bool:
+    """Tell whether a Service is for a job's TensorBoard: Arena's, or one named for both."""
+    name = words(part(service, "metadata").get("name"))
+    is_named_so = job_name in name and name.replace(job_name, "", 1).strip("-") == WORD
+    return is_named_so or _is_of_arena(service, job_name)
+
+
+def _service_port(service: Manifest) -> Manifest:
+    """Return a Service's port for TensorBoard: the one called so, the one of its number, or the first."""
+    ports = _dicts(part(service, "spec").get("ports"))
+
+    def likeness(port: Manifest) -> bool:
+        return WORD not in str(port.get("name")) and PORT not in (port.get("port"), port.get("targetPort"))
+
+    return min(ports, key=likeness, default={})
+
+
+async def _pods_behind(client: Client, service: Manifest, namespace: str) -> list[Manifest]:
+    """Return the ready pods that a Service sends to."""
+    selector = part(service, "spec", "selector")
+    if not selector:
+        return []
+    chosen = ",".join(f"{key}={value}" for key, value in selector.items())
+    return [pod for pod in await client.list(PODS, namespace, label_selector=chosen) if _is_ready(pod)]
+
+
+def _is_ready(pod: Manifest) -> bool:
+    conditions = _dicts(part(pod, "status").get("conditions"))
+    is_leaving = bool(part(pod, "metadata").get("deletionTimestamp"))
+    ready = {"type": "Ready", "status": "True"}.items()
+    return not is_leaving and any(ready <= each.items() for each in conditions)
+
+
+def _target_port(service_port: Manifest, pod: Manifest) -> int:
+    """Return the pod's port that a Service's port means, 0 when the pod has none of that name."""
+    target = service_port.get("targetPort") or service_port.get("port") or 0
+    if isinstance(target, int):
+        return target
+    return next((number for name, number in _ports(pod) if name == target), 0)
+
+
+def _own_port(pod: Manifest) -> int:
+    """Return the port of a running pod that is declared for TensorBoard, 0 without one."""
+    if part(pod, "status").get("phase") != "Running":
+        return 0
+    return next((number for name, number in _ports(pod) if number == PORT or WORD in name), 0)
+
+
+def _ports(pod: Manifest) -> Iterator[tuple[str, int]]:
+    """Yield the names and numbers of the ports that a pod declares."""
+    for container in _dicts(part(pod, "spec").get("containers")):
+        for port in _dicts(container.get("ports")):
+            if isinstance(number := port.get("containerPort"), int):
+                yield words(port.get("name")), number
+
+
+def _dicts(found: object) -> Iterable[Manifest]:
+    return (each for each in found if isinstance(each, dict)) if isinstance(found, list) else ()
