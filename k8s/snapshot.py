@@ -203,6 +203,8 @@ class Job:
     progress: str = ""
     """How far it is, in its own words."""
     labels: Mapping[str, str] = field(default_factory=dict, hash=False)
+    finalizers: tuple[str, ...] = ()
+    """Who must be done with its object before that goes."""
 
     @property
     def nodes(self) -> tuple[str, ...]:

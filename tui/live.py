@@ -230,6 +230,11 @@ class Live:
             self._adopt_all()
         await asyncio.gather(*map(_list_once, (*self._jobs.values(), *self._devices.values())))
 
+    @property
+    def pods(self) -> Mapping[str, Pod]:
+        """Return all pods by uid, also those of no job, as they are now."""
+        return self._pods.objects
+
     def snapshot(self) -> ClusterSnapshot:
         """Return the picture as it is now."""
         said = self._said()

@@ -198,6 +198,7 @@ def _row(
         tensorboard=job.tensorboard,
         progress=job.progress,
         labels=job.meta.labels or {},
+        finalizers=tuple(job.meta.finalizers or ()),
     )
 
 

@@ -17,6 +17,7 @@ class AnyOwner:
     """Stands in for a kind of which only the name is known: its pods are what there is to it."""
 
     container = ""
+    suspend_field = ""
 
     def __init__(self, kind: str, api_version: str) -> None:
         """Take an owner's kind as its name, and guess its plural as Kubernetes forms them."""

@@ -94,6 +94,8 @@ class DeclaredJob:
     """Address of its TensorBoard, where the object tells."""
     progress: str = ""
     """How far it is, in its own words: `61 %, 24 min left`."""
+    unsuspendable: str = ""
+    """Why it cannot be suspended though others of its kind can, one sentence; empty where it can."""
 
 
 class JobKind(Protocol):
@@ -104,6 +106,8 @@ class JobKind(Protocol):
     resource: Resource
     container: str
     """Name of the training container."""
+    suspend_field: str
+    """Its field that stops a job and frees what it holds, as `spec.suspend`; empty where it has none."""
 
     def parse(self, obj: Manifest) -> DeclaredJob:
         """Read an object, one that anybody made.

@@ -55,6 +55,7 @@ class BatchJob:
     title = "Job"
     resource = JOBS
     container = "main"
+    suspend_field = "spec.suspend"
 
     def manifest(self, spec: JobSpec) -> Manifest:
         """Return the Job that asks for `spec`: indexed, so that each pod knows its number."""

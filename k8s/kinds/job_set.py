@@ -30,6 +30,7 @@ class JobSet:
     title = "JobSet"
     resource = JOB_SETS
     container = ""
+    suspend_field = "spec.suspend"
 
     def parse(self, obj: Manifest) -> DeclaredJob:
         """Read a JobSet; without a failure policy the first failure is the end."""

@@ -22,6 +22,7 @@ class MPIJob:
     title = "MPIJob"
     resource = MPI_JOBS
     container = ""
+    suspend_field = "spec.runPolicy.suspend"
 
     def parse(self, obj: Manifest) -> DeclaredJob:
         """Read an MPIJob."""

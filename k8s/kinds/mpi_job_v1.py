@@ -20,6 +20,7 @@ class MPIJobV1:
     title = "MPIJob v1"
     resource = MPI_JOBS_V1
     container = "mpi"
+    suspend_field = "spec.runPolicy.suspend"
 
     def parse(self, obj: Manifest) -> DeclaredJob:
         """Read an MPIJob."""

@@ -29,6 +29,7 @@ class MPIJobV1Alpha1:
     title = "MPIJob v1alpha1"
     resource = MPI_JOBS_V1ALPHA1
     container = "mpi"
+    suspend_field = ""
 
     def parse(self, obj: Manifest) -> DeclaredJob:
         """Read an MPIJob."""

@@ -48,6 +48,7 @@ class PyTorchJob:
     title = "PyTorchJob"
     resource = PYTORCH_JOBS
     container = "pytorch"
+    suspend_field = "spec.runPolicy.suspend"
 
     def manifest(self, spec: JobSpec) -> Manifest:
         """Return the PyTorchJob that asks for `spec`; the master is one of its workers."""

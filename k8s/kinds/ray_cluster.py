@@ -28,6 +28,7 @@ class RayCluster:
     title = "RayCluster"
     resource = RAY_CLUSTERS
     container = ""
+    suspend_field = "spec.suspend"
 
     def parse(self, obj: Manifest) -> DeclaredJob:
         """Read a RayCluster."""

@@ -6,7 +6,9 @@ batch Job of the RayJob's name, and its log has what the program's driver says.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from k8s.kinds.base import DeclaredJob, Manifest, Replica
 from k8s.kinds.ray_cluster import CLUSTER, fewest_pods, head_and_workers, place_in_cluster
@@ -28,6 +30,7 @@ class RayJob:
     title = "RayJob"
     resource = RAY_JOBS
     container = ""
+    suspend_field = "spec.suspend"
 
     def parse(self, obj: Manifest) -> DeclaredJob:
         """Read a RayJob."""
@@ -48,6 +51,7 @@ class RayJob:
             restarts=0 if ending.outcome else whole(status.get("failed")) or 0,
             restarts_allowed=whole(spec.get("backoffLimit")) or 0,
             progress=f"program {program.lower()}" if program and not ending.outcome else "",
+            unsuspendable=_unsuspendable(spec),
         )
 
     def replicas(self, obj: Manifest) -> tuple[Replica, ...]:
@@ -74,6 +78,15 @@ class RayJob:
 
 def _has_submitter(obj: Manifest) -> bool:
     return (words(part(obj, "spec").get("submissionMode")) or _BY_JOB) == _BY_JOB
+
+
+def _unsuspendable(spec: Mapping[str, Any]) -> str:
+    """Say why the operator would fail such a job if it were suspended. Source: `ValidateRayJobSpec`."""
+    if spec.get("clusterSelector"):
+        return "It runs on a cluster that is not its own."
+    if spec.get("shutdownAfterJobFinishes") is not True:
+        return "KubeRay suspends only jobs whose `shutdownAfterJobFinishes` is true."
+    return ""
 
 
 def _ending(obj: Manifest) -> Ending:

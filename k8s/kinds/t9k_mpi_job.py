@@ -22,6 +22,7 @@ class T9kMPIJob:
     title = "T9k MPIJob"
     resource = T9K_MPI_JOBS
     container = "mpi-worker"
+    suspend_field = "spec.runMode.pause.enabled"
 
     def parse(self, obj: Manifest) -> DeclaredJob:
         """Read an MPIJob."""

@@ -35,6 +35,7 @@ class T9kPyTorchJob:
     title = "PyTorchTrainingJob"
     resource = T9K_PYTORCH_JOBS
     container = "python"
+    suspend_field = "spec.runMode.pause.enabled"
 
     def parse(self, obj: Manifest) -> DeclaredJob:
         """Read a PyTorchTrainingJob."""

@@ -26,6 +26,7 @@ class TrainJob:
     title = "TrainJob"
     resource = TRAIN_JOBS
     container = "node"
+    suspend_field = "spec.suspend"
 
     def parse(self, obj: Manifest) -> DeclaredJob:
         """Read a TrainJob."""

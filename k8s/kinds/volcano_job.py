@@ -34,6 +34,7 @@ class VolcanoJob:
     title = "Volcano Job"
     resource = VOLCANO_JOBS
     container = ""
+    suspend_field = ""
 
     def parse(self, obj: Manifest) -> DeclaredJob:
         """Read a Job; what it calls conditions are the phases it has gone through."""

@@ -40,6 +40,8 @@ class Meta(Value, frozen=True):
     owner_references: list[OwnerReference] | None = None
     creation_timestamp: datetime | None = None
     deletion_timestamp: datetime | None = None
+    finalizers: list[str] | None = None
+    """Who must be done with it before it goes."""
 
     def __post_init__(self) -> None:
         force_setattr(self, "namespace", sys.intern(self.namespace))
@@ -50,6 +52,8 @@ class Meta(Value, frozen=True):
         if self.owner_references is not None:
             owners = self.owner_references
             force_setattr(self, "owner_references", shared(tuple(owners), owners))
+        if self.finalizers is not None:
+            force_setattr(self, "finalizers", shared(tuple(self.finalizers), self.finalizers))
 
     def label(self, key: str) -> str:
         """Return a label's value, empty when there is none."""
