@@ -12,7 +12,7 @@ from k8s.client import Client
 from k8s.discovery import Catalogue
 from k8s.errors import Conflict, Invalid, KubeError, NotFound
 from k8s.kinds import KINDS, CreatableKind, JobRef, Manifest, kind_of
-from k8s.resources import ACCESS_REVIEWS, CLAIMS, NAMESPACES, Resource
+from k8s.resources import CLAIMS, NAMESPACES, Resource
 from k8s.spec import JobSpec
 
 _FIELD_ENDINGS: Mapping[str, str] = {
@@ -129,8 +129,14 @@ async def create_manifest(
     )
 
 
-async def delete_job(client: Client, ref: JobRef, uid: str = "") -> None:
-    """Delete a job, or whatever else holds GPUs, with all that it owns; with `uid`, only if it is still that.
+async def delete_job(client: Client, ref: JobRef, uid: str = "", *, propagation: str = "Background") -> None:
+    """Delete a job, or whatever else holds GPUs; with `uid`, only if it is still that.
+
+    Args:
+        client: The cluster.
+        ref: Which job.
+        uid: What it must still be.
+        propagation: What becomes of all that it owns: Background, Foreground or Orphan.
 
     Raises:
         NotFound: It is gone already.
@@ -145,7 +151,7 @@ async def delete_job(client: Client, ref: JobRef, uid: str = "") -> None:
             f"Could not delete {ref.kind} {ref.name}.",
             f"This cluster does not say where {ref.kind} {ref.api_version} is found.",
         )
-    await client.delete(resource, ref.name, ref.namespace, uid=uid)
+    await client.delete(resource, ref.name, ref.namespace, propagation=propagation, uid=uid)
 
 
 def resource_of(ref: JobRef) -> Resource:
@@ -157,24 +163,6 @@ async def claim_names(client: Client, namespace: str) -> list[str]:
     """Return the volume claims of a namespace, `workspace` first."""
     names = [str(claim["metadata"]["name"]) for claim in await client.list(CLAIMS, namespace)]
     return sorted(names, key=lambda name: (name != "workspace", name))
-
-
-async def may(client: Client, verb: str, resource: Resource, namespace: str) -> bool:
-    """Ask whether this user may do something."""
-    review: dict[str, Any] = {
-        "apiVersion": ACCESS_REVIEWS.api_version,
-        "kind": ACCESS_REVIEWS.kind,
-        "spec": {
-            "resourceAttributes": {
-                "verb": verb,
-                "group": resource.group,
-                "resource": resource.plural,
-                "namespace": namespace,
-            }
-        },
-    }
-    answer = await client.create(ACCESS_REVIEWS, review)
-    return bool((answer.get("status") or {}).get("allowed"))
 
 
 async def _namespace_is_missing(client: Client, namespace: str) -> bool:

@@ -18,7 +18,8 @@ from k8s.kinds import CREATABLE, CreatableKind
 from k8s.mirror import Mirror
 from k8s.models import Meta, Pod, Reader, WatchEvent
 from k8s.resources import NAMESPACES, NODES, PODS
-from k8s.submit import Refused, create_job, may
+from k8s.rights import Need, review
+from k8s.submit import Refused, create_job
 from tests import real
 from tests.kinds.test_kinds import SPEC
 from tui.live import Live
@@ -151,8 +152,13 @@ async def test_alice_is_told_what_she_may_not_see_and_sees_her_own(kubeconfig: s
         assert 'User "alice" cannot list resource "nodes"' in snapshot.problems["nodes"].why
         assert snapshot.problems["pods"].shown == "alice"
         assert snapshot.is_synced
-        assert await may(alice, "create", PODS, "alice")
-        assert not await may(alice, "create", PODS, "default")
+        need = Need.of("create", PODS)
+        assert (await review(alice, need, "alice")).is_allowed
+        refused = await review(alice, need, "default")
+        assert (refused.is_allowed, refused.why) == (
+            False,
+            'user "alice" may not create pods in namespace "default"',
+        )
 
 
 async def test_a_command_that_cannot_be_run_is_refused_in_the_servers_words(client: Client) -> None:

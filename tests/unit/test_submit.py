@@ -12,9 +12,8 @@ import yaml
 from k8s.errors import Conflict, Forbidden, Invalid, KubeError, NotFound, Unreachable
 from k8s.kinds import CREATABLE, CreatableKind, JobRef
 from k8s.kinds.pytorch_job import PyTorchJob
-from k8s.resources import PODS
 from k8s.spec import JobSpec
-from k8s.submit import Refused, check, claim_names, create_job, delete_job, may, resource_of, to_yaml
+from k8s.submit import Refused, check, claim_names, create_job, delete_job, resource_of, to_yaml
 from tests.scripted import Answer, Asked, Compute, Drop, ScriptedCluster, page, refusal
 
 SPEC = JobSpec(name="bert", namespace="vision", image="b", command=("c",))
@@ -163,15 +162,3 @@ async def test_the_workspace_is_offered_first() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         cluster.say("/api/v1/namespaces/vision/persistentvolumeclaims", page(claims))
         assert await claim_names(client, "vision") == ["workspace", "alpha", "data"]
-
-
-@pytest.mark.parametrize(
-    ("status", "allowed"), [({"allowed": True}, True), ({"allowed": False}, False), (None, False)]
-)
-async def test_a_user_may_ask_what_they_may(status: object, allowed: bool) -> None:
-    path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-    async with ScriptedCluster() as cluster, cluster.client() as client:
-        cluster.say(path, Answer({"status": status}, 201), method="POST")
-        assert await may(client, "create", PODS, "vision") is allowed
-        asked = json.loads(cluster.requests[0].body)["spec"]["resourceAttributes"]
-    assert asked == {"verb": "create", "group": "", "resource": "pods", "namespace": "vision"}

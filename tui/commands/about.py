@@ -13,7 +13,7 @@ from k8s.discovery import discover
 from k8s.errors import KubeError
 from k8s.kinds import CREATABLE, KINDS, JobKind
 from k8s.resources import CLAIMS, EVENTS, NODES, PODS, Resource
-from k8s.submit import may
+from k8s.rights import Need, review
 from tui.commands.connect import cluster
 from tui.commands.output import add_format, write, write_fields, write_object
 from tui.commands.values import Values
@@ -74,12 +74,14 @@ async def _reached(client: Client) -> Values:
     server = await client.get_json("/version", doing="ask for the server's version")
     access = client.access
     asked = (*RIGHTS, *((verb, kind.resource) for kind in await _kinds(client) for verb in _verbs(kind)))
-    answers = await asyncio.gather(*(may(client, *right, access.namespace) for right in asked))
+    answers = await asyncio.gather(*(review(client, Need.of(*each), access.namespace) for each in asked))
     rights: dict[str, dict[str, bool]] = {}
     groups: dict[str, str] = {}
-    for (verb, resource), is_allowed in zip(asked, answers, strict=True):
+    for (verb, resource), right in zip(asked, answers, strict=True):
         is_first = groups.setdefault(resource.plural, resource.group) == resource.group
-        rights.setdefault(resource.plural if is_first else resource.full_name, {})[verb] = is_allowed
+        rights.setdefault(resource.plural if is_first else resource.full_name, {})[verb] = bool(
+            right.is_allowed
+        )
     return {
         "context": access.context,
         "host": access.host,

@@ -3,56 +3,65 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
+from dataclasses import replace
 
-from k8s.errors import KubeError, NotFound
-from k8s.snapshot import Job
-from k8s.submit import delete_job
+from tui.commands.acting import (
+    add_jobs,
+    add_yes,
+    check_can_ask,
+    delete_each,
+    find_jobs,
+    is_agreed,
+    wait_until_gone,
+)
 from tui.commands.connect import check_may_change, cluster, read_jobs
-from tui.commands.errors import WrongUsage, say
-from tui.commands.output import confirm, is_interactive, write
-from tui.commands.which_job import NAME_HELP, find_job, titles
-from tui.format import plural
+from tui.commands.errors import say
+from tui.commands.output import write
+from tui.deletion import PROPAGATIONS, delete_plan
+from tui.leftovers import LONGEST_S, told
 from tui.settings import ConsoleOptions
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Let the command take jobs."""
-    parser.add_argument("jobs", metavar="JOB", nargs="+", help=NAME_HELP)
-    parser.add_argument("-y", "--yes", action="store_true", help="do not ask; needed in scripts")
+    """Let the command take jobs, and what becomes of their pods."""
+    add_jobs(parser)
+    add_yes(parser)
+    parser.add_argument(
+        "--propagation",
+        choices=tuple(PROPAGATIONS),
+        default=next(iter(PROPAGATIONS)),
+        help="; ".join(f"{name}: {words}" for name, words in PROPAGATIONS.items()),
+    )
+    parser.add_argument("--wait", action="store_true", help="until the jobs and their pods are gone")
+    parser.add_argument(
+        "--timeout",
+        type=float,
+        default=LONGEST_S,
+        metavar="SECONDS",
+        help=f"of --wait, {LONGEST_S:.0f} unless told; what is left then is named",
+    )
 
 
 async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     """Delete jobs; one that cannot be deleted does not keep the others."""
     check_may_change(options, "delete jobs")
-    if not flags.yes and not is_interactive():
-        raise WrongUsage("There is nobody to ask here: say --yes to delete.")
-    is_done = True
+    check_can_ask(flags, "delete")
     async with cluster(options) as client:
         snapshot = await read_jobs(options, client)
-        jobs: list[Job] = []
-        for words in dict.fromkeys(flags.jobs):
-            try:
-                jobs.append(find_job(snapshot, words))
-            except KubeError as error:
-                say(str(error))
-                is_done = False
-        if not jobs or not (flags.yes or confirm(_question(jobs))):
+        jobs, are_found = find_jobs(snapshot, flags.jobs)
+        plan = delete_plan(snapshot, (job.ref for job in jobs), propagation=flags.propagation)
+        if not jobs or not is_agreed(flags, plan.sentence, plan.word):
             return 1
-        for job in jobs:
-            try:
-                await delete_job(client, job.ref, job.uid)
-            except NotFound:
-                write(f"{titles([job.ref])} is gone already.")
-            except KubeError as error:
-                say(str(error))
-                is_done = False
-            else:
-                write(f"{titles([job.ref])} is being deleted.")
-    return 0 if is_done else 1
-
-
-def _question(jobs: list[Job]) -> str:
-    pods = sum(bool(each.pod) for job in jobs for each in job.instances)
-    gpus = sum(job.gpus_allocated for job in jobs)
-    names = titles(job.ref for job in jobs)
-    return f"Delete {names}, with {plural(pods, 'pod')} and their logs, freeing {plural(gpus, 'GPU')}?"
+        failed = await delete_each(client, plan)
+        is_done = are_found and not failed
+        plan = replace(plan, jobs=tuple(job for job in plan.jobs if job not in failed))
+        if not flags.wait or not plan.jobs:
+            return 0 if is_done else 1
+        began_s = asyncio.get_running_loop().time()
+        left = await wait_until_gone(client, snapshot.namespace, plan, flags.timeout)
+        waited_s = asyncio.get_running_loop().time() - began_s
+    are_gone = all(each.is_gone for each in left)
+    for sentence in told(left, waited_s):
+        (write if are_gone else say)(sentence)
+    return 0 if is_done and are_gone else 1

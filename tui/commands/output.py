@@ -80,7 +80,21 @@ def write_fields(fields: Iterable[tuple[str, str]]) -> None:
 
 def confirm(question: str, *, default: bool = False) -> bool:
     """Ask a yes-or-no question on the terminal; no answer at all is a no."""
-    sys.stderr.write(f"{sanitize(question)} {'[Y/n]' if default else '[y/N]'} ")
+    answer = _answer(f"{sanitize(question)} {'[Y/n]' if default else '[y/N]'} ")
+    if answer is None:
+        return False
+    word = answer.lower()
+    return word in ("y", "yes") or (default and not word)
+
+
+def confirm_by_word(question: str, word: str) -> bool:
+    """Ask a question on the terminal that only `word`, typed in full, says yes to."""
+    return _answer(f'{sanitize(question)}\nType "{word}" to go on: ') == word
+
+
+def _answer(prompt: str) -> str | None:
+    """Return what is typed on the terminal after a prompt; None for no answer at all."""
+    sys.stderr.write(prompt)
     sys.stderr.flush()
     # asyncio would only note ctrl+c, and go on waiting for the answer.
     noting = signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -90,9 +104,8 @@ def confirm(question: str, *, default: bool = False) -> bool:
         signal.signal(signal.SIGINT, noting)
     if not answer:
         sys.stderr.write("\n")
-        return False
-    word = answer.strip().lower()
-    return word in ("y", "yes") or (default and not word)
+        return None
+    return answer.strip()
 
 
 def is_interactive() -> bool:

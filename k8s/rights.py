@@ -1,0 +1,224 @@
+"""What this user may do: asked of the cluster by SelfSubjectAccessReview, and remembered for a while.
+
+Only what the cluster has refused counts as refused. Where it cannot be asked, nothing is
+known, and whoever wants to do it finds out by doing it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakValueDictionary
+
+from k8s.client import Client
+from k8s.errors import Forbidden, Invalid, KubeError, NotFound
+from k8s.kinds import CREATABLE, KINDS, JobRef, kind_of
+from k8s.resources import ACCESS_REVIEWS, PODS, Resource
+
+KEPT_S = 300.0
+"""How long an answer counts. Source: k9s, which asks again as often."""
+DOUBT_S = 30.0
+"""How long it counts that the cluster gave no answer."""
+MOST_KEPT = 256
+"""Answers that are remembered."""
+_REFUSAL = re.compile(
+    r'User "(?P<user>.*?)" cannot (?P<verb>\w+) resource "(?P<plural>[^"/]+)/?(?P<subresource>[^"]*)"'
+    r' in API group "(?P<group>[^"]*)"'
+    r'(?: in the namespace "(?P<namespace>[^"]*)"| at the cluster scope)(?:: (?P<reason>.+))?',
+    re.DOTALL,
+)
+"""How API servers word a 403 of their authorizer; those of quotas and webhooks read otherwise.
+
+Source: kubernetes `apiserver/pkg/endpoints/handlers/responsewriters/errors.go`.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """One thing that a user must be allowed to do, as RBAC names it."""
+
+    verb: str
+    group: str
+    plural: str
+    subresource: str = ""
+
+    @classmethod
+    def of(cls, verb: str, resource: Resource, subresource: str = "") -> Need:
+        """Return the need for a verb on a resource."""
+        return cls(verb, resource.group, resource.plural, subresource)
+
+    def __str__(self) -> str:
+        what = f"{self.plural}/{self.subresource}" if self.subresource else self.plural
+        return f"{self.verb} {what}"
+
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    """Whether something is allowed."""
+
+    is_allowed: bool | None = None
+    """None where that is not known."""
+    why: str = ""
+    """Why it is not allowed, for people; it has no full stop."""
+
+
+UNKNOWN = Right()
+"""Nobody has said anything."""
+_ON_PODS: Mapping[str, tuple[str, str]] = {
+    "logs": ("get", "log"),
+    # A websocket is opened by a GET, so it is `get` that servers check; from 1.35 on `create` besides.
+    "shell": ("get", "exec"),
+    "forward": ("get", "portforward"),
+}
+"""Actions on a job's pods: the verb and the subresource that each needs."""
+_ON_JOB: Mapping[str, str] = {
+    "delete": "delete",
+    "suspend": "patch",
+    "resume": "patch",
+    "yaml": "get",
+    "clone": "create",
+}
+"""Actions on the job itself: the verb that each needs."""
+ACTIONS = (*_ON_JOB, *_ON_PODS, "new")
+"""Everything that may be refused, by the console's names."""
+
+
+def needs_of(action: str, ref: JobRef | None = None) -> tuple[Need, ...]:
+    """Return what an action of the console needs, of which any one is enough.
+
+    Nothing where nobody can tell: an action that needs no right, or a kind of which we
+    know only the name, and so not for certain what the API calls it.
+    """
+    if action in _ON_PODS:
+        verb, subresource = _ON_PODS[action]
+        return (Need.of(verb, PODS, subresource),)
+    if action == "new":
+        return tuple(Need.of("create", kind.resource) for kind in CREATABLE)
+    if action not in _ON_JOB or ref is None or (kind := kind_of(ref)) not in KINDS:
+        return ()
+    return (Need.of(_ON_JOB[action], kind.resource),)
+
+
+async def review(client: Client, need: Need, namespace: str, *, is_urgent: bool = True) -> Right:
+    """Ask the cluster whether this user may do something; no namespace means in all of them.
+
+    Raises:
+        KubeError: It does not say.
+    """
+    asked: dict[str, Any] = {
+        "apiVersion": ACCESS_REVIEWS.api_version,
+        "kind": ACCESS_REVIEWS.kind,
+        "spec": {
+            "resourceAttributes": {
+                "verb": need.verb,
+                "group": need.group,
+                "resource": need.plural,
+                "subresource": need.subresource,
+                "namespace": namespace,
+            }
+        },
+    }
+    answer = (await client.create(ACCESS_REVIEWS, asked, is_urgent=is_urgent)).get("status") or {}
+    if answer.get("allowed") is True:
+        return Right(True)
+    if answer.get("evaluationError") and not answer.get("denied"):
+        return UNKNOWN  # an authorizer was away: the next one may have allowed it
+    return Right(False, _refused(client.access.user, [need], namespace, str(answer.get("reason") or "")))
+
+
+class Rights:
+    """What one user may do on one cluster. Nothing is asked before somebody wants to know."""
+
+    def __init__(self, client: Client, *, kept_s: float = KEPT_S, most: int = MOST_KEPT) -> None:
+        """Prepare to ask `client`; answers count for `kept_s`, and `most` of them are kept."""
+        self._client = client
+        self._kept_s, self._most = kept_s, most
+        self._login = client.access.identity()
+        self._answers: OrderedDict[tuple[Need, str], tuple[Right, float]] = OrderedDict()
+        self._asking: WeakValueDictionary[tuple[Need, str], asyncio.Lock] = WeakValueDictionary()
+
+    def known(self, action: str, namespace: str, ref: JobRef | None = None) -> Right:
+        """Return what is known of an action now, at once: nothing until it was fetched."""
+        needs = needs_of(action, ref)
+        return self._together(needs, [self._kept(need, namespace) or UNKNOWN for need in needs], namespace)
+
+    async def fetch(self, action: str, namespace: str, ref: JobRef | None = None) -> Right:
+        """Return what is known of an action, having asked behind whatever the user waits for."""
+        needs = needs_of(action, ref)
+        found = await asyncio.gather(*(self._ask(need, namespace) for need in needs))
+        return self._together(needs, found, namespace)
+
+    async def fetch_all(self, actions: Iterable[str], namespace: str, ref: JobRef | None = None) -> None:
+        """Find out about several actions, so that all of them are known afterwards."""
+        await asyncio.gather(*(self.fetch(action, namespace, ref) for action in actions if action))
+
+    def note(self, error: KubeError) -> None:
+        """Remember what the cluster refused when it was really tried; other errors say nothing of rights."""
+        said = _REFUSAL.search(error.why) if isinstance(error, Forbidden) else None
+        if said is not None:
+            need = Need(said["verb"], said["group"], said["plural"], said["subresource"])
+            namespace = said["namespace"] or ""
+            why = _refused(said["user"], [need], namespace, said["reason"] or "")
+            self._keep(need, namespace, Right(False, why), self._kept_s)
+
+    def forget(self) -> None:
+        """Ask anew from now on."""
+        self._answers.clear()
+
+    def _together(self, needs: Iterable[Need], found: Iterable[Right], namespace: str) -> Right:
+        """Return the right to do what any one of several needs is enough for."""
+        rights = list(found)
+        if any(right.is_allowed for right in rights):
+            return Right(True)
+        if not rights or any(right.is_allowed is None for right in rights):
+            return UNKNOWN
+        if len(rights) == 1:
+            return rights[0]
+        return Right(False, _refused(self._client.access.user, needs, namespace))
+
+    async def _ask(self, need: Need, namespace: str) -> Right:
+        key = need, namespace
+        lock = self._asking.setdefault(key, asyncio.Lock())
+        async with lock:
+            if (known := self._kept(need, namespace)) is not None:
+                return known
+            login, kept_s = self._login, self._kept_s
+            try:
+                found = await review(self._client, need, namespace, is_urgent=False)
+            except (Forbidden, NotFound, Invalid):
+                found = UNKNOWN
+            except KubeError:
+                found, kept_s = UNKNOWN, min(DOUBT_S, kept_s)
+            if login == self._client.access.identity():  # else it is somebody else's answer
+                self._keep(need, namespace, found, kept_s)
+            return found
+
+    def _kept(self, need: Need, namespace: str) -> Right | None:
+        """Return an answer that still counts; after a new login none does."""
+        login = self._client.access.identity()
+        if login != self._login:
+            self._login = login
+            self.forget()
+        found, until_s = self._answers.get((need, namespace), (None, 0.0))
+        if found is None or until_s <= asyncio.get_running_loop().time():
+            return None
+        self._answers.move_to_end((need, namespace))
+        return found
+
+    def _keep(self, need: Need, namespace: str, right: Right, for_s: float) -> None:
+        self._answers[need, namespace] = right, asyncio.get_running_loop().time() + for_s
+        self._answers.move_to_end((need, namespace))
+        while len(self._answers) > self._most:
+            self._answers.popitem(last=False)
+
+
+def _refused(user: str, needs: Iterable[Need], namespace: str, reason: str = "") -> str:
+    """Say who may not do what where, and why if the server says: `user "li" may not delete jobs`."""
+    who = f'user "{user}"' if user else "this user"
+    verbs = " or ".join(map(str, needs))
+    where = f' in namespace "{namespace}"' if namespace else ""
+    return f"{who} may not {verbs}{where}" + (f": {reason.strip()}" if reason else "")

@@ -1,0 +1,118 @@
+"""What the commands that change jobs have in common: they find them, ask first, and go on past a failure."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+from k8s.client import Client
+from k8s.errors import KubeError, NotFound
+from k8s.snapshot import ClusterSnapshot, Job
+from k8s.submit import delete_job
+from tui.commands.errors import WrongUsage, say
+from tui.commands.output import confirm, confirm_by_word, is_interactive, write
+from tui.commands.which_job import NAME_HELP, find_job, titles
+from tui.deletion import DeletePlan
+from tui.leftovers import LONGEST_S, Left, is_over, what_is_left
+from tui.live import Live
+
+
+def add_jobs(parser: argparse.ArgumentParser) -> None:
+    """Let a command take jobs."""
+    parser.add_argument("jobs", metavar="JOB", nargs="+", help=NAME_HELP)
+
+
+def add_yes(parser: argparse.ArgumentParser) -> None:
+    """Let a command be told not to ask."""
+    parser.add_argument("-y", "--yes", action="store_true", help="do not ask; needed in scripts")
+
+
+def check_can_ask(flags: argparse.Namespace, verb: str) -> None:
+    """Refuse to go on where nobody has said yes and nobody can.
+
+    Raises:
+        WrongUsage: That is so.
+    """
+    if not flags.yes and not is_interactive():
+        raise WrongUsage(f"There is nobody to ask here: say --yes to {verb}.")
+
+
+def is_agreed(flags: argparse.Namespace, question: str, word: str = "") -> bool:
+    """Ask, unless that was answered on the command line; with `word`, that has to be typed."""
+    if flags.yes:
+        return True
+    return confirm_by_word(question, word) if word else confirm(question)
+
+
+def find_jobs(snapshot: ClusterSnapshot, names: Iterable[str]) -> tuple[list[Job], bool]:
+    """Return the jobs that are meant, and whether all were found; those that were not are told."""
+    jobs: list[Job] = []
+    are_found = True
+    for words in dict.fromkeys(names):
+        try:
+            jobs.append(find_job(snapshot, words))
+        except KubeError as error:
+            say(str(error))
+            are_found = False
+    return jobs, are_found
+
+
+async def each(
+    jobs: Iterable[Job],
+    do: Callable[[Job], Awaitable[None]],
+    done: str,
+    tell: Callable[[str], None] = write,
+) -> list[Job]:
+    """Do something with each job, and tell that it is `done`; return those with which it could not be.
+
+    One that is gone is told, and counts as done.
+    """
+    failed = []
+    for job in jobs:
+        try:
+            await do(job)
+        except NotFound:
+            tell(f"{titles([job.ref])} is gone already.")
+        except KubeError as error:
+            say(str(error))
+            failed.append(job)
+        else:
+            tell(f"{titles([job.ref])} {done}")
+    return failed
+
+
+async def delete_each(client: Client, plan: DeletePlan, tell: Callable[[str], None] = write) -> list[Job]:
+    """Delete the jobs of a plan, and return those that could not be deleted."""
+
+    async def delete(job: Job) -> None:
+        await delete_job(client, job.ref, job.uid, propagation=plan.propagation)
+
+    return await each(plan.jobs, delete, "is being deleted.", tell)
+
+
+async def wait_until_gone(
+    client: Client, namespace: str, plan: DeletePlan, longest_s: float = LONGEST_S
+) -> Sequence[Left]:
+    """Watch what was deleted until it is gone, but not longer than that; return what is left."""
+    live = Live(client, namespace)
+    left: Sequence[Left] = what_is_left(plan, ClusterSnapshot(plan.context), {})
+    over = asyncio.Event()
+
+    def look(snapshot: ClusterSnapshot) -> None:
+        nonlocal left
+        left = what_is_left(plan, snapshot, live.pods)
+        if is_over(left, 0.0):
+            over.set()
+
+    watching = asyncio.create_task(live.run(look))
+    ended = asyncio.create_task(over.wait())
+    try:
+        await asyncio.wait([watching, ended], timeout=longest_s, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        ended.cancel()
+        watching.cancel()
+        await asyncio.wait([watching, ended])
+    if not watching.cancelled() and (error := watching.exception()) is not None:
+        raise error
+    return left

@@ -1,0 +1,160 @@
+"""What is still there of jobs that were deleted: found in the newest picture, and told in sentences.
+
+A delete is only a wish: a node that does not answer keeps its pods, and a finalizer keeps
+whatever has it. GPUs that are held after a delete are what nobody looks for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from k8s.models import Pod
+from k8s.resources import PODS
+from k8s.snapshot import ClusterSnapshot, Job
+from k8s.status import pod_status
+from k8s.text import sanitize
+from tui.deletion import DeletePlan, pods_of
+from tui.format import plural
+
+LONGEST_S = 60.0
+"""How long a delete may take before what is left of it is told; pods have 30 s to end, as a rule."""
+_MOST_NAMED = 3
+_NO_ANSWER = "its node does not answer"
+"""What `pod_status` says of such a pod, besides that it is being deleted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What is left of one job."""
+
+    job: Job
+    """The job as it was when its deletion was asked for."""
+    is_there: bool = False
+    """Its object still is."""
+    finalizers: tuple[str, ...] = ()
+    """Who must be done with its object before that goes."""
+    pods: tuple[tuple[str, str], ...] = ()
+    """Names of its pods that are still there, each with how it is and what keeps it."""
+    runs_on: bool = False
+    """Its pods were to be left alone."""
+    unknown: str = ""
+    """Why nobody can tell, as a sentence; empty where the above is so."""
+
+    @property
+    def is_gone(self) -> bool:
+        """Tell whether all is gone that was to go."""
+        return not self.unknown and not self.is_there and (self.runs_on or not self.pods)
+
+
+def what_is_left(plan: DeletePlan, snapshot: ClusterSnapshot, pods: Mapping[str, Pod]) -> tuple[Left, ...]:
+    """Return what is left of each job whose deletion was asked for.
+
+    Args:
+        plan: What was to be deleted.
+        snapshot: The newest picture of the cluster.
+        pods: All pods by uid, as `Live.pods` has them: those that hold no GPUs are not in
+            the picture once their job is gone.
+    """
+    by_uid = {job.uid: job for job in snapshot.jobs}
+    nodes = {node.name: node.status for node in snapshot.nodes}
+    return tuple(_left(job, plan, snapshot, by_uid.get(job.uid), pods, nodes) for job in plan.jobs)
+
+
+def is_over(left: Iterable[Left], waited_s: float, longest_s: float = LONGEST_S) -> bool:
+    """Tell whether to stop waiting: everything is gone, or the time is up."""
+    return waited_s >= longest_s or all(each.is_gone for each in left)
+
+
+def told(left: Sequence[Left], waited_s: float) -> tuple[str, ...]:
+    """Return what to tell about jobs that were deleted so long ago: one sentence for all that are gone."""
+    gone = [each for each in left if each.is_gone and not (each.runs_on and each.pods)]
+    sentences = []
+    if gone:
+        names = [_name(each) for each in gone[:_MOST_NAMED]]
+        more = [f"{len(gone) - _MOST_NAMED} more"] if len(gone) > _MOST_NAMED else []
+        sentences.append(f"{_listed([*names, *more])} {'is' if len(gone) == 1 else 'are'} gone.")
+    return (*sentences, *(sentence(each, waited_s) for each in left if each not in gone))
+
+
+def sentence(left: Left, waited_s: float) -> str:
+    """Return what to tell about one job that was deleted so long ago."""
+    name, after = _name(left), f"after {waited_s:.0f} s"
+    if left.unknown:
+        return f"{name}: nobody can tell whether it is gone. {left.unknown}"
+    if left.is_gone and not left.pods:
+        return f"{name} is gone."
+    if left.is_gone:
+        gpus, runs = plural(left.job.gpus_allocated, "GPU"), "runs" if len(left.pods) == 1 else "run"
+        return f"{name} is gone; {_pods(left)} of it {runs} on as asked, with {gpus}."
+    if left.pods:
+        shown = "; ".join(f"{pod} {how}" for pod, how in left.pods[:_MOST_NAMED])
+        more = f"; and {len(left.pods) - _MOST_NAMED} more" if len(left.pods) > _MOST_NAMED else ""
+        return f"{name}: {_pods(left)} still there {after}: {sanitize(shown)}{more}."
+    kept = f", kept by {_finalizers(left.finalizers)}" if left.finalizers else ""
+    return f"{name} is still there {after}, without pods{kept}."
+
+
+def _left(
+    job: Job,
+    plan: DeletePlan,
+    snapshot: ClusterSnapshot,
+    now: Job | None,
+    pods: Mapping[str, Pod],
+    nodes: Mapping[str, str],
+) -> Left:
+    runs_on = plan.propagation == "Orphan"
+    if unknown := _unknown(job, plan, snapshot):
+        return Left(job, runs_on=runs_on, unknown=unknown)
+    instances = {each.pod_uid: each for each in (*pods_of(job), *(pods_of(now) if now is not None else ()))}
+    found = tuple(
+        (pod.metadata.name, _how(pod, nodes)) for uid in instances if (pod := pods.get(uid)) is not None
+    )
+    # A row may be made of pods alone, when its object is gone; without pods it is the object's.
+    return Left(job, now is not None, now.finalizers if now is not None else (), found, runs_on)
+
+
+def _unknown(job: Job, plan: DeletePlan, snapshot: ClusterSnapshot) -> str:
+    if snapshot.context != plan.context:
+        return "Another cluster is shown now."
+    if not snapshot.is_synced:
+        return "The cluster has not been read yet."
+    if snapshot.namespace not in ("", job.ref.namespace):
+        return "Another namespace is shown now."
+    if snapshot.stale:
+        return f"What is known may be old: {snapshot.stale}"
+    missing = snapshot.problems.get(PODS.full_name)
+    return missing.words if missing is not None and missing.shown != job.ref.namespace else ""
+
+
+def _how(pod: Pod, nodes: Mapping[str, str]) -> str:
+    """Return how a pod is, where, and what keeps it: `Terminating on n1 (its node is not ready)`."""
+    status, reason = pod_status(pod)
+    node, meta = pod.spec.node_name, pod.metadata
+    kept = []
+    if nodes.get(node, "").startswith("NotReady"):
+        kept.append("its node is not ready")
+    elif _NO_ANSWER in reason:
+        kept.append(_NO_ANSWER)
+    if meta.deletion_timestamp is None:
+        kept.append("nothing has asked it to end")
+    elif meta.finalizers and (pod.is_finished or not node):  # else its containers have to end first
+        kept.append(f"kept by {_finalizers(meta.finalizers)}")
+    words = f"{status} on {node}" if node else str(status)
+    return f"{words} ({', '.join(kept)})" if kept else words
+
+
+def _finalizers(names: Sequence[str]) -> str:
+    return f"finalizer{'s' if len(names) > 1 else ''} {', '.join(names)}"
+
+
+def _name(left: Left) -> str:
+    return sanitize(left.job.ref.name)
+
+
+def _pods(left: Left) -> str:
+    return plural(len(left.pods), "pod")
+
+
+def _listed(words: Sequence[str]) -> str:
+    return f"{', '.join(words[:-1])} and {words[-1]}" if len(words) > 1 else words[0]
