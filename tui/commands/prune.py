@@ -1,0 +1,131 @@
+"""`prune`: deletes jobs that ended long ago; what waits or runs it never touches."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+from k8s.kinds import KINDS, kind_of
+from k8s.snapshot import ClusterSnapshot, Job
+from k8s.status import Status
+from tui.commands.acting import add_yes, check_can_ask, delete_each, is_agreed
+from tui.commands.connect import check_may_change, cluster, read_jobs, server_clock
+from tui.commands.errors import say
+from tui.commands.logs import seconds
+from tui.commands.output import Column, add_format, write_object, write_table
+from tui.commands.values import Values, job_values, seconds_since, timestamp
+from tui.commands.wish import user_name
+from tui.deletion import delete_plan
+from tui.format import NOTHING, age, plural
+from tui.settings import ConsoleOptions
+
+ENDED = (Status.SUCCEEDED, Status.FAILED)
+"""What a job must be to be pruned."""
+COLUMNS = (
+    Column("NAMESPACE"),
+    Column("NAME"),
+    Column("KIND"),
+    Column("STATUS"),
+    Column("ENDED", "right"),
+    Column("USER"),
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Let the command be told which jobs."""
+    add = parser.add_argument
+    add("--older-than", type=seconds, required=True, metavar="TIME", help="ended so long ago, as 7d or 12h")
+    add(
+        "--status",
+        type=_statuses,
+        default=ENDED,
+        metavar="STATUS",
+        help=f"only these: {', '.join(ENDED)}, both unless told",
+    )
+    add("--all-users", action="store_true", help="not only jobs of yours")
+    add("--dry-run", action="store_true", help="show them, delete nothing")
+    add_yes(parser)
+    add_format(parser, ("table", "json", "yaml"))
+
+
+def _statuses(text: str) -> tuple[Status, ...]:
+    by_word = {status.lower(): status for status in ENDED}
+    chosen = [by_word.get(word.strip().lower()) for word in text.split(",")]
+    found = tuple(status for status in chosen if status is not None)
+    if len(found) < len(chosen):
+        raise argparse.ArgumentTypeError(f"{text!r} is not one of {', '.join(ENDED)}, or both with a comma")
+    return found
+
+
+async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
+    """Show the jobs that ended long ago, ask, and delete them."""
+    if not flags.dry_run:
+        check_may_change(options, "prune jobs")
+        check_can_ask(flags, "delete")
+    async with cluster(options) as client:
+        snapshot = await read_jobs(options, client)
+        now = server_clock(client).now
+        ended = _ended(snapshot, flags.status)
+        old = [job for job in ended if _is_old(job, now, flags.older_than)]
+        user = user_name()
+        jobs = old if flags.all_users else [job for job in old if job.user == user]
+        _say_what_stays(ended, old, jobs)
+        _write(jobs, snapshot, now, flags.output)
+        if flags.dry_run or not jobs:
+            return 0
+        plan = delete_plan(snapshot, (job.ref for job in jobs))
+        if not is_agreed(flags, plan.question, plan.word):
+            return 1
+        failed = await delete_each(client, plan, tell=say)
+    return 1 if failed else 0
+
+
+def _ended(snapshot: ClusterSnapshot, statuses: Sequence[Status]) -> list[Job]:
+    """Return the jobs that their operators call ended; of what is no job only the pods are known."""
+    return [job for job in snapshot.jobs if job.status in statuses and kind_of(job.ref) in KINDS]
+
+
+def _is_old(job: Job, now: datetime, older_than_s: int) -> bool:
+    """Tell whether a job ended so long ago; not when nobody knows when it did."""
+    since_s = seconds_since(ended_at(job), now)
+    return since_s is not None and since_s >= older_than_s
+
+
+def ended_at(job: Job) -> datetime | None:
+    """Return when a job ended: by its object, or else when the last of its pods did."""
+    ends = [each.finished for each in job.instances if each.finished is not None]
+    return job.finished or max(ends, default=None)
+
+
+def _say_what_stays(ended: Iterable[Job], old: Sequence[Job], jobs: Sequence[Job]) -> None:
+    if undated := [job for job in ended if ended_at(job) is None]:
+        say(f"{plural(len(undated), 'job')} of which nobody knows when they ended stay.")
+    if others := len(old) - len(jobs):
+        say(f"{plural(others, 'job')} of other users {'stays' if others == 1 else 'stay'}; see --all-users.")
+
+
+def _write(jobs: Sequence[Job], snapshot: ClusterSnapshot, now: datetime, output: str) -> None:
+    if output != "table":
+        write_object({"items": [_values(job, now) for job in jobs]}, output)
+    elif not jobs:
+        where = f"namespace {snapshot.namespace}" if snapshot.namespace else "any namespace"
+        say(f"Nothing to prune in {where}.")
+    else:
+        skipped = 1 if snapshot.namespace else 0
+        write_table(COLUMNS[skipped:], [_row(job, now)[skipped:] for job in jobs])
+
+
+def _values(job: Job, now: datetime) -> Values:
+    return {**job_values(job, now), "finished": timestamp(ended_at(job))}
+
+
+def _row(job: Job, now: datetime) -> tuple[str, ...]:
+    return (
+        job.ref.namespace,
+        job.ref.name,
+        job.ref.kind,
+        str(job.status),
+        age(seconds_since(ended_at(job), now)),
+        job.user or NOTHING,
+    )

@@ -1,0 +1,44 @@
+"""`suspend`: ends the pods of jobs, which frees their GPUs, and keeps the jobs to be resumed."""
+
+from __future__ import annotations
+
+import argparse
+
+from k8s.snapshot import Job
+from k8s.suspending import suspend_job
+from tui.commands.acting import add_jobs, add_yes, check_can_ask, each, find_jobs, is_agreed
+from tui.commands.connect import check_may_change, cluster, read_jobs
+from tui.commands.errors import say
+from tui.settings import ConsoleOptions
+from tui.suspension import suspend_plan
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Let the command take jobs."""
+    add_jobs(parser)
+    add_yes(parser)
+
+
+async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
+    """Suspend jobs; one that cannot be suspended does not keep the others."""
+    return await change(options, flags, is_suspended=True)
+
+
+async def change(options: ConsoleOptions, flags: argparse.Namespace, *, is_suspended: bool) -> int:
+    """Suspend jobs, or resume them."""
+    verb = "suspend" if is_suspended else "resume"
+    check_may_change(options, f"{verb} jobs")
+    check_can_ask(flags, verb)
+    async with cluster(options) as client:
+        jobs, are_found = find_jobs(await read_jobs(options, client), flags.jobs)
+        plan = suspend_plan(jobs, is_suspended=is_suspended)
+        for job, why in plan.refused:
+            say(f"Could not {verb} {job.ref.kind} {job.ref.name}.\n{why}")
+        if not plan.jobs or not is_agreed(flags, plan.sentence):
+            return 1
+
+        async def do(job: Job) -> None:
+            await suspend_job(client, job.ref, job.uid, is_suspended=is_suspended)
+
+        failed = await each(plan.jobs, do, f"is being {verb}{'ed' if is_suspended else 'd'}.")
+    return 0 if are_found and not failed and not plan.refused else 1
