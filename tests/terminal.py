@@ -12,9 +12,10 @@ import signal
 import struct
 import termios
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import pyte
 
@@ -39,10 +40,12 @@ class Terminal:
         self.output = bytearray()
         """Every byte that the program has written."""
         self.exit_code: int | None = None
+        self.is_stopped = False
+        """Whether the program is suspended."""
         self.pid, self._fd = pty.fork()
         if self.pid == 0:
             os.execvpe(words[0], list(words), dict(env if env is not None else os.environ))
-        fcntl.ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+        self._set_size(columns, lines)
 
     def __enter__(self) -> Self:
         return self
@@ -67,9 +70,34 @@ class Terminal:
         """The screen as one text."""
         return "\n".join(self.lines)
 
+    @property
+    def attributes(self) -> list[Any]:
+        """How the terminal is set, as termios has it: raw, or as it was."""
+        return termios.tcgetattr(self._fd)
+
+    def resize(self, columns: int, lines: int) -> None:
+        """Change the size of the terminal; it is as if its window was dragged."""
+        self._screen.resize(lines, columns)
+        self._set_size(columns, lines)
+
     def send(self, keys: str) -> None:
         """Type; enter is `\\r`, escape `\\x1b`."""
         os.write(self._fd, keys.encode())
+
+    @contextmanager
+    def stalled(self) -> Iterator[None]:
+        """Let the terminal take nothing, as one does after ctrl+s or when its connection hangs."""
+        slave = os.open(f"/proc/{self.pid}/fd/1", os.O_RDWR | os.O_NOCTTY)
+        termios.tcflow(slave, termios.TCOOFF)
+        try:
+            yield
+        finally:
+            termios.tcflow(slave, termios.TCOON)
+            os.close(slave)
+
+    def hang_up(self) -> None:
+        """Take the terminal away, as a lost connection does."""
+        os.dup2(os.open(os.devnull, os.O_RDWR), self._fd)
 
     def signal(self, number: signal.Signals) -> None:
         """Send the program a signal."""
@@ -89,14 +117,25 @@ class Terminal:
 
     def wait_for_end(self, timeout_s: float = 20) -> int:
         """Read until the program ends; return its exit code, negative for a signal."""
+        self._read_until(lambda: self.exit_code is not None, "did not end", timeout_s)
+        assert self.exit_code is not None
+        return self.exit_code
+
+    def wait_for_stop(self, timeout_s: float = 20) -> None:
+        """Read until the program is suspended."""
+        self._read_until(lambda: self.is_stopped, "was not suspended", timeout_s)
+
+    def _read_until(self, is_so: Callable[[], bool], complaint: str, timeout_s: float) -> None:
         deadline = time.monotonic() + timeout_s
-        while self.exit_code is None:
+        while not is_so():
             if time.monotonic() > deadline:
-                raise AssertionError(f"did not end in {timeout_s} s:\n{self.text}")
+                raise AssertionError(f"{complaint} in {timeout_s} s:\n{self.text}")
             self._read(0.1)
         while self._read(0.05):
             pass
-        return self.exit_code
+
+    def _set_size(self, columns: int, lines: int) -> None:
+        fcntl.ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
 
     def _read(self, timeout_s: float) -> bool:
         """Take in what was written; tell whether there was anything."""
@@ -105,9 +144,11 @@ class Terminal:
             self._stream.feed(_PRIVATE.sub("", self._decoder.decode(chunk)))
             return True
         if self.exit_code is None:
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            pid, status = os.waitpid(self.pid, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
             if pid:
-                self.exit_code = os.waitstatus_to_exitcode(status)
+                self.is_stopped = os.WIFSTOPPED(status)
+                if not self.is_stopped and not os.WIFCONTINUED(status):
+                    self.exit_code = os.waitstatus_to_exitcode(status)
         return False
 
     def _next_piece(self, timeout_s: float) -> bytes:

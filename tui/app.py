@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import events, work
-from textual.app import App
 from textual.binding import BindingType
 from textual.filter import LineFilter
 from textual.notifications import SeverityLevel
@@ -28,6 +27,7 @@ from k8s.snapshot import ClusterSnapshot
 from k8s.text import sanitize
 from tui import terminal
 from tui.doing import WISHES
+from tui.driver import PacedApp
 from tui.keys import COMMANDS, EVERYWHERE, find_command
 from tui.keys.commands import Argument
 from tui.line_filters import AsciiOnly, Harmless
@@ -50,7 +50,7 @@ async def _as_they_are(options: ConsoleOptions, _progress: Callable[[str], None]
     return options
 
 
-class Console(App[int]):
+class Console(PacedApp[int]):
     """The application. Its one state is `snapshot`; everything on screen is bound to it."""
 
     CSS_PATH = [themes.STYLESHEET, Path(__file__).parent / "screens" / "view.tcss"]  # noqa: RUF012
@@ -104,7 +104,6 @@ class Console(App[int]):
 
     def on_mount(self) -> None:
         """Show home, then reach for the cluster."""
-        terminal.on_signals(self.leave)
         self._push(JobsView(ascii_only=self.options.is_ascii), self._wish)
         self.call_after_refresh(self.connect)
 

@@ -1,12 +1,19 @@
-"""The terminal before and after the console: frugal over SSH, and whole again however we end."""
+"""The terminal before and after the console: what it can show, and that it is whole again however we end."""
 
 from __future__ import annotations
 
-import asyncio
 import os
+import select
 import signal
 import sys
+import termios
+import threading
 from collections.abc import Callable, Mapping
+from types import FrameType
+from typing import Any, Literal
+
+Colours = Literal["none", "16", "256", "true"]
+"""How many colours a terminal shows."""
 
 EXIT_CODES: Mapping[signal.Signals, int] = {
     signal.SIGINT: 130,
@@ -14,37 +21,67 @@ EXIT_CODES: Mapping[signal.Signals, int] = {
     signal.SIGHUP: 129,
 }
 """What a program ended by a signal answers: 128 and the signal's number."""
+GRACE_S = 10.0
+"""How long the console may take to end after a signal; then it is ended."""
 
 _RESTORE = (
-    "\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?1004l\x1b[?2004l\x1b[<u\x1b[?25h\x1b[?1049l\x1b[0m"
+    "\x1b[?2026l\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?1004l\x1b[?2004l\x1b[<u"
+    "\x1b[?7h\x1b[?25h\x1b[?1049l\x1b[0m"
 )
-"""Mouse, focus and paste reports off, cursor on, main screen, plain colours."""
+"""Mouse, focus and paste reports off, wrapping and cursor on, main screen, plain colours."""
+_WRITABLE_S = 0.5
+"""How long a terminal that does not read is waited for at the end."""
+_before: dict[int, list[Any]] = {}
+"""How the terminal was set before the console: the attributes of a file descriptor."""
+
+_COLOUR_SYSTEMS: Mapping[Colours, str] = {"256": "256", "true": "truecolor"}
+"""What Textual is told of each; of the others that there are sixteen."""
+_COLOURS_BY_SUFFIX: Mapping[str, Colours] = {"256color": "256", "direct": "true", "truecolor": "true"}
+_NO_TERMINALS = ("", "dumb", "unknown")
+"""Names of what cannot move its cursor."""
+_TRUE_COLOUR_TERMINALS = ("alacritty", "contour", "foot", "ghostty", "kitty", "wezterm", "xterm-kitty")
+"""Terminals whose names do not say how many colours they have."""
 
 
 def prepare() -> None:
-    """Set what Textual reads from the environment when it is imported.
+    """Note how the terminal is, and set what Textual reads from the environment when it is imported.
 
-    Few frames and no animation, because every frame is bytes over SSH; and there a longer
-    wait before a lone ESC counts as the escape key, because arrows may arrive in pieces.
+    No animation, because every frame is bytes over SSH; and there a longer wait before a lone ESC
+    counts as the escape key: arrows may arrive in pieces, 300 ms apart.
     """
-    is_remote = "SSH_CONNECTION" in os.environ
+    _remember()
     for name, value in (
-        ("TEXTUAL_FPS", "10" if is_remote else "20"),
+        ("TEXTUAL_FPS", "4" if is_remote() else "10"),
         ("TEXTUAL_ANIMATIONS", "none"),
         ("TEXTUAL_SMOOTH_SCROLL", "0"),
-        ("ESCDELAY", "300" if is_remote else "100"),
+        ("TEXTUAL_COLOR_SYSTEM", _COLOUR_SYSTEMS.get(colours(), "standard")),
+        ("ESCDELAY", "350" if is_remote() else "100"),
     ):
         os.environ.setdefault(name, value)
+    for name in ("COLUMNS", "LINES"):  # a size that a shell exports would stay for ever
+        os.environ.pop(name, None)
 
 
 def is_usable() -> bool:
     """Tell whether there is a terminal to draw on."""
-    return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+    return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "") not in _NO_TERMINALS
 
 
-def wants_no_colours() -> bool:
-    """Tell whether the terminal, or the person at it, has no use for colours."""
-    return bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM", "").startswith(("linux", "vt"))
+def is_remote() -> bool:
+    """Tell whether the terminal is at the other end of an SSH connection."""
+    return "SSH_CONNECTION" in os.environ
+
+
+def colours() -> Colours:
+    """Tell how many colours the terminal shows, as far as its name says; none where none are wanted."""
+    name = os.environ.get("TERM", "")
+    if os.environ.get("NO_COLOR") or name in _NO_TERMINALS:
+        return "none"
+    if os.environ.get("COLORTERM", "").lower() in ("truecolor", "24bit"):
+        return "true"
+    if name.startswith(_TRUE_COLOUR_TERMINALS):
+        return "true"
+    return _COLOURS_BY_SUFFIX.get(name.rpartition("-")[2], "16")
 
 
 def wants_ascii() -> bool:
@@ -54,31 +91,47 @@ def wants_ascii() -> bool:
 
 
 def on_signals(leave: Callable[[int], None]) -> None:
-    """Call `leave` with an exit code at the first INT, TERM or HUP; at the second end at once.
+    """Call `leave` with an exit code at the first INT, TERM or HUP; at a further INT or TERM end at once.
 
-    Needs a running event loop. Textual itself restores the terminal after neither TERM nor HUP.
+    A terminal that goes away sends HUP more than once; what must be kept is kept all the same.
+    `leave` is called between any two steps of the main thread, so it must only have something done.
+    Textual itself restores the terminal after neither TERM nor HUP.
     """
-    loop = asyncio.get_running_loop()
-    seen: list[signal.Signals] = []
+    seen: list[int] = []
 
-    def caught(number: signal.Signals) -> None:
+    def caught(number: int, _frame: FrameType | None) -> None:
+        code = EXIT_CODES[signal.Signals(number)]
+        if seen:
+            if number != signal.SIGHUP:
+                _end(code)
+            return
         seen.append(number)
-        if len(seen) > 1:
-            restore()
-            os._exit(EXIT_CODES[number])
-        leave(EXIT_CODES[number])
+        watchdog = threading.Timer(GRACE_S, _end, [code])
+        watchdog.daemon = True
+        watchdog.start()
+        leave(code)
 
     for number in EXIT_CODES:
-        loop.add_signal_handler(number, caught, number)
+        signal.signal(number, caught)
 
 
 def restore() -> None:
-    """Put the terminal back by force; harmless when it is as it should be, or gone."""
-    for fd in (sys.__stderr__, sys.__stdout__):
-        if fd is None or fd.closed or not fd.isatty():
-            continue
+    """Put the terminal back by force; harmless when it is as it should be, or gone, or not reading."""
+    for fd, attributes in _before.items():
         try:
-            os.write(fd.fileno(), _RESTORE.encode())
-        except OSError:
+            termios.tcsetattr(fd, termios.TCSANOW, attributes)
+            if select.select([], [fd], [], _WRITABLE_S)[1]:
+                os.write(fd, _RESTORE.encode())
+        except (OSError, termios.error):
             continue
-        return
+
+
+def _remember() -> None:
+    file = sys.__stdout__
+    if file is not None and file.isatty():
+        _before[file.fileno()] = termios.tcgetattr(file.fileno())
+
+
+def _end(code: int) -> None:
+    restore()
+    os._exit(code)

@@ -1,28 +1,38 @@
-"""Sees to what the console needs before it opens: a terminal, and a cluster to show."""
+"""Sees to what the console needs before it opens: a terminal, and a cluster to show.
+
+Where there is no terminal the jobs are printed instead, so that `gpuconsole` alone is of use in a pipe too.
+"""
 
 from __future__ import annotations
 
+import argparse
+import asyncio
 import os
 from collections.abc import Callable
 from dataclasses import replace
 
-from k8s.errors import NoCluster
+import themes
+from k8s.errors import KubeError, NoCluster
 from tui import terminal
 from tui.commands.errors import WrongUsage, say
 from tui.settings import ConsoleOptions
+
+ANSI_THEME = "gpuconsole-ansi"
+"""The palette for terminals of sixteen colours."""
 
 
 def prepare(options: ConsoleOptions) -> ConsoleOptions:
     """Return the options with which the console opens; where there is no cluster, offer the sandbox.
 
     Raises:
-        WrongUsage: There is no terminal.
+        WrongUsage: There is no terminal; the jobs were printed.
         NoCluster: There is no kubeconfig, and the sandbox is not wanted.
     """
     if not terminal.is_usable():
+        _print_jobs(options)
         raise WrongUsage(
             "The console needs a terminal, and this is none.\n"
-            "Commands work without one, as in: gpuconsole list"
+            "Commands work without one; what it prints instead is: gpuconsole list"
         )
     if not options.is_sandbox and not _has_cluster(options):
         from k8s.access import SANDBOX_HINT
@@ -35,7 +45,8 @@ def prepare(options: ConsoleOptions) -> ConsoleOptions:
     terminal.prepare()
     return replace(
         options,
-        is_mono=options.is_mono or (not options.theme and terminal.wants_no_colours()),
+        theme=options.theme or _theme(),
+        is_mono=options.is_mono or (not options.theme and terminal.colours() == "none"),
         is_ascii=options.is_ascii or terminal.wants_ascii(),
     )
 
@@ -51,6 +62,22 @@ async def reach(options: ConsoleOptions, progress: Callable[[str], None]) -> Con
     from tui.commands.connect import with_sandbox
 
     return await with_sandbox(options, progress)
+
+
+def _print_jobs(options: ConsoleOptions) -> None:
+    """Print what `gpuconsole list` prints, or why it cannot."""
+    from tui.commands import list as list_command
+
+    try:
+        asyncio.run(list_command.run(options, argparse.Namespace(output="table")))
+    except KubeError as error:
+        say(str(error))
+
+
+def _theme() -> str:
+    """Return the palette for the colours that the terminal has; empty for the usual one."""
+    has_few = terminal.colours() == "16"
+    return ANSI_THEME if has_few and themes.STYLESHEET.with_name(f"{ANSI_THEME}.toml").exists() else ""
 
 
 def _has_cluster(options: ConsoleOptions) -> bool:
