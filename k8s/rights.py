@@ -125,8 +125,8 @@ async def review(client: Client, need: Need, namespace: str, *, is_urgent: bool 
     answer = (await client.create(ACCESS_REVIEWS, asked, is_urgent=is_urgent)).get("status") or {}
     if answer.get("allowed") is True:
         return Right(True)
-    if answer.get("evaluationError") and not answer.get("denied"):
-        return UNKNOWN  # an authorizer was away: the next one may have allowed it
+    if "allowed" not in answer or (answer.get("evaluationError") and not answer.get("denied")):
+        return UNKNOWN  # an authorizer was away, which may have allowed it
     return Right(False, _refused(client.access.user, [need], namespace, str(answer.get("reason") or "")))
 
 

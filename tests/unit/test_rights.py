@@ -1,0 +1,263 @@
+"""What a user may do: asked once, remembered for a while, and never guessed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from k8s.errors import Forbidden, KubeError, from_status
+from k8s.kinds import CREATABLE, KINDS, JobRef
+from k8s.limiter import Limiter
+from k8s.resources import ACCESS_REVIEWS, PODS
+from k8s.rights import ACTIONS, UNKNOWN, Need, Right, Rights, needs_of, review
+from tests.scripted import Answer, Asked, Compute, Drop, Held, Reply, ScriptedCluster, refusal, status_object
+
+PATH = ACCESS_REVIEWS.path()
+BERT = JobRef("vision", "bert", "PyTorchJob", "kubeflow.org/v1")
+MAY = Answer({"status": {"allowed": True}}, 201)
+MAY_NOT = Answer({"status": {"allowed": False}}, 201)
+DELETE_REFUSED = 'user "li" may not delete pytorchjobs in namespace "vision"'
+
+
+def asked_of(cluster: ScriptedCluster) -> list[dict[str, Any]]:
+    """Return what the cluster was asked about, one for each review."""
+    reviews = cluster.asked(PATH, method="POST")
+    return [json.loads(each.body)["spec"]["resourceAttributes"] for each in reviews]
+
+
+def refused(message: str) -> KubeError:
+    return from_status(403, status_object(403, message, "Forbidden"), "delete PyTorchJob bert")
+
+
+@pytest.mark.parametrize(
+    ("status", "right"),
+    [
+        ({"allowed": True, "reason": "RBAC: allowed"}, Right(True)),
+        ({"allowed": False}, Right(False, DELETE_REFUSED)),
+        (
+            {"allowed": False, "denied": True, "reason": "frozen\n"},
+            Right(False, f"{DELETE_REFUSED}: frozen"),
+        ),
+        ({"allowed": False, "evaluationError": "webhook is away"}, UNKNOWN),
+        ({"allowed": True, "evaluationError": "webhook is away"}, Right(True)),
+        (None, UNKNOWN),
+    ],
+)
+async def test_a_refusal_says_who_may_not_do_what_where_and_why(status: object, right: Right) -> None:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say(PATH, Answer({"status": status}, 201), method="POST")
+        assert await review(client, Need("delete", "kubeflow.org", "pytorchjobs"), "vision") == right
+        assert asked_of(cluster) == [
+            {
+                "verb": "delete",
+                "group": "kubeflow.org",
+                "resource": "pytorchjobs",
+                "subresource": "",
+                "namespace": "vision",
+            }
+        ]
+
+
+async def test_who_asks_may_be_nameless_and_the_place_everywhere() -> None:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        client.access.user = ""
+        cluster.say(PATH, MAY_NOT, method="POST")
+        right = await review(client, Need.of("get", PODS, "log"), "")
+        assert right.why == "this user may not get pods/log"
+
+
+def test_every_action_of_a_job_of_ours_needs_something_and_nothing_is_guessed_of_others() -> None:
+    for action in ACTIONS:
+        for kind in KINDS:
+            ref = JobRef("a", "b", kind.resource.kind, kind.resource.api_version)
+            needs = needs_of(action, ref)
+            assert needs
+            if action in ("delete", "suspend", "resume", "yaml", "clone"):
+                assert [(each.group, each.plural) for each in needs] == [
+                    (kind.resource.group, kind.resource.plural)
+                ]
+    assert needs_of("delete", JobRef("a", "b", "Mouse", "lab.io/v1")) == ()
+    assert needs_of("shell", JobRef("a", "b", "Mouse", "lab.io/v1")) == (Need("get", "", "pods", "exec"),)
+    assert needs_of("delete") == needs_of("filter", BERT) == ()
+    assert {each.plural for each in needs_of("new")} == {kind.resource.plural for kind in CREATABLE}
+
+
+async def test_nothing_is_asked_before_somebody_wants_to_know_and_then_once() -> None:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say(PATH, MAY_NOT, method="POST")
+        rights = Rights(client)
+        assert rights.known("delete", "vision", BERT) == UNKNOWN
+        assert cluster.requests == []
+        expected = Right(False, DELETE_REFUSED)
+        assert await rights.fetch("delete", "vision", BERT) == expected
+        assert await rights.fetch("delete", "vision", BERT) == expected
+        assert rights.known("delete", "vision", BERT) == expected
+        await rights.fetch("delete", "speech", BERT)
+        assert [each["namespace"] for each in asked_of(cluster)] == ["vision", "speech"]
+        assert rights.known("delete", "speech", BERT).is_allowed is False
+        assert rights.known("yaml", "vision", BERT) == UNKNOWN
+
+
+async def test_many_who_want_to_know_at_once_ask_once() -> None:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        answer = Held(MAY)
+        cluster.say(PATH, answer, method="POST")
+        rights = Rights(client)
+        waiting = [asyncio.create_task(rights.fetch("delete", "vision", BERT)) for _ in range(5)]
+        await cluster.until_asked(PATH, method="POST")
+        answer.let_go()
+        assert await asyncio.gather(*waiting) == [Right(True)] * 5
+        assert len(asked_of(cluster)) == 1
+
+
+async def test_one_who_leaves_does_not_keep_the_others_from_an_answer() -> None:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say(PATH, Held(MAY), MAY, method="POST")
+        rights = Rights(client)
+        first = asyncio.create_task(rights.fetch("delete", "vision", BERT))
+        await cluster.until_asked(PATH, method="POST")
+        second = asyncio.create_task(rights.fetch("delete", "vision", BERT))
+        await asyncio.sleep(0)
+        first.cancel()
+        assert await second == Right(True)
+        assert first.cancelled() or first.cancelling()
+
+
+async def test_an_answer_is_asked_for_again_once_it_is_old() -> None:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say(PATH, MAY_NOT, MAY, method="POST")
+        rights = Rights(client, kept_s=0.0)
+        assert (await rights.fetch("delete", "vision", BERT)).is_allowed is False
+        assert rights.known("delete", "vision", BERT) == UNKNOWN
+        assert (await rights.fetch("delete", "vision", BERT)).is_allowed is True
+
+
+async def test_what_is_remembered_is_bounded_and_what_is_used_stays() -> None:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say(PATH, MAY, method="POST")
+        rights = Rights(client, most=3)
+        for namespace in ("a", "b", "c"):
+            await rights.fetch("delete", namespace, BERT)
+        await rights.fetch("delete", "a", BERT)
+        await rights.fetch("delete", "d", BERT)
+        known = {each: rights.known("delete", each, BERT).is_allowed for each in "abcd"}
+        assert known == {"a": True, "b": None, "c": True, "d": True}
+
+
+async def test_a_new_login_is_another_user() -> None:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say(PATH, MAY_NOT, MAY, method="POST")
+        rights = Rights(client)
+        await rights.fetch("delete", "vision", BERT)
+        client.access.api_key["BearerToken"] = "Bearer another"
+        assert rights.known("delete", "vision", BERT) == UNKNOWN
+        assert (await rights.fetch("delete", "vision", BERT)).is_allowed is True
+
+
+async def test_the_answer_to_an_earlier_login_is_not_kept() -> None:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        answer = Held(MAY_NOT)
+        cluster.say(PATH, answer, method="POST")
+        rights = Rights(client)
+        asking = asyncio.create_task(rights.fetch("delete", "vision", BERT))
+        await cluster.until_asked(PATH, method="POST")
+        client.access.api_key["BearerToken"] = "Bearer another"
+        answer.let_go()
+        await asking
+        assert rights.known("delete", "vision", BERT) == UNKNOWN
+
+
+@pytest.mark.parametrize(
+    "reply", [refusal(403, "no reviews", "Forbidden"), refusal(404), refusal(400), refusal(500), Drop()]
+)
+async def test_where_it_cannot_be_asked_nothing_is_known_and_it_is_not_asked_all_the_time(
+    reply: Reply,
+) -> None:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say(PATH, reply, method="POST")
+        rights = Rights(client)
+        assert await rights.fetch("delete", "vision", BERT) == UNKNOWN
+        assert await rights.fetch("delete", "vision", BERT) == UNKNOWN
+        assert len(asked_of(cluster)) == 1
+
+
+async def test_any_kind_that_may_be_made_is_enough_for_a_new_job() -> None:
+    def answer(asked: Asked) -> Reply:
+        plural = json.loads(asked.body)["spec"]["resourceAttributes"]["resource"]
+        return MAY if plural == allowed else MAY_NOT
+
+    plurals = [kind.resource.plural for kind in CREATABLE]
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say(PATH, Compute(answer), method="POST")
+        rights = Rights(client)
+        allowed = plurals[-1]
+        assert (await rights.fetch("new", "vision")).is_allowed is True
+        rights.forget()
+        allowed = ""
+        right = await rights.fetch("new", "vision")
+    assert right.is_allowed is False
+    words = " or ".join(f"create {plural}" for plural in plurals)
+    assert right.why == f'user "li" may not {words} in namespace "vision"'
+
+
+async def test_what_was_really_refused_is_remembered_in_the_servers_words() -> None:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        rights = Rights(client)
+        said = (
+            'pytorchjobs.kubeflow.org "bert" is forbidden: User "alice" cannot delete resource "pytorchjobs" '
+            'in API group "kubeflow.org" in the namespace "vision"'
+        )
+        rights.note(refused(said))
+        right = rights.known("delete", "vision", BERT)
+        assert right == Right(False, 'user "alice" may not delete pytorchjobs in namespace "vision"')
+        rights.note(refused(f"{said}: the cluster is frozen until Monday"))
+        assert rights.known("delete", "vision", BERT).why.endswith(
+            '"vision": the cluster is frozen until Monday'
+        )
+        rights.note(
+            refused(
+                'pods "bert-master-0" is forbidden: User "alice" cannot get resource "pods/exec" '
+                'in API group "" in the namespace "vision"'
+            )
+        )
+        assert rights.known("shell", "vision", BERT).is_allowed is False
+        assert rights.known("logs", "vision", BERT) == UNKNOWN
+        assert cluster.requests == []
+
+
+async def test_a_quota_or_a_webhook_that_refuses_says_nothing_of_rights() -> None:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        rights = Rights(client)
+        rights.note(
+            refused('jobs.batch "b" is forbidden: exceeded quota: jobs, requested: count/jobs.batch=1')
+        )
+        rights.note(Forbidden("Could not delete it.", "A webhook is against it."))
+        rights.note(
+            KubeError("Could not delete it.", 'User "a" cannot delete resource "jobs" in API group "batch"')
+        )
+        assert all(rights.known(action, "vision", BERT) == UNKNOWN for action in ACTIONS)
+
+
+class NotingLimiter(Limiter):
+    """Notes for whom a turn was asked."""
+
+    def __init__(self) -> None:
+        super().__init__(1000, 1000)
+        self.urgent: list[bool] = []
+
+    async def turn(self, *, is_urgent: bool) -> None:
+        self.urgent.append(is_urgent)
+        await super().turn(is_urgent=is_urgent)
+
+
+async def test_reviews_wait_behind_what_the_user_waits_for() -> None:
+    limiter = NotingLimiter()
+    async with ScriptedCluster() as cluster, cluster.client(limiter=limiter) as client:
+        cluster.say(PATH, MAY, method="POST")
+        rights = Rights(client)
+        await rights.fetch_all(["delete", "yaml", "", "shell"], "vision", BERT)
+        assert limiter.urgent == [False] * 3
+        assert all(rights.known(each, "vision", BERT).is_allowed for each in ("delete", "yaml", "shell"))
