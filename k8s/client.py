@@ -310,7 +310,7 @@ class Client:
         *,
         protocols: Sequence[str] = COMMAND_PROTOCOLS,
         silence_s: float | None = None,
-        ping_s: float | None = None,
+        is_ponging: bool = True,
     ) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
         """Open a websocket.
 
@@ -320,11 +320,16 @@ class Client:
             query: Its parameters.
             protocols: What may be spoken on it, the best first.
             silence_s: Longest silence, after which reading raises `TimeoutError`; None waits for ever.
-            ping_s: Ask after so long a silence whether anybody is there; without an answer it is closed.
+            is_ponging: Answer pings unseen; else whoever reads is given them, and pongs too.
         """
         with translated(doing):
             connect = partial(
-                self._connection.open_socket, path, query, protocols, silence_s=silence_s, ping_s=ping_s
+                self._connection.open_socket,
+                path,
+                query,
+                protocols,
+                silence_s=silence_s,
+                is_ponging=is_ponging,
             )
             try:
                 socket = await connect()

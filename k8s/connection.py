@@ -154,7 +154,7 @@ class Connection:
         protocols: Sequence[str],
         *,
         silence_s: float | None,
-        ping_s: float | None,
+        is_ponging: bool,
     ) -> aiohttp.ClientWebSocketResponse:
         """Open a websocket in its turn; what the arguments mean is said at `Client.open_socket`.
 
@@ -169,7 +169,7 @@ class Connection:
             headers={**self._headers(), "Accept": "*/*"},  # to JSON alone, servers say 406
             max_msg_size=0,
             timeout=aiohttp.ClientWSTimeout(ws_receive=silence_s, ws_close=CLOSE_S),
-            heartbeat=ping_s,
+            autoping=is_ponging,
             **self._route(),
         )
         return opened

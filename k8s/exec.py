@@ -21,8 +21,8 @@ STDIN, STDOUT, STDERR, ENDED, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
 """The channels. What comes on `ENDED` is a `v1.Status`; `CLOSE` is of protocol v5."""
 SHELL = ("sh", "-c", "for s in bash ash; do command -v $s >/dev/null 2>&1 && exec $s; done; exec sh")
 """Starts the best shell that a container has."""
-PING_S = 30.0
-"""After so long a silence the server is asked whether it is there; half as long again and it is gone."""
+PING_S = 20.0
+"""After so long a silence the server is asked whether it is there, and after as much again it is gone."""
 
 
 class Command:
@@ -80,6 +80,7 @@ async def start(
     has_input: bool = True,
     has_terminal: bool = False,
     doing: str = "",
+    ping_s: float = PING_S,
 ) -> AsyncIterator[Command]:
     """Start a command in a container; leaving the context leaves it, which ends most commands.
 
@@ -92,6 +93,7 @@ async def start(
         has_input: It will be sent input.
         has_terminal: It gets a terminal, on which output and errors are one.
         doing: What errors say was tried; as a rule "run … in POD".
+        ping_s: See `PING_S`.
 
     Raises:
         KubeError: The server refuses, in its words.
@@ -102,9 +104,9 @@ async def start(
     query += [(name, "true") for name, is_wanted in wants.items() if is_wanted]
     query += [("container", container)] if container else []
     path = PODS.path(namespace, pod, "exec")
-    async with client.open_socket(path, doing, query, ping_s=PING_S) as socket:
+    async with client.open_socket(path, doing, query, is_ponging=False) as socket:
         can_end_input = socket.protocol == COMMAND_PROTOCOLS[0]
-        yield Command(Channels(socket, doing), doing, can_end_input=can_end_input)
+        yield Command(Channels(socket, doing, ping_s=ping_s), doing, can_end_input=can_end_input)
 
 
 def _exit_code(status: Mapping[str, Any], doing: str) -> int:

@@ -123,7 +123,8 @@ class _Carrier:
         made = self._forward
         path = PODS.path(made.namespace, made.pod, "portforward")
         query = {"ports": str(made.port)}
-        async with self._client.open_socket(path, self._doing, query, protocols=PROTOCOLS) as opened:
+        opening = self._client.open_socket(path, self._doing, query, protocols=PROTOCOLS, is_ponging=False)
+        async with opening as opened:
             yield Channels(opened, self._doing)
 
     async def stop(self) -> None:
