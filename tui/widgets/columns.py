@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Literal, NamedTuple
 
+from k8s.text import sanitize
 from tui.format import Look, Run, cell_len
 
 GAP = 2
@@ -14,6 +15,9 @@ GAP = 2
 
 HINT = 5
 """Cells kept free at the right end for `+2>` while columns are hidden."""
+
+WIDE_HINT = 8
+"""Cells kept free at the right end for `<2 +4>` in a wide table."""
 
 
 class Cell(NamedTuple):
@@ -24,11 +28,13 @@ class Cell(NamedTuple):
     """How the whole text is meant."""
     runs: tuple[Run, ...] = ()
     """Pieces with looks of their own; joined, they are `text`."""
+    sort: float | str | None = None
+    """What the row is sorted by in this column; None: by the text, `worker-2` before `worker-10`."""
 
     @classmethod
-    def of(cls, *runs: Run) -> Cell:
+    def of(cls, *runs: Run, sort: float | str | None = None) -> Cell:
         """Make a cell of pieces with different looks."""
-        return cls("".join(text for text, _ in runs), "", runs)
+        return cls("".join(text for text, _ in runs), "", runs, sort)
 
 
 class Row(NamedTuple):
@@ -55,7 +61,11 @@ class Column:
     elide: Literal["", "middle", "end"] = ""
     """Where text may be lost: `middle` keeps the suffix of names. Empty means: never shrink."""
     max_width: int = 60
-    """Cells it never exceeds, whatever its text."""
+    """Cells it never exceeds, whatever its text, but where the table is wide."""
+    sorts_largest_first: bool = False
+    """Whether the first sort by it puts the largest value on top."""
+    flashes: bool = False
+    """Whether a change of its text is pointed at; never for what grows by itself, such as ages."""
 
 
 class Fit(NamedTuple):
@@ -64,17 +74,22 @@ class Fit(NamedTuple):
     widths: tuple[tuple[int, int], ...] = ()
     """Pairs of column index and cells, left to right."""
     hidden: int = 0
-    """How many columns found no place."""
+    """How many columns found no place on the right."""
+    before: int = 0
+    """How many columns are scrolled away to the left."""
+
+    @property
+    def hint(self) -> str:
+        """Say what is not shown: `+4>`, or `<2 +4>`; nothing where all is shown."""
+        words = (f"<{self.before}" if self.before else "", f"+{self.hidden}>" if self.hidden else "")
+        return " ".join(filter(None, words))
 
 
 def natural_widths(columns: Sequence[Column], rows: Sequence[Row]) -> list[int]:
     """Count the cells each column would like for its title and these rows."""
     by_column = list(zip(*[row.cells for row in rows], strict=True)) or [()] * len(columns)
     return [
-        min(
-            max(column.max_width, column.min_width),
-            max(column.min_width, cell_len(column.title), _widest(list(map(_text, cells)))),
-        )
+        max(column.min_width, cell_len(sanitize(column.title)), widest(cells))
         for column, cells in zip(columns, by_column, strict=True)
     ]
 
@@ -89,6 +104,10 @@ def fit_columns(columns: Sequence[Column], natural: Sequence[int], width: int) -
         natural: The cells each column would like.
         width: The cells there are.
     """
+    natural = [
+        min(wish, max(column.max_width, column.min_width))
+        for column, wish in zip(columns, natural, strict=True)
+    ]
     floor = [
         min(wish, max(column.min_width, cell_len(column.title))) if column.elide else wish
         for column, wish in zip(columns, natural, strict=True)
@@ -112,6 +131,40 @@ def fit_columns(columns: Sequence[Column], natural: Sequence[int], width: int) -
             if widths[index] == natural[index]:
                 growing.remove(index)
     return Fit(tuple(widths.items()), len(columns) - len(kept))
+
+
+def fit_wide(columns: Sequence[Column], natural: Sequence[int], width: int, skipped: int) -> Fit:
+    """Choose columns for `width` cells, each as wide as it would like to be.
+
+    The first column stays, in at most half of the width. `skipped` of the others are
+    scrolled away, but never more than it takes to see the last one.
+    """
+    if not columns:
+        return Fit()
+    pinned = min(natural[0], max(1, width // 2)) if len(columns) > 1 else min(natural[0], width)
+    skipped = max(0, min(skipped, len(columns) - 2))
+    while True:
+        fit = _fit_after(natural, width, pinned, skipped)
+        if not skipped or fit.hidden or _fit_after(natural, width, pinned, skipped - 1).hidden:
+            return fit
+        skipped -= 1
+
+
+def _fit_after(natural: Sequence[int], width: int, pinned: int, skipped: int) -> Fit:
+    def chosen(room: int) -> list[tuple[int, int]]:
+        found: list[tuple[int, int]] = []
+        for index in range(1 + skipped, len(natural)):
+            cells = natural[index] if found else min(natural[index], max(1, room - GAP))
+            if found and room < GAP + cells:
+                break
+            found.append((index, cells))
+            room -= GAP + cells
+        return found
+
+    others = chosen(width - pinned)
+    if skipped or skipped + len(others) < len(natural) - 1:
+        others = chosen(width - pinned - WIDE_HINT)
+    return Fit(((0, pinned), *others), len(natural) - 1 - skipped - len(others), skipped)
 
 
 _text = itemgetter(0)
@@ -138,7 +191,9 @@ def place_lines(rows: Sequence[Row]) -> Lines:
     return Lines(first, row_at_line)
 
 
-def _widest(texts: list[str]) -> int:
+def widest(cells: Iterable[Cell]) -> int:
+    """Count the cells of the terminal that the longest of these texts takes."""
+    texts = list(map(_text, cells))
     if "".join(texts).isascii():
         return max(map(len, texts), default=0)
     return max(map(cell_len, set(texts)), default=0)

@@ -1,0 +1,56 @@
+"""Which cells of a table have just changed, and until when that is pointed at."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+from tui.widgets.columns import Column, Row
+
+FLASH_S = 1.0
+"""How long a change is pointed at, at least."""
+ROUND_S = 0.5
+"""Ends are put off to a multiple of this, so that changes soon after each other end in one repaint."""
+
+
+class Flashes:
+    """Cells that are pointed at, by the keys of their rows."""
+
+    def __init__(self) -> None:
+        """Start with none."""
+        self._ends: dict[str, dict[int, float]] = {}
+
+    def note(
+        self, columns: Sequence[Column], before: Mapping[str, Row], after: Iterable[Row], now_s: float
+    ) -> None:
+        """Compare rows with those of the same keys before; rows that are new have not changed."""
+        watched = [index for index, column in enumerate(columns) if column.flashes]
+        end_s = math.ceil((now_s + FLASH_S) / ROUND_S) * ROUND_S
+        for row in after:
+            was = before.get(row.key)
+            if was is None or was is row:
+                continue
+            for index in watched:
+                if was.cells[index].text != row.cells[index].text:
+                    self._ends.setdefault(row.key, {})[index] = end_s
+
+    def of(self, key: str) -> tuple[int, ...]:
+        """Return the indices of the columns in which this row is pointed at."""
+        return tuple(self._ends.get(key, ()))
+
+    def end(self, now_s: float) -> None:
+        """Forget what has been pointed at for long enough."""
+        left = {
+            key: {index: end_s for index, end_s in ends.items() if end_s > now_s}
+            for key, ends in self._ends.items()
+        }
+        self._ends = {key: ends for key, ends in left.items() if ends}
+
+    def clear(self) -> None:
+        """Forget all of them."""
+        self._ends.clear()
+
+    @property
+    def next_end_s(self) -> float | None:
+        """When the first of them ends; None when there is none."""
+        return min((end_s for ends in self._ends.values() for end_s in ends.values()), default=None)
