@@ -74,10 +74,11 @@ def told(left: Sequence[Left], waited_s: float) -> tuple[str, ...]:
         names = [_name(each) for each in gone[:_MOST_NAMED]]
         more = [f"{len(gone) - _MOST_NAMED} more"] if len(gone) > _MOST_NAMED else []
         sentences.append(f"{_listed([*names, *more])} {'is' if len(gone) == 1 else 'are'} gone.")
-    return (*sentences, *(sentence(each, waited_s) for each in left if each not in gone))
+    sentences += [_sentence(each, waited_s) for each in left if each not in gone]
+    return tuple(map(sanitize, sentences))
 
 
-def sentence(left: Left, waited_s: float) -> str:
+def _sentence(left: Left, waited_s: float) -> str:
     """Return what to tell about one job that was deleted so long ago."""
     name, after = _name(left), f"after {waited_s:.0f} s"
     if left.unknown:
@@ -90,7 +91,7 @@ def sentence(left: Left, waited_s: float) -> str:
     if left.pods:
         shown = "; ".join(f"{pod} {how}" for pod, how in left.pods[:_MOST_NAMED])
         more = f"; and {len(left.pods) - _MOST_NAMED} more" if len(left.pods) > _MOST_NAMED else ""
-        return f"{name}: {_pods(left)} still there {after}: {sanitize(shown)}{more}."
+        return f"{name}: {_pods(left)} still there {after}: {shown}{more}."
     kept = f", kept by {_finalizers(left.finalizers)}" if left.finalizers else ""
     return f"{name} is still there {after}, without pods{kept}."
 
@@ -149,7 +150,7 @@ def _finalizers(names: Sequence[str]) -> str:
 
 
 def _name(left: Left) -> str:
-    return sanitize(left.job.ref.name)
+    return left.job.ref.name
 
 
 def _pods(left: Left) -> str:

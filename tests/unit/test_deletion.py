@@ -1,0 +1,205 @@
+"""What is asked before a delete, and what is told after it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from k8s.kinds import JobRef
+from k8s.models import Pod, Reader
+from k8s.snapshot import ClusterSnapshot, Job, Missing
+from tests.objects import GPU, Object, batch_job, joined, listed, node, pod_of, pytorch_job
+from tui.deletion import MOST_WITHOUT_TYPING, DeletePlan, Propagation, delete_plan
+from tui.leftovers import LONGEST_S, Left, is_over, told, what_is_left
+
+BERT = pytorch_job("bert", workers=3)
+PODS = [pod_of(BERT, place, on="n1", uid=f"uid-{place}") for place in ("master-0", "worker-0", "worker-1")]
+
+
+def read(*pods: Object) -> dict[str, Pod]:
+    """Read pods as they are mirrored, by uid."""
+    return {pod.metadata.uid: pod for pod in Reader[Pod](Pod).read_list(listed(*pods))[1]}
+
+
+def seen(nodes: list[Object], pods: list[Object], jobs: list[Object], **said: Any) -> ClusterSnapshot:
+    """Return the picture of a cluster that holds these."""
+    node_rows, job_rows = joined(nodes, pods, jobs)
+    rows = {"nodes": tuple(node_rows.values()), "jobs": tuple(job_rows.values())}
+    return ClusterSnapshot(**{"context": "lab", "is_synced": True, **rows, **said})
+
+
+BEFORE = seen([node("n1", 32)], PODS, [BERT])
+
+
+def plan_of(snapshot: ClusterSnapshot = BEFORE, **how: Any) -> DeletePlan:
+    return delete_plan(snapshot, [job.ref for job in snapshot.jobs], **how)
+
+
+def going(pod: Object, *finalizers: str, phase: str = "Running") -> Object:
+    """Return a pod that is being deleted."""
+    meta = {**pod["metadata"], "deletionTimestamp": "2026-11-20T10:00:00Z", "finalizers": list(finalizers)}
+    return {**pod, "metadata": meta, "status": {**pod["status"], "phase": phase}}
+
+
+def test_a_plan_says_what_goes_and_what_stays() -> None:
+    plan = plan_of()
+    assert plan.question == "Delete 1 job?"
+    assert plan.lines == (
+        "PyTorchJob default/bert  Running, 3 pods, 24 GPUs",
+        "",
+        "3 pods will be ended and 24 GPUs freed; their logs go too.",
+        "Volume claims stay, with what was written there.",
+    )
+    assert plan.word == ""
+    assert plan.sentence == "Delete PyTorchJob default/bert, with 3 pods and their logs, freeing 24 GPUs?"
+
+
+@pytest.mark.parametrize(
+    ("propagation", "words", "end"),
+    [
+        (
+            "Foreground",
+            "3 pods will be ended and 24 GPUs freed; their logs go too. The jobs stay",
+            "freeing 24",
+        ),
+        ("Orphan", "Only the jobs go: 3 pods run on and hold 24 GPUs, and nobody ends them", "leave 3 pods"),
+    ],
+)
+def test_each_propagation_says_what_becomes_of_the_pods(
+    propagation: Propagation, words: str, end: str
+) -> None:
+    plan = plan_of(propagation=propagation)
+    assert plan.consequences[0].startswith(words)
+    assert end in plan.sentence
+
+
+def test_more_than_a_few_have_to_be_typed_and_marks_that_are_hidden_are_counted() -> None:
+    snapshot = seen([], [], [batch_job(f"job-{number}", gpus=0) for number in range(12)])
+    refs = [job.ref for job in snapshot.jobs]
+    assert delete_plan(snapshot, refs[:MOST_WITHOUT_TYPING]).word == ""
+    plan = delete_plan(snapshot, refs, hidden=2)
+    assert (plan.question, plan.word) == ("Delete 12 jobs?", "delete 12")
+    assert len(plan.lines) < 20
+    assert "and 2 more" in plan.lines
+    assert "2 of these are hidden by the filter." in plan.lines
+
+
+def test_what_is_gone_already_is_no_part_of_a_plan_nor_is_one_named_twice() -> None:
+    refs = [BEFORE.jobs[0].ref, JobRef("default", "gone", "Job", "batch/v1"), BEFORE.jobs[0].ref]
+    assert [job.ref.name for job in delete_plan(BEFORE, refs, hidden=7).jobs] == ["bert"]
+    assert delete_plan(BEFORE, refs, hidden=7).hidden == 1
+
+
+def left_of(plan: DeletePlan, snapshot: ClusterSnapshot, *pods: Object) -> Left:
+    (left,) = what_is_left(plan, snapshot, read(*pods))
+    return left
+
+
+def test_what_is_gone_is_told_at_once() -> None:
+    left = what_is_left(plan_of(), seen([node("n1", 32)], [], []), {})
+    assert is_over(left, 0.0)
+    assert told(left, 4.0) == ("bert is gone.",)
+
+
+def test_until_pods_are_gone_it_is_waited_for_but_not_for_ever() -> None:
+    pods = [going(pod) for pod in PODS]
+    left = what_is_left(plan_of(), seen([node("n1", 32)], pods, []), read(*pods))
+    assert not is_over(left, LONGEST_S - 1)
+    assert is_over(left, LONGEST_S)
+
+
+def test_what_is_left_is_told_by_name_with_where_it_is_and_what_keeps_it() -> None:
+    silent = node("n1", 32)
+    silent["status"]["conditions"] = [{"type": "Ready", "status": "Unknown"}]
+    bad = pod_of(BERT, "worker-0", on="n2", uid="uid-worker-0")
+    pods = [going(PODS[0]), going(bad, "lab.io/keep", phase="Failed"), PODS[2]]
+    left = left_of(plan_of(), seen([silent, node("n2")], pods, []), *pods)
+    assert told([left], 60.0) == (
+        "bert: 3 pods still there after 60 s: bert-master-0 Terminating on n1 (its node is not ready); "
+        "bert-worker-0 Failed on n2 (kept by finalizer lab.io/keep); "
+        "bert-worker-1 Running on n1 (its node is not ready, nothing has asked it to end).",
+    )
+
+
+def test_a_pod_whose_node_may_not_be_read_can_still_say_that_it_is_lost() -> None:
+    lost = {**going(PODS[0]), "status": {"phase": "Running", "reason": "NodeLost"}}
+    left = left_of(plan_of(), seen([], [lost], []), lost)
+    assert left.pods == (("bert-master-0", "Terminating on n1 (its node does not answer)"),)
+
+
+def test_pods_without_gpus_count_though_no_picture_shows_them_without_their_job() -> None:
+    job = pytorch_job("cpu", gpus=0)
+    pod = pod_of(job, "master-0", gpus=0, on="n1", uid="u")
+    plan = plan_of(seen([], [pod], [job]))
+    after = seen([], [pod], [])
+    assert after.jobs == ()
+    assert not left_of(plan, after, pod).is_gone
+
+
+def test_pods_that_came_after_the_question_count_too() -> None:
+    late = pod_of(BERT, "worker-1", on="n1", uid="uid-late")
+    left = left_of(plan_of(), seen([node("n1", 32)], [late], [BERT]), late)
+    assert left.pods == (("bert-worker-1", "Running on n1 (nothing has asked it to end)"),)
+
+
+def test_an_object_that_a_finalizer_keeps_is_told_without_pods() -> None:
+    kept = pytorch_job("bert", workers=3, deletionTimestamp="2026-11-20T10:00:00Z", finalizers=["a/b", "c/d"])
+    left = left_of(plan_of(), seen([], [], [kept]))
+    assert told([left], 61.2) == (
+        "bert is still there after 61 s, without pods, kept by finalizers a/b, c/d.",
+    )
+
+
+def test_a_namesake_made_meanwhile_is_no_leftover() -> None:
+    namesake = pytorch_job("bert", uid="another")
+    pod = pod_of(namesake, "master-0", uid="of-another")
+    assert left_of(plan_of(), seen([], [pod], [namesake]), pod).is_gone
+
+
+def test_pods_that_were_to_run_on_are_no_leftovers_but_their_gpus_are_named() -> None:
+    orphans = [{**pod, "metadata": {**pod["metadata"], "ownerReferences": []}} for pod in PODS]
+    plan = plan_of(propagation="Orphan")
+    left = left_of(plan, seen([node("n1", 32)], orphans, []), *orphans)
+    assert left.is_gone
+    assert told([left], 3.0) == ("bert is gone; 3 pods of it run on as asked, with 24 GPUs.",)
+    assert not left_of(plan, BEFORE, *PODS).is_gone
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ({"context": "other"}, "Another cluster is shown now."),
+        ({"namespace": "speech"}, "Another namespace is shown now."),
+        ({"is_synced": False}, "The cluster has not been read yet."),
+        ({"stale": "no answer"}, "What is known may be old: no answer"),
+        ({"problems": {"pods": Missing("list", "pods")}}, "This user may not list pods."),
+    ],
+)
+def test_where_nobody_can_tell_nothing_is_called_gone(said: dict[str, Any], why: str) -> None:
+    left = left_of(plan_of(), seen([], [], [], **said))
+    assert not left.is_gone
+    assert told([left], 60.0) == (f"bert: nobody can tell whether it is gone. {why}",)
+
+
+def test_many_that_are_gone_are_told_in_one_sentence() -> None:
+    snapshot = seen([], [], [batch_job(f"job-{number}", gpus=0) for number in range(5)])
+    names = [job.ref.name for job in snapshot.jobs]
+    gone = [Left(job) for job in snapshot.jobs]
+    assert told(gone, 1.0) == (f"{names[0]}, {names[1]}, {names[2]} and 2 more are gone.",)
+    assert told(gone[:2], 1.0) == (f"{names[0]} and {names[1]} are gone.",)
+    kept = replace(gone[0], is_there=True)
+    assert told([kept, gone[1]], 60.0) == (
+        f"{names[1]} is gone.",
+        f"{names[0]} is still there after 60 s, without pods.",
+    )
+
+
+def test_nothing_from_a_cluster_reaches_the_terminal_as_it_is() -> None:
+    job: Job = replace(BEFORE.jobs[0], ref=JobRef("default", "b\x1b[2Jert", "Job", "batch/v1"))
+    plan = DeletePlan("lab", (job,))
+    words = (*plan.lines, plan.sentence, *told([Left(job, is_there=True, finalizers=("\x1b[1m",))], 60.0))
+    words += told([Left(job, pods=(("\x1b]0;x\x07", "Running"),))], 60.0)
+    assert not any(ord(char) < 32 for line in words for char in line)
+    assert GPU not in "".join(words)
