@@ -13,6 +13,7 @@ import io
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,8 @@ INTERRUPTED, PIPE_CLOSED = 130, 141
 _GARBAGE = (50_000, 20, 50)
 """How rarely cycles are looked for: a large cluster's objects hold none, and each look passes them all."""
 _TOGETHER = ("k8s", "trainer", "themes")
+_TAKE_WORDS = ("submit", "shell")
+"""The commands that take another program's words after `--`."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -96,8 +99,8 @@ def _run(words: list[str]) -> int:
 
         sys.stdout.write(f"gpuconsole {version('gpuconsole')}\n")
         return DONE
-    if dashes and flags.chosen != "submit":
-        parser.error("only submit takes words after --")
+    if dashes and flags.chosen not in _TAKE_WORDS:
+        parser.error(f"only {' and '.join(_TAKE_WORDS)} take words after --")
     flags.rest = rest
     options = options_of(flags)
     from k8s.devices import recognising
@@ -107,6 +110,7 @@ def _run(words: list[str]) -> int:
     config = read_config(options.config_file)
     for key in config.unknown:
         say(f"{options.config_file} names what is no setting: {key}")
+    options = replace(options, kept_theme=config.theme)
     with recognising(config.accelerators):
         return _do(options, flags)
 

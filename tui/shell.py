@@ -33,10 +33,14 @@ _RESET_S = 1.0
 """How long a terminal that takes nothing is waited for when all is over."""
 _LEAVE = re.compile(rb"(?:\x1d|\x1b\[93;5(?::\d)?u|\x1b\[27;5;93~){2}")
 """ctrl+] twice, as plain terminals, kitty's protocol and xterm's modifyOtherKeys send it."""
-_LEAVE_BYTES = 24
+_LONGEST_BYTES = 24
+"""How long what is looked for in a stream may be, for it may come in pieces."""
+_ALTERNATE = re.compile(rb"\x1b\[\?(?:[0-9;]*;)?(1049|1047|47)(?:;[0-9;]*)?([hl])")
+"""Goes to the other screen that full-screen programs use, or comes back from it."""
+_ABANDON = b"\x18\x1b[?2026l"
+"""Ends what a broken program began: half a sequence, a picture held back."""
 _RESET = (
-    b"\x18\x1b[?2026l"  # what was begun is abandoned: a half sequence, a held picture
-    b"\x1b[?1047l\x1b7\x1b[r\x1b8"  # the main screen, all of it, the cursor where it is
+    b"\x1b7\x1b[r\x1b8"  # the whole screen scrolls, the cursor stays where it is
     b"\x1b[?1000l\x1b[?1001l\x1b[?1002l\x1b[?1003l\x1b[?1004l\x1b[?1005l\x1b[?1006l\x1b[?1015l\x1b[?1016l"
     b"\x1b[?2004l\x1b[?2031l\x1b[?2048l\x1b[<u\x1b[>4m"  # no reports of paste, theme, size; plain keys
     b"\x1b[?1l\x1b>\x1b[?7h\x1b[4l\x1b[20l\x1b[?5l"  # cursor keys, keypad, wrapping, inserting, colours
@@ -122,15 +126,18 @@ class RawTerminal:
         """Open it anew: so reads and writes of ours never wait, and everybody else's do as before."""
         self._fd = _open_terminal()
         self._before = termios.tcgetattr(self._fd)
+        self._written = b""
+        self._to_main_screen = b""
 
     def __enter__(self) -> Self:
         tty.setraw(self._fd, termios.TCSANOW)
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, _type: object, error: BaseException | None, _traceback: object) -> None:
+        new_line = b"\r\n" if error is not None else b""
         # Never wait for ever here: the terminal may have stalled, and may be gone.
         with suppress(OSError):
-            _write_soon(self._fd, _RESET)
+            _write_soon(self._fd, _ABANDON + self._to_main_screen + _RESET + new_line)
         with suppress(termios.error):
             termios.tcflush(self._fd, termios.TCIFLUSH)
             termios.tcsetattr(self._fd, termios.TCSANOW, self._before)
@@ -158,6 +165,10 @@ class RawTerminal:
         Raises:
             OSError: The terminal is gone.
         """
+        recent = self._written + content
+        for found in _ALTERNATE.finditer(recent):
+            self._to_main_screen = b"\x1b[?%sl" % found[1] if found[2] == b"h" else b""
+        self._written = recent[-_LONGEST_BYTES:]
         while content:
             try:
                 content = content[os.write(self._fd, content) :]
@@ -175,18 +186,11 @@ async def _carry(remote: exec.Command, terminal: RawTerminal) -> int:
     tasks = [printing, reading, *beside]
     try:
         await asyncio.wait((printing, reading), return_when=asyncio.FIRST_COMPLETED)
-        code = (printing if printing.done() else reading).result()
-    except BaseException:
-        with suppress(OSError):
-            await terminal.write(b"\r\n")
-        raise
+        return (printing if printing.done() else reading).result()
     finally:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-    if code == LEFT and not printing.done():
-        await terminal.write(b"\r\n-- left\r\n")
-    return code
 
 
 async def _print(remote: exec.Command, terminal: RawTerminal) -> int:
@@ -205,7 +209,7 @@ async def _read(terminal: RawTerminal, typed: asyncio.Queue[bytes]) -> int:
         recent += content
         if _LEAVE.search(recent):
             return LEFT
-        recent = recent[-_LEAVE_BYTES:]
+        recent = recent[-_LONGEST_BYTES:]
         await typed.put(content)
     return TERMINAL_GONE
 

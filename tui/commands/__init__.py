@@ -33,6 +33,8 @@ COMMANDS: tuple[Command, ...] = (
     Command("suspend", "suspend", "End the pods of jobs, and keep the jobs to be resumed"),
     Command("resume", "resume", "Start suspended jobs again"),
     Command("prune", "prune", "Remove jobs that ended long ago"),
+    Command("shell", "shell", "A shell or a command in one of a job's pods"),
+    Command("forward", "forward", "A job's TensorBoard, or a port of a pod, on this machine"),
     Command("data", "claims", "Volume claims"),
     Command("sandbox", "sandbox", "The single-machine cluster"),
     Command("info", "about", "Versions, file locations, and what this user may do"),

@@ -1,0 +1,94 @@
+"""`forward`: a port of one of a job's pods, or its TensorBoard, on this machine's loopback until ctrl+c."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import signal
+import sys
+
+from k8s.client import Client
+from k8s.forward import Forward, forward
+from k8s.snapshot import Job
+from k8s.tensorboard import PodPort, find_tensorboard
+from tui.commands.connect import cluster, read_jobs
+from tui.commands.errors import WrongUsage, say
+from tui.commands.output import write
+from tui.commands.which_instance import INSTANCE_HELP, find_instance
+from tui.commands.which_job import NAME_HELP, find_job
+from tui.settings import ConsoleOptions
+from tui.terminal import EXIT_CODES, on_signals
+
+HIGHEST_PORT = 65535
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Let the command take a job, and which port."""
+    add = parser.add_argument
+    add("job", metavar="JOB", help=NAME_HELP)
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument(
+        "port", metavar="PORT", nargs="?", type=port, help="of the pod; without one, TensorBoard's"
+    )
+    which.add_argument("--tensorboard", action="store_true", help="wherever the job's TensorBoard is")
+    add("-i", "--instance", default="", metavar="NAME", help=INSTANCE_HELP)
+    add("--local", type=port, default=0, metavar="PORT", help="listen on this port of this machine")
+
+
+def port(text: str) -> int:
+    """Read the number of a port."""
+    number = int(text) if text.isascii() and text.isdecimal() else 0
+    if not 0 < number <= HIGHEST_PORT:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port, a number from 1 to {HIGHEST_PORT}")
+    return number
+
+
+async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
+    """Print the address and forward until ctrl+c, or another signal."""
+    if flags.port is None and flags.instance:
+        raise WrongUsage("An instance is named, but not which port of it.")
+    async with cluster(options) as client:
+        job = find_job(await read_jobs(options, client), flags.job)
+        target = await _target(client, job, flags)
+        opening = forward(
+            client,
+            target.pod,
+            target.namespace,
+            target.port,
+            local_port=flags.local,
+            on_change=_Errors().tell,
+        )
+        async with opening as opened:
+            write(opened.address if flags.port else f"http://{opened.address}")
+            sys.stdout.flush()
+            say(f"-- port {target.port} of {target.pod}, until ctrl+c")
+            code = await _signal()
+    return 0 if code == EXIT_CODES[signal.SIGINT] else code
+
+
+async def _target(client: Client, job: Job, flags: argparse.Namespace) -> PodPort:
+    """Return what to forward to."""
+    if flags.port is None:
+        return await find_tensorboard(client, job)
+    return PodPort(job.ref.namespace, find_instance(job, flags.instance).pod, flags.port)
+
+
+async def _signal() -> int:
+    """Wait for a signal that ends programs; return the exit code for it."""
+    caught: asyncio.Queue[int] = asyncio.Queue()
+    on_signals(caught.put_nowait)
+    return await caught.get()
+
+
+class _Errors:
+    """Says each error once, however many connections meet it."""
+
+    def __init__(self) -> None:
+        self._said = ""
+
+    def tell(self, forwarded: Forward) -> None:
+        """Say what is wrong now, unless it was said."""
+        words = str(forwarded.last_error or "")
+        if words and words != self._said:
+            say(words)
+        self._said = words

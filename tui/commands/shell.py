@@ -1,0 +1,117 @@
+"""`shell`: a shell, or any command, in one of a job's pods; its exit code is ours.
+
+With a terminal at both ends the command gets one too; else its input and output are bytes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+import threading
+from contextlib import suppress
+
+from k8s import exec
+from k8s.client import Client
+from k8s.errors import Unreachable
+from k8s.snapshot import Instance
+from tui import terminal
+from tui.commands.connect import check_may_change, cluster, read_jobs
+from tui.commands.errors import say
+from tui.commands.which_instance import INSTANCE_HELP, find_container, find_instance
+from tui.commands.which_job import NAME_HELP, find_job
+from tui.settings import ConsoleOptions
+from tui.shell import LEFT, run_shell
+
+_READ_BYTES = 32 * 1024
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Let the command take a job, and which of its containers."""
+    parser.usage = "%(prog)s JOB [-i INSTANCE] [-c CONTAINER] [-- COMMAND …]"
+    parser.add_argument("job", metavar="JOB", help=NAME_HELP)
+    parser.add_argument("-i", "--instance", default="", metavar="NAME", help=INSTANCE_HELP)
+    parser.add_argument("-c", "--container", default="", metavar="NAME", help="this container of the pod")
+
+
+async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
+    """Run the command and return its exit code."""
+    check_may_change(options, "open a shell")
+    async with cluster(options) as client:
+        job = find_job(await read_jobs(options, client), flags.job)
+        instance = find_instance(job, flags.instance)
+        container = find_container(instance, flags.container)
+        command = tuple(flags.rest) or exec.SHELL
+        has_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+        running = _on_terminal if has_terminal else _through_pipes
+        return await running(client, job.ref.namespace, instance, container, command)
+
+
+async def _on_terminal(
+    client: Client, namespace: str, instance: Instance, container: str, command: tuple[str, ...]
+) -> int:
+    shell = asyncio.create_task(run_shell(client, namespace, instance.pod, container, command))
+    ended_by: list[int] = []
+
+    def leave(code: int) -> None:
+        ended_by.append(code)
+        shell.cancel()
+
+    terminal.on_signals(leave)
+    try:
+        code = await shell
+        if code == LEFT:
+            say(f"\n-- left; what runs in {instance.pod} may run on")
+        return code
+    except asyncio.CancelledError:
+        if not ended_by:
+            raise
+        return ended_by[0]
+
+
+async def _through_pipes(
+    client: Client, namespace: str, instance: Instance, container: str, command: tuple[str, ...]
+) -> int:
+    has_input = not sys.stdin.isatty()
+    running = exec.start(client, instance.pod, namespace, command, container=container, has_input=has_input)
+    async with running as remote:
+        feeding = asyncio.create_task(_feed(remote)) if has_input else None
+        try:
+            async for channel, content in remote.output():
+                out = (sys.stdout if channel == exec.STDOUT else sys.stderr).buffer
+                out.write(content)
+                out.flush()
+        finally:
+            if feeding is not None:
+                feeding.cancel()
+    return remote.exit_code or 0
+
+
+async def _feed(remote: exec.Command) -> None:
+    """Send our input until it ends, or the command does."""
+    pieces: asyncio.Queue[bytes] = asyncio.Queue()
+    room = threading.Semaphore(8)
+    loop = asyncio.get_running_loop()
+
+    def read() -> None:
+        # A thread of its own, which nobody has to wait for: a read from a pipe cannot be called off.
+        content = b"-"
+        while content:
+            room.acquire()
+            content = os.read(sys.stdin.fileno(), _READ_BYTES)
+            try:
+                loop.call_soon_threadsafe(pieces.put_nowait, content)
+            except RuntimeError:
+                return  # the command has ended, and the loop with it
+
+    threading.Thread(target=read, name="input", daemon=True).start()
+    was_sent = False
+    with suppress(Unreachable):  # whoever reads the output is told the same
+        while content := await pieces.get():
+            await remote.write(content)
+            room.release()
+            was_sent = True
+        await remote.end_input()
+    if was_sent and not remote.can_end_input:
+        say("-- This cluster cannot be told that the input has ended; ctrl+c ends what waits for that.")

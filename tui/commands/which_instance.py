@@ -1,0 +1,42 @@
+"""Which of a job's pods is meant by `-i`, and which without it: the chief's, or else one that runs."""
+
+from __future__ import annotations
+
+from k8s.errors import NotFound
+from k8s.snapshot import Instance, Job
+from k8s.status import Status
+from tui.commands.which_job import titles
+
+INSTANCE_HELP = "one pod, as worker-2; the chief's unless named"
+"""For arguments that name an instance."""
+
+
+def find_instance(job: Job, name: str = "") -> Instance:
+    """Return the instance that is meant; it has a pod.
+
+    Raises:
+        NotFound: There is none.
+    """
+    title = titles([job.ref])
+    with_pods = [each for each in job.instances if each.pod]
+    if not with_pods:
+        raise NotFound(f"{title} has no pod.", job.reason)
+    if not name:
+        return min(with_pods, key=lambda each: (each.status is not Status.RUNNING, not each.is_chief))
+    for instance in with_pods:
+        if name in (instance.name, instance.pod):
+            return instance
+    names = ", ".join(each.name for each in with_pods)
+    raise NotFound(f"There is no instance {name} in {title}.", f"It has {names}.")
+
+
+def find_container(instance: Instance, name: str = "") -> str:
+    """Return the container that is meant, the training one unless named.
+
+    Raises:
+        NotFound: There is none of that name.
+    """
+    if name and instance.containers and name not in instance.containers:
+        names = ", ".join(instance.containers)
+        raise NotFound(f"There is no container {name} in {instance.name}.", f"There is: {names}.")
+    return name or next(iter(instance.containers), "")
