@@ -30,6 +30,7 @@ from tui.doing import WISHES
 from tui.driver import PacedApp
 from tui.keys import COMMANDS, EVERYWHERE, find_command
 from tui.keys.commands import Argument
+from tui.keys_file import UserKeys, read_keys
 from tui.line_filters import AsciiOnly, Harmless
 from tui.screens.jobs import JobsView
 from tui.screens.too_small import TooSmall, is_too_small
@@ -64,16 +65,17 @@ class Console(PacedApp[int]):
     """The newest picture of the cluster."""
 
     def __init__(
-        self, options: ConsoleOptions, reach: Reach = _as_they_are, keymap: Mapping[str, str] | None = None
+        self, options: ConsoleOptions, reach: Reach = _as_they_are, keys: UserKeys | None = None
     ) -> None:
         """Prepare the console.
 
         Args:
             options: What the user asked for.
             reach: Finishes the options once the console is on screen; then the cluster is asked.
-            keymap: The user's own keys: ids of bindings to keys as Textual names them.
+            keys: The user's own keys, and what could not be used of them.
         """
-        self.palettes = themes.load(options.themes_folder)
+        self._complaints: list[str] = []
+        self.palettes = themes.load(options.themes_folder, self._complaints.append)
         """Every palette there is, by its name."""
         super().__init__()
         self.options = options
@@ -82,7 +84,8 @@ class Console(PacedApp[int]):
         """The cluster, once it is reached."""
         self.live: Live | None = None
         """Its mirror, from then on."""
-        self.given = Given(dict(keymap or {}), options.is_read_only, self._names)
+        self._keys = keys or UserKeys()
+        self.given = Given(self._keys.keymap, options.is_read_only, self._names)
         """What every view gets."""
         self._reach = reach
         self._wish = View.Go("jobs")
@@ -90,13 +93,14 @@ class Console(PacedApp[int]):
         self._gates = (Harmless(), AsciiOnly(enabled=options.is_ascii))
         for palette in self.palettes.values():
             self.register_theme(Theme(**palette))
-        self.theme = themes.MONO if options.is_mono else options.theme or themes.DEFAULT
-        self.set_keymap(self.given.keymap)
+        asked = themes.MONO if options.is_mono else options.theme
+        self.theme = themes.find(asked, self.palettes) or themes.DEFAULT
+        self.set_keymap(dict(self._keys.keymap))
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """Give our own variables a value under any theme."""
         theme = self.current_theme
-        return themes.variable_defaults(dark=theme.dark, ansi=theme.name.startswith("ansi"))
+        return themes.variable_defaults(dark=theme.dark, ansi=theme.ansi)
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Let every line of every widget pass our gates, before its colours are changed."""
@@ -106,6 +110,16 @@ class Console(PacedApp[int]):
         """Show home, then reach for the cluster."""
         self._push(JobsView(ascii_only=self.options.is_ascii), self._wish)
         self.call_after_refresh(self.connect)
+        if self.options.kept_theme and not themes.find(self.options.kept_theme, self.palettes):
+            kept = self.options.kept_theme
+            self._complaints.append(f"{self.options.config_file}: there is no theme {kept}.")
+        for title, problems in (
+            ("Some of your keys are not used.", self._keys.problems),
+            ("Some of your themes are not used.", self._complaints),
+        ):
+            if problems:
+                words = "\n".join(map(sanitize, problems))
+                self.notify(words, title=title, severity="error", timeout=20)
 
     def on_resize(self, event: events.Resize) -> None:
         """Hide everything behind a card while the terminal is too small, and bring it back as it was."""
@@ -260,7 +274,7 @@ def _import_what_is_slow() -> None:
 
 def run_console(options: ConsoleOptions, reach: Reach = _as_they_are) -> int:
     """Open the console and return the exit status."""
-    console = Console(options, reach)
+    console = Console(options, reach, read_keys(options.keys_file))
     try:
         console.run(mouse=False)
     finally:

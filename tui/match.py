@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 FILTERS = (
     ("bert.*a100", "a regular expression, ignoring case"),
     ("!bert", "what does not match"),
-    ("-f brtlrg", "these letters in this order"),
+    ("-f brtlrg", "names with these letters in this order"),
     ("-l team=nlp,tier!=dev", "labels, as kubectl -l"),
     ("status:run gpus:^8", "columns: others are and, the same again is or"),
     ("!status:succ", "a column that does not match"),
@@ -59,17 +59,16 @@ def parse_filter(typed: str, columns: Iterable[str] = ()) -> Filter | None:
 
     Args:
         typed: What stands after `/`.
-        columns: The titles of the columns that terms may name.
+        columns: The titles of the columns that terms may name; letters are looked for in the first.
     """
     words = typed.strip()
     if not words or words == "!":
         return None
+    names = [title.lower() for title in columns]
     if words.startswith("-f"):
-        letters = words[2:].strip()
-        return Filter(_test(".*?".join(map(re.escape, letters)))) if letters else None
+        return _letters_filter(words[2:].strip(), names)
     if words.startswith("-l"):
         return _label_filter(words[2:])
-    names = {title.lower() for title in columns}
     by_column: dict[str, list[Callable[[str], bool]]] = {}
     plain = []
     for word in words.split():
@@ -94,6 +93,13 @@ def _test(words: str, *, leaves_out: bool = False) -> Callable[[str], bool]:
     except (re.error, OverflowError, RecursionError):
         pattern = re.compile(re.escape(words), re.IGNORECASE)
     return lambda text: (pattern.search(text[:LONGEST_TEXT]) is None) is leaves_out
+
+
+def _letters_filter(letters: str, columns: Sequence[str]) -> Filter | None:
+    if not letters:
+        return None
+    test = _test(".*?".join(map(re.escape, letters)))
+    return Filter(columns={columns[0]: (test,)}) if columns else Filter(test)
 
 
 def _label_filter(words: str) -> Filter | None:

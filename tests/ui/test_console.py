@@ -18,6 +18,7 @@ from tests.scripted import Answer, ScriptedCluster, Stall, Stream, page, refusal
 from trainer.tfevents import EventWriter
 from tui.app import Console
 from tui.keys import COMMANDS
+from tui.keys_file import read_keys
 from tui.screens.choose import ConfirmScreen
 from tui.screens.curves import CurvesView
 from tui.screens.help import HelpScreen
@@ -106,9 +107,9 @@ async def console_on(
         cluster.say(EVENTS, Stream(), watch=True)
         kubeconfig = tmp_path / "kubeconfig"
         kubeconfig.write_text(json.dumps(kubeconfig_of(cluster.host)))
-        console = Console(
-            ConsoleOptions(kubeconfig=str(kubeconfig), state_folder=tmp_path / "state", **options)
-        )
+        chosen = {"state_folder": tmp_path / "state", "config_folder": tmp_path / "config", **options}
+        settings = ConsoleOptions(kubeconfig=str(kubeconfig), **chosen)
+        console = Console(settings, keys=read_keys(settings.keys_file))
         async with console.run_test(size=size, notifications=True) as pilot:
             play = Playground(cluster, pilot, watches)
             await play.until(lambda: console.snapshot.is_synced)

@@ -15,8 +15,11 @@ from k8s.kinds import CREATABLE, KINDS, JobKind
 from k8s.resources import CLAIMS, EVENTS, NODES, PODS, Resource
 from k8s.rights import Need, review
 from tui.commands.connect import cluster
+from tui.commands.errors import say
+from tui.commands.keys_table import as_text
 from tui.commands.output import add_format, write, write_fields, write_object
 from tui.commands.values import Values
+from tui.keys_file import read_keys
 from tui.settings import ConsoleOptions
 
 PACKAGES = ("gpuconsole", "textual", "kubernetes", "aiohttp", "plotext", "torch", "tensorboard")
@@ -31,12 +34,19 @@ RIGHTS: tuple[tuple[str, Resource], ...] = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Let the command take `-o`."""
+    """Let the command take `-o`, and print the keys instead."""
     add_format(parser, ("table", "json", "yaml"))
+    parser.add_argument("--keys", action="store_true", help="the console's keys, with the ids for keys.yaml")
 
 
 async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     """Print what is known of this installation and of the cluster; without a cluster, why there is none."""
+    if flags.keys:
+        keys = read_keys(options.keys_file)
+        write(as_text(keys.keymap))
+        for problem in keys.problems:
+            say(problem)
+        return 0
     versions = {"python": platform.python_version(), **{name: _version(name) for name in PACKAGES}}
     files = {
         "config": str(options.config_folder),

@@ -33,8 +33,8 @@ class TooSmall(ModalScreen[None]):
         """Count anew, and go once there is room."""
         if is_too_small(event.size):
             self.query_one(Label).update(self._words(event.size))
-        else:
-            self.dismiss(None)
+        elif self.app.screen is self:
+            self.app.pop_screen()
 
     def _words(self, size: Size) -> str:
         return f"{size.width}x{size.height} is too small.\n{LEAST.width}x{LEAST.height} will do.\n^c leaves"

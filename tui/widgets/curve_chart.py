@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from rich.segment import Segment
 from rich.style import Style
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.geometry import Region
 from textual.reactive import reactive
 from textual.strip import Strip
@@ -17,6 +17,8 @@ from textual.widget import Widget
 from k8s.text import sanitize
 from tui.charts.picture import Picture, draw
 from tui.charts.view import PAINTS, Curve, View, XAxis
+from tui.keys import CHART
+from tui.widgets.bindings import bindings
 
 __all__ = ["Curve", "CurveChart", "View"]
 
@@ -42,17 +44,7 @@ class CurveChart(Widget, can_focus=True):
         )
     }
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("h,left", "cursor(-1)", "Read left", show=False, id="chart.left"),
-        Binding("l,right", "cursor(1)", "Read right", show=False, id="chart.right"),
-        Binding("H,shift+left", "cursor(-10)", "Read far left", show=False, id="chart.far_left"),
-        Binding("L,shift+right", "cursor(10)", "Read far right", show=False, id="chart.far_right"),
-        Binding("plus,equals_sign", "smooth(1)", "Smoother", show=False, id="chart.smoother"),
-        Binding("minus", "smooth(-1)", "Rougher", show=False, id="chart.rougher"),
-        Binding("y", "log", "Log axis", show=False, id="chart.log"),
-        Binding("x", "x_axis", "Steps or time", show=False, id="chart.x_axis"),
-        Binding("0", "reset", "Reset view", show=False, id="chart.reset"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = bindings(CHART)
 
     view: reactive[View] = reactive(View())
     """How the curves are looked at; assign another to change it."""

@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import ClassVar
 
 from textual import events, work
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.message import Message
 from textual.reactive import reactive
 
 from k8s.logs import Feed, Item, LogLine, Mark, Marker, Target
 from tui.format import cell_len, count, plural
+from tui.keys import LOG
+from tui.widgets.bindings import bindings
 from tui.widgets.log_canvas import WIDEST_NAME, LogCanvas
 from tui.widgets.log_file import save
 from tui.widgets.log_lines import MAX_ITEMS, LogLines
@@ -37,27 +39,7 @@ class LogView(LogCanvas, can_focus=True):
     LogView { height: 1fr; width: 1fr; }
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("j,down", "move(1)", "Down", show=False, id="log.down"),
-        Binding("k,up", "move(-1)", "Up", show=False, id="log.up"),
-        Binding("ctrl+f,pagedown,space", "page(1)", "Page down", show=False, id="log.page_down"),
-        Binding("ctrl+b,pageup", "page(-1)", "Page up", show=False, id="log.page_up"),
-        Binding("ctrl+d", "page(0.5)", "Half a page down", show=False, id="log.half_down"),
-        Binding("ctrl+u", "page(-0.5)", "Half a page up", show=False, id="log.half_up"),
-        Binding("g,home", "start", "Oldest line", show=False, id="log.start"),
-        Binding("G,end", "end", "Newest line, follow", show=False, id="log.end"),
-        Binding("h,left", "side(-1)", "Left", show=False, id="log.left"),
-        Binding("l,right", "side(1)", "Right", show=False, id="log.right"),
-        Binding("w", "switch('wraps')", "Wrap long lines", show=False, id="log.wrap"),
-        Binding("t", "switch('shows_times')", "Times", show=False, id="log.times"),
-        Binding("x", "switch('hides')", "Matches only, or all", show=False, id="log.context"),
-        Binding("n", "match(1)", "Next match", show=False, id="log.next"),
-        Binding("N", "match(-1)", "Match before", show=False, id="log.previous"),
-        Binding("C", "clear", "Clear; again brings back", show=False, id="log.clear"),
-        Binding("m", "mark", "Draw a line here", show=False, id="log.mark"),
-        Binding("c", "copy", "Copy what is on screen", show=False, id="log.copy"),
-        Binding("ctrl+s", "save", "Save to a file", show=False, id="log.save"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = bindings(LOG)
 
     hides: reactive[bool] = reactive(True)
     """What the filter does not match is not shown."""

@@ -1,0 +1,35 @@
+"""What a half-typed command becomes."""
+
+from __future__ import annotations
+
+import pytest
+
+from tui.completion import complete
+from tui.keys.commands import Argument
+
+NAMES: dict[Argument, list[str]] = {"job": ["bert-large", "vit"], "namespace": ["all", "vision"]}
+
+
+@pytest.mark.parametrize(
+    ("typed", "whole"),
+    [
+        ("", ""),
+        ("no", "nodes"),
+        ("NO", "nodes"),
+        ("logs", ""),
+        ("logs ", "logs bert-large"),
+        ("logs v", "logs vit"),
+        ("log v", "log vit"),
+        ("ns v", "ns vision"),
+        ("jobs x", ""),
+        ("nonsense x", ""),
+    ],
+)
+def test_a_command_is_completed_with_what_it_takes(typed: str, whole: str) -> None:
+    assert complete(typed, NAMES) == whole
+
+
+def test_what_was_typed_last_comes_first() -> None:
+    history = ["nodes", "ns vision", "new"]
+    assert complete("n", NAMES, history) == "new"
+    assert complete("ns", NAMES, history) == "ns vision"

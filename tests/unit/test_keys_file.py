@@ -1,0 +1,98 @@
+"""The user's own keys: read by id, and told where they make no sense."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tui.keys import PLACES
+from tui.keys_file import clashes, read_keys
+
+
+def read(tmp_path: Path, text: str) -> tuple[dict[str, str], str]:
+    path = tmp_path / "keys.yaml"
+    path.write_text(text, encoding="utf-8")
+    found = read_keys(path)
+    return dict(found.keymap), "\n".join(found.problems).replace(str(tmp_path), "")
+
+
+def test_without_a_file_every_key_is_ours(tmp_path: Path) -> None:
+    found = read_keys(tmp_path / "keys.yaml")
+    assert found.keymap == {}
+    assert found.problems == ()
+
+
+@pytest.mark.parametrize(
+    ("written", "named"),
+    [
+        ("L", "L"),
+        ("[L, f2]", "L,f2"),
+        ("'!'", "exclamation_mark"),
+        ("^l", "ctrl+l"),
+        ("ctrl-l", "ctrl+l"),
+        ("Ctrl+L", "ctrl+l"),
+        ("7", "7"),
+        ("PageUp", "pageup"),
+    ],
+)
+def test_a_key_may_be_written_as_people_write_it(tmp_path: Path, written: str, named: str) -> None:
+    keymap, problems = read(tmp_path, f"jobs.logs: {written}\n")
+    assert keymap == {"jobs.logs": named}
+    assert problems == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (
+            "jobs.lgos: L",
+            "/keys.yaml, line 1: there is no key with the id 'jobs.lgos'; gpuconsole info --keys",
+        ),
+        ("\njobs.logs: {a: b}", "line 2: jobs.logs wants a key or a list of keys"),
+        ("jobs.logs: alt+l", "'alt+l' is no key that every terminal sends"),
+        ("jobs.logs: wombat", "'wombat' is no key that every terminal sends"),
+        ("jobs.logs: ''", "jobs.logs wants a key"),
+        ("prompt.submit: x", "prompt.submit cannot be 'x', which is typed as text there"),
+        ("[1, 2]", "ids and keys are expected"),
+        ("jobs.logs: [", "line 1:"),
+    ],
+)
+def test_what_makes_no_sense_is_told_with_its_line(tmp_path: Path, text: str, problem: str) -> None:
+    keymap, problems = read(tmp_path, text)
+    assert keymap == {}
+    assert problem in problems
+
+
+def test_one_mistake_does_not_take_the_other_keys_away(tmp_path: Path) -> None:
+    keymap, problems = read(tmp_path, "jobs.logs: L\nnothing.at_all: x\njobs.curves: f3\n")
+    assert keymap == {"jobs.logs": "L", "jobs.curves": "f3"}
+    assert problems.count("\n") == 0
+
+
+def test_a_key_that_means_two_things_in_one_view_is_told(tmp_path: Path) -> None:
+    _, problems = read(tmp_path, "jobs.logs: n\n")
+    assert "Jobs: n means jobs.logs and jobs.new" in problems
+
+
+def test_our_own_keys_never_clash() -> None:
+    assert list(clashes({})) == []
+    assert list(clashes({key.id: key.keys for _, table in PLACES for key in table})) == []
+
+
+def test_ids_are_unique() -> None:
+    ids = [key.id for _, table in PLACES for key in table]
+    assert len(ids) == len(set(ids))
+
+
+@given(st.binary(max_size=200) | st.text(max_size=100).map(lambda text: f"jobs.logs: {text}".encode()))
+def test_any_bytes_are_read_or_refused(raw: bytes) -> None:
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "keys.yaml"
+        path.write_bytes(raw)
+        found = read_keys(path)
+        assert all(isinstance(keys, str) and keys for keys in found.keymap.values())
