@@ -26,11 +26,11 @@ from k8s.errors import (
 from k8s.kinds import KINDS, DeclaredJob, JobKind
 from k8s.kinds.reader import JobReader
 from k8s.mirror import Mirror
-from k8s.models import Event, Meta, Node, Pod, Reader
+from k8s.models import Meta, Node, Pod, Reader
 from k8s.models.device_claim import ResourceClaim, ResourceSlice
 from k8s.outage import Outage, Waits, pause
 from k8s.owners import Owners
-from k8s.resources import EVENTS, NODES, PODS, Resource
+from k8s.resources import NODES, PODS, Resource
 from k8s.snapshot import ClusterSnapshot
 from tui.format import count
 
@@ -64,7 +64,8 @@ class Live:
         """Whose jobs are shown, empty for all. May be changed at any time: see `show_namespace`."""
         self._changed = asyncio.Event()
         self._poked = asyncio.Event()
-        self._outage = Outage(client, waits, self._changed.set)
+        self.outage = Outage(client, waits, self._changed.set)
+        """Where to wait while the cluster is away: one probe for everybody who asks it something."""
         self._running: asyncio.TaskGroup | None = None
         self._tasks: dict[Resource, asyncio.Task[None]] = {}
         self._nodes: Mirror[Node] = self._mirror(NODES, Reader(Node), _meta, ("",))
@@ -91,7 +92,7 @@ class Live:
         """Return a mirror of all namespaces, or else of the one shown, or else of the kubeconfig's."""
         own = self.namespace or self.client.access.namespace
         return Mirror(
-            self.client, resource, scopes or ("", own), decoder, meta, self._changed.set, self._outage
+            self.client, resource, scopes or ("", own), decoder, meta, self._changed.set, self.outage
         )
 
     def show_namespace(self, namespace: str) -> None:
@@ -112,7 +113,7 @@ class Live:
     def try_again(self) -> None:
         """Reconnect now whatever waits to be tried again, log in anew, and ask which kinds there are."""
         self.client.forget_login()
-        self._outage.poke()
+        self.outage.poke()
         self._poked.set()
         for mirror in self._mirrors:
             mirror.poke()
@@ -149,13 +150,13 @@ class Live:
 
     async def _keep_discovering(self) -> None:
         """Ask for ever which kinds there are, so that one that is installed later appears."""
-        waits = self._outage.waits
+        waits = self.outage.waits
         delays = waits.delays()
         while True:
             try:
                 await self._discover()
             except (Unreachable, Unauthorized, Throttled) as error:
-                await self._outage.wait(error, delays, self._poked)
+                await self.outage.wait(error, delays, self._poked)
                 continue
             except KubeError:
                 self._adopt_all()
@@ -268,7 +269,7 @@ class Live:
         """Return all but the rows: whose cluster it is, and how far what is known can be trusted."""
         access = self.client.access
         mirrors = self._mirrors
-        trouble, stale, since_s = _trouble(mirrors, self._outage.problem)
+        trouble, stale, since_s = _trouble(mirrors, self.outage.problem)
         return ClusterSnapshot(
             context=access.context,
             user=access.user,
@@ -280,6 +281,7 @@ class Live:
             stale_since_s=since_s,
             throttled_until_s=self.client.throttled_until_s,
             clock_offset_s=self.client.server_clock_offset_s,
+            kinds=tuple(resource.kind for resource in self._jobs) if self._is_discovered else (),
             problems={
                 mirror.resource.full_name: mirror.missing
                 for mirror in mirrors
@@ -339,30 +341,7 @@ async def _list_once(mirror: Mirror[Any]) -> None:
         return
 
 
-async def follow_events(
-    client: Client, namespace: str, on_change: Callable[[list[Event], str], None]
-) -> None:
-    """Mirror a namespace's events until cancelled.
-
-    After each change, but ten times a second at most, all of them are handed over, with
-    why they cannot be read or nothing.
-    """
-    changed = asyncio.Event()
-    mirror: Mirror[Event] = Mirror(client, EVENTS, (namespace,), Reader(Event), _meta, changed.set)
-    task = asyncio.create_task(mirror.run())
-    try:
-        while True:
-            await changed.wait()
-            changed.clear()
-            problem = mirror.state.problem
-            on_change(list(mirror.objects.values()), problem.why if problem else "")
-            await asyncio.sleep(PUBLISH_S)
-    finally:
-        task.cancel()
-        await asyncio.wait([task])
-
-
-def _meta(obj: Node | Pod | Event | ResourceClaim | ResourceSlice) -> Meta:
+def _meta(obj: Node | Pod | ResourceClaim | ResourceSlice) -> Meta:
     return obj.metadata
 
 

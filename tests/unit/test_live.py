@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 from itertools import pairwise
 
 import pytest
 
 from k8s.errors import Unreachable
-from k8s.models import Event
 from k8s.snapshot import Missing
 from tests.feeds import JOBS, NODES, PODS, running, serve
 from tests.objects import node, pytorch_job
-from tests.scripted import WAIT_S, Drop, ScriptedCluster, Stream, page, refusal
-from tui.live import PUBLISH_S, Live, follow_events
-
-EVENTS = "/api/v1/namespaces/default/events"
+from tests.scripted import Drop, ScriptedCluster, Stream, page, refusal
+from tui.live import PUBLISH_S, Live
 
 
 async def test_nodes_pods_and_jobs_come_as_one_picture() -> None:
@@ -158,30 +154,3 @@ async def test_a_command_is_told_what_it_could_not_read() -> None:
         snapshot = await Live(client).read_once()
     assert list(snapshot.problems) == ["nodes"]
     assert snapshot.is_synced
-
-
-async def test_events_are_mirrored_while_somebody_looks() -> None:
-    event = {"metadata": {"name": "e1", "uid": "e1"}, "reason": "Scheduled", "eventTime": None}
-    stream = Stream()
-    found: list[list[Event]] = []
-    came = asyncio.Event()
-
-    def on_change(events: list[Event], problem: str) -> None:
-        assert not problem
-        found.append(events)
-        came.set()
-
-    async with ScriptedCluster() as cluster, cluster.client() as client:
-        cluster.say(EVENTS, page([event]))
-        cluster.say(EVENTS, stream, watch=True)
-        task = asyncio.create_task(follow_events(client, "default", on_change))
-        await cluster.until_asked(EVENTS, watch=True)
-        stream.event("ADDED", {"metadata": {"name": "e2", "uid": "e2"}, "reason": "Pulled"})
-        async with asyncio.timeout(WAIT_S):
-            while not found or len(found[-1]) < 2:
-                came.clear()
-                await came.wait()
-        assert {each.reason for each in found[-1]} == {"Scheduled", "Pulled"}
-        task.cancel()
-        await asyncio.wait([task])
-        await stream.is_over.wait()

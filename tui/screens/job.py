@@ -20,9 +20,9 @@ from k8s.snapshot import Instance, Job
 from k8s.status import Status
 from k8s.text import sanitize
 from k8s.why import answer_why
+from tui.event_feed import follow_events
 from tui.format import NOTHING, STATUS_LOOKS, Clock, Look
 from tui.keys import JOB, Key
-from tui.live import follow_events
 from tui.screens.view import View, bindings
 from tui.widgets.row_filter import row_filter
 from tui.widgets.table import Cell, Column, Row, Table
