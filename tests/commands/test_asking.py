@@ -7,7 +7,8 @@ import os
 import sys
 
 from tests.commands.conftest import ROOT, CommandLine
-from tests.scripted import Answer, ScriptedCluster
+from tests.objects import pytorch_job
+from tests.scripted import Answer, ScriptedCluster, page
 from tests.terminal import Terminal
 
 PATH = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs/waits"
@@ -54,3 +55,27 @@ async def test_ctrl_c_at_a_question_is_no_answer(run: CommandLine, cluster: Scri
     with terminal(run, "delete", "waits") as asking:
         assert await answer(asking, "[y/N]", "\x03") == 130
     assert cluster.asked(PATH, method="DELETE") == []
+
+
+async def test_more_than_a_few_jobs_are_deleted_only_for_the_words_that_say_so(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
+    jobs = [pytorch_job(f"job-{number}") for number in range(6)]
+    cluster.forget("/apis/kubeflow.org/v1/pytorchjobs")
+    cluster.say("/apis/kubeflow.org/v1/pytorchjobs", page(jobs))
+    names = [job["metadata"]["name"] for job in jobs]
+    paths = [f"{PATH.rpartition('/')[0]}/{name}" for name in names]
+    for path in paths:
+        cluster.say(path, Answer({"status": "Success"}), method="DELETE")
+    for typed, status, times in (("y", 1, 0), ("delete 5", 1, 0), ("delete 6", 0, 1)):
+        with terminal(run, "delete", *names) as asking:
+            assert await answer(asking, 'Type "delete 6" to go on:', f"{typed}\r") == status
+        assert [len(cluster.asked(path, method="DELETE")) for path in paths] == [times] * 6
+
+
+async def test_a_suspend_says_what_is_lost_and_enter_means_no(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
+    with terminal(run, "suspend", "waits") as asking:
+        assert await answer(asking, "8 GPUs freed; what they have not saved is lost", "\r") == 1
+    assert cluster.asked(PATH, method="PATCH") == []

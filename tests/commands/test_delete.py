@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 
 from tests.commands.conftest import CommandLine
-from tests.objects import batch_job
-from tests.scripted import Answer, ScriptedCluster, page, refusal
+from tests.objects import Object, batch_job, pod_of, pytorch_job
+from tests.scripted import Answer, ScriptedCluster, Stream, page, refusal
 
 PATH = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs"
 
@@ -64,3 +65,56 @@ async def test_nothing_is_deleted_with_readonly(run: CommandLine, cluster: Scrip
     ended = await run("delete", "done", "--yes", "--readonly")
     assert ended.status == 1
     assert cluster.requests == []
+
+
+async def test_the_pods_can_go_first_or_be_left_alone(run: CommandLine, cluster: ScriptedCluster) -> None:
+    cluster.say(f"{PATH}/waits", Answer({"status": "Success"}), method="DELETE")
+    for propagation in ("Foreground", "Orphan"):
+        assert (await run("delete", "waits", "--yes", "--propagation", propagation)).status == 0
+        assert json.loads(cluster.requests[-1].body)["propagationPolicy"] == propagation
+    assert (await run("delete", "waits", "--yes", "--propagation", "Sideways")).status == 2
+
+
+def serve_deletion(cluster: ScriptedCluster, *left: Object) -> None:
+    """Serve a job with two pods, of which these are left once it is deleted."""
+    job = pytorch_job("bert", workers=2)
+    pods = [pod_of(job, "master-0", on="gpu-node-0"), pod_of(job, "worker-0", on="gpu-node-0")]
+    for path, before, after in (
+        ("/apis/kubeflow.org/v1/pytorchjobs", [job], []),
+        ("/api/v1/pods", pods, list(left)),
+    ):
+        cluster.forget(path)
+        cluster.say(path, page(before), page(after))
+    for path in ("apis/kubeflow.org/v1/pytorchjobs", "apis/batch/v1/jobs", "api/v1/pods", "api/v1/nodes"):
+        cluster.say(f"/{path}", Stream(), watch=True)
+    cluster.say(f"{PATH}/bert", Answer({"status": "Success"}), method="DELETE")
+
+
+async def test_it_waits_until_the_job_and_its_pods_are_gone(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
+    serve_deletion(cluster)
+    ended = await run("delete", "bert", "--yes", "--wait")
+    assert (ended.status, ended.err) == (0, "")
+    assert ended.out == "PyTorchJob default/bert is being deleted.\nbert is gone.\n"
+
+
+async def test_what_is_left_when_the_time_is_up_is_named(run: CommandLine, cluster: ScriptedCluster) -> None:
+    stuck = pod_of(pytorch_job("bert"), "worker-0", on="gpu-node-0")
+    stuck["metadata"]["deletionTimestamp"] = "2026-11-20T10:00:00Z"
+    serve_deletion(cluster, stuck)
+    ended = await run("delete", "bert", "--yes", "--wait", "--timeout", "0.2")
+    assert ended.status == 1
+    assert ended.out == "PyTorchJob default/bert is being deleted.\n"
+    assert re.search(
+        r"bert: 1 pod still there after \d+ s: bert-worker-0 Terminating on gpu-node-0", ended.err
+    )
+
+
+async def test_one_that_could_not_be_deleted_is_not_waited_for(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
+    cluster.say(f"{PATH}/waits", refusal(403, "you may not", "Forbidden"), method="DELETE")
+    ended = await run("delete", "waits", "--yes", "--wait")
+    assert (ended.status, ended.out) == (1, "")
+    assert "nobody can tell" not in ended.err

@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
 
-from k8s.client import Client
+from k8s.client import REQUEST_S, Client
 from k8s.errors import KubeError, NotFound
 from k8s.snapshot import ClusterSnapshot, Job
 from k8s.submit import delete_job
@@ -94,25 +95,27 @@ async def delete_each(client: Client, plan: DeletePlan, tell: Callable[[str], No
 async def wait_until_gone(
     client: Client, namespace: str, plan: DeletePlan, longest_s: float = LONGEST_S
 ) -> Sequence[Left]:
-    """Watch what was deleted until it is gone, but not longer than that; return what is left."""
+    """Watch what was deleted until it is gone, but not longer than that; return what is left.
+
+    The time counts from the first reading of the cluster, which may take as long as an answer.
+    """
     live = Live(client, namespace)
     left: Sequence[Left] = what_is_left(plan, ClusterSnapshot(plan.context), {})
-    over = asyncio.Event()
+    is_read, is_gone = asyncio.Event(), asyncio.Event()
 
     def look(snapshot: ClusterSnapshot) -> None:
         nonlocal left
         left = what_is_left(plan, snapshot, live.pods)
+        if snapshot.is_synced:
+            is_read.set()
         if is_over(left, 0.0):
-            over.set()
+            is_gone.set()
 
-    watching = asyncio.create_task(live.run(look))
-    ended = asyncio.create_task(over.wait())
-    try:
-        await asyncio.wait([watching, ended], timeout=longest_s, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        ended.cancel()
+    async with asyncio.TaskGroup() as group:
+        watching = group.create_task(live.run(look))
+        for event, for_s in ((is_read, REQUEST_S), (is_gone, longest_s)):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(for_s):
+                    await event.wait()
         watching.cancel()
-        await asyncio.wait([watching, ended])
-    if not watching.cancelled() and (error := watching.exception()) is not None:
-        raise error
     return left

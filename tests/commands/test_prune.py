@@ -1,0 +1,156 @@
+"""`prune`: only what has ended, long ago, and is one's own; and nothing without an answer."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from tests.commands.conftest import CommandLine
+from tests.objects import Object, batch_job, pytorch_job
+from tests.scripted import Answer, ScriptedCluster, page, refusal
+
+JOBS = "/apis/kubeflow.org/v1/pytorchjobs"
+PATH = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs"
+
+
+def ago(days: float) -> str:
+    return (datetime.now(UTC) - timedelta(days=days)).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def ended(name: str, days: float | None, condition: str = "Succeeded", user: str = "li") -> Object:
+    """Return a job that ended so many days ago; None when it does not say when."""
+    job = pytorch_job(name, creationTimestamp=ago(30), annotations={"gpuconsole.dev/user": user})
+    job["status"] = {"conditions": [{"type": condition, "status": "True"}]}
+    if days is not None:
+        job["status"]["completionTime"] = ago(days)
+    return job
+
+
+ALL = [
+    ended("old", 8.1),
+    ended("old-failed", 9.1, "Failed"),
+    ended("young", 2),
+    ended("undated", None),
+    ended("theirs", 20, user="wang"),
+    pytorch_job("waits", creationTimestamp=ago(30), annotations={"gpuconsole.dev/user": "li"}),
+]
+
+
+@pytest.fixture(autouse=True)
+def served(cluster: ScriptedCluster) -> None:
+    cluster.forget(JOBS)
+    cluster.say(JOBS, page(ALL))
+    for job in ALL:
+        cluster.say(f"{PATH}/{job['metadata']['name']}", Answer({"status": "Success"}), method="DELETE")
+
+
+def deleted(cluster: ScriptedCluster) -> set[str]:
+    """Return the names of the jobs whose deletion was asked for."""
+    return {each.path.rpartition("/")[2] for each in cluster.requests if each.method == "DELETE"}
+
+
+async def test_what_ended_long_ago_and_is_ones_own_goes(run: CommandLine, cluster: ScriptedCluster) -> None:
+    found = await run("prune", "--older-than", "7d", "--yes")
+    assert found.status == 0
+    assert deleted(cluster) == {"old", "old-failed"}
+    assert found.titles() == ["NAME", "KIND", "STATUS", "ENDED", "USER"]
+    assert found.row("old") == ["old", "PyTorchJob", "Succeeded", "8d2h", "li"]
+    assert found.row("old-failed")[2:4] == ["Failed", "9d2h"]
+    assert "1 job of which nobody knows when they ended" in found.err
+    assert "1 job of other users stays; see --all-users." in found.err
+    assert "PyTorchJob default/old is being deleted." in found.err
+
+
+async def test_all_users_and_a_status_can_be_chosen(run: CommandLine, cluster: ScriptedCluster) -> None:
+    await run("prune", "--older-than", "7d", "--status", "failed", "--yes")
+    assert deleted(cluster) == {"old-failed"}
+    await run("prune", "--older-than", "1d", "--all-users", "--status", "Succeeded,Failed", "--yes")
+    assert deleted(cluster) == {"old", "old-failed", "young", "theirs"}
+
+
+async def test_a_dry_run_shows_them_and_deletes_nothing_also_with_readonly(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
+    found = await run.process("prune", "--older-than", "7d", "--dry-run", "--readonly", "-o", "json")
+    assert found.status == 0
+    assert [each["name"] for each in found.values["items"]] == ["old", "old-failed"] or [
+        each["name"] for each in found.values["items"]
+    ] == ["old-failed", "old"]
+    assert found.values["items"][0]["finished"]
+    assert deleted(cluster) == set()
+
+
+async def test_nothing_old_enough_is_no_failure(run: CommandLine, cluster: ScriptedCluster) -> None:
+    found = await run("prune", "--older-than", "99d", "--yes")
+    assert (found.status, found.out) == (0, "")
+    assert "Nothing to prune in namespace default." in found.err
+
+
+async def test_one_that_cannot_be_deleted_does_not_keep_the_others(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
+    cluster.forget(f"{PATH}/old", method="DELETE")
+    cluster.say(f"{PATH}/old", refusal(403, "you may not", "Forbidden"), method="DELETE")
+    found = await run("prune", "--older-than", "7d", "--yes")
+    assert found.status == 1
+    assert deleted(cluster) == {"old", "old-failed"}
+    assert "Could not delete PyTorchJob old.\nThe cluster says: you may not" in found.err
+
+
+async def test_a_job_that_does_not_say_when_it_ended_is_as_old_as_its_last_pod(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
+    cluster.forget("/apis/batch/v1/jobs")
+    job = batch_job("nightly")
+    job["metadata"]["annotations"] = {"gpuconsole.dev/user": "li"}
+    job["status"] = {"conditions": [{"type": "Failed", "status": "True"}]}
+    pod = {
+        "metadata": {
+            "name": "nightly-x",
+            "namespace": "default",
+            "uid": "p",
+            "ownerReferences": [
+                {
+                    "apiVersion": "batch/v1",
+                    "kind": "Job",
+                    "name": "nightly",
+                    "uid": "job-nightly",
+                    "controller": True,
+                }
+            ],
+        },
+        "spec": {"nodeName": "n", "containers": [{"name": "main"}]},
+        "status": {
+            "phase": "Failed",
+            "containerStatuses": [
+                {"name": "main", "state": {"terminated": {"exitCode": 1, "finishedAt": ago(10.1)}}}
+            ],
+        },
+    }
+    cluster.say("/apis/batch/v1/jobs", page([job]))
+    for path in ("/api/v1/pods", "/api/v1/namespaces/default/pods"):
+        cluster.forget(path)
+        cluster.say(path, page([pod]))
+    found = await run("prune", "--older-than", "7d", "--dry-run")
+    assert found.row("nightly") == ["nightly", "Job", "Failed", "10d2h", "li"]
+
+
+async def test_what_makes_no_sense_is_wrong_usage(run: CommandLine, cluster: ScriptedCluster) -> None:
+    for words in (
+        ["prune", "--yes"],
+        ["prune", "--older-than", "soon", "--yes"],
+        ["prune", "--older-than", "7d", "--status", "Running", "--yes"],
+    ):
+        assert (await run(*words)).status == 2
+    ended = await run.process("prune", "--older-than", "7d")
+    assert (ended.status, ended.out) == (2, "")
+    assert "--yes" in ended.err
+    assert cluster.requests == []
+
+
+async def test_nothing_is_pruned_with_readonly(run: CommandLine, cluster: ScriptedCluster) -> None:
+    ended = await run("prune", "--older-than", "7d", "--yes", "--readonly")
+    assert ended.status == 1
+    assert ended.err.startswith("Could not prune jobs.\nNothing is changed with --readonly.")
+    assert cluster.requests == []

@@ -1,0 +1,101 @@
+"""`suspend` and `resume`: they ask, say what they did, and one that cannot be does not keep the others."""
+
+from __future__ import annotations
+
+import json
+
+from tests.commands.conftest import CommandLine
+from tests.objects import Object, pytorch_job, recorded
+from tests.scripted import Answer, Asked, Compute, Reply, ScriptedCluster, page, refusal
+
+JOBS = "/apis/kubeflow.org/v1/pytorchjobs"
+PATH = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs"
+
+
+def serve(cluster: ScriptedCluster, *jobs: Object) -> None:
+    """Serve these jobs, and take every change of them."""
+    cluster.forget(JOBS)
+    cluster.say(JOBS, page(jobs))
+    for job in jobs:
+        path = f"{PATH}/{job['metadata']['name']}"
+
+        def taken(asked: Asked, job: Object = job) -> Reply:
+            return Answer({**job, "spec": {**job["spec"], **json.loads(asked.body)["spec"]}})
+
+        cluster.say(path, Answer(job))
+        cluster.say(path, Compute(taken), method="PATCH")
+
+
+def suspended(name: str) -> Object:
+    job = pytorch_job(name)
+    job["spec"]["runPolicy"] = {"suspend": True}
+    return job
+
+
+async def test_a_job_is_suspended_by_its_uid(run: CommandLine, cluster: ScriptedCluster) -> None:
+    serve(cluster, pytorch_job("bert"))
+    ended = await run("suspend", "bert", "--yes")
+    assert (ended.status, ended.out, ended.err) == (0, "PyTorchJob default/bert is being suspended.\n", "")
+    (asked,) = cluster.asked(f"{PATH}/bert", method="PATCH")
+    assert json.loads(asked.body) == {
+        "metadata": {"uid": "job-bert", "resourceVersion": "1"},
+        "spec": {"runPolicy": {"suspend": True}},
+    }
+
+
+async def test_a_job_is_resumed(run: CommandLine, cluster: ScriptedCluster) -> None:
+    serve(cluster, suspended("bert"))
+    ended = await run("resume", "bert", "--yes")
+    assert (ended.status, ended.out, ended.err) == (0, "PyTorchJob default/bert is being resumed.\n", "")
+    (asked,) = cluster.asked(f"{PATH}/bert", method="PATCH")
+    assert json.loads(asked.body)["spec"] == {"runPolicy": {"suspend": False}}
+
+
+async def test_what_cannot_be_suspended_is_told_and_the_others_are(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
+    serve(cluster, pytorch_job("bert"), suspended("asleep"), pytorch_job("refused"))
+    cluster.forget(f"{PATH}/refused", method="PATCH")
+    cluster.say(f"{PATH}/refused", refusal(403, "you may not", "Forbidden"), method="PATCH")
+    ended = await run("suspend", "nope", "asleep", "refused", "bert", "--yes")
+    assert ended.status == 1
+    assert ended.out == "PyTorchJob default/bert is being suspended.\n"
+    assert "There is no job nope in namespace default." in ended.err
+    assert "Could not suspend PyTorchJob asleep.\nIt is suspended already.\n" in ended.err
+    assert "Could not change PyTorchJob refused.\nThe cluster says: you may not\n" in ended.err
+
+
+async def test_a_job_that_ended_is_not_suspended(run: CommandLine, cluster: ScriptedCluster) -> None:
+    assert any(job["metadata"]["name"] == "done" for job in recorded("pytorchjobs"))
+    ended = await run("suspend", "done", "--yes")
+    assert (ended.status, ended.out) == (1, "")
+    assert ended.err == "Could not suspend PyTorchJob done.\nIt has ended.\n"
+
+
+async def test_a_cluster_that_drops_the_field_is_not_believed(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
+    serve(cluster, pytorch_job("bert"))
+    cluster.forget(f"{PATH}/bert", method="PATCH")
+    cluster.say(f"{PATH}/bert", Answer(pytorch_job("bert")), method="PATCH")
+    ended = await run("suspend", "bert", "--yes")
+    assert (ended.status, ended.out) == (1, "")
+    assert "dropped spec.runPolicy.suspend" in ended.err
+
+
+async def test_without_a_terminal_it_wants_to_be_told_to_be_sure(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
+    for verb in ("suspend", "resume"):
+        ended = await run.process(verb, "waits")
+        assert (ended.status, ended.out) == (2, "")
+        assert f"say --yes to {verb}" in ended.err
+    assert cluster.requests == []
+
+
+async def test_nothing_is_changed_with_readonly(run: CommandLine, cluster: ScriptedCluster) -> None:
+    for verb in ("suspend", "resume"):
+        ended = await run(verb, "bert", "--yes", "--readonly")
+        assert ended.status == 1
+        assert ended.err.startswith(f"Could not {verb} jobs.\nNothing is changed with --readonly.")
+    assert cluster.requests == []
