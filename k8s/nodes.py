@@ -37,7 +37,17 @@ def holder_of(pod: Pod, job: str) -> Holder | None:
     meta = pod.metadata
     by_device = memory_by_device(meta, held[MEMORY]) if MEMORY in held else _ON_NO_DEVICE
     numbers = tuple(by_device) or _numbers(meta.annotation(_GROUP) or meta.annotation(_VISIBLE))
-    return Holder(meta.namespace, meta.name, job, devices.count(held), held, by_device, numbers)
+    return Holder(
+        meta.namespace,
+        meta.name,
+        job,
+        devices.count(held),
+        held,
+        by_device,
+        numbers,
+        pod.status.start_time or meta.creation_timestamp,
+        pod.status.phase,
+    )
 
 
 def _numbers(text: str) -> tuple[int, ...]:
@@ -88,6 +98,8 @@ def node_row(node: Node, holders: Sequence[Holder]) -> NodeRow:
         mode=_mode(node, resources, shared),
         gpu_memory=gpu_memory(meta) or _memory_of_each(shared),
         shared=shared,
+        taints=tuple(node.spec.taints or ()),
+        conditions=tuple(node.status.conditions or ()),
     )
 
 

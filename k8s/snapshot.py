@@ -12,7 +12,7 @@ from datetime import datetime
 import msgspec
 
 from k8s.kinds.base import JobRef
-from k8s.models import Condition
+from k8s.models import Condition, Taint
 from k8s.status import Status
 
 
@@ -63,6 +63,10 @@ class Holder(msgspec.Struct, frozen=True, gc=False):
     """On a node that shares GPUs by memory: number of the device to the GiB it holds there."""
     devices: tuple[int, ...] = ()
     """Numbers of the devices that it was given, as far as the scheduler wrote them down."""
+    since: datetime | None = None
+    """When its node took it, or else when it was made."""
+    phase: str = ""
+    """In Kubernetes' words: `Pending` until its containers were started."""
 
     @property
     def units(self) -> int:
@@ -92,11 +96,10 @@ class NodeRow:
     """Bytes of memory of each GPU; 0 when unknown."""
     shared: SharedMemory | None = None
     """How the memory of its GPUs is shared; None where GPUs are given whole."""
-
-    @property
-    def has_parts(self) -> bool:
-        """Tell whether what counts as a GPU here is less than one: a slice, or a turn on it."""
-        return self.mode in ("mig", "time-slicing", "mps")
+    taints: tuple[Taint, ...] = ()
+    """What keeps pods away that do not tolerate it."""
+    conditions: tuple[Condition, ...] = ()
+    """What its kubelet claims, as `Ready` or `MemoryPressure`, and since when."""
 
     @property
     def takes_pods(self) -> bool:
@@ -273,6 +276,8 @@ class ClusterSnapshot:
     """Until when the server asks to be left alone, by the same clock; in the past when it does not."""
     clock_offset_s: float = 0.0
     """How far the server's clock is ahead of ours."""
+    kinds: tuple[str, ...] = ()
+    """The kinds of jobs that the server knows; empty while that is not known."""
     problems: Mapping[str, Missing] = field(default_factory=dict)
     """What may not be read, as RBAC calls it (`nodes`, `pods`, …), for the pane that misses it."""
 

@@ -281,7 +281,9 @@ class Live:
             stale_since_s=since_s,
             throttled_until_s=self.client.throttled_until_s,
             clock_offset_s=self.client.server_clock_offset_s,
-            kinds=tuple(resource.kind for resource in self._jobs) if self._is_discovered else (),
+            kinds=tuple(
+                resource.kind for resource, mirror in self._jobs.items() if not mirror.state.is_absent
+            ),
             problems={
                 mirror.resource.full_name: mirror.missing
                 for mirror in mirrors

@@ -33,6 +33,7 @@ async def test_a_kind_that_is_installed_later_appears_and_goes_with_its_rows() -
             assert cluster.asked(there) == []
             say_kinds(cluster, {"kubeflow.org/v1": ["pytorchjobs"], "kubeflow.org/v2beta1": ["mpijobs"]})
             await poked_until(feed, lambda each: sorted(jobs_of(each)) == ["bert", "mpi"])
+            assert set(feed.live.snapshot().kinds) == {"PyTorchJob", "MPIJob"}
             say_kinds(cluster, {"kubeflow.org/v1": ["pytorchjobs"]})
             for is_watch in (False, True):
                 cluster.forget(there, watch=is_watch)

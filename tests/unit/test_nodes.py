@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -86,7 +87,6 @@ def sure(found: Holder | None) -> Holder:
 )
 def test_a_node_gives_its_gpus_in_one_of_arenas_ways_or_in_slices(found: Node, mode: str) -> None:
     assert node_row(found, ()).mode == mode
-    assert node_row(found, ()).has_parts == (mode in ("mig", "time-slicing", "mps"))
 
 
 @pytest.mark.parametrize(
@@ -248,3 +248,29 @@ def test_a_node_names_each_job_that_holds_of_it_once_the_largest_first() -> None
     pods = [pod_of(wide, place, on="n1", gpus=2) for place in ("master-0", "worker-0", "worker-1")]
     rows, _ = joined([node("n1")], [pod_of(small, "master-0", on="n1", gpus=1), *pods], [wide, small])
     assert rows["n1"].jobs == (("default", "wide", "6"), ("default", "small", "1"))
+
+
+def test_a_node_tells_its_taints_and_since_when_it_is_as_it_is() -> None:
+    at = "2026-11-21T10:00:00Z"
+    obj = node("a", taints=[{"key": "gpu", "value": "only", "effect": "NoSchedule"}])
+    obj["status"]["conditions"] = [{"type": "Ready", "status": "Unknown", "lastTransitionTime": at}]
+    row = joined([obj], [], [])[0]["a"]
+    assert [(each.effect, each.key, each.value) for each in row.taints] == [("NoSchedule", "gpu", "only")]
+    assert [(each.type, each.last_transition_time) for each in row.conditions] == [("Ready", stamp(at))]
+
+
+def test_a_holder_tells_since_when_it_holds() -> None:
+    bert = pytorch_job("bert", workers=2, gpus=1)
+    began, made = "2026-11-21T10:00:00Z", "2026-11-21T09:00:00Z"
+    first = pod_of(bert, "master-0", on="a", gpus=1, startTime=began)
+    second = pod_of(bert, "worker-0", on="a", gpus=1, phase="Pending")
+    second["metadata"]["creationTimestamp"] = made
+    holders = joined([node("a")], [first, second], [bert])[0]["a"].holders
+    assert [(each.since, each.phase) for each in holders] == [
+        (stamp(began), "Running"),
+        (stamp(made), "Pending"),
+    ]
+
+
+def stamp(text: str) -> datetime:
+    return datetime.fromisoformat(text)
