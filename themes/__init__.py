@@ -7,9 +7,12 @@ that the one-shot commands can list themes without loading a user interface.
 
 from __future__ import annotations
 
-import tomllib
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import NotRequired, TypedDict, cast
+
+from themes.files import COLOURS, BrokenPalette, Complain, PaletteFile, read_file
 
 STYLESHEET = Path(__file__).with_name("base.tcss")
 """The look that all screens share: borders, focus, statuses, GPUs."""
@@ -17,52 +20,17 @@ STYLESHEET = Path(__file__).with_name("base.tcss")
 DEFAULT = "gpuconsole-dark"
 """The palette to start with where nothing else is asked for."""
 
+LIGHT = "gpuconsole-light"
+"""The same by day."""
+
 MONO = "gpuconsole-mono"
-"""The palette without colours, for NO_COLOR, `--mono` and terminals below 256 colours."""
+"""The palette without colours, for NO_COLOR, `--mono` and terminals that have none."""
 
-_COLOURS = (
-    "primary",
-    "secondary",
-    "warning",
-    "error",
-    "success",
-    "accent",
-    "foreground",
-    "background",
-    "surface",
-    "panel",
-)
+ANSI = "gpuconsole-ansi"
+"""The palette of the terminal's own colours, for terminals that have but sixteen."""
 
-_ANSI_DEFAULTS = {
-    "quiet": "ansi_default",
-    "quiet-style": "dim",
-    "bright": "ansi_default",
-    "bright-style": "bold",
-    "rule": "ansi_bright_black",
-    "rule-focus": "ansi_blue",
-    "cursor-row": "ansi_default",
-    "cursor-row-blurred": "ansi_default",
-    "cursor-row-style": "reverse",
-    "mark": "ansi_yellow",
-    "status-running": "ansi_green",
-    "status-pending": "ansi_yellow",
-    "status-changing": "ansi_cyan",
-    "status-failed": "ansi_red",
-    "status-failed-style": "bold",
-    "status-done": "ansi_default",
-    "gpu-busy": "ansi_blue",
-    "gpu-free": "ansi_default",
-    "gpu-bad": "ansi_red",
-    "series-1": "ansi_cyan",
-    "series-2": "ansi_yellow",
-    "series-3": "ansi_green",
-    "series-4": "ansi_magenta",
-    "series-5": "ansi_blue",
-    "series-6": "ansi_red",
-    "chart-axis": "ansi_default",
-    "chart-grid": "ansi_bright_black",
-    "chart-cursor": "ansi_default",
-}
+_PREFIX = "gpuconsole-"
+_OURS = ("dark", "light", "contrast", "contrast-light", "safe", "safe-light", "ansi", "mono")
 
 
 class Palette(TypedDict):
@@ -89,44 +57,49 @@ class Palette(TypedDict):
     panel: NotRequired[str]
 
 
-class BrokenPalette(Exception):
-    """A palette file cannot be used; the message names the file and says why."""
-
-
-def load(folder: Path | None = None) -> dict[str, Palette]:
+def load(folder: Path | None = None, complain: Complain | None = None) -> dict[str, Palette]:
     """Read the packaged palettes, and those in the user's `folder` if it exists.
 
-    A user's palette may replace a packaged one by taking its name.
+    A user's palette may replace a packaged one by taking its name, also one that it changes.
+
+    Args:
+        folder: Where the user's own are.
+        complain: Is told of each of them that cannot be used, and of names in them that mean nothing.
+    """
+    say = complain or (lambda _words: None)
+    ours = _packaged()
+    palettes = {name: finished(file) for name, file in ours.items()}
+    known = frozenset(name for file in ours.values() for name in file.values) - {*COLOURS}
+    found = _readable(sorted(folder.glob("*.toml")) if folder else (), known, say)
+    for name, file in _joined(found, ours, say).items():
+        try:
+            palettes[name] = finished(file)
+        except BrokenPalette as error:
+            say(str(error))
+    return palettes
+
+
+def finished(file: PaletteFile) -> Palette:
+    """Turn what a file and its parents say into a theme.
 
     Raises:
-        BrokenPalette: A file is not TOML, or has no name or primary colour.
+        BrokenPalette: A colour is said to be another one that there is not.
     """
-    folders = [Path(__file__).parent, *([folder] if folder else [])]
-    palettes = [read(path) for place in folders for path in sorted(place.glob("*.toml"))]
-    return {palette["name"]: palette for palette in palettes}
+    values = file.resolved()
+    colours = {name: value for name, value in values.items() if name in COLOURS}
+    variables = {name: value for name, value in values.items() if name not in COLOURS}
+    flags = {"dark": True, "ansi": False, **file.flags}
+    return cast(Palette, {"name": file.name, **flags, **colours, "variables": variables})
 
 
-def read(path: Path) -> Palette:
-    """Read one palette; its name is the file's where it gives none.
+def find(word: str, names: Collection[str]) -> str | None:
+    """Return the theme that a word means: its name, or what follows `gpuconsole-` in it."""
+    return next((name for name in (word, _PREFIX + word) if name in names), None)
 
-    Raises:
-        BrokenPalette: The file is not readable TOML, has no primary colour, or a value is no text.
-    """
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise BrokenPalette(f"Could not read the theme {path}. {error}") from error
-    if not isinstance(table.get("primary"), str):
-        raise BrokenPalette(f'The theme {path} has no primary colour. Add a line: primary = "#6cb2f7".')
-    colours = {name: _text(path, name, table[name]) for name in _COLOURS if name in table}
-    variables = {
-        name: _text(path, name, value)
-        for part in ("variables", "textual")
-        for name, value in table.get(part, {}).items()
-    }
-    name = _text(path, "name", table.get("name", path.stem))
-    dark, ansi = table.get("dark", True) is True, table.get("ansi", False) is True
-    return cast(Palette, {"name": name, "dark": dark, "ansi": ansi, "variables": variables, **colours})
+
+def short(name: str) -> str:
+    """Return the shortest word that means a theme of ours."""
+    return name.removeprefix(_PREFIX)
 
 
 def variable_defaults(*, dark: bool = True, ansi: bool = False) -> dict[str, str]:
@@ -136,13 +109,40 @@ def variable_defaults(*, dark: bool = True, ansi: bool = False) -> dict[str, str
         dark: Whether the theme in use is dark.
         ansi: Whether the theme in use has the terminal's own sixteen colours.
     """
-    if ansi:
-        return dict(_ANSI_DEFAULTS)
-    palette = read(Path(__file__).with_name("gpuconsole-dark.toml" if dark else "gpuconsole-light.toml"))
-    return {name: palette["variables"][name] for name in _ANSI_DEFAULTS}
+    name = ANSI if ansi else DEFAULT if dark else LIGHT
+    return finished(_packaged()[name])["variables"]
 
 
-def _text(path: Path, name: str, value: object) -> str:
-    if not isinstance(value, str):
-        raise BrokenPalette(f'In the theme {path}, {name} must be text such as "#6cb2f7".')
-    return value
+@cache
+def _packaged() -> Mapping[str, PaletteFile]:
+    here = Path(__file__).parent
+    joined = _joined((read_file(here / f"{_PREFIX}{name}.toml") for name in _OURS), {}, print)
+    return {_PREFIX + name: joined[_PREFIX + name] for name in _OURS}
+
+
+def _readable(paths: Iterable[Path], known: frozenset[str], say: Complain) -> Iterator[PaletteFile]:
+    for path in paths:
+        try:
+            yield read_file(path, known, say)
+        except BrokenPalette as error:
+            say(str(error))
+
+
+def _joined(
+    found: Iterable[PaletteFile], below: Mapping[str, PaletteFile], say: Complain
+) -> dict[str, PaletteFile]:
+    """Give each file what its parent says; of two parents with one name, that among `found` is meant."""
+    joined: dict[str, PaletteFile] = {}
+    waiting = list(found)
+    while ready := [each for each in waiting if not _waits_for(each, waiting, {**below, **joined})]:
+        for each in ready:
+            waiting.remove(each)
+            joined[each.name] = each.over(joined.get(each.parent) or below.get(each.parent))
+    for each in waiting:
+        say(f"{each.path}: its parent {each.parent} is no theme that can be used.")
+    return joined
+
+
+def _waits_for(one: PaletteFile, waiting: Iterable[PaletteFile], there: Mapping[str, PaletteFile]) -> bool:
+    is_to_come = any(each.name == one.parent for each in waiting if each is not one)
+    return bool(one.parent) and (is_to_come or one.parent not in there)

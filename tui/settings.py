@@ -26,7 +26,9 @@ class ConsoleOptions:
     is_read_only: bool = False
     """Change nothing on the cluster."""
     theme: str = ""
-    """Name of a palette; empty for the default."""
+    """The palette asked for now; empty for none."""
+    kept_theme: str = ""
+    """The palette that config.yaml names; empty for none."""
     is_mono: bool = False
     """Without colours."""
     is_ascii: bool = False

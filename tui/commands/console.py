@@ -13,19 +13,17 @@ from dataclasses import replace
 
 import themes
 from k8s.errors import KubeError, NoCluster
+from k8s.text import sanitize
 from tui import terminal
 from tui.commands.errors import WrongUsage, say
 from tui.settings import ConsoleOptions
-
-ANSI_THEME = "gpuconsole-ansi"
-"""The palette for terminals of sixteen colours."""
 
 
 def prepare(options: ConsoleOptions) -> ConsoleOptions:
     """Return the options with which the console opens; where there is no cluster, offer the sandbox.
 
     Raises:
-        WrongUsage: There is no terminal; the jobs were printed.
+        WrongUsage: There is no terminal, and the jobs were printed; or no theme of the name asked for.
         NoCluster: There is no kubeconfig, and the sandbox is not wanted.
     """
     if not terminal.is_usable():
@@ -34,6 +32,7 @@ def prepare(options: ConsoleOptions) -> ConsoleOptions:
             "The console needs a terminal, and this is none.\n"
             "Commands work without one; what it prints instead is: gpuconsole list"
         )
+    theme = choose_theme(options, terminal.colours())
     if not options.is_sandbox and not _has_cluster(options):
         from k8s.access import SANDBOX_HINT
         from tui.commands.output import confirm
@@ -45,8 +44,7 @@ def prepare(options: ConsoleOptions) -> ConsoleOptions:
     terminal.prepare()
     return replace(
         options,
-        theme=options.theme or _theme(),
-        is_mono=options.is_mono or (not options.theme and terminal.colours() == "none"),
+        theme=theme,
         is_ascii=options.is_ascii or terminal.wants_ascii(),
     )
 
@@ -74,10 +72,28 @@ def _print_jobs(options: ConsoleOptions) -> None:
         say(str(error))
 
 
-def _theme() -> str:
-    """Return the palette for the colours that the terminal has; empty for the usual one."""
-    has_few = terminal.colours() == "16"
-    return ANSI_THEME if has_few and themes.STYLESHEET.with_name(f"{ANSI_THEME}.toml").exists() else ""
+def choose_theme(options: ConsoleOptions, colours: terminal.Colours) -> str:
+    """Choose the palette: what is asked for now, then what suits the terminal, then what is kept.
+
+    Returns:
+        Its name; empty for the usual one.
+
+    Raises:
+        WrongUsage: What is asked for is not there.
+    """
+    palettes = themes.load(options.themes_folder)
+    asked = themes.find(options.theme, palettes)
+    if options.theme and asked is None:
+        names = ", ".join(map(themes.short, palettes))
+        raise WrongUsage(f"There is no theme {sanitize(options.theme)!r}.\nThere are: {names}")
+    if options.is_mono or (not asked and colours == "none"):
+        return themes.MONO
+    if asked:
+        return asked
+    kept = themes.find(options.kept_theme, palettes)
+    if colours == "16" and not (kept and palettes[kept].get("ansi")):
+        return themes.ANSI
+    return kept or ""
 
 
 def _has_cluster(options: ConsoleOptions) -> bool:

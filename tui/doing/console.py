@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from textual.widget import Widget
 
+import themes
 from tui.screens.choose import ConfirmScreen
 from tui.screens.jobs import JobsView
 from tui.screens.view import View
@@ -15,11 +16,15 @@ if TYPE_CHECKING:
 
 
 def theme(console: Console, wish: View.Go) -> None:
-    """Take another palette."""
-    if wish.argument in console.available_themes:
-        console.theme = wish.argument
+    """Take another palette for now; without a name, choose one to keep."""
+    if not wish.argument:
+        from tui.screens.themes import ThemesScreen
+
+        console.push_screen(ThemesScreen(console.palettes, console.options.config_file))
+    elif name := themes.find(wish.argument, console.palettes):
+        console.theme = name
     else:
-        names = ", ".join(console.palettes)
+        names = ", ".join(map(themes.short, console.palettes))
         console.notify(f"There are: {names}.", title=f"No theme {wish.argument!r}.", markup=False)
 
 

@@ -1,0 +1,110 @@
+"""Choosing a theme with the console itself as the sample: the cursor shows it, enter keeps it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import ClassVar
+
+from textual import work
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Vertical
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import Label, Static
+
+import themes
+from k8s.errors import KubeError
+from tui.config_file import keep_theme
+from tui.format import STATUS_LOOKS, Look, gpu_runs
+from tui.keys import DIALOG
+from tui.widgets.bindings import bindings
+from tui.widgets.table import Cell, Column, Row, Table
+
+_COLUMNS = (
+    Column("name", "THEME", min_width=16, elide="middle", max_width=28),
+    Column("ground", "GROUND", min_width=8),
+)
+_COLOURS: Mapping[Look, str] = {
+    "quiet": "$quiet",
+    "running": "$status-running",
+    "pending": "$status-pending",
+    "changing": "$status-changing",
+    "failed": "bold $status-failed",
+    "done": "$status-done",
+    "gpu-busy": "$gpu-busy",
+    "gpu-free": "$gpu-free",
+    "gpu-bad": "$gpu-bad",
+}
+_SHOWN = ("Running", "Pending", "Restarting", "Failed", "Succeeded")
+
+
+class ThemesScreen(ModalScreen[None]):
+    """The list of themes, small and in a corner, so that what is behind it can be judged."""
+
+    CSS_PATH = "themes.tcss"
+    AUTO_FOCUS: ClassVar[str] = "Table"
+    BINDINGS: ClassVar[list[BindingType]] = bindings(key for key in DIALOG if key.id == "dialog.escape")
+
+    def __init__(self, palettes: Mapping[str, themes.Palette], config_file: Path) -> None:
+        """Offer these palettes; the one that is kept is written into the user's config file."""
+        super().__init__()
+        self._palettes = palettes
+        self._config_file = config_file
+        self._before = ""
+
+    def compose(self) -> ComposeResult:
+        """Lay out the list, a sample of what a theme must tell apart, and the keys."""
+        with Vertical(id="picker", classes="pane") as pane:
+            pane.border_title = "Theme"
+            yield Table(_COLUMNS)
+            yield Static(_sample(), id="sample", markup=False)
+            yield Label("enter keep it · esc as it was", id="keys", markup=False)
+
+    def on_mount(self) -> None:
+        """List the themes, with the cursor on the one in use."""
+        self._before = self.app.theme
+        table = self.query_one(Table)
+        table.set_rows([_row(palette) for palette in self._palettes.values()])
+        table.move_to(self._before)
+
+    def on_table_highlighted(self, event: Table.Highlighted) -> None:
+        """Show the whole console in the theme under the cursor."""
+        event.stop()
+        if event.key:
+            self.app.theme = event.key
+
+    def on_table_chosen(self, event: Table.Chosen) -> None:
+        """Keep the theme, from now on and for the next time."""
+        event.stop()
+        self.app.theme = event.key
+        self._keep(event.key)
+
+    def action_escape(self) -> None:
+        """Go back to the theme there was."""
+        self.app.theme = self._before
+        self.dismiss(None)
+
+    @work(exclusive=True, group="keep")
+    async def _keep(self, name: str) -> None:
+        """Write the choice down, in a thread, for home folders may be slow; then close."""
+        try:
+            await asyncio.to_thread(keep_theme, self._config_file, themes.short(name))
+        except KubeError as error:
+            self.app.notify(error.details, title=error.what, severity="error", markup=False)
+        self.dismiss(None)
+
+
+def _row(palette: themes.Palette) -> Row:
+    ground = "as it is" if palette.get("ansi") else "dark" if palette["dark"] else "light"
+    return Row(palette["name"], (Cell(themes.short(palette["name"])), Cell(ground, "quiet")))
+
+
+def _sample() -> Content:
+    statuses = [Content.styled(status, _COLOURS[STATUS_LOOKS[status]]) for status in _SHOWN]
+    gpus = [Content.styled(text, _COLOURS[look]) for text, look in gpu_runs(5, 2, 1)]
+    return (
+        Content(" ").join([*statuses[:3]]) + "\n" + Content(" ").join([*statuses[3:], Content("").join(gpus)])
+    )
