@@ -40,6 +40,7 @@ from tui.widgets.bindings import bindings
 
 if TYPE_CHECKING:
     from k8s.client import Client
+    from k8s.rights import Rights
     from tui.live import Live
 
 
@@ -84,6 +85,8 @@ class Console(PacedApp[int]):
         """The cluster, once it is reached."""
         self.live: Live | None = None
         """Its mirror, from then on."""
+        self.rights: Rights | None = None
+        """What this user may do there."""
         self._keys = keys or UserKeys()
         self.given = Given(self._keys.keymap, options.is_read_only, self._names)
         """What every view gets."""
@@ -143,9 +146,10 @@ class Console(PacedApp[int]):
     @work(group="cluster", exclusive=True)
     async def connect(self) -> None:
         """Reach the cluster, and mirror it until the end, or until another one is meant."""
-        self.client = self.live = None
+        self.client = self.live = self.rights = None
         await asyncio.to_thread(_import_what_is_slow)
         from k8s.client import Client
+        from k8s.rights import Rights
         from tui.live import Live
 
         try:
@@ -156,7 +160,7 @@ class Console(PacedApp[int]):
             return
         own = self.options.namespace or client.access.namespace
         live = Live(client, "" if self.options.is_all_namespaces else own)
-        self.client, self.live = client, live
+        self.client, self.live, self.rights = client, live, Rights(client)
 
         def take(snapshot: ClusterSnapshot) -> None:
             if self.live is live:
@@ -226,13 +230,13 @@ class Console(PacedApp[int]):
             words = ", ".join(each.name for each in COMMANDS)
             self.notify(f"Commands are: {words}.", title=f"No command {wish.where!r}.", markup=False)
             return
-        self._wish = View.Go(name, wish.argument, wish.refs)
+        self._wish = View.Go(name, wish.argument, wish.refs, hidden=wish.hidden)
         module = importlib.import_module(f"tui.doing.{WISHES[name]}")
         getattr(module, name.replace("-", "_"))(self, self._wish)
 
     def meant(self, wish: View.Go) -> tuple[Client, JobRef] | None:
         """Return the cluster and the job that a wish is about, or say that there is none."""
-        refs = list(wish.refs) or [job.ref for job in self.snapshot.jobs if job.ref.name == wish.argument]
+        refs = self.all_meant(wish)
         if self.client is None:
             self.notify("There is no cluster yet.", severity="warning", markup=False)
             return None
@@ -241,6 +245,15 @@ class Console(PacedApp[int]):
             self.notify("Type its name after the command.", title=what, severity="warning", markup=False)
             return None
         return self.client, refs[0]
+
+    def all_meant(self, wish: View.Go) -> list[JobRef]:
+        """Return every job that a wish is about: those it names, or those with the name that was typed."""
+        return list(wish.refs) or [job.ref for job in self.snapshot.jobs if job.ref.name == wish.argument]
+
+    def note_refusal(self, error: KubeError) -> None:
+        """Remember what the cluster has refused this user, so that it is not offered again."""
+        if self.rights is not None:
+            self.rights.note(error)
 
     def notify(
         self,

@@ -19,7 +19,7 @@ from trainer.tfevents import EventWriter
 from tui.app import Console
 from tui.keys import COMMANDS
 from tui.keys_file import read_keys
-from tui.screens.choose import ConfirmScreen
+from tui.screens.delete import DeleteScreen
 from tui.screens.curves import CurvesView
 from tui.screens.help import HelpScreen
 from tui.screens.job import JobView
@@ -211,7 +211,7 @@ async def test_delete_asks_with_the_focus_on_cancel_and_paints_nothing_the_serve
     async with console_on(tmp_path, **some_objects()) as play:
         play.cluster.say(ONE_JOB, page([]), method="DELETE")
         await play.press("N", "g", "ctrl+d")
-        assert isinstance(play.console.screen, ConfirmScreen)
+        assert isinstance(play.console.screen, DeleteScreen)
         assert "2 pods will be ended and 8 GPUs freed" in play.text
         await play.press("enter")
         assert isinstance(play.console.screen, JobsView)

@@ -24,6 +24,8 @@ WISHES: Mapping[str, str] = {
     "retry": "clusters",
     "new": "changes",
     "delete": "changes",
+    "suspend": "changes",
+    "resume": "changes",
     "theme": "console",
     "back": "console",
     "last": "console",

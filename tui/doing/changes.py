@@ -1,76 +1,163 @@
-"""What changes something on the cluster, each after a question."""
+"""What changes jobs on the cluster, each after a question."""
 
 from __future__ import annotations
 
 import getpass
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING
 
 from k8s.client import Client
 from k8s.errors import KubeError, NotFound
 from k8s.kinds import JobRef
-from tui.deletion import delete_question
+from k8s.snapshot import Job
+from tui.deletion import DeletePlan, delete_plan
 from tui.screens.choose import ConfirmScreen
 from tui.screens.view import View
+from tui.suspension import suspend_plan
 
 if TYPE_CHECKING:
     from tui.app import Console
+
+LOOK_S = 1.0
+"""How often it is looked whether what was deleted is gone."""
 
 
 def new(console: Console, wish: View.Go) -> None:
     """Fill in a new job."""
     from tui.screens.new_job import NewJobScreen
 
-    client, options = console.client, console.options
-    if client is None or options.is_read_only:
-        why = "There is no cluster yet." if client is None else "Nothing is changed with --readonly."
-        console.notify(why, severity="warning", markup=False)
+    if (client := _changeable(console)) is None:
         return
     screen = NewJobScreen(
         client,
         namespace=console.snapshot.namespace or client.access.namespace,
-        state_folder=options.state_folder,
+        state_folder=console.options.state_folder,
         user=getpass.getuser(),
     )
     screen.data_bind(snapshot=type(console).snapshot)
+    console.push_screen(screen, lambda ref: _made(console, ref))
 
-    def made(ref: JobRef | None) -> None:
-        if ref is not None:
-            console.notify(f"{ref.kind} {ref.name} is created.", markup=False)
-            console.post_message(View.Go("logs", refs=[ref]))
 
-    console.push_screen(screen, made)
+def _made(console: Console, ref: JobRef | None) -> None:
+    """Go to the logs of a job that was created."""
+    if ref is not None:
+        console.notify(f"{ref.kind} {ref.name} is created.", markup=False)
+        console.post_message(View.Go("logs", refs=[ref]))
 
 
 def delete(console: Console, wish: View.Go) -> None:
-    """Ask whether jobs are to be deleted, and delete them."""
-    if console.options.is_read_only:
-        console.notify("Nothing is changed with --readonly.", title="Read only.", markup=False)
+    """Ask whether jobs are to be deleted, delete them, and say afterwards what is left of them."""
+    from tui.screens.delete import DeleteScreen
+
+    if (client := _changeable(console)) is None or console.meant(wish) is None:
         return
-    meant = console.meant(wish)
-    if meant is None:
+    plan = delete_plan(console.snapshot, console.all_meant(wish), hidden=wish.hidden)
+    if not plan.jobs:
+        console.notify("It is gone already.", severity="warning")
         return
-    jobs = [job for ref in wish.refs if (job := console.snapshot.job(ref)) is not None]
-    question, details = delete_question(jobs)
-    uids = {job.ref: job.uid for job in jobs}
+
+    def answered(agreed: DeletePlan | None) -> None:
+        if agreed is not None:
+            console.run_worker(_delete(console, client, agreed), group="delete")
+
+    console.push_screen(DeleteScreen(plan), answered)
+
+
+async def _delete(console: Console, client: Client, plan: DeletePlan) -> None:
+    from k8s.submit import delete_job
+
+    async def end(job: Job) -> None:
+        await delete_job(client, job.ref, job.uid, propagation=plan.propagation)
+
+    done = await _each(console, plan.jobs, end, "is being deleted.")
+    if done:
+        await _tell_leftovers(console, DeletePlan(plan.context, tuple(done), plan.propagation))
+
+
+async def _tell_leftovers(console: Console, plan: DeletePlan) -> None:
+    """Wait until what was deleted is gone, but not for ever; then say so, or what is left."""
+    import asyncio
+
+    from tui.leftovers import is_over, told, what_is_left
+
+    clock = asyncio.get_running_loop().time
+    began_s = clock()
+    live = console.live
+    while live is not None and console.live is live:
+        left = what_is_left(plan, console.snapshot, live.pods)
+        waited_s = clock() - began_s
+        if is_over(left, waited_s):
+            are_gone = all(each.is_gone for each in left)
+            words = "\n".join(told(left, waited_s))
+            if are_gone:
+                console.notify(words)
+            else:
+                console.notify(words, title="Not all of it is gone.", severity="error", timeout=30)
+            return
+        await asyncio.sleep(LOOK_S)
+
+
+def suspend(console: Console, wish: View.Go) -> None:
+    """Ask whether jobs are to be suspended, and suspend them."""
+    _ask_to_suspend(console, wish, is_suspended=True)
+
+
+def resume(console: Console, wish: View.Go) -> None:
+    """Ask whether suspended jobs are to run again, and resume them."""
+    _ask_to_suspend(console, wish, is_suspended=False)
+
+
+def _ask_to_suspend(console: Console, wish: View.Go, *, is_suspended: bool) -> None:
+    if (client := _changeable(console)) is None or console.meant(wish) is None:
+        return
+    jobs = [job for ref in console.all_meant(wish) if (job := console.snapshot.job(ref)) is not None]
+    plan = suspend_plan(jobs, is_suspended=is_suspended)
+    if not plan.jobs:
+        for job, why in plan.refused[:1]:
+            console.notify(why, title=f"{job.ref.kind} {job.ref.name}:", severity="warning")
+        return
 
     def answered(answer: str | None) -> None:
         if answer == "do":
-            console.run_worker(_delete(console, meant[0], list(uids.items())), group="delete")
+            console.run_worker(_suspend(console, client, plan.jobs, is_suspended), group="suspend")
 
-    console.push_screen(ConfirmScreen(question, details, "Delete"), answered)
+    verb = "Suspend" if is_suspended else "Resume"
+    console.push_screen(ConfirmScreen(plan.question, "\n".join(plan.lines), verb), answered)
 
 
-async def _delete(console: Console, client: Client, jobs: Sequence[tuple[JobRef, str]]) -> None:
-    """Delete jobs one after the other; one that fails does not keep the others."""
-    from k8s.submit import delete_job
+async def _suspend(console: Console, client: Client, jobs: Iterable[Job], is_suspended: bool) -> None:
+    from k8s.suspending import suspend_job
 
-    for ref, uid in jobs:
+    async def do(job: Job) -> None:
+        await suspend_job(client, job.ref, job.uid, is_suspended=is_suspended)
+
+    await _each(console, jobs, do, "is being suspended." if is_suspended else "is being resumed.")
+
+
+async def _each(
+    console: Console, jobs: Iterable[Job], do: Callable[[Job], Awaitable[None]], done: str
+) -> list[Job]:
+    """Do something with jobs one after the other; one that fails does not keep the others."""
+    changed = []
+    for job in jobs:
         try:
-            await delete_job(client, ref, uid)
+            await do(job)
         except NotFound:
-            continue
+            console.notify(f"{job.ref.kind} {job.ref.name} is gone already.")
         except KubeError as error:
-            console.notify(error.details, title=error.what, severity="error", markup=False)
+            console.note_refusal(error)
+            console.notify(error.details, title=error.what, severity="error")
         else:
-            console.notify(f"{ref.kind} {ref.name} is being deleted.", markup=False)
+            changed.append(job)
+            console.notify(f"{job.ref.kind} {job.ref.name} {done}")
+    return changed
+
+
+def _changeable(console: Console) -> Client | None:
+    """Return the cluster if anything may be changed on it, else say why not."""
+    if console.options.is_read_only:
+        console.notify("Nothing is changed with --readonly.", severity="warning")
+        return None
+    if console.client is None:
+        console.notify("There is no cluster yet.", severity="warning")
+    return console.client

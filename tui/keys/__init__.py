@@ -7,7 +7,7 @@ they cannot disagree. The letters are k9s' where k9s has one.
 from __future__ import annotations
 
 from tui.keys.commands import COMMANDS, Command, find_command
-from tui.keys.everywhere import DIALOG, EVERYWHERE, PROMPT, TABLE
+from tui.keys.everywhere import DELETE, DIALOG, EVERYWHERE, PROMPT, TABLE
 from tui.keys.job import CHART, CURVES, JOB, LOG, LOGS
 from tui.keys.key import Key, remapped
 from tui.keys.lists import CONTEXTS, JOBS, NODES
@@ -18,6 +18,7 @@ __all__ = [
     "COMMANDS",
     "CONTEXTS",
     "CURVES",
+    "DELETE",
     "DIALOG",
     "EVERYWHERE",
     "HELP",
@@ -52,6 +53,7 @@ PLACES: tuple[tuple[str, tuple[Key, ...]], ...] = (
     ("New job", NEW_JOB),
     ("Text", TEXT),
     ("Questions", DIALOG),
+    ("Before deleting", DELETE),
     ("Help", HELP),
 )
 """The whole table: where, and its keys there."""

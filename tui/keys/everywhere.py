@@ -55,3 +55,6 @@ DIALOG = (
     Key("dialog.next", "right,down,l,j", "app.focus_next", "Other button"),
 )
 """In a question."""
+
+DELETE = (Key("delete.propagation", "p", "propagation", "What becomes of the pods"),)
+"""In the question before jobs are deleted, beside those of every question."""

@@ -6,10 +6,13 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Button, Label
+
+from tui.keys import DIALOG
+from tui.widgets.bindings import bindings
 
 
 class ChooseScreen(ModalScreen[str]):
@@ -17,11 +20,7 @@ class ChooseScreen(ModalScreen[str]):
 
     CSS_PATH: ClassVar = "choose.tcss"
     AUTO_FOCUS: ClassVar[str] = "Button"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "escape", "What esc answers", show=False),
-        Binding("left,up,h,k", "app.focus_previous", "Other button", show=False),
-        Binding("right,down,l,j", "app.focus_next", "Other button", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = bindings(DIALOG)
 
     def __init__(
         self, question: str, details: str, answers: Sequence[tuple[str, str]], *, escape: int = -1

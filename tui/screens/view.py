@@ -75,7 +75,9 @@ class View(Screen[None]):
     class Go(Message):
         """The user wants another view, or something done that concerns more than this view."""
 
-        def __init__(self, where: str, argument: str = "", refs: Sequence[JobRef] = ()) -> None:
+        def __init__(
+            self, where: str, argument: str = "", refs: Sequence[JobRef] = (), *, hidden: int = 0
+        ) -> None:
             super().__init__()
             self.where = where
             """The name of a wish: see `tui.doing.WISHES`."""
@@ -83,6 +85,8 @@ class View(Screen[None]):
             """What was typed after the command, or an instance's name."""
             self.refs = tuple(refs)
             """The jobs that are meant."""
+            self.hidden = hidden
+            """How many of them are marked, but hidden by the filter."""
 
         @property
         def place(self) -> tuple[object, ...]:

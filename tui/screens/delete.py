@@ -1,0 +1,80 @@
+"""The question before jobs are deleted: what goes, what becomes of the pods, and for many a word to type."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Horizontal, Vertical
+from textual.screen import ModalScreen
+from textual.widgets import Button, Input, Label
+
+from tui.deletion import PROPAGATIONS, DeletePlan
+from tui.keys import DELETE, DIALOG
+from tui.widgets.bindings import bindings
+from tui.widgets.line_input import LineInput
+
+
+class DeleteScreen(ModalScreen[DeletePlan | None]):
+    """Asks, and answers with the plan as it was agreed to, or None."""
+
+    CSS_PATH: ClassVar = "choose.tcss"
+    AUTO_FOCUS: ClassVar[str] = "#cancel"
+    BINDINGS: ClassVar[list[BindingType]] = bindings((*DIALOG, *DELETE))
+
+    def __init__(self, plan: DeletePlan) -> None:
+        """Ask about this plan."""
+        super().__init__()
+        self._plan = plan
+
+    def compose(self) -> ComposeResult:
+        """Lay out the question, what hangs on it, and the buttons, the safe one first."""
+        word = self._plan.word
+        with Vertical(id="dialog"):
+            yield Label(self._plan.question, id="question", markup=False)
+            yield Label("", id="details", markup=False)
+            yield Label("", id="propagation", markup=False)
+            if word:
+                yield Label(f"These are many. To delete them type: {word}", id="ask", markup=False)
+                yield LineInput(compact=True, id="word")
+            with Horizontal(id="buttons"):
+                yield Button("Cancel", id="cancel", compact=True)
+                yield Button("Delete", id="do", compact=True, disabled=bool(word))
+            yield Label("tab other button · enter press it · p pods · esc cancel", id="keys", markup=False)
+
+    def on_mount(self) -> None:
+        """Say what goes."""
+        self._say()
+
+    def _say(self) -> None:
+        chosen = self._plan.propagation
+        self.query_one("#details", Label).update("\n".join(self._plan.lines))
+        self.query_one("#propagation", Label).update(f"p  {chosen}: {PROPAGATIONS[chosen]}")
+
+    def action_propagation(self) -> None:
+        """Choose the next of what may become of the pods."""
+        names = list(PROPAGATIONS)
+        index = names.index(self._plan.propagation) + 1
+        self._plan = replace(self._plan, propagation=names[index % len(names)])
+        self._say()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Let the button be pressed once the word is there."""
+        event.stop()
+        self.query_one("#do", Button).disabled = event.value.strip() != self._plan.word
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Go to the button; enter there does it."""
+        event.stop()
+        self.query_one("#cancel" if self.query_one("#do", Button).disabled else "#do").focus()
+
+    def on_button_pressed(self, event: Button.Pressed) -> None:
+        """Answer."""
+        event.stop()
+        self.dismiss(self._plan if event.button.id == "do" else None)
+
+    def action_escape(self) -> None:
+        """Delete nothing."""
+        self.dismiss(None)
