@@ -14,11 +14,14 @@ import termios
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import pyte
 
+_LOCAL_FLAGS = 3
+"""Where termios keeps them."""
 _PRIVATE = re.compile(r"\x1b\[[<=>][0-9;]*[a-zA-Z]|\x1b\[\?[0-9;]*\$p|\x1bP[^\x1b]*\x1b\\")
 """Sequences that pyte would print instead of ignoring: keyboard protocol, mode queries, DCS."""
 
@@ -33,6 +36,7 @@ class Terminal:
         columns: int = 120,
         lines: int = 40,
         env: Mapping[str, str] | None = None,
+        folder: Path | None = None,
     ) -> None:
         self._screen = pyte.Screen(columns, lines)
         self._stream = pyte.Stream(self._screen)
@@ -44,6 +48,7 @@ class Terminal:
         """Whether the program is suspended."""
         self.pid, self._fd = pty.fork()
         if self.pid == 0:
+            os.chdir(folder or ".")
             os.execvpe(words[0], list(words), dict(env if env is not None else os.environ))
         self._set_size(columns, lines)
 
@@ -71,6 +76,11 @@ class Terminal:
         return "\n".join(self.lines)
 
     @property
+    def is_raw(self) -> bool:
+        """Whether keys go to the program one by one and unseen, as no shell has it."""
+        return not self.attributes[_LOCAL_FLAGS] & (termios.ICANON | termios.ECHO)
+
+    @property
     def attributes(self) -> list[Any]:
         """How the terminal is set, as termios has it: raw, or as it was."""
         return termios.tcgetattr(self._fd)
@@ -84,16 +94,24 @@ class Terminal:
         """Type; enter is `\\r`, escape `\\x1b`."""
         os.write(self._fd, keys.encode())
 
+    def clear(self) -> None:
+        """Forget what is on the screen, so that only what is painted from now on is seen."""
+        self._screen.reset()
+
+    def wait_until_taken(self, timeout_s: float = 20) -> None:
+        """Wait until the program has read all that was typed."""
+        with self._slave() as slave:
+            self._read_until(lambda: _unread_bytes(slave) == 0, "what was typed was not read", timeout_s)
+
     @contextmanager
     def stalled(self) -> Iterator[None]:
         """Let the terminal take nothing, as one does after ctrl+s or when its connection hangs."""
-        slave = os.open(f"/proc/{self.pid}/fd/1", os.O_RDWR | os.O_NOCTTY)
-        termios.tcflow(slave, termios.TCOOFF)
-        try:
-            yield
-        finally:
-            termios.tcflow(slave, termios.TCOON)
-            os.close(slave)
+        with self._slave() as slave:
+            termios.tcflow(slave, termios.TCOOFF)
+            try:
+                yield
+            finally:
+                termios.tcflow(slave, termios.TCOON)
 
     def hang_up(self) -> None:
         """Take the terminal away, as a lost connection does."""
@@ -134,8 +152,21 @@ class Terminal:
         while self._read(0.05):
             pass
 
+    @contextmanager
+    def _slave(self) -> Iterator[int]:
+        """The program's side of the terminal."""
+        slave = os.open(f"/proc/{self.pid}/fd/1", os.O_RDWR | os.O_NOCTTY)
+        try:
+            yield slave
+        finally:
+            os.close(slave)
+
     def _set_size(self, columns: int, lines: int) -> None:
         fcntl.ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+
+    def read_some(self, timeout_s: float = 0.2) -> bool:
+        """Read what is written within a time; tell whether there was anything."""
+        return self._read(timeout_s)
 
     def _read(self, timeout_s: float) -> bool:
         """Take in what was written; tell whether there was anything."""
@@ -158,3 +189,8 @@ class Terminal:
             return os.read(self._fd, 65536) if ready else b""
         except OSError:
             return b""
+
+
+def _unread_bytes(fd: int) -> int:
+    size: int = struct.unpack("i", fcntl.ioctl(fd, termios.FIONREAD, b"\0" * 4))[0]
+    return size
