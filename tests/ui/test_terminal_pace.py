@@ -1,0 +1,61 @@
+"""What the cluster changes waits for its frame, what a key does is painted at once."""
+
+from __future__ import annotations
+
+from textual.screen import Screen
+
+from tests.driven import Driven, rows_at
+from tests.terminal import Terminal
+from tui import driver
+
+AN_HOUR_S = 3600.0
+
+
+def test_a_key_is_answered_at_once_while_what_changes_by_itself_waits() -> None:
+    with Driven(period_s=AN_HOUR_S) as terminal:
+        terminal.wait_for("keys 0")
+        terminal.wait_to_be_told(lambda report: report["ticks"] > 500)
+        _read_all(terminal)
+        told = terminal.wait_to_be_told(lambda report: report["ticks"] > 1000)
+        again = terminal.wait_to_be_told(lambda report: report["ticks"] > told["ticks"] + 500)
+        assert again["frames"] == told["frames"]
+        terminal.send("x")
+        terminal.wait_for("keys 1")
+        terminal.wait_for(lambda screen: shown_ticks(screen) > again["ticks"] - 500)
+
+
+def test_a_burst_of_keys_is_painted_and_the_last_state_is_seen() -> None:
+    with Driven(period_s=AN_HOUR_S) as terminal:
+        terminal.wait_for("keys 0")
+        terminal.send("x" * 50)
+        terminal.wait_for("keys 50")
+
+
+def test_all_that_has_changed_is_on_the_screen_in_the_end() -> None:
+    with Driven() as terminal:
+        terminal.wait_for("keys 0")
+        terminal.send("s")
+        halted = terminal.wait_to_be_told(lambda report: report["is_halted"])
+        terminal.wait_for(lambda _: "\n".join(terminal.lines[1:]) == _shown(halted["ticks"]))
+
+
+def test_textual_still_has_the_places_where_its_painting_is_paced() -> None:
+    screen: Screen[None] = Screen()
+    timer = object()
+    setattr(screen, driver._TIMER, timer)
+    assert screen._update_timer is timer  # type: ignore[comparison-overlap]
+    assert callable(screen._on_timer_update)
+
+
+def shown_ticks(screen: str) -> int:
+    words = screen.split("\n")[1].split()
+    return int(words[0]) if words else 0
+
+
+def _shown(ticks: int) -> str:
+    return "\n".join(line.rstrip() for line in rows_at(ticks, 24).split("\n"))
+
+
+def _read_all(terminal: Terminal) -> None:
+    while terminal.read_some():
+        pass

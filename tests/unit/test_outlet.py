@@ -1,0 +1,115 @@
+"""What is written to a terminal, whether it reads or not."""
+
+from __future__ import annotations
+
+import os
+import select
+import threading
+from collections.abc import Iterator
+from queue import Queue
+
+import pytest
+
+from tui.outlet import LARGEST_CHARACTERS, Outlet
+
+WAIT_S = 30.0
+FULL = "x" * LARGEST_CHARACTERS
+"""More than a pipe takes while nobody reads."""
+
+
+class Pipe:
+    """A terminal that reads only when it is told to."""
+
+    def __init__(self) -> None:
+        self.reads, self.writes = os.pipe()
+        self.emptied: Queue[bool] = Queue()
+        self.hung_up = threading.Event()
+        self.outlet = Outlet(
+            self.writes, "utf-8", lambda _, is_missing: self.emptied.put(is_missing), self.hung_up.set
+        )
+
+    def read(self, size: int) -> bytes:
+        found = b""
+        while len(found) < size:
+            found += os.read(self.reads, size - len(found))
+        return found
+
+    def read_until_emptied(self) -> bool:
+        """Read all there is; return whether anything is missing."""
+        while self.emptied.empty():
+            if select.select([self.reads], [], [], 0.05)[0]:
+                os.read(self.reads, 65536)
+        return self.emptied.get()
+
+
+@pytest.fixture
+def pipe() -> Iterator[Pipe]:
+    pipe = Pipe()
+    yield pipe
+    if not pipe.hung_up.is_set():
+        os.close(pipe.reads)
+    pipe.outlet.close(WAIT_S)
+    os.close(pipe.writes)
+
+
+def test_what_is_written_arrives_in_order_and_it_is_said_when_all_is(pipe: Pipe) -> None:
+    for word in ("one ", "zwei ", "三"):
+        pipe.outlet.write(word)
+    assert pipe.read(len("one zwei 三".encode())).decode() == "one zwei 三"
+    assert pipe.emptied.get(timeout=WAIT_S) is False
+
+
+def test_nothing_waits_for_a_terminal_that_does_not_read_and_little_is_kept(pipe: Pipe) -> None:
+    pipe.outlet.write("first")
+    for _ in range(1000):
+        pipe.outlet.write(FULL)
+        assert pipe.outlet.waiting_characters <= 2 * LARGEST_CHARACTERS
+    assert not pipe.outlet.is_empty
+
+
+def test_when_it_reads_again_it_is_said_that_something_is_missing(pipe: Pipe) -> None:
+    for _ in range(100):
+        pipe.outlet.write(FULL)
+    assert pipe.read_until_emptied() is True
+    assert pipe.outlet.is_empty
+    pipe.outlet.write("and on")
+    assert pipe.read_until_emptied() is False
+
+
+def test_what_is_dropped_makes_place_for_what_must_be_written_now(pipe: Pipe) -> None:
+    pipe.outlet.write(FULL)
+    pipe.outlet.write(FULL)
+    pipe.outlet.drop()
+    pipe.outlet.write("restored")
+    closing = threading.Thread(target=pipe.outlet.close, args=(WAIT_S,))
+    closing.start()
+    found = b""
+    while not found.endswith(b"restored"):
+        found += os.read(pipe.reads, 65536)
+    closing.join()
+    assert len(found) <= 2 * len(FULL) + len("restored")
+
+
+def test_a_terminal_that_never_reads_again_is_left_alone(pipe: Pipe) -> None:
+    pipe.outlet.write(FULL)
+    assert pipe.outlet.close(0.01) is False
+    pipe.outlet.write("nobody will read this")
+    assert b"nobody" not in pipe.read(65536)
+
+
+def test_a_terminal_that_is_gone_is_said_once_and_nothing_more_is_written(pipe: Pipe) -> None:
+    os.close(pipe.reads)
+    pipe.outlet.write("hello?")
+    assert pipe.hung_up.wait(WAIT_S)
+    pipe.outlet.write("hello again?")
+    assert pipe.outlet.waiting_characters == 0
+
+
+def test_what_the_encoding_cannot_say_is_replaced() -> None:
+    reads, writes = os.pipe()
+    outlet = Outlet(writes, "ascii", lambda _took_s, _is_missing: None, lambda: None)
+    outlet.write("50 €")
+    assert outlet.close(WAIT_S)
+    assert os.read(reads, 100) == b"50 ?"
+    os.close(reads)
+    os.close(writes)

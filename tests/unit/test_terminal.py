@@ -1,0 +1,71 @@
+"""What a terminal's name and the environment say about it."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tui import terminal
+
+
+@pytest.fixture(autouse=True)
+def _plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("NO_COLOR", "COLORTERM", "SSH_CONNECTION", "ESCDELAY", "TERM"):
+        monkeypatch.delenv(name, raising=False)
+    for name in [name for name in os.environ if name.startswith("TEXTUAL_")]:
+        monkeypatch.delenv(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "colours"),
+    [
+        ("linux", "16"),
+        ("xterm", "16"),
+        ("xterm-16color", "16"),
+        ("vt220", "16"),
+        ("screen", "16"),
+        ("something-new", "16"),
+        ("xterm-256color", "256"),
+        ("screen-256color", "256"),
+        ("tmux-256color", "256"),
+        ("xterm-direct", "true"),
+        ("xterm-kitty", "true"),
+        ("alacritty", "true"),
+        ("dumb", "none"),
+        ("", "none"),
+    ],
+)
+def test_a_terminal_has_the_colours_that_its_name_says(
+    monkeypatch: pytest.MonkeyPatch, name: str, colours: str
+) -> None:
+    monkeypatch.setenv("TERM", name)
+    assert terminal.colours() == colours
+
+
+def test_colorterm_says_more_than_the_name_and_no_color_more_than_both(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("COLORTERM", "truecolor")
+    assert terminal.colours() == "true"
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert terminal.colours() == "none"
+
+
+@pytest.mark.parametrize(("connection", "delay"), [("", "100"), ("10.0.0.1 5000 10.0.0.2 22", "350")])
+def test_arrows_may_arrive_in_pieces_over_ssh(
+    monkeypatch: pytest.MonkeyPatch, connection: str, delay: str
+) -> None:
+    monkeypatch.setattr(os, "environ", dict(os.environ))
+    if connection:
+        os.environ["SSH_CONNECTION"] = connection
+    terminal.prepare()
+    assert os.environ["ESCDELAY"] == delay
+    assert os.environ["TEXTUAL_ANIMATIONS"] == "none"
+
+
+def test_a_size_that_a_shell_exports_does_not_freeze_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "environ", {**os.environ, "COLUMNS": "80", "LINES": "24"})
+    terminal.prepare()
+    assert not {"COLUMNS", "LINES"} & set(os.environ)
