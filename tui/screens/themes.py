@@ -18,7 +18,7 @@ from textual.widgets import Label, Static
 import themes
 from k8s.errors import KubeError
 from tui.config_file import keep_theme
-from tui.format import STATUS_LOOKS, Look, gpu_runs
+from tui.format import STATUS_LOOKS, Look, Run
 from tui.keys import DIALOG
 from tui.widgets.bindings import bindings
 from tui.widgets.table import Cell, Column, Row, Table
@@ -38,7 +38,15 @@ _COLOURS: Mapping[Look, str] = {
     "gpu-free": "$gpu-free",
     "gpu-bad": "$gpu-bad",
 }
-_SHOWN = ("Running", "Pending", "Restarting", "Failed", "Succeeded")
+_SAMPLE: tuple[tuple[Run, ...], ...] = (
+    tuple((status, STATUS_LOOKS[status]) for status in ("Running", "Pending", "Restarting")),
+    (
+        *((status, STATUS_LOOKS[status]) for status in ("Failed", "Succeeded")),
+        ("▮▮▮", "gpu-busy"),
+        ("▯▯", "gpu-free"),
+        ("✕", "gpu-bad"),
+    ),
+)
 
 
 class ThemesScreen(ModalScreen[None]):
@@ -103,8 +111,7 @@ def _row(palette: themes.Palette) -> Row:
 
 
 def _sample() -> Content:
-    statuses = [Content.styled(status, _COLOURS[STATUS_LOOKS[status]]) for status in _SHOWN]
-    gpus = [Content.styled(text, _COLOURS[look]) for text, look in gpu_runs(5, 2, 1)]
-    return (
-        Content(" ").join([*statuses[:3]]) + "\n" + Content(" ").join([*statuses[3:], Content("").join(gpus)])
+    lines = (
+        Content(" ").join(Content.styled(text, _COLOURS[look]) for text, look in runs) for runs in _SAMPLE
     )
+    return Content("\n").join(lines)
