@@ -1,0 +1,211 @@
+"""Deleting, suspending and rights on a real API server: what it takes, refuses, and drops in silence."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from k8s.client import Client
+from k8s.errors import Conflict, Forbidden, Invalid, KubeError
+from k8s.kinds import KINDS, JobKind, JobRef
+from k8s.resources import JOBS, PODS, PYTORCH_JOBS, Resource
+from k8s.rights import Right, Rights
+from k8s.status import Status
+from k8s.submit import delete_job
+from k8s.suspending import suspend_job, suspend_patch
+from tests.cluster import made
+from tests.cluster.feed import feed_of, job_called
+from tests.kinds.made import SITUATIONS, kind_named, objects
+from tui.commands.acting import wait_until_gone
+from tui.deletion import DeletePlan, delete_plan
+from tui.leftovers import told
+from tui.live import Live
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+
+ROLES = Resource("rbac.authorization.k8s.io", "v1", "roles", "Role")
+ROLE_BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding")
+SUSPENDABLE = [kind for kind in KINDS if kind.suspend_field]
+
+
+@pytest.fixture
+async def alice(kubeconfig: Path, admin: Client) -> AsyncIterator[Client]:
+    """A client of a user who may do nothing in the test's namespace but what the test allows."""
+    path = kubeconfig.with_name("kubeconfig-alice")
+    async with await Client.connect(str(path), namespace=admin.access.namespace) as client:
+        yield client
+
+
+async def allow(admin: Client, verb: str, group: str, resource: str) -> None:
+    """Let alice do something in the test's namespace."""
+    name = f"may-{verb}-{resource.replace('/', '-')}"
+    namespace = admin.access.namespace
+    rule = {"apiGroups": [group], "resources": [resource], "verbs": [verb]}
+    meta = {"name": name}
+    await admin.create(ROLES, {"metadata": meta, "rules": [rule]}, namespace)
+    role = {"apiGroup": ROLES.group, "kind": "Role", "name": name}
+    subject = {"apiGroup": ROLES.group, "kind": "User", "name": "alice"}
+    await admin.create(ROLE_BINDINGS, {"metadata": meta, "roleRef": role, "subjects": [subject]}, namespace)
+
+
+async def served(client: Client, kind: JobKind) -> bool:
+    """Tell whether the cluster has a kind."""
+    try:
+        found = await client.get_json(f"/apis/{kind.resource.api_version}")
+    except KubeError:
+        return False
+    return any(each["name"] == kind.resource.plural for each in found["resources"])
+
+
+@pytest.mark.parametrize("kind", SUSPENDABLE, ids=lambda kind: type(kind).__name__)
+async def test_a_job_of_each_kind_is_suspended_and_resumed_or_it_is_said_that_it_was_not(
+    admin: Client, kind: JobKind
+) -> None:
+    if not await served(admin, kind):
+        pytest.skip(f"this cluster has no {kind.resource.full_name}")
+    namespace = admin.access.namespace
+    obj = next(objects(each)[0] for each in SITUATIONS if kind_named(objects(each)[0]) is kind)
+    spec = {**obj["spec"], **({"suspend": False} if "suspend" in obj["spec"] else {})}
+    body = {**obj, "metadata": {"name": "bert"}, "spec": spec}
+    body.pop("status", None)
+    uid = (await admin.create(kind.resource, body, namespace))["metadata"]["uid"]
+    ref = JobRef(namespace, "bert", kind.resource.kind, kind.resource.api_version)
+    version = await admin.get_json("/version")
+    is_too_old = kind.resource == JOBS and int(re.sub(r"\D", "", version["minor"])) < 21
+    if is_too_old:
+        with pytest.raises(KubeError, match=r"dropped spec\.suspend"):
+            await suspend_job(admin, ref, uid, is_suspended=True)
+        return
+    for is_suspended in (True, False):
+        await suspend_job(admin, ref, uid, is_suspended=is_suspended)
+        found = kind.parse(await admin.get(kind.resource, "bert", namespace))
+        assert found.is_suspended is is_suspended
+
+
+@pytest.mark.parametrize("resource", [JOBS, PYTORCH_JOBS], ids=lambda resource: resource.kind)
+async def test_a_real_server_refuses_to_change_another_than_the_one_that_was_meant(
+    admin: Client, resource: Resource
+) -> None:
+    """Of ours as of its own, by uid and by version."""
+    namespace = admin.access.namespace
+    spec: dict[str, Any] = {"template": made.template("main", 0)}
+    if resource is PYTORCH_JOBS:
+        spec = {"pytorchReplicaSpecs": {"Master": {"replicas": 1, "template": made.template("pytorch", 0)}}}
+    found = await made.make(admin, resource, "bert", spec)
+    kind = next(kind for kind in KINDS if kind.resource == resource)
+    patch = suspend_patch(kind, is_suspended=True)
+    assert patch is not None
+    uid = found["metadata"]["uid"]
+    for meta in ({"uid": str(uuid4())}, {"uid": uid, "resourceVersion": "1"}):
+        with pytest.raises((Conflict, Invalid)):
+            await admin.patch(resource, "bert", {"metadata": meta, **patch}, namespace)
+    ref = JobRef(namespace, "bert", resource.kind, resource.api_version)
+    with pytest.raises(Conflict, match="Another one has its name now"):
+        await suspend_job(admin, ref, str(uuid4()), is_suspended=True)
+
+
+async def test_what_alice_may_not_do_is_known_before_and_after_it_is_tried(
+    admin: Client, alice: Client
+) -> None:
+    namespace = admin.access.namespace
+    await made.make(admin, JOBS, "theirs", {"template": made.template("main", 0)})
+    ref = JobRef(namespace, "theirs", "Job", "batch/v1")
+    refused = Right(False, f'user "alice" may not delete jobs in namespace "{namespace}"')
+    rights = Rights(alice)
+    assert await rights.fetch("delete", namespace, ref) == refused
+    assert await rights.fetch("new", "alice") == Right(True)
+    assert (await Rights(admin).fetch("delete", namespace, ref)).is_allowed
+    rights.forget()
+    with pytest.raises(Forbidden) as caught:
+        await delete_job(alice, ref)
+    rights.note(caught.value)
+    assert rights.known("delete", namespace, ref) == refused
+
+
+async def test_a_shell_needs_what_the_review_asks_for(admin: Client, alice: Client) -> None:
+    """A websocket is opened by a GET, so the right to create an exec is not enough."""
+    namespace = admin.access.namespace
+    await made.make(admin, PODS, "pod", made.pod_spec("main", 0))
+    await until_pod_runs(admin)
+    await allow(admin, "create", "", "pods/exec")
+    rights = Rights(alice, kept_s=0.0)
+    assert (await rights.fetch("shell", namespace)).is_allowed is False
+    with pytest.raises(Forbidden) as caught:
+        async with alice.exec("pod", namespace, ["true"]):
+            pytest.fail("it was allowed")
+    assert 'cannot get resource "pods/exec"' in caught.value.why
+
+
+async def until_pod_runs(admin: Client) -> None:
+    """Wait until a pod in the test's namespace runs."""
+    async for line in admin.watch(PODS, admin.access.namespace, version="0"):
+        if json.loads(line)["object"].get("status", {}).get("phase") == "Running":
+            return
+
+
+async def plan_of(admin: Client, **how: Any) -> DeletePlan:
+    """Return the plan to delete the test's PyTorchJob, once it shows its pods."""
+    namespace = admin.access.namespace
+    async with feed_of(admin, namespace) as feed:
+        snapshot = await feed.until(
+            lambda now: (
+                (job := job_called(now, "PyTorchJob", "bert", namespace)) is not None
+                and all(each.status is Status.RUNNING for each in job.instances)
+            )
+        )
+    job = job_called(snapshot, "PyTorchJob", "bert", namespace)
+    assert job is not None
+    return delete_plan(snapshot, [job.ref], **how)
+
+
+async def test_what_a_delete_leaves_is_named_until_it_is_gone(admin: Client) -> None:
+    namespace = admin.access.namespace
+    await made.pytorch_job(admin, "bert", workers=2, gpus=1)
+    keep = {"metadata": {"finalizers": ["lab.io/keep"]}}
+    await admin.patch(PODS, "bert-worker-0", keep, namespace)
+    plan = await plan_of(admin)
+    assert (len(plan.pods), plan.gpus) == (2, 2)
+    (job,) = plan.jobs
+    await delete_job(admin, job.ref, job.uid, propagation=plan.propagation)
+    master = replace(job, instances=tuple(each for each in job.instances if each.pod == "bert-master-0"))
+    assert told(await wait_until_gone(admin, namespace, replace(plan, jobs=(master,))), 5.0) == (
+        "bert is gone.",
+    )
+    left = await wait_until_gone(admin, namespace, plan, longest_s=1.0)
+    (words,) = told(left, 60.0)
+    assert re.fullmatch(
+        r"bert: 1 pod still there after 60 s: "
+        r"bert-worker-0 (Failed|Succeeded) on real-node-0 \(kept by finalizer lab.io/keep\)\.",
+        words,
+    )
+    await admin.patch(PODS, "bert-worker-0", {"metadata": {"finalizers": None}}, namespace)
+    left = await wait_until_gone(admin, namespace, plan)
+    assert told(left, 5.0) == ("bert is gone.",)
+
+
+@pytest.mark.parametrize("propagation", ["Foreground", "Orphan"])
+async def test_pods_go_first_or_run_on_as_was_chosen(admin: Client, propagation: str) -> None:
+    namespace = admin.access.namespace
+    await made.pytorch_job(admin, "bert", workers=2, gpus=1)
+    plan = await plan_of(admin, propagation=propagation)
+    (job,) = plan.jobs
+    await delete_job(admin, job.ref, job.uid, propagation=propagation)
+    left = await wait_until_gone(admin, namespace, plan)
+    pods = await admin.list(PODS, namespace)
+    if propagation == "Foreground":
+        assert (told(left, 9.0), pods) == (("bert is gone.",), [])
+        return
+    assert told(left, 9.0) == ("bert is gone; 2 pods of it run on as asked, with 2 GPUs.",)
+    assert sorted(pod["metadata"]["name"] for pod in pods) == ["bert-master-0", "bert-worker-0"]
+    assert all("deletionTimestamp" not in pod["metadata"] for pod in pods)
+    snapshot = await Live(admin, namespace).read_once()
+    assert sum(each.gpus_allocated for each in snapshot.jobs) == 2
+    for pod in pods:
+        await admin.delete(PODS, pod["metadata"]["name"], namespace, grace_period_s=0)
