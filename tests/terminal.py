@@ -119,6 +119,8 @@ class Terminal:
 
     def signal(self, number: signal.Signals) -> None:
         """Send the program a signal."""
+        if number == signal.SIGCONT:
+            self.is_stopped = False
         os.kill(self.pid, number)
 
     def wait_for(self, wanted: str | Callable[[str], object], timeout_s: float = 30) -> str:
@@ -175,10 +177,10 @@ class Terminal:
             self._stream.feed(_PRIVATE.sub("", self._decoder.decode(chunk)))
             return True
         if self.exit_code is None:
-            pid, status = os.waitpid(self.pid, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
+            pid, status = os.waitpid(self.pid, os.WNOHANG | os.WUNTRACED)
             if pid:
                 self.is_stopped = os.WIFSTOPPED(status)
-                if not self.is_stopped and not os.WIFCONTINUED(status):
+                if not self.is_stopped:
                     self.exit_code = os.waitstatus_to_exitcode(status)
         return False
 

@@ -1,0 +1,105 @@
+"""ctrl+z gives the terminal to the shell, fg takes it again and paints all of it."""
+
+from __future__ import annotations
+
+import signal
+
+from tests.driven import Driven, rows_at
+from tests.terminal import Terminal
+
+CTRL_Z = "\x1a"
+RESTORED = (b"\x1b[?1049l", b"\x1b[?25h")
+TAKEN = b"\x1b[?1049h"
+
+
+def test_ctrl_z_gives_back_the_terminal_and_fg_paints_the_screen_again() -> None:
+    with Driven() as terminal:
+        terminal.wait_for("keys 0")
+        assert terminal.is_raw
+        terminal.send(CTRL_Z)
+        terminal.wait_for_stop()
+        assert not terminal.is_raw
+        for sequence in RESTORED:
+            assert sequence in terminal.output
+        terminal.output.clear()
+        come_back(terminal)
+        terminal.wait_for("keys 0")
+        assert terminal.is_raw
+        assert TAKEN in terminal.output
+        terminal.send("xx")
+        terminal.wait_for("keys 2")
+        wait_for_rows(terminal)
+
+
+def test_it_can_be_suspended_again_and_again() -> None:
+    with Driven() as terminal:
+        terminal.wait_for("keys 0")
+        for count in (1, 2, 3):
+            terminal.send(CTRL_Z)
+            terminal.wait_for_stop()
+            come_back(terminal)
+            terminal.send("x")
+            terminal.wait_for(f"keys {count}")
+        wait_for_rows(terminal)
+
+
+def test_nothing_is_written_after_the_terminal_is_given_back() -> None:
+    with Driven(period_s=0.005) as terminal:
+        terminal.wait_for("keys 0")
+        terminal.send(CTRL_Z)
+        terminal.wait_for_stop()
+        after = bytes(terminal.output).rpartition(RESTORED[0])[2]
+        assert b"\x1b[" + b"H" not in after
+        assert after.replace(b"\x1b[?25h", b"").replace(b"\x1b[?1004l", b"") == b""
+
+
+def test_a_console_stopped_from_outside_takes_the_terminal_as_it_finds_it() -> None:
+    with Driven() as terminal:
+        terminal.wait_for("keys 0")
+        terminal.signal(signal.SIGSTOP)
+        terminal.wait_for_stop()
+        come_back(terminal)
+        terminal.wait_for("keys 0")
+        assert terminal.is_raw
+        terminal.send("xxx")
+        terminal.wait_for("keys 3")
+
+
+def test_a_suspended_console_that_is_told_to_end_ends_when_it_goes_on() -> None:
+    with Driven() as terminal:
+        terminal.wait_for("keys 0")
+        terminal.send(CTRL_Z)
+        terminal.wait_for_stop()
+        terminal.signal(signal.SIGTERM)
+        terminal.signal(signal.SIGCONT)
+        assert terminal.wait_for_end() == 143
+        assert not terminal.is_raw
+        assert terminal.output.rstrip().rfind(TAKEN) < terminal.output.rfind(RESTORED[0])
+
+
+def test_a_terminal_that_does_not_read_is_given_back_all_the_same() -> None:
+    with Driven(period_s=0.005) as terminal:
+        terminal.wait_for("keys 0")
+        with terminal.stalled():
+            terminal.wait_to_be_told(lambda report: report["is_stuck"])
+            terminal.send(CTRL_Z)
+            terminal.wait_for_stop()
+            assert not terminal.is_raw
+        come_back(terminal)
+        terminal.send("x")
+        terminal.wait_for("keys 1")
+        wait_for_rows(terminal)
+
+
+def come_back(terminal: Terminal) -> None:
+    """Do what fg does, seen by a screen that shows nothing of before."""
+    terminal.clear()
+    terminal.signal(signal.SIGCONT)
+
+
+def wait_for_rows(terminal: Driven) -> None:
+    """Hold the rows and wait until they are painted right."""
+    terminal.send("s")
+    halted = terminal.wait_to_be_told(lambda report: report["is_halted"])
+    wanted = [line.rstrip() for line in rows_at(halted["ticks"], 24).split("\n")]
+    terminal.wait_for(lambda _: terminal.lines[1:] == wanted)
