@@ -1,63 +1,148 @@
-"""Follows the scalars of one job, wherever its event files can be read.
+"""Follows the scalars of one job, wherever they can be read.
 
 First choice is a folder of this machine behind the job's volume claim, which also works
-when the pods are gone; else `exec` into the chief's container while it runs.
+when the pods are gone; else `exec` into the chief's container while it runs. Until event
+files say anything, the lines of the chief's log are looked through: `step 40 loss 1.87`.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import aclosing, suppress
 
 from k8s import files
 from k8s.client import Client
 from k8s.errors import KubeError
 from k8s.kinds import DeclaredJob, JobRef, kind_of
+from k8s.logs import Follower, LogLine, Target, Wanted, targets_of
 from k8s.snapshot import Job
 from k8s.submit import resource_of
-from trainer.tfevents import EventFiles, EventFolder
+from trainer.tfevents import Curve, EventFiles, EventFolder, Series
+from tui.log_points import add_log_points
 
 LOCAL_S, REMOTE_S = 1.0, 5.0
 """Between looks at a folder of this machine, and at one in a pod."""
+LOG_LINES = 20_000
+"""How many lines of a log are looked through, from its end; then those that come."""
+LOG_S = 1.0
+"""Shortest time between two reports of points in a log."""
 
 
 class CurveFeed:
-    """The event files of one job, read as they grow."""
+    """The scalars of one job, read as they come."""
 
     def __init__(self, client: Client, ref: JobRef, job: Callable[[], Job | None]) -> None:
         """Prepare to follow the job `ref`; `job` returns it as it is now, if it is there."""
         self.events: EventFiles = EventFiles()
-        """What was read so far."""
+        """What was read of its event files so far."""
         self.source = ""
-        """Where it was read, in words."""
+        """Where they were read, in words."""
         self.problem = ""
         """Why nothing is read, in words; empty while all is well."""
         self._client = client
         self._ref = ref
         self._job = job
+        self._log_points: dict[str, Series] = {}
+        self._log_source = ""
+        self._log: asyncio.Task[None] | None = None
+        self._log_of: Target | None = None
+        self._log_grew = asyncio.Event()
+        self._has_event_points = False
+
+    def curves(self) -> list[Curve]:
+        """Return the curves of the event files, or else those found in the log."""
+        if not self.is_from_log:
+            return self.events.curves()
+        return [
+            Curve(".", tag, self._log_source, each.steps, each.wall_times, each.values, tuple(each.restarts))
+            for tag, each in sorted(self._log_points.items())
+        ]
+
+    @property
+    def is_from_log(self) -> bool:
+        """Tell whether the curves are what the job printed."""
+        return bool(self._log_points)
+
+    @property
+    def source_words(self) -> str:
+        """Return where the curves come from: a folder, or `from log lines of master-0`."""
+        return f"from log lines of {self._log_source}" if self.is_from_log else self.source
 
     async def run(self, on_change: Callable[[], Awaitable[None]]) -> None:
         """Follow until cancelled; `on_change` is awaited when points, source or problem changed."""
         declared: DeclaredJob | None = None
-        while True:
-            before = (self.source, self.problem)
-            has_news = False
-            pause_s = REMOTE_S
+        try:
+            while True:
+                before = (self.source, self.problem)
+                has_news = False
+                pause_s = REMOTE_S
+                try:
+                    declared = declared or await self._declared()
+                    if not declared.log_dir:
+                        self.problem = _NO_FOLDER
+                    else:
+                        has_news, pause_s = await self._read(declared)
+                        self.problem = "; ".join(self.events.problems.values())
+                except KubeError as error:
+                    self.problem = error.why or error.what
+                self._has_event_points |= has_news
+                await self._consider_log()
+                if has_news or before != (self.source, self.problem):
+                    await on_change()
+                await self._report_log(on_change, pause_s)
+        finally:
+            await self._leave_log()
+
+    async def _report_log(self, on_change: Callable[[], Awaitable[None]], for_s: float) -> None:
+        """Tell for so long what is found in the log."""
+        clock = asyncio.get_running_loop().time
+        end_s = clock() + for_s
+        while (left_s := end_s - clock()) > 0:
             try:
-                declared = declared or await self._declared()
-                if not declared.log_dir:
-                    self.problem = _NO_FOLDER
-                else:
-                    has_news, pause_s = await self._read(declared)
-                    self.problem = "; ".join(self.events.problems.values())
-            except KubeError as error:
-                self.problem = error.why or error.what
-            if has_news or before != (self.source, self.problem):
-                await on_change()
-            await asyncio.sleep(pause_s)
+                await asyncio.wait_for(self._log_grew.wait(), left_s)
+            except TimeoutError:
+                return
+            self._log_grew.clear()
+            await on_change()
+            await asyncio.sleep(LOG_S)
+
+    async def _consider_log(self) -> None:
+        """Look through the chief's log while there is nothing in event files; leave it when there is."""
+        if self._has_event_points:
+            await self._leave_log()
+            self._log_points = {}
+            return
+        job = self._job()
+        targets = [each for each in targets_of(job) if each.is_chief] if job is not None else []
+        if targets and (self._log_of is None or self._log_of.key != targets[0].key):
+            await self._leave_log()
+            self._log_of, self._log_source = targets[0], targets[0].name
+            self._log = asyncio.create_task(self._follow_log(targets[0]))
+
+    async def _follow_log(self, target: Target) -> None:
+        """Look through a log; of several ranks in it, through the first one's lines."""
+        rank = min(target.ranks, default=0)
+        follower = Follower(self._client, target, Wanted(tail=LOG_LINES))
+        # One that may not be read has no curves either; why there are none is said of the event files.
+        with suppress(KubeError):
+            async with aclosing(follower.batches()) as batches:
+                async for batch in batches:
+                    lines = [
+                        item for item in batch if isinstance(item, LogLine) and item.rank in (None, rank)
+                    ]
+                    if add_log_points(self._log_points, lines):
+                        self._log_grew.set()
+                    await asyncio.sleep(0)
+
+    async def _leave_log(self) -> None:
+        if self._log is not None:
+            self._log.cancel()
+            await asyncio.wait([self._log])
+        self._log, self._log_of = None, None
 
     async def read_once(self) -> None:
-        """Read everything that is there now.
+        """Read all event files as they are now.
 
         Raises:
             KubeError: The job or its files cannot be read.

@@ -60,7 +60,7 @@ class CurvesView(View):
         """Bring the charts up to date with what was read, tag by tag."""
         tags: dict[str, list[Curve]] = {}
         self._points = 0
-        for curve in self._feed.events.curves():
+        for curve in self._feed.curves():
             series = self._series.setdefault((curve.run, curve.tag), Series())
             series.update(curve.steps, curve.wall_times, curve.values, [mark.step for mark in curve.restarts])
             tags.setdefault(curve.tag, []).append(Curve(curve.run, series))
@@ -103,14 +103,12 @@ class CurvesView(View):
 
     def _say(self) -> None:
         words = [f"Jobs › {self._ref.name} › curves"]
-        if self._feed.source:
-            words.append(
-                f"{plural(len(self._charts), 'tag')}, {plural(self._points, 'point')} · {self._feed.source}"
-            )
+        if source := self._feed.source_words:
+            words.append(f"{plural(len(self._charts), 'tag')}, {plural(self._points, 'point')} · {source}")
         if self.filter_text:
             words.append(f"/{self.filter_text}")
         self.set_title("   ".join(words))
-        problem = self._feed.problem
+        problem = "" if self._feed.is_from_log else self._feed.problem
         if not problem and not self._charts:
             problem = (
                 "No points yet: they appear here as the job writes them." if self._feed.source else "Looking…"

@@ -27,6 +27,13 @@ def read_log_points(lines: Iterable[LogLine]) -> dict[str, Series]:
     A line counts when it names a step and, after it, a loss or an accuracy.
     """
     found: dict[str, Series] = {}
+    add_log_points(found, lines)
+    return found
+
+
+def add_log_points(found: dict[str, Series], lines: Iterable[LogLine]) -> bool:
+    """Add the scalars of further lines to those found before; return whether there were any."""
+    has_news = False
     for line in lines:
         text = line.text[:_LONGEST_BYTES]
         step = _STEP.search(text)
@@ -39,4 +46,5 @@ def read_log_points(lines: Iterable[LogLine]) -> dict[str, Series]:
             tag = name.decode("ascii")
             where = array("q", [int(step[1])]), array("d", [line.stamp_ns / 1e9]), array("d", [float(value)])
             found.setdefault(tag, Series()).extend(Columns(tag, *where))
-    return found
+            has_news = True
+    return has_news
