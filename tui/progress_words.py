@@ -1,0 +1,35 @@
+"""How far a job is, where it says so itself in its newest line: nothing here is worked out or guessed."""
+
+from __future__ import annotations
+
+import re
+
+_EPOCH = re.compile(r"\bepochs?\s*[:=]?\s*\[?(\d{1,9})\s*(?:/|of)\s*(\d{1,9})\b", re.IGNORECASE)
+_STEP = re.compile(
+    r"\b(?:global_)?(step|iter|iteration|batch)s?\s*[:=]?\s*\[?\s*(\d{1,12})\s*(?:/|of)\s*(\d{1,12})\b",
+    re.IGNORECASE,
+)
+_PERCENT = re.compile(r"(?<![\d.])(\d{1,3}(?:\.\d)?) ?%(?=\||\s|$|[,;)\]])")
+_ETA = re.compile(r"\beta\s*[:=]?\s*((?:\d+ days?, )?\d[\d:.]*(?:[dhms]\d*)*)", re.IGNORECASE)
+_BAR_ETA = re.compile(r"\|[^|\[]*\[[\d:]+<([\d:]+)[,\]]")
+"""What tqdm writes behind its bar: `120/200 [1:02<0:40, 1.93it/s]`."""
+_LONGEST = 2000
+
+
+def progress_in(line: str) -> str:
+    """Return `epoch 2/3 step 120/564 ETA 1m12s` as far as a line tells; empty when it tells nothing.
+
+    >>> progress_in("epoch 1/3 step 120/564 loss 0.1234 lr 9.8e-04 412 images/s eta 1m12s")
+    'epoch 1/3 step 120/564 ETA 1m12s'
+    """
+    text = line[:_LONGEST]
+    epoch, step = _EPOCH.search(text), _STEP.search(text)
+    eta = _ETA.search(text) or _BAR_ETA.search(text)
+    percent = _PERCENT.search(text) if "|" in text or eta else None
+    found = [
+        f"epoch {epoch[1]}/{epoch[2]}" if epoch else "",
+        f"{step[1].lower()} {step[2]}/{step[3]}" if step else "",
+        f"{percent[1]}%" if percent and float(percent[1]) <= 100 else "",
+        f"ETA {eta[1]}" if eta else "",
+    ]
+    return " ".join(filter(None, found))
