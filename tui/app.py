@@ -19,6 +19,7 @@ from textual.filter import LineFilter
 from textual.notifications import SeverityLevel
 from textual.reactive import reactive
 from textual.theme import Theme
+from textual.worker import Worker
 
 import themes
 from k8s.errors import KubeError
@@ -34,7 +35,7 @@ from tui.keys_file import UserKeys, read_keys
 from tui.line_filters import AsciiOnly, Harmless
 from tui.screens.jobs import JobsView
 from tui.screens.too_small import TooSmall, is_too_small
-from tui.screens.view import Given, View
+from tui.screens.view import FLASH_S, Given, View
 from tui.settings import ConsoleOptions
 from tui.widgets.bindings import bindings
 
@@ -87,6 +88,8 @@ class Console(PacedApp[int]):
         """Its mirror, from then on."""
         self.rights: Rights | None = None
         """What this user may do there."""
+        self.forwards: dict[JobRef, tuple[str, Worker[None]]] = {}
+        """Jobs whose TensorBoard is forwarded: its address here, and what carries it."""
         self._keys = keys or UserKeys()
         self.given = Given(self._keys.keymap, options.is_read_only, self._names)
         """What every view gets."""
@@ -266,9 +269,16 @@ class Console(PacedApp[int]):
     ) -> None:
         """Say what happened: an error in a box of its own, all else on the view's line below."""
         if severity != "error" and isinstance(self.screen, View):
-            self.screen.flash(" ".join(part for part in (title, message) if part), severity)
+            words = " ".join(part for part in (title, message) if part)
+            self.screen.flash(words, severity, for_s=timeout or FLASH_S)
         else:
             super().notify(message, title=title, severity=severity, timeout=timeout, markup=markup)
+
+    def write_to_terminal(self, sequence: str) -> None:
+        """Send an escape sequence past what is drawn: for the terminal's own clipboard."""
+        if self._driver is not None:
+            self._driver.write(sequence)
+            self._driver.flush()
 
     def _names(self) -> Mapping[Argument, Sequence[str]]:
         """Return what commands may take."""

@@ -14,8 +14,8 @@ from k8s.tensorboard import PodPort, find_tensorboard
 from tui.commands.connect import cluster, read_jobs
 from tui.commands.errors import WrongUsage, say
 from tui.commands.output import write
-from tui.commands.which_instance import INSTANCE_HELP, find_instance
 from tui.commands.which_job import NAME_HELP, find_job
+from tui.instances import INSTANCE_HELP, find_instance
 from tui.settings import ConsoleOptions
 from tui.terminal import EXIT_CODES, on_signals
 
@@ -88,7 +88,6 @@ class _Errors:
 
     def tell(self, forwarded: Forward) -> None:
         """Say what is wrong now, unless it was said."""
-        words = str(forwarded.last_error or "")
-        if words and words != self._said:
-            say(words)
-        self._said = words
+        if forwarded.last_error and forwarded.last_error != self._said:
+            say(forwarded.last_error)
+        self._said = forwarded.last_error

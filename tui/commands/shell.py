@@ -19,8 +19,8 @@ from k8s.snapshot import Instance
 from tui import terminal
 from tui.commands.connect import check_may_change, cluster, read_jobs
 from tui.commands.errors import say
-from tui.commands.which_instance import INSTANCE_HELP, find_container, find_instance
 from tui.commands.which_job import NAME_HELP, find_job
+from tui.instances import INSTANCE_HELP, find_container, find_instance
 from tui.settings import ConsoleOptions
 from tui.shell import LEFT, run_shell
 

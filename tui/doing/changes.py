@@ -16,6 +16,7 @@ from tui.screens.view import View
 from tui.suspension import suspend_plan
 
 if TYPE_CHECKING:
+    from k8s.cloning import Clone
     from tui.app import Console
 
 LOOK_S = 1.0
@@ -24,15 +25,21 @@ LOOK_S = 1.0
 
 def new(console: Console, wish: View.Go) -> None:
     """Fill in a new job."""
+    if (client := _changeable(console)) is not None:
+        ask_for_job(console, client)
+
+
+def ask_for_job(console: Console, client: Client, like: Clone | None = None) -> None:
+    """Open the form for a new job, filled in like another where one is given."""
     from tui.screens.new_job import NewJobScreen
 
-    if (client := _changeable(console)) is None:
-        return
     screen = NewJobScreen(
         client,
         namespace=console.snapshot.namespace or client.access.namespace,
         state_folder=console.options.state_folder,
         user=getpass.getuser(),
+        initial=like.spec if like else None,
+        initial_kind=like.kind if like else None,
     )
     screen.data_bind(snapshot=type(console).snapshot)
     console.push_screen(screen, lambda ref: _made(console, ref))

@@ -19,6 +19,8 @@ EVERYWHERE = (
     Key("app.last_view", "minus", "last_view", "The view before this one, and back"),
     Key("app.palette", "ctrl+p", "palette", "Search all keys and commands"),
     Key("app.jump", "ctrl+g", "jump", "Jump: a letter for each place that can have the focus"),
+    Key("app.copy", "c", "copy", "Copy the names of what is marked, or under the cursor"),
+    Key("app.save", "ctrl+s", "save", "Save the table as CSV"),
     Key("app.retry", "ctrl+r", "retry", "Ask the cluster again now"),
     Key("app.quit_or_back", "q", "quit_or_back", "Back; at home: leave"),
     Key("app.suspend", "ctrl+z", "suspend", "To the shell; fg comes back"),
@@ -37,6 +39,12 @@ TABLE = (
     Key("table.mark", "space", "mark", "Mark"),
     Key("table.mark_range", "V,ctrl+@", "mark_range", "Mark up to here"),
     Key("table.clear_marks", "U,ctrl+backslash", "clear_marks", "Clear marks"),
+    Key("table.pick_next", "full_stop,shift+right", "pick(1)", "Pick the next column, to sort by"),
+    Key("table.pick_before", "comma,shift+left", "pick(-1)", "Pick the column before"),
+    Key("table.sort", "O", "sort_picked", "Sort by the column picked; again turns it round"),
+    Key("table.wide", "ctrl+w", "toggle_wide", "All columns, whole; again as many as fit"),
+    Key("table.right", "right", "scroll_columns(1)", "Columns to the right, when wide"),
+    Key("table.left", "left", "scroll_columns(-1)", "Columns to the left, when wide"),
 )
 """In every table; the table binds them."""
 

@@ -66,6 +66,19 @@ class ListView(View):
         """Return the labels of what the row with this key stands for, for the filter `-l`."""
         return {}
 
+    def copied(self) -> str:
+        """Return the names of the rows that are marked, or of the one under the cursor."""
+        table = self.query_one(Table)
+        keys = table.marks or (table.cursor_key,)
+        first = next((index for index, column in enumerate(table.columns) if column.title), 0)
+        return "\n".join(row.cells[first].text for row in table.shown_rows if row.key in keys)
+
+    def saved(self) -> tuple[list[str], list[list[str]]]:
+        """Return the titles of all columns, and the rows that the filter lets through."""
+        table = self.query_one(Table)
+        titles = [column.title for column in table.columns]
+        return titles, [[cell.text for cell in row.cells] for row in table.shown_rows]
+
     def action_sort(self, by: str) -> None:
         """Sort by a column, or turn the order round."""
         was, is_turned = self.order

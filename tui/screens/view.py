@@ -143,7 +143,13 @@ class View(Screen[None]):
         label.update(text, layout=line in ("notice", "why"))
         label.set_class(bool(text), "-shown")
 
-    def flash(self, text: str, severity: Literal["information", "warning", "error"] = "information") -> None:
+    def flash(
+        self,
+        text: str,
+        severity: Literal["information", "warning", "error"] = "information",
+        *,
+        for_s: float = FLASH_S,
+    ) -> None:
         """Say what just happened on the line below, for a while; the text is plain."""
         if not self.is_drawable:
             return
@@ -152,7 +158,7 @@ class View(Screen[None]):
         self.put("flash", text if severity == "information" else f"! {text}")
         self.query_one("#flash").set_class(severity != "information", "-loud")
         self.add_class("-flashing")
-        self._flash_ends = self.set_timer(FLASH_S, self._end_flash)
+        self._flash_ends = self.set_timer(for_s, self._end_flash)
 
     def _end_flash(self) -> None:
         self.remove_class("-flashing")
@@ -179,6 +185,18 @@ class View(Screen[None]):
     def action_last_view(self) -> None:
         """Go to the view that was shown before this one."""
         self.post_message(self.Go("last"))
+
+    def action_copy(self) -> None:
+        """Copy what is under the cursor."""
+        self.post_message(self.Go("copy", self.copied()))
+
+    def copied(self) -> str:
+        """Return the text that is copied from here."""
+        return self._written.get("title", "")
+
+    def action_save(self) -> None:
+        """Save what is shown to a file."""
+        self.post_message(self.Go("save"))
 
     def action_palette(self) -> None:
         """Search all keys and commands."""

@@ -6,14 +6,16 @@ list is replaced under them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
 from textual import events
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.message import Message
 from textual.reactive import reactive
 
+from tui.keys import TABLE
+from tui.widgets.bindings import bindings
 from tui.widgets.columns import Cell, Column, Row
 from tui.widgets.table_canvas import TableCanvas
 from tui.widgets.table_paint import Header
@@ -31,24 +33,7 @@ class Table(TableCanvas, can_focus=True):
     order: reactive[tuple[str, bool] | None] = reactive(None, init=False, repaint=False)
     """The key of the column to sort by, and whether that is turned round; None: the order given."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("j,down", "move(1)", "Down", show=False, id="table.down"),
-        Binding("k,up", "move(-1)", "Up", show=False, id="table.up"),
-        Binding("g,home", "go(0)", "First row", show=False, id="table.first"),
-        Binding("G,end", "go(-1)", "Last row", show=False, id="table.last"),
-        Binding("ctrl+f,pagedown", "page(1)", "Page down", show=False, id="table.page_down"),
-        Binding("ctrl+b,pageup", "page(-1)", "Page up", show=False, id="table.page_up"),
-        Binding("enter", "choose", "Open", show=False, id="table.choose"),
-        Binding("space", "mark", "Mark", show=False, id="table.mark"),
-        Binding("V,ctrl+@", "mark_range", "Mark up to here", show=False, id="table.mark_range"),
-        Binding("U,ctrl+backslash", "clear_marks", "Clear marks", show=False, id="table.clear_marks"),
-        Binding("full_stop,shift+right", "pick(1)", "Pick next column", show=False, id="table.pick_next"),
-        Binding("comma,shift+left", "pick(-1)", "Pick column before", show=False, id="table.pick_before"),
-        Binding("O", "sort_picked", "Sort by the column picked", show=False, id="table.sort"),
-        Binding("ctrl+w", "toggle_wide", "All columns, whole", show=False, id="table.wide"),
-        Binding("right", "scroll_columns(1)", "Columns to the right", show=False, id="table.right"),
-        Binding("left", "scroll_columns(-1)", "Columns to the left", show=False, id="table.left"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = bindings(TABLE)
 
     class Told(Message):
         """What this table tells its screen; the base of its messages."""
@@ -109,6 +94,11 @@ class Table(TableCanvas, can_focus=True):
         self._sort_mark = ("", False)
         self._picked = ""
         self._last_marked: str | None = None
+
+    @property
+    def shown_rows(self) -> Sequence[Row]:
+        """The rows that the filter lets through, in the order in which they are shown."""
+        return self._rows.shown
 
     @property
     def marks(self) -> tuple[str, ...]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from k8s.errors import NotFound
 from k8s.snapshot import Instance, Job
 from k8s.status import Status
-from tui.commands.which_job import titles
 
 INSTANCE_HELP = "one pod, as worker-2; the chief's unless named"
 """For arguments that name an instance."""
@@ -17,7 +16,7 @@ def find_instance(job: Job, name: str = "") -> Instance:
     Raises:
         NotFound: There is none.
     """
-    title = titles([job.ref])
+    title = f"{job.ref.kind} {job.ref.namespace}/{job.ref.name}"
     with_pods = [each for each in job.instances if each.pod]
     if not with_pods:
         raise NotFound(f"{title} has no pod.", job.reason)

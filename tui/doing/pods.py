@@ -1,0 +1,75 @@
+"""What goes straight to a job's pods: a shell, a forwarded port."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from k8s.errors import KubeError
+from k8s.snapshot import Job
+from tui.instances import find_container, find_instance
+from tui.screens.view import View
+
+if TYPE_CHECKING:
+    from k8s.client import Client
+    from tui.app import Console
+
+TOLD_S = 60.0
+"""How long an address to open elsewhere is shown."""
+
+
+def shell(console: Console, wish: View.Go) -> None:
+    """Hand the terminal to a shell in one of a job's pods; the console comes back when it ends."""
+    if console.options.is_read_only:
+        console.notify("A shell may change anything, and --readonly is given.", severity="warning")
+    elif (meant := console.meant(wish)) and (job := console.snapshot.job(meant[1])):
+        instance = wish.argument if wish.refs else ""
+        console.run_worker(_shell(console, meant[0], job, instance), group="shell", exclusive=True)
+
+
+async def _shell(console: Console, client: Client, job: Job, name: str) -> None:
+    from tui.shell import handed_over, run_shell
+
+    try:
+        instance = find_instance(job, name)
+        container = find_container(instance)
+        code = await run_shell(
+            client, job.ref.namespace, instance.pod, container, hand_over=lambda: handed_over(console)
+        )
+    except KubeError as error:
+        console.note_refusal(error)
+        console.notify(error.details, title=error.what, severity="error")
+    else:
+        ended = "has ended" if code == 0 else f"ended with {code}"
+        console.notify(f"The shell in {instance.name} of {job.ref.name} {ended}.")
+
+
+def forward(console: Console, wish: View.Go) -> None:
+    """Forward a job's TensorBoard to this machine until that is wished for again, or the console ends."""
+    if meant := console.meant(wish):
+        client, ref = meant
+        if ref in console.forwards:
+            _, worker = console.forwards.pop(ref)
+            worker.cancel()
+            console.notify(f"The TensorBoard of {ref.name} is no longer forwarded.")
+        elif job := console.snapshot.job(ref):
+            console.forwards[ref] = "", console.run_worker(_forward(console, client, job), group="forward")
+
+
+async def _forward(console: Console, client: Client, job: Job) -> None:
+    from k8s.forward import forward as open_forward
+    from k8s.tensorboard import find_tensorboard
+
+    try:
+        place = await find_tensorboard(client, job)
+        async with open_forward(client, place.pod, place.namespace, place.port) as opened:
+            address = f"http://{opened.address}"
+            console.forwards[job.ref] = address, console.forwards[job.ref][1]
+            console.notify(
+                f"{address} is the TensorBoard of {job.ref.name}; the same key ends it.", timeout=TOLD_S
+            )
+            await asyncio.Event().wait()
+    except KubeError as error:
+        console.forwards.pop(job.ref, None)
+        console.note_refusal(error)
+        console.notify(error.details, title=error.what, severity="error")
