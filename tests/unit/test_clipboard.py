@@ -1,0 +1,125 @@
+"""Copying: by this machine's tool, the terminal, or into a file; what nobody knows is never claimed."""
+
+from __future__ import annotations
+
+import base64
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from tui.clipboard import LARGEST_ENCODED, copy, sequence
+
+REMOTE = {"TERM": "xterm-256color", "SSH_CONNECTION": "10.0.0.1 1 10.0.0.2 22", "PATH": ""}
+
+
+class Terminal:
+    """What was written to a terminal."""
+
+    def __init__(self) -> None:
+        self.text = ""
+
+    def write(self, text: str) -> None:
+        self.text += text
+
+
+def a_tool(folder: Path, name: str, script: str) -> str:
+    """Make a program of this name, and return the PATH that has it."""
+    folder.mkdir(exist_ok=True)
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return f"{folder}:{os.defpath}"
+
+
+def test_over_ssh_the_terminal_is_asked_and_nobody_claims_that_it_took_it(tmp_path: Path) -> None:
+    terminal = Terminal()
+    copied = copy("a\nb", terminal.write, REMOTE, folder=tmp_path)
+    assert terminal.text == "\x1b]52;c;" + base64.b64encode(b"a\nb").decode() + "\x07"
+    assert (copied.how, copied.path) == ("osc52", None)
+    assert copied.words == "2 lines sent to the terminal's clipboard; not all terminals take it."
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_tmux_hands_on_what_is_wrapped_with_doubled_escapes() -> None:
+    assert sequence("x", {"TMUX": "/tmp/s,1,0"}) == "\x1bPtmux;\x1b\x1b]52;c;eA==\x07\x1b\\"
+    assert sequence("x", {"TERM": "tmux-256color"}) == "\x1b]52;c;eA==\x07"
+
+
+def test_screen_hands_on_pieces_that_it_has_room_for() -> None:
+    text = "x" * 1000
+    said = sequence(text, {"STY": "1.pts", "TERM": "screen.xterm-256color"})
+    pieces = said.split("\x1b\\")[:-1]
+    assert all(piece.startswith("\x1bP") and len(piece) < 256 for piece in pieces)
+    assert "".join(piece[2:] for piece in pieces) == sequence(text, {})
+
+
+@pytest.mark.parametrize("size", [LARGEST_ENCODED // 4 * 3 - 3, LARGEST_ENCODED // 4 * 3, LARGEST_ENCODED])
+def test_what_is_too_much_for_a_terminal_goes_into_a_file_of_the_owners(tmp_path: Path, size: int) -> None:
+    terminal = Terminal()
+    text = "é" * (size // 2)
+    copied = copy(text, terminal.write, REMOTE, folder=tmp_path / "state")
+    fits = len(base64.b64encode(text.encode())) <= LARGEST_ENCODED
+    assert copied.how == ("osc52" if fits else "file")
+    assert bool(terminal.text) is fits
+    if not fits:
+        assert copied.path is not None
+        assert copied.path.read_text() == text
+        assert stat.S_IMODE(copied.path.stat().st_mode) == 0o600
+        assert str(copied.path) in copied.words
+
+
+@pytest.mark.parametrize("terminal", ["dumb", "linux", "vt100", ""])
+def test_a_terminal_without_a_clipboard_is_not_asked(tmp_path: Path, terminal: str) -> None:
+    written = Terminal()
+    copied = copy("x", written.write, {**REMOTE, "TERM": terminal}, folder=tmp_path)
+    assert (copied.how, written.text) == ("file", "")
+    assert copied.words == f"1 line kept in {tmp_path / 'clipboard.txt'}: this terminal has no clipboard."
+
+
+def test_at_the_machine_itself_its_tool_takes_the_text(tmp_path: Path) -> None:
+    taken = tmp_path / "taken"
+    path = a_tool(tmp_path / "bin", "xclip", f'printf "%s " "$@" > {taken}; cat >> {taken}')
+    terminal = Terminal()
+    env = {"TERM": "xterm", "DISPLAY": ":0", "PATH": path}
+    copied = copy("héllo", terminal.write, env, folder=tmp_path)
+    assert taken.read_text() == "-selection clipboard héllo"
+    assert (copied.how, copied.words, terminal.text) == ("native", "1 line copied by xclip.", "")
+    assert copy("x", terminal.write, {**env, "SSH_TTY": "/dev/pts/1"}, folder=tmp_path).how == "osc52"
+
+
+def test_a_tool_that_fails_gives_way_to_the_terminal(tmp_path: Path) -> None:
+    path = a_tool(tmp_path / "bin", "wl-copy", "exit 1")
+    terminal = Terminal()
+    env = {"TERM": "xterm", "WAYLAND_DISPLAY": "wayland-0", "PATH": path}
+    assert copy("x", terminal.write, env, folder=tmp_path).how == "osc52"
+    forced = copy("x", terminal.write, {**env, "GPUCONSOLE_CLIPBOARD": "native"}, folder=tmp_path)
+    assert (forced.how, "no clipboard tool works here" in forced.words) == ("file", True)
+
+
+def test_the_way_can_be_chosen(tmp_path: Path) -> None:
+    terminal = Terminal()
+    path = a_tool(tmp_path / "bin", "xsel", "cat > /dev/null")
+    env = {"TERM": "xterm", "DISPLAY": ":0", "PATH": path}
+    ways = {
+        way: copy("x", terminal.write, {**env, "GPUCONSOLE_CLIPBOARD": way}, folder=tmp_path).how
+        for way in ("auto", "native", "osc52", "file")
+    }
+    assert ways == {"auto": "native", "native": "native", "osc52": "osc52", "file": "file"}
+
+
+def test_only_clean_text_is_copied(tmp_path: Path) -> None:
+    env = {**REMOTE, "GPUCONSOLE_CLIPBOARD": "file"}
+    copied = copy("a\x1b[31mred\x1b[0m\x07\nb\u202ec", Terminal().write, env, folder=tmp_path)
+    assert copied.path is not None
+    assert copied.path.read_text() == "ared\u2407\nb<U+202E>c"
+
+
+def test_nothing_is_not_copied_and_a_folder_that_takes_nothing_is_said(tmp_path: Path) -> None:
+    terminal = Terminal()
+    assert copy("", terminal.write, REMOTE, folder=tmp_path).words == "There is nothing to copy."
+    (tmp_path / "file").write_text("")
+    copied = copy("x", terminal.write, {"TERM": "dumb"}, folder=tmp_path / "file")
+    assert (copied.how, copied.path) == ("", None)
+    assert copied.words.startswith("Could not copy: this terminal has no clipboard, and ")
