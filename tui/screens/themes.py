@@ -106,7 +106,7 @@ class ThemesScreen(ModalScreen[None]):
 
 
 def _row(palette: themes.Palette) -> Row:
-    ground = "as it is" if palette.get("ansi") else "dark" if palette["dark"] else "light"
+    ground = "terminal's" if palette.get("ansi") else "dark" if palette["dark"] else "light"
     return Row(palette["name"], (Cell(themes.short(palette["name"])), Cell(ground, "quiet")))
 
 
