@@ -28,7 +28,7 @@ CARRIED, FAILED = 0, 1
 """The channels of the first port; each begins with the port's number in two bytes."""
 CONNECTIONS = 200
 """Most that are carried at once; further ones wait their turn."""
-HALF_CLOSED_S = 60.0
+HALF_CLOSED_S = 30.0
 """How long a pod may be silent to a client that has said all."""
 
 
@@ -49,8 +49,8 @@ class Forward:
     """To the pod."""
     bytes_received: int = 0
     """From the pod."""
-    last_error: KubeError | None = None
-    """Why a connection failed; None once another has worked."""
+    last_error: str = ""
+    """Why a connection failed, in words; empty once another has worked."""
 
     @property
     def address(self) -> str:
@@ -152,7 +152,7 @@ class _Carrier:
                 finally:
                     made.connections -= 1
         except KubeError as error:
-            made.last_error = error
+            made.last_error = str(error)
             _reset(writer)
         except OSError:
             _reset(writer)  # the client left
@@ -212,7 +212,7 @@ class _Carrier:
             if channel == FAILED:
                 failure += content
             elif channel == CARRIED and content:
-                made.last_error = None
+                made.last_error = ""
                 made.bytes_received += len(content)
                 writer.write(content)
                 await writer.drain()

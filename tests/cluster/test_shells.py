@@ -1,0 +1,199 @@
+"""Commands in pods and their ports, on a real kubelet."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from k8s import exec
+from k8s.client import Client
+from k8s.errors import Forbidden, Invalid, KubeError, NotFound
+from k8s.forward import forward
+from k8s.resources import PODS
+from tests.cluster import made
+from tests.sandbox.live.running import comes, goes
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+
+SERVING = "mkdir /www; seq 1 200000 > /www/numbers; httpd -f -p 8080 -h /www & nc -ll -p 7777 -e cat"
+"""A web server, and a program that says back what it hears."""
+PATIENCE_S = 60.0
+
+
+@pytest.fixture
+async def pod(admin: Client) -> AsyncIterator[str]:
+    """A pod that runs."""
+    await made.make(admin, PODS, "p", made.pod_spec("main", 0, SERVING))
+    await comes(admin, PODS, "p", _is_ready, admin.access.namespace, PATIENCE_S)
+    async with asyncio.timeout(PATIENCE_S):
+        yield "p"
+
+
+def _is_ready(pod: dict[str, object]) -> bool:
+    status = pod["status"]
+    assert isinstance(status, dict)
+    return any(
+        each["type"] == "Ready" and each["status"] == "True" for each in status.get("conditions") or ()
+    )
+
+
+async def run(
+    client: Client,
+    pod: str,
+    script: str,
+    *,
+    sent: bytes = b"",
+    until: bytes = b"",
+    has_terminal: bool = False,
+) -> tuple[bytes, bytes, int | None]:
+    """Run a shell's script; `sent` is sent once it has written `until`. Return output, errors, exit code."""
+    words = ["sh", "-c", script]
+    out = {exec.STDOUT: b"", exec.STDERR: b""}
+    running = exec.start(client, pod, client.access.namespace, words, has_terminal=has_terminal)
+    async with running as command:
+        if has_terminal:
+            await command.resize(123, 45)
+        async for channel, content in command.output():
+            out[channel] += content
+            if sent and until in out[exec.STDOUT]:
+                await command.write(sent)
+                sent = b""
+        return out[exec.STDOUT], out[exec.STDERR], command.exit_code
+
+
+async def test_a_command_has_its_output_its_errors_and_its_exit_code(admin: Client, pod: str) -> None:
+    assert await run(admin, pod, "echo out; echo err >&2; exit 7") == (b"out\n", b"err\n", 7)
+    assert await run(admin, pod, "kill -9 $$") == (b"", b"", 137)
+    output, _, code = await run(admin, pod, "seq 1 300000")
+    assert (len(output), output[-7:], code) == (1988895, b"300000\n", 0)
+    assert await run(admin, pod, r"printf '\303'; sleep 0.1; printf '\251'") == ("é".encode(), b"", 0)
+
+
+async def test_bytes_reach_a_command_as_they_are(admin: Client, pod: str) -> None:
+    sent = bytes(range(256)) * 100
+    output, _, code = await run(
+        admin, pod, f"echo ready; head -c {len(sent)} | md5sum; exit 3", sent=sent, until=b"ready"
+    )
+    assert hashlib.md5(sent).hexdigest().encode() in output
+    assert code == 3
+
+
+async def test_a_terminal_has_our_size_and_follows_it(admin: Client, pod: str) -> None:
+    script = "trap 'stty size; exit 5' WINCH; echo ready; while :; do sleep 0.1; done"
+    running = exec.start(admin, pod, admin.access.namespace, ["sh", "-c", script], has_terminal=True)
+    said = b""
+    async with running as command:
+        async for _, content in command.output():
+            said += content
+            if said.endswith(b"ready\r\n"):
+                await command.resize(123, 45)
+    assert (said.split()[-2:], command.exit_code) == ([b"45", b"123"], 5)
+
+
+async def test_a_terminals_keys_are_signals(admin: Client, pod: str) -> None:
+    script = "trap 'echo caught; exit 9' INT; echo ready; while :; do sleep 0.1; done"
+    output, _, code = await run(admin, pod, script, sent=b"\x03", until=b"ready", has_terminal=True)
+    assert b"caught" in output
+    assert code == 9
+
+
+async def test_the_best_shell_that_is_there_is_started(admin: Client, pod: str) -> None:
+    async with exec.start(admin, pod, admin.access.namespace) as command:
+        await command.write(b"echo I am $0; exit 4\n")
+        output = b"".join([content async for _, content in command.output()])
+    assert (output, command.exit_code) == (b"I am ash\n", 4)
+
+
+async def test_a_silent_command_is_waited_for_while_the_server_answers(admin: Client, pod: str) -> None:
+    words = ["sh", "-c", "sleep 6; exit 2"]
+    async with exec.start(admin, pod, admin.access.namespace, words, ping_s=2.0) as command:
+        assert [each async for each in command.output()] == []
+    assert command.exit_code == 2
+
+
+async def test_refusals_are_in_the_clusters_words(admin: Client, pod: str, kubeconfig: Path) -> None:
+    namespace = admin.access.namespace
+    for where, words, kind in (
+        (("gone", namespace), "not found", NotFound),
+        ((pod, namespace), "executable file not found", KubeError),
+    ):
+        with pytest.raises(kind, match=words):
+            async with exec.start(admin, *where, ["no-such-program"]) as command:
+                assert [each async for each in command.output()] == []
+    with pytest.raises(Invalid, match="container zz is not valid"):
+        async with exec.start(admin, pod, namespace, container="zz"):
+            pytest.fail("it was refused")
+    async with await Client.connect(
+        str(kubeconfig.with_name("kubeconfig-alice")), namespace=namespace
+    ) as alice:
+        with pytest.raises(Forbidden, match='cannot get resource "pods/exec"'):
+            async with exec.start(alice, pod, namespace):
+                pytest.fail("it was refused")
+        with pytest.raises(Forbidden, match='cannot get resource "pods/portforward"'):
+            async with forward(alice, pod, namespace, 8080):
+                pytest.fail("it was refused")
+
+
+async def fetch(port: int, path: str) -> bytes:
+    """Return the answer of a web server, headers and all."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(f"GET {path} HTTP/1.0\r\n\r\n".encode())
+    answer = await reader.read()
+    writer.close()
+    return answer
+
+
+async def test_a_web_server_in_a_pod_is_reached_by_many_at_once(admin: Client, pod: str) -> None:
+    async with forward(admin, pod, admin.access.namespace, 8080) as opened:
+        answers = await asyncio.gather(*[fetch(opened.local_port, "/numbers") for _ in range(10)])
+        assert {(len(answer.partition(b"\r\n\r\n")[2]), answer[-7:]) for answer in answers} == {
+            (1288895, b"200000\n")
+        }
+        assert opened.bytes_received == sum(map(len, answers))
+        assert opened.last_error == ""
+
+
+async def test_megabytes_go_both_ways(admin: Client, pod: str) -> None:
+    sent = bytes(range(256)) * 20_000
+    async with forward(admin, pod, admin.access.namespace, 7777) as opened:
+        reader, writer = await asyncio.open_connection("127.0.0.1", opened.local_port)
+        writer.write(sent)
+        assert await reader.readexactly(len(sent)) == sent
+        writer.close()
+
+
+async def test_a_port_where_nobody_listens_is_said_and_others_go_on(admin: Client, pod: str) -> None:
+    async with forward(admin, pod, admin.access.namespace, 9) as opened:
+        with pytest.raises(ConnectionResetError):
+            await fetch(opened.local_port, "/")
+        assert "connection refused" in opened.last_error
+
+
+async def test_a_pod_that_is_killed_ends_its_connections_and_its_successor_is_reached(
+    admin: Client, pod: str
+) -> None:
+    namespace = admin.access.namespace
+    async with forward(admin, pod, namespace, 7777) as opened:
+        reader, writer = await asyncio.open_connection("127.0.0.1", opened.local_port)
+        writer.write(b"x")
+        assert await reader.readexactly(1) == b"x"
+        await admin.delete(PODS, pod, namespace, grace_period_s=0)
+        with suppress(ConnectionResetError):
+            assert await reader.read() == b""
+        writer.close()
+        await goes(admin, PODS, pod, namespace, PATIENCE_S)
+        with pytest.raises(ConnectionResetError):
+            await fetch(opened.local_port, "/")
+        assert 'pods "p" not found' in opened.last_error
+        await made.make(admin, PODS, "p", made.pod_spec("main", 0, SERVING))
+        await comes(admin, PODS, "p", _is_ready, namespace, PATIENCE_S)
+        reader, writer = await asyncio.open_connection("127.0.0.1", opened.local_port)
+        writer.write(b"again")
+        assert await reader.readexactly(5) == b"again"
+        writer.close()
+        assert opened.last_error == ""

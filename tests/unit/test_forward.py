@@ -1,0 +1,245 @@
+"""A forwarded port: bytes both ways, many connections at once, and what fails fails alone."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from k8s.errors import Forbidden, KubeError, NotFound
+from k8s.forward import CARRIED, FAILED, Forward, forward
+from tests.scripted import WAIT_S, Reply, ScriptedCluster, refusal
+from tests.talk import V4, Speaker, Talk
+
+PATH = "/api/v1/namespaces/ns/pods/a/portforward"
+PORT = 6006
+NUMBER = PORT.to_bytes(2, "little")
+
+
+async def begin(speaker: Speaker) -> None:
+    """Say the port on both channels, as a kubelet does."""
+    await speaker.say(CARRIED, NUMBER)
+    await speaker.say(FAILED, NUMBER)
+
+
+async def echo(speaker: Speaker) -> None:
+    await begin(speaker)
+    async for channel, content in speaker.heard():
+        assert channel == CARRIED
+        await speaker.say(CARRIED, content)
+
+
+def talk(speak: Callable[[Speaker], Any]) -> Talk:
+    return Talk(speak, (V4,))
+
+
+class Changes:
+    """What a forward tells of itself."""
+
+    def __init__(self) -> None:
+        self._came = asyncio.Condition()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def tell(self, _: Forward) -> None:
+        task = asyncio.create_task(self._wake())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _wake(self) -> None:
+        async with self._came:
+            self._came.notify_all()
+
+    async def until(self, claim: Callable[[], object]) -> None:
+        """Wait until something is true."""
+        async with asyncio.timeout(WAIT_S), self._came:
+            await self._came.wait_for(claim)
+
+
+@asynccontextmanager
+async def forwarded(*replies: Reply, **how: Any) -> AsyncIterator[Forward]:
+    """Forward a port to a pod that says these things, the first of them when it is tried."""
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say(PATH, *replies)
+        async with forward(client, "a", "ns", PORT, **how) as opened:
+            assert [each.query for each in cluster.asked(PATH)] == [{"ports": "6006"}]
+            yield opened
+
+
+@asynccontextmanager
+async def connected(to: Forward) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    host, _, port = to.address.partition(":")
+    assert host == "127.0.0.1"
+    async with asyncio.timeout(WAIT_S):
+        reader, writer = await asyncio.open_connection(host, int(port))
+        try:
+            yield reader, writer
+        finally:
+            writer.close()
+
+
+async def test_bytes_go_both_ways_on_many_connections_at_once() -> None:
+    async def talk_alone(opened: Forward, number: int) -> bool:
+        sent = bytes([number]) * 200_000
+        async with connected(opened) as (reader, writer):
+            writer.write(sent)
+            return await reader.readexactly(len(sent)) == sent
+
+    async with forwarded(talk(echo)) as opened:
+        assert all(await asyncio.gather(*[talk_alone(opened, number) for number in range(20)]))
+        assert (opened.bytes_sent, opened.bytes_received) == (4_000_000, 4_000_000)
+        assert (opened.pod, opened.port, opened.last_error) == ("a", PORT, "")
+
+
+async def test_the_ports_number_is_no_content_however_it_comes() -> None:
+    async def split(speaker: Speaker) -> None:
+        for channel, content in (
+            (0, NUMBER[:1]),
+            (1, NUMBER),
+            (0, NUMBER[1:] + b"wel"),
+            (0, b""),
+            (0, b"come"),
+        ):
+            await speaker.say(channel, content)
+        await speaker.say(7, b"of another port")
+
+    async with forwarded(talk(split)) as opened, connected(opened) as (reader, _):
+        assert await reader.read() == b"welcome"
+
+
+async def test_what_fails_ends_its_own_connection_only_and_is_said() -> None:
+    async def refuse(speaker: Speaker) -> None:
+        await begin(speaker)
+        await speaker.say(CARRIED, b"half")
+        await speaker.say(FAILED, b"dial tcp4 127.0.0.1:6006: connect: connection refused\n")
+
+    replies: list[Reply] = [
+        talk(echo),
+        talk(echo),
+        talk(refuse),
+        *[refusal(404, 'pods "a" not found', "NotFound")] * 2,
+        talk(echo),
+    ]
+    async with forwarded(*replies) as opened:
+        async with connected(opened) as (first, first_writer):
+            first_writer.write(b"a")
+            assert await first.readexactly(1) == b"a"
+            for words in ("connection refused", 'pods "a" not found'):
+                async with connected(opened) as (reader, _):
+                    with pytest.raises(ConnectionResetError):
+                        await reader.read()
+                assert words in opened.last_error
+            first_writer.write(b"b")
+            assert await first.readexactly(1) == b"b"
+        async with connected(opened) as (reader, writer):
+            writer.write(b"c")
+            assert await reader.readexactly(1) == b"c"
+        assert opened.last_error == ""
+
+
+async def test_a_client_that_has_said_all_still_gets_its_answer() -> None:
+    async def answer_late(speaker: Speaker) -> None:
+        await begin(speaker)
+        assert await speaker.hear() == (CARRIED, b"question")
+        await has_ended.wait()
+        for word in (b"ans", b"wer"):
+            await speaker.say(CARRIED, word)
+
+    has_ended = asyncio.Event()
+    async with forwarded(talk(answer_late)) as opened, connected(opened) as (reader, writer):
+        writer.write(b"question")
+        writer.write_eof()
+        has_ended.set()
+        assert await reader.read() == b"answer"
+
+
+async def test_a_client_that_leaves_leaves_the_pod_too() -> None:
+    left = asyncio.Event()
+
+    async def listen(speaker: Speaker) -> None:
+        await begin(speaker)
+        async for _ in speaker.heard():
+            await speaker.say(CARRIED, b"x" * 100_000)
+        left.set()
+
+    changes = Changes()
+    async with forwarded(Talk(begin, (V4,)), talk(listen), on_change=changes.tell) as opened:
+        async with connected(opened) as (reader, writer):
+            writer.write(b"x")
+            await reader.readexactly(1)
+            place = writer.get_extra_info("socket")
+            place.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        await changes.until(lambda: opened.connections == 0)
+        async with asyncio.timeout(WAIT_S):
+            await left.wait()
+        assert opened.last_error == ""
+
+
+async def test_a_pod_is_read_no_faster_than_its_client_reads() -> None:
+    said = 0
+
+    async def flood(speaker: Speaker) -> None:
+        nonlocal said
+        await begin(speaker)
+        while True:
+            await speaker.say(CARRIED, bytes(100_000))
+            said += 100_000
+
+    async with (
+        forwarded(Talk(begin, (V4,)), talk(flood), talk(echo)) as opened,
+        connected(opened) as (slow, _),
+    ):
+        await slow.readexactly(1)
+        async with connected(opened) as (reader, writer):
+            for _ in range(300):  # the flood has as many turns
+                writer.write(b"x")
+                await reader.readexactly(1)
+        before = said
+        assert before < 300 * 100_000
+        await slow.readexactly(before)
+
+
+async def test_nothing_is_left_when_it_is_over() -> None:
+    left = asyncio.Event()
+
+    async def listen(speaker: Speaker) -> None:
+        await begin(speaker)
+        await speaker.say(CARRIED, b"x")
+        async for _ in speaker.heard():
+            pass
+        left.set()
+
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say(PATH, Talk(begin, (V4,)), talk(listen))
+        async with forward(client, "a", "ns", PORT) as opened:
+            reader, writer = await asyncio.open_connection("127.0.0.1", opened.local_port)
+            await reader.readexactly(1)
+        async with asyncio.timeout(WAIT_S):
+            await left.wait()
+        writer.close()
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("127.0.0.1", opened.local_port)
+
+
+@pytest.mark.parametrize(
+    ("reply", "kind"), [(refusal(403, "no", "Forbidden"), Forbidden), (refusal(404, "none"), NotFound)]
+)
+async def test_a_refusal_is_said_before_anything_listens(reply: Reply, kind: type[KubeError]) -> None:
+    with pytest.raises(kind):
+        async with forwarded(reply):
+            pytest.fail("it was refused")
+
+
+async def test_a_port_that_is_asked_for_is_taken_or_said_to_be_in_use() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        number = taken.getsockname()[1]
+        with pytest.raises(KubeError, match=f"Port {number} of this machine: Address already in use"):
+            async with forwarded(talk(echo), local_port=number):
+                pytest.fail("it is in use")
+    async with forwarded(talk(echo), local_port=number) as opened:
+        assert opened.address == f"127.0.0.1:{number}"
