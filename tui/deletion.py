@@ -148,9 +148,3 @@ _ENDS: Mapping[Propagation, Callable[[DeletePlan], str]] = {
     "Foreground": _freeing,
     "Orphan": _leaving,
 }
-
-
-def delete_question(jobs: Iterable[Job]) -> tuple[str, str]:
-    """Return the question, and the details to read before answering it."""
-    plan = DeletePlan("", tuple(jobs))
-    return plan.question, "\n".join(plan.lines)
