@@ -79,6 +79,12 @@ class Redactor:
         self._known: dict[str, str] = {}
         self._anywhere: re.Pattern[str] | None = None
 
+    def know(self, what: str, secret: str) -> None:
+        """Take a secret out wherever it is met from now on."""
+        if len(secret) >= SHORTEST_KNOWN:
+            self._known[secret] = what
+            self._anywhere = None
+
     def object(self, value: Any) -> Any:
         """Return an object as JSON has it, without secrets; what is given stays as it is."""
         if isinstance(value, Mapping):

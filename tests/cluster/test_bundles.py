@@ -1,0 +1,84 @@
+"""Bundles and clones on a real API server: what it stores is read back, and it takes what is made of it."""
+
+from __future__ import annotations
+
+import tarfile
+from pathlib import Path
+
+import pytest
+import yaml
+
+from k8s.client import Client
+from k8s.cloning import clone
+from k8s.kinds import CREATABLE
+from k8s.resources import JOBS
+from k8s.spec import JobSpec
+from k8s.submit import create_manifest
+from tests.cluster import made
+from tests.cluster.feed import feed_of, job_called
+from tui.bundle import make_bundle
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+KEY = "hunter2-0123456789"
+
+
+async def test_a_jobs_bundle_holds_its_log_and_not_its_secret(admin: Client, tmp_path: Path) -> None:
+    namespace = admin.access.namespace
+    template = made.template("main", 1)
+    container = template["spec"]["containers"][0]
+    container["env"] = [{"name": "DB_PASSWORD", "value": KEY}]
+    container["command"] = ["sh", "-c", "echo login with $DB_PASSWORD; echo loss=0.5"]
+    await made.make(admin, JOBS, "train", {"template": template, "backoffLimit": 0})
+    async with feed_of(admin, namespace) as feed:
+        snapshot = await feed.until(
+            lambda now: (job := job_called(now, "Job", "train")) is not None and job.status.is_final
+        )
+        job = job_called(snapshot, "Job", "train")
+        assert job is not None
+        bundle = await make_bundle(admin, snapshot, job, tmp_path / "train.tar.gz", tail=10)
+    with tarfile.open(bundle.path) as tar:
+        files = {each.name.partition("/")[2]: tar.extractfile(each) for each in tar}
+        texts = {name: file.read().decode() for name, file in files.items() if file is not None}
+    assert KEY not in "".join(texts.values())
+    (log,) = (text for name, text in texts.items() if name.startswith("logs/"))
+    assert log.count("login with <redacted env DB_PASSWORD>") == 1
+    assert "loss=0.5" in log
+    assert yaml.safe_load(texts["job.yaml"])["metadata"]["name"] == "train"
+    kinds = {
+        each["kind"] for name in ("pods", "events") for each in yaml.safe_load_all(texts[f"{name}.yaml"])
+    }
+    assert kinds == {"Pod", "Event"}
+    assert "real-node-0" in texts["nodes.json"]
+    assert "server: v1.20" in texts["versions.txt"]
+    assert bundle.problems == ()
+
+
+@pytest.mark.parametrize("kind", CREATABLE, ids=lambda kind: kind.title)
+async def test_a_stored_job_is_read_back_as_it_was_wished_and_its_clone_is_taken(
+    admin: Client, kind: object
+) -> None:
+    namespace = admin.access.namespace
+    creatable = next(each for each in CREATABLE if each is kind)
+    spec = JobSpec(
+        name="bert",
+        namespace=namespace,
+        image="busybox:1",
+        gpus=1,
+        workers=2,
+        command=("sh", "-c", "sleep 1"),
+        env={"LR": "1e-4"},
+        cpu="100m",
+        labels={"team": "x"},
+        retries=2,
+        user="li",
+    )
+    stored = await create_manifest(admin, creatable.resource, creatable.manifest(spec), namespace)
+    obj = await admin.get(creatable.resource, stored.name, namespace)
+    found = clone(obj, {"bert"}, user="li")
+    assert found.spec is not None
+    # Servers as old as this one know no completion modes, and drop them in silence.
+    assert set(found.lost) <= {"completionMode"}
+    assert found.spec.name == "bert-2"
+    assert creatable.wish_of(obj)[0] == spec
+    again = await create_manifest(admin, found.resource, found.manifest, namespace)
+    assert again.name == "bert-2"

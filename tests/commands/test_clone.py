@@ -1,0 +1,63 @@
+"""`clone`: a job once more under a new name, with all that its object says and nothing of its life."""
+
+from __future__ import annotations
+
+import json
+
+import yaml
+
+from tests.commands.conftest import CommandLine
+from tests.objects import Object, recorded
+from tests.scripted import Answer, ScriptedCluster
+
+JOBS = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs"
+
+
+def serve(cluster: ScriptedCluster, name: str) -> Object:
+    job = next(each for each in recorded("pytorchjobs") if each["metadata"]["name"] == name)
+    job["apiVersion"] = "kubeflow.org/v1"
+    cluster.say(f"{JOBS}/{name}", Answer(job))
+    cluster.say(JOBS, Answer({"metadata": {"name": f"{name}-2", "namespace": "default"}}, 201), method="POST")
+    return job
+
+
+async def test_a_job_is_made_once_more_with_all_that_its_object_says(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
+    job = serve(cluster, "pytorch-dist-git")
+    ended = await run("clone", "pytorch-dist-git", "--yes")
+    assert (ended.status, ended.out) == (0, "PyTorchJob default/pytorch-dist-git-2 is created.\n")
+    assert ended.err == "Still says pytorch-dist-git: labels.release, labels.master-pod-name, name.\n"
+    (asked,) = cluster.asked(JOBS, method="POST")
+    made = json.loads(asked.body)
+    assert made["spec"]["pytorchReplicaSpecs"] == job["spec"]["pytorchReplicaSpecs"]
+    assert made["metadata"]["name"] == "pytorch-dist-git-2"
+    assert not {"uid", "resourceVersion", "managedFields"} & set(made["metadata"])
+    assert "status" not in made
+
+
+async def test_what_would_be_created_is_shown_and_nothing_is_sent(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
+    serve(cluster, "done")
+    ended = await run("clone", "done", "--name", "again", "--dry-run", "client", "-o", "yaml", "--readonly")
+    assert ended.status == 0
+    assert yaml.safe_load(ended.out)["metadata"]["name"] == "again"
+    assert cluster.asked(JOBS, method="POST") == []
+    ended = await run("clone", "done", "--dry-run", "server")
+    assert ended.out == "PyTorchJob default/done-2 would be created.\n"
+    (asked,) = cluster.asked(JOBS, method="POST")
+    assert asked.query["dryRun"] == "All"
+
+
+async def test_nobody_there_to_be_asked_wants_a_yes(run: CommandLine, cluster: ScriptedCluster) -> None:
+    ended = await run.process("clone", "done")
+    assert (ended.status, ended.out) == (2, "")
+    assert "--yes" in ended.err
+    assert cluster.requests == []
+
+
+async def test_nothing_is_cloned_with_readonly(run: CommandLine, cluster: ScriptedCluster) -> None:
+    ended = await run("clone", "done", "--yes", "--readonly")
+    assert ended.status == 1
+    assert cluster.requests == []

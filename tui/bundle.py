@@ -1,0 +1,312 @@
+"""Packs what is known of a job into one file that can be sent to whoever is to help, without its secrets.
+
+Each part is read by itself: one that cannot be read is a line in the README, and the others are there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import platform
+import time
+from collections.abc import Awaitable, Callable, Collection, Iterator
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from k8s.client import Client
+from k8s.errors import KubeError, NotFound
+from k8s.kinds import kind_of
+from k8s.logs import Target, targets_of
+from k8s.resources import EVENTS, PODS, Resource
+from k8s.snapshot import ClusterSnapshot, Instance, Job
+from k8s.submit import to_yaml
+from k8s.text import log_text
+from k8s.why import answer_why
+from k8s.why.gather import GROUP_KEYS, KUEUE, KUEUE_VERSIONS, POD_GROUPS
+from tui.bundle_file import Bundle, BundleFile
+from tui.format import plural
+
+TAIL = 1000
+"""Lines of each rank's log unless others are asked for."""
+MOST_LOG_BYTES = 16 * 2**20
+"""Of one container's log; of a longer one the end is kept."""
+MOST_LINES = 100_000
+"""Of one container's log, however many ranks print there."""
+AT_ONCE = 6
+"""Logs that are read at the same time."""
+MOST_SINGLE_PODS = 64
+"""Pods that are asked for by name, when the labels of their kind do not find them."""
+_LONGEST_LINE = 100_000
+_PACKAGES = ("gpuconsole", "textual", "kubernetes", "aiohttp", "msgspec")
+_NONSENSE = (ValueError, TypeError, KeyError, AttributeError, RecursionError)
+"""What reading an object raises that makes no sense; decoding errors are ValueErrors."""
+
+Progress = Callable[[int, int, str], None]
+"""Called with how many parts are done, of how many, and what is being read."""
+Object = dict[str, Any]
+
+
+def bundle_name(job: Job, now_s: float) -> str:
+    """Return what to call the file of a job's bundle."""
+    return f"gpuconsole-{job.ref.name}-{time.strftime('%Y%m%d-%H%M%S', time.localtime(now_s))}.tar.gz"
+
+
+async def make_bundle(
+    client: Client,
+    snapshot: ClusterSnapshot,
+    job: Job,
+    path: Path,
+    *,
+    tail: int = TAIL,
+    progress: Progress = lambda _done, _total, _words: None,
+) -> Bundle:
+    """Write a `.tar.gz` that only its owner can read; cancelled, it leaves nothing behind.
+
+    Args:
+        client: The cluster.
+        snapshot: What is known of it: the job's nodes.
+        job: Whose bundle it is.
+        path: The file; one that is there is replaced when all is done.
+        tail: Lines of each rank's log.
+        progress: Told before each part is read.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
+    with BundleFile(path) as writer:
+        if token := client.access.authorization().removeprefix("Bearer "):
+            writer.redactor.know("login", token)
+        await _Collector(client, snapshot, job, writer, tail, progress).collect()
+        return writer.finish()
+
+
+class _Collector:
+    """Reads the parts of one bundle."""
+
+    def __init__(
+        self,
+        client: Client,
+        snapshot: ClusterSnapshot,
+        job: Job,
+        writer: BundleFile,
+        tail: int,
+        progress: Progress,
+    ) -> None:
+        self._client = client
+        self._snapshot = snapshot
+        self._job = job
+        self._writer = writer
+        self._tail = max(0, tail)
+        self._progress = progress
+        self._done = 0
+        self._total = 0
+        self._pods: list[Object] = []
+
+    async def collect(self) -> None:
+        """Read everything; the objects first, for they tell which secrets the logs may hold."""
+        parts: tuple[tuple[str, Callable[[], Awaitable[str | list[Object]]]], ...] = (
+            ("job.yaml", self._own),
+            ("pods.yaml", self._read_pods),
+            ("events.yaml", self._events),
+            ("groups.yaml", self._groups),
+            ("why.txt", self._why),
+            ("nodes.json", self._nodes),
+            ("versions.txt", self._versions),
+        )
+        logs = [
+            (target, is_previous)
+            for target in targets_of(self._job, all_containers=True)
+            for is_previous in (False, *([True] if self._instance(target).restarts else []))
+        ]
+        self._total = len(parts) + len(logs)
+        for name, read in parts:
+            await self._part(name, read)
+        turns = asyncio.Semaphore(AT_ONCE)
+        reading = [
+            asyncio.create_task(self._log(target, turns, is_previous=is_previous))
+            for target, is_previous in logs
+        ]
+        try:
+            for task in reading:
+                await task
+        finally:
+            for task in reading:
+                task.cancel()
+            await asyncio.gather(*reading, return_exceptions=True)
+        await self._writer.add("README.txt", self._readme)
+
+    async def _part(self, name: str, read: Callable[[], Awaitable[str | list[Object]]]) -> None:
+        """Read one part and pack it; what cannot be read is noted."""
+        self._progress(self._done, self._total, name)
+        try:
+            found = await read()
+        except KubeError as error:
+            self._note(name, error.why or error.what)
+        except _NONSENSE as error:
+            self._note(name, f"what the cluster says makes no sense: {type(error).__name__}")
+        else:
+            redactor = self._writer.redactor
+            if isinstance(found, str):
+                await self._writer.add(name, lambda: redactor.text(found))
+            else:
+                await self._writer.add(name, lambda: _as_yaml(redactor.object(found)))
+        self._done += 1
+
+    def _note(self, name: str, why: str) -> None:
+        self._writer.problems.append(f"{name}: {' '.join(why.split())}")
+
+    async def _own(self) -> list[Object]:
+        ref = self._job.ref
+        return [_without_noise(await self._client.get(kind_of(ref).resource, ref.name, ref.namespace))]
+
+    async def _read_pods(self) -> list[Object]:
+        ref = self._job.ref
+        wanted = {each.pod for each in self._job.instances if each.pod}
+        found: dict[str, Object] = {}
+        if wanted and (selector := kind_of(ref).pod_selector(ref.name)):
+            for pod in await self._client.list(PODS, ref.namespace, label_selector=selector):
+                found[str(pod["metadata"]["name"])] = pod
+        missing = sorted(wanted.difference(found))
+        for name in missing[:MOST_SINGLE_PODS]:
+            try:
+                found[name] = await self._client.get(PODS, name, ref.namespace)
+            except NotFound:
+                self._note("pods.yaml", f"pod {name} is gone")
+        if len(missing) > MOST_SINGLE_PODS:
+            self._note("pods.yaml", f"{len(missing) - MOST_SINGLE_PODS} pods were left out")
+        self._pods = [_as(PODS, found[name]) for name in sorted(wanted.intersection(found))]
+        return self._pods
+
+    async def _events(self) -> list[Object]:
+        names = {self._job.ref.name} | {each.pod for each in self._job.instances if each.pod}
+        events = await self._client.list(EVENTS, self._job.ref.namespace)
+        mine = [each for each in events if (each.get("involvedObject") or {}).get("name") in names]
+        return [_as(EVENTS, each) for each in sorted(mine, key=lambda each: str(each.get("lastTimestamp")))]
+
+    async def _groups(self) -> list[Object]:
+        """Return the PodGroup and the Workload, of whichever scheduler and queue there is."""
+        metas = [pod.get("metadata") or {} for pod in self._pods]
+        says = [meta.get(place) or {} for meta in metas for place in ("annotations", "labels")]
+        names = {self._job.ref.name, *(said[key] for said in says for key in GROUP_KEYS if key in said)}
+        workloads = [Resource(KUEUE, each, "workloads", "Workload") for each in KUEUE_VERSIONS]
+        found: list[Object] = []
+        for resource in (*POD_GROUPS, *workloads):
+            try:
+                objects = await self._client.list(resource, self._job.ref.namespace)
+            except NotFound:
+                continue
+            except KubeError as error:
+                self._note(f"groups.yaml, {resource.full_name}", error.why or error.what)
+                continue
+            found += [_as(resource, each) for each in objects if self._is_mine(each, names)]
+            if resource in workloads:
+                break
+        return found
+
+    def _is_mine(self, obj: Object, names: Collection[object]) -> bool:
+        meta = obj.get("metadata") or {}
+        owners = [owner.get("uid") for owner in meta.get("ownerReferences") or ()]
+        return meta.get("name") in names or (bool(self._job.uid) and self._job.uid in owners)
+
+    async def _why(self) -> str:
+        return (await answer_why(self._client, self._job, self._snapshot)).as_text() + "\n"
+
+    async def _nodes(self) -> str:
+        rows = [each for each in self._snapshot.nodes if each.name in self._job.nodes]
+        return msgspec.json.format(msgspec.json.encode(rows), indent=2).decode() + "\n"
+
+    async def _versions(self) -> str:
+        access = self._client.access
+        lines = [f"context: {access.context}", f"namespace: {self._job.ref.namespace}"]
+        lines += [
+            f"python: {platform.python_version()}",
+            f"machine: {platform.system()} {platform.machine()}",
+        ]
+        lines += [f"{name}: {_version(name)}" for name in _PACKAGES]
+        try:
+            server = await self._client.get_json("/version", doing="ask for the server's version")
+        except KubeError as error:
+            self._note("versions.txt, the server's", error.why or error.what)
+        else:
+            lines.append(f"server: {server.get('gitVersion')}")
+        return "\n".join(lines) + "\n"
+
+    def _instance(self, target: Target) -> Instance:
+        return next(each for each in self._job.instances if each.pod == target.pod)
+
+    async def _log(self, target: Target, turns: asyncio.Semaphore, *, is_previous: bool) -> None:
+        instance = self._instance(target)
+        is_first = instance.containers[:1] == (target.container,)
+        name = target.name if is_first else f"{target.name}.{target.container}"
+        name = f"logs/{name}{'.previous' if is_previous else ''}.log"
+        ranks = self._job.ranks_total if target.speaks_for_all else len(target.ranks)
+        amount = min(self._tail * max(1, ranks if is_first else 1), MOST_LINES)
+        async with turns:
+            await self._part(name, lambda: self._read_log(name, target, amount, is_previous))
+
+    async def _read_log(self, name: str, target: Target, lines: int, is_previous: bool) -> str:
+        body = bytearray()
+        cut_bytes = 0
+        async with self._client.log(
+            target.pod,
+            target.namespace,
+            container=target.container,
+            tail=lines,
+            timestamps=True,
+            previous=is_previous,
+            idle_s=30.0,
+        ) as stream:
+            async for chunk in stream.iter_any():
+                body += chunk
+                if len(body) > MOST_LOG_BYTES:
+                    cut_bytes += len(body) - MOST_LOG_BYTES
+                    del body[: len(body) - MOST_LOG_BYTES]
+        if cut_bytes:
+            self._note(name, f"only its last {MOST_LOG_BYTES:,} bytes are kept, {cut_bytes:,} were left out")
+        found = bytes(body).split(b"\n")
+        return await asyncio.to_thread(
+            lambda: "\n".join(log_text(line.rstrip(b"\r"), cap=_LONGEST_LINE) for line in found)
+        )
+
+    def _readme(self) -> str:
+        return "\n".join(self._readme_lines()) + "\n"
+
+    def _readme_lines(self) -> Iterator[str]:
+        ref, writer = self._job.ref, self._writer
+        writer.problems[:] = map(writer.redactor.text, writer.problems)
+        yield f"{ref.kind} {ref.namespace}/{ref.name}, {self._job.status}, as gpuconsole saw it"
+        yield f"at {time.strftime('%Y-%m-%d %H:%M:%S UTC', time.gmtime())}."
+        yield from ("", "What is in it")
+        yield from (f"  {name}  {size_bytes:,} bytes" for name, size_bytes in writer.parts)
+        yield f"  Logs: the last {plural(self._tail, 'line')} of each rank, with the time of writing."
+        yield from ("", "What could not be read")
+        yield from (f"  {each}" for each in writer.problems or ["nothing"])
+        yield from ("", "What was redacted: <redacted NAME> stands there instead")
+        counted = sorted(writer.redactor.removed.items())
+        yield from (f"  {name}  {count} x" for name, count in counted or [("nothing", 0)])
+        yield "  Secrets are found by their names, their form, and by having been found before."
+        yield "  One that nothing gives away may still be there: look before you send this on."
+
+
+def _as_yaml(objects: list[Object]) -> str:
+    return "---\n".join(map(to_yaml, objects)) or "# There are none.\n"
+
+
+def _without_noise(obj: Object) -> Object:
+    """Return an object without what only servers read."""
+    meta = {key: value for key, value in (obj.get("metadata") or {}).items() if key != "managedFields"}
+    return {**obj, "metadata": meta}
+
+
+def _as(resource: Resource, obj: Object) -> Object:
+    """Return an item of a list as an object of its own: lists leave out what all have in common."""
+    return {"apiVersion": resource.api_version, "kind": resource.kind, **_without_noise(obj)}
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"

@@ -1,0 +1,58 @@
+"""`bundle`: one file with what is known of a job, for whoever is to help."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+from tui.bundle import TAIL, Progress, bundle_name, make_bundle
+from tui.commands.connect import cluster, read_jobs
+from tui.commands.errors import WrongUsage, say
+from tui.commands.output import write
+from tui.commands.which_job import NAME_HELP, find_job
+from tui.format import plural
+from tui.settings import ConsoleOptions
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Let the command take a job and a file."""
+    parser.add_argument("job", metavar="JOB", help=NAME_HELP)
+    parser.add_argument("-o", "--output", metavar="FILE", default="", help="the .tar.gz to write (made here)")
+    parser.add_argument(
+        "-t", "--tail", type=int, default=TAIL, metavar="N", help=f"lines of each rank's log ({TAIL})"
+    )
+
+
+async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
+    """Write the bundle and print where it is."""
+    if flags.tail < 0:
+        raise WrongUsage("--tail: a number of lines, 0 or more.")
+    async with cluster(options) as client:
+        snapshot = await read_jobs(options, client)
+        job = find_job(snapshot, flags.job)
+        path = Path(flags.output or bundle_name(job, time.time())).expanduser()
+        bundle = await make_bundle(client, snapshot, job, path, tail=flags.tail, progress=_progress())
+    for problem in bundle.problems:
+        say(f"Not in it: {problem}")
+    secrets = sum(bundle.removed.values())
+    say(
+        f"{plural(len(bundle.parts), 'file')}, {plural(secrets, 'secret')} redacted; look before you send it."
+    )
+    write(str(bundle.path))
+    return 0
+
+
+def _progress() -> Progress:
+    """Return what tells of the parts: a line that is written over, on a terminal only."""
+    is_terminal = sys.stderr.isatty()
+
+    def tell(done: int, total: int, words: str) -> None:
+        if is_terminal:
+            sys.stderr.write(
+                f"\r\x1b[K{done + 1}/{total} {words}" + ("\r\x1b[K" if done + 1 == total else "")
+            )
+            sys.stderr.flush()
+
+    return tell
