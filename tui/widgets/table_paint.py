@@ -102,12 +102,10 @@ class Painter:
         if isinstance(line, Words):
             text = elide_end(sanitize(line.text), self._width - GUTTER)
             return [Segment(" " * GUTTER + text, self._style("empty"))]
-        runs = self._detail(line) if line.is_detail else self._row(line)
-        used = sum(cell_len(text) for text, _ in runs)
-        runs = [*runs, (" " * (self._width - used - 1), self._style(*_beneath(line)))]
-        if line.has_thumb:
-            runs.append(("#" if self._ascii_only else "┃", self._style(*_beneath(line), "thumb")))
-        return _joined(runs)
+        runs, beneath = self._detail(line) if line.is_detail else self._row(line), _beneath(line)
+        words = Strip(_joined(runs)).adjust_cell_length(max(0, self._width - 1), self._style(*beneath))
+        thumb = (" ", "#" if self._ascii_only else "┃")[line.has_thumb]
+        return [*words, Segment(thumb, self._style(*beneath, "thumb" if line.has_thumb else ""))]
 
     def _style(self, *names: str) -> Style:
         """Return what parts look like, each upon those before it."""
@@ -131,7 +129,7 @@ class Painter:
             title = elide_end(sanitize(column.title), cells)
             before = " " * (cells - cell_len(title)) if column.align == "right" else ""
             mark = arrow if column.key == header.sorted_by else ""
-            style = self._style("header", "picked") if column.key == header.picked else quiet
+            style = self._style("picked") if column.key == header.picked else quiet
             after = " " * (cells + GAP - cell_len(before + title + mark))
             runs += [(before, quiet), (title + mark, style), (after, quiet)]
         if hint := self._fit.hint:
@@ -147,7 +145,10 @@ class Painter:
         beneath = _beneath(line)
         mark = ("*" if self._ascii_only else "●") if line.is_marked else " "
         cursor = (">" if self._ascii_only else "▸") if line.at_cursor else " "
-        runs = [(mark, self._style(*beneath, "mark")), (cursor + " ", self._style(*beneath, "cursor-mark"))]
+        runs = [
+            (mark, self._style(*beneath, "mark" if line.is_marked else "")),
+            (cursor + " ", self._style(*beneath, "cursor-mark" if line.at_cursor else "")),
+        ]
         for index, cells in self._fit.widths:
             top = "flash" if index in line.flashing else ""
             runs += self._cell(line.row.cells[index], self._columns[index], cells, (*beneath, top))
