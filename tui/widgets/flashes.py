@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from tui.widgets.columns import Column, Row
@@ -11,6 +12,8 @@ FLASH_S = 1.0
 """How long a change is pointed at, at least."""
 ROUND_S = 0.5
 """Ends are put off to a multiple of this, so that changes soon after each other end in one repaint."""
+
+_AGE = re.compile(r"~?\b(?:\d+[dhms])+\b")
 
 
 class Flashes:
@@ -23,7 +26,10 @@ class Flashes:
     def note(
         self, columns: Sequence[Column], before: Mapping[str, Row], after: Iterable[Row], now_s: float
     ) -> None:
-        """Compare rows with those of the same keys before; rows that are new have not changed."""
+        """Compare rows with those of the same keys before; rows that are new have not changed.
+
+        An age within a text, which grows by itself, is no change: `Running 2m`, `Running 3m`.
+        """
         watched = [index for index, column in enumerate(columns) if column.flashes]
         end_s = math.ceil((now_s + FLASH_S) / ROUND_S) * ROUND_S
         for row in after:
@@ -31,7 +37,8 @@ class Flashes:
             if was is None or was is row:
                 continue
             for index in watched:
-                if was.cells[index].text != row.cells[index].text:
+                texts = was.cells[index].text, row.cells[index].text
+                if texts[0] != texts[1] and _AGE.sub("", texts[0]) != _AGE.sub("", texts[1]):
                     self._ends.setdefault(row.key, {})[index] = end_s
 
     def of(self, key: str) -> tuple[int, ...]:
