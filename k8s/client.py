@@ -257,6 +257,7 @@ class Client:
         timestamps: bool = False,
         previous: bool = False,
         idle_s: float | None = None,
+        is_urgent: bool = True,
     ) -> AsyncIterator[aiohttp.StreamReader]:
         """Open a container's log; the bytes are as its process wrote them.
 
@@ -271,6 +272,7 @@ class Client:
             timestamps: Put the time of writing before each line.
             previous: The run before the last restart.
             idle_s: Give up after so long without a byte; None waits for ever.
+            is_urgent: Whether the user waits for it.
         """
         query = query_of(
             container=container,
@@ -282,7 +284,9 @@ class Client:
             previous="true" if previous else "",
         )
         path = PODS.path(namespace, pod, "log")
-        async with self.stream("GET", path, f"read the log of {pod}", query=query, idle_s=idle_s) as body:
+        async with self.stream(
+            "GET", path, f"read the log of {pod}", query=query, idle_s=idle_s, is_urgent=is_urgent
+        ) as body:
             yield body
 
     @asynccontextmanager

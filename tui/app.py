@@ -91,7 +91,7 @@ class Console(PacedApp[int]):
         self.forwards: dict[JobRef, tuple[str, Worker[None]]] = {}
         """Jobs whose TensorBoard is forwarded: its address here, and what carries it."""
         self._keys = keys or UserKeys()
-        self.given = Given(self._keys.keymap, options.is_read_only, self._names)
+        self.given = Given(self._keys.keymap, options.is_read_only, self._names, client=lambda: self.client)
         """What every view gets."""
         self._reach = reach
         self._wish = View.Go("jobs")

@@ -10,11 +10,10 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from itertools import pairwise
 from typing import Literal, TypeAlias
 
 Look: TypeAlias = Literal[
@@ -29,6 +28,12 @@ Look: TypeAlias = Literal[
     "gpu-busy",
     "gpu-free",
     "gpu-bad",
+    "series-1",
+    "series-2",
+    "series-3",
+    "series-4",
+    "series-5",
+    "series-6",
 ]
 """How a piece of text is meant; `themes/base.tcss` gives each its colour. Empty means plain."""
 
@@ -54,9 +59,8 @@ STATUS_LOOKS: dict[str, Look] = {
 
 SKEW_S = 5.0
 """From here on the difference between two clocks is worth a mark."""
-_BARS = "▁▂▃▄▅▆▇"
-_ASCII_BARS = "_.-=+*#"
 _SUFFIX = re.compile(r"(?:[-_./][^\W\d_]+)?[-_./]?\d+$")
+_NUMBERED = re.compile(r"(.*?)([0-9]+)([^0-9]*)$", re.DOTALL)
 _ZERO_WIDTH = frozenset({"Mn", "Me", "Mc", "Cf"})
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 
@@ -223,6 +227,36 @@ def memory(size_bytes: float) -> str:
     return f"{size_bytes:.0f}B"
 
 
+def compact_ranges(names: Iterable[str]) -> str:
+    """Write names of hosts as briefly as Slurm does: `a100-[1-2,4], b-07`.
+
+    Names are put together that differ in one number: the last of their first label, for what
+    comes after a dot is the same for all. They keep their order, and zeros before a number.
+    """
+    numbers_of: dict[tuple[str, str | None], list[str]] = {}
+    for name in dict.fromkeys(names):
+        host, dot, domain = name.partition(".")
+        found = _NUMBERED.match(host)
+        around = (found[1], found[3] + dot + domain) if found else (name, None)
+        numbers_of.setdefault(around, []).append(found[2] if found else "")
+    return ", ".join(
+        start + (f"[{','.join(_runs(numbers))}]" if len(numbers) > 1 else numbers[0]) + (end or "")
+        for (start, end), numbers in numbers_of.items()
+    )
+
+
+def _runs(numbers: list[str]) -> list[str]:
+    """Return numbers as `1-3`, those that follow each other; other words as they are."""
+    runs: list[list[str]] = []
+    for number in sorted(numbers, key=lambda each: (len(each), each)):
+        before = runs[-1][-1] if runs else ""
+        if before and number == str(int(before) + 1).zfill(len(before)):
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return [run[0] if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs]
+
+
 def plural(amount: int, noun: str, nouns: str = "") -> str:
     """Say an amount with its noun: `1 job`, `3 jobs`, `2 boxes` (given `nouns`)."""
     return f"{count(amount)} {noun if amount == 1 else nouns or noun + 's'}"
@@ -232,27 +266,19 @@ def _trimmed(value: float, digits: int = 3) -> str:
     return f"{value:.{digits}g}" if abs(value) < 10**digits else f"{value:.0f}"
 
 
-def gpu_runs(busy: int, free: int, bad: int = 0, *, width: int = 8, ascii_only: bool = False) -> list[Run]:
+def gpu_bar(busy: int, free: int, bad: int = 0, *, width: int = 8, ascii_only: bool = False) -> str:
     """Draw GPUs as cells, `▮▮▮▯▯✕`: held, free, unhealthy.
 
     One cell is one GPU while they fit into `width`; beyond that the cells are
     shares, and whatever exists at all keeps at least one cell.
     """
-    marks: tuple[tuple[str, Look], ...] = (
-        ("#" if ascii_only else "▮", "gpu-busy"),
-        ("-" if ascii_only else "▯", "gpu-free"),
-        ("x" if ascii_only else "✕", "gpu-bad"),
-    )
-    amounts = _shares((max(0, busy), max(0, free), max(0, bad)), width)
-    return [(mark * cells, look) for cells, (mark, look) in zip(amounts, marks, strict=True) if cells]
+    marks = "#-x" if ascii_only else "▮▯✕"
+    amounts = shares((max(0, busy), max(0, free), max(0, bad)), width)
+    return "".join(mark * cells for cells, mark in zip(amounts, marks, strict=True))
 
 
-def gpu_bar(busy: int, free: int, bad: int = 0, *, width: int = 8, ascii_only: bool = False) -> str:
-    """Draw GPUs as one plain string; see `gpu_runs`."""
-    return "".join(text for text, _ in gpu_runs(busy, free, bad, width=width, ascii_only=ascii_only))
-
-
-def _shares(amounts: tuple[int, ...], width: int) -> list[int]:
+def shares(amounts: Sequence[int], width: int) -> list[int]:
+    """Return the amounts where all fit into `width` cells, else the cells that each of them gets."""
     total = sum(amounts)
     if total <= width:
         return list(amounts)
@@ -263,57 +289,3 @@ def _shares(amounts: tuple[int, ...], width: int) -> list[int]:
     while sum(cells) > width and max(cells) > 0:
         cells[cells.index(max(cells))] -= 1
     return cells
-
-
-def sparkline(
-    values: Sequence[float],
-    width: int,
-    *,
-    low: float | None = None,
-    high: float | None = None,
-    ascii_only: bool = False,
-) -> str:
-    """Draw `values` as `▇▆▅▄▃▂`, the newest at the right end.
-
-    A cell shows the mean of its share of the values, the last cell the last
-    value, so that it agrees with a number beside it. NaN and infinity are
-    drawn as `✕`. No cell is full height, so lines above each other stay apart.
-
-    Args:
-        values: Any number of values, oldest first.
-        width: Cells to use at most; fewer values take fewer cells.
-        low: The value of the lowest bar; the smallest value when not given.
-        high: The value of the highest bar; the largest value when not given.
-        ascii_only: Draw with `_.-=+*#` and `x`.
-    """
-    bars, broken = (_ASCII_BARS, "x") if ascii_only else (_BARS, "✕")
-    cells = _cell_means(values, width)
-    finite = [value for value in cells if math.isfinite(value)]
-    if not finite:
-        return broken * len(cells)
-    lowest = min(finite) if low is None else low
-    highest = max(finite) if high is None else high
-    top = len(bars) - 1
-
-    def bar(value: float) -> str:
-        if not math.isfinite(value):
-            return broken
-        # Halves, because the distance of two large numbers may be infinite.
-        extent = highest / 2 - lowest / 2
-        share = (value / 2 - lowest / 2) / extent if extent > 0 else 0.5
-        return bars[round(min(1.0, max(0.0, share)) * top)]
-
-    return "".join(map(bar, cells))
-
-
-def _cell_means(values: Sequence[float], width: int) -> list[float]:
-    amount = len(values)
-    if amount <= width or width < 1:
-        return list(values) if width > 0 else []
-    edges = [index * amount // width for index in range(width + 1)]
-    means = []
-    for start, end in pairwise(edges):
-        finite = [value for value in values[start:end] if math.isfinite(value)]
-        means.append(sum(finite) / len(finite) if len(finite) == end - start else math.nan)
-    means[-1] = values[-1]
-    return means

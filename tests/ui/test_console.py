@@ -176,7 +176,7 @@ async def test_nodes_say_who_holds_their_gpus_and_lead_to_the_job(tmp_path: Path
         lines = play.text.splitlines()
         assert any(" a " in line and "8/8" in line and "bert 8" in line for line in lines)
         assert "free in blocks of 8" in play.text
-        await play.press("enter")
+        await play.press("o")
         assert isinstance(play.console.screen, JobView)
         assert "bert" in play.text
         await play.press("escape")

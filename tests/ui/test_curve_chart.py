@@ -8,12 +8,10 @@ from datetime import UTC
 import pytest
 from textual.app import App, ComposeResult
 from textual.theme import Theme
-from textual.widgets import Static
 
 import themes
 from tui.charts.series import Series
 from tui.widgets.curve_chart import Curve, CurveChart, View
-from tui.widgets.gpu_bar import gpu_cell, gpu_content
 
 
 def falling(amount: int = 500) -> Series:
@@ -39,7 +37,6 @@ class ChartApp(App[None]):
         return themes.variable_defaults(dark=self.current_theme.dark, ansi=self.current_theme.ansi)
 
     def compose(self) -> ComposeResult:
-        yield Static(gpu_content(3, 2, 1))
         yield CurveChart("train/loss", self.curves, view=self.first_view)
 
     def on_mount(self) -> None:
@@ -149,8 +146,3 @@ async def test_the_cursor_keeps_its_place_when_the_terminal_is_resized() -> None
         await pilot.pause()
         after = lines(app)[0].split("step ")[1].split()[0]
         assert abs(int(after) - int(before)) < 10
-
-
-async def test_a_bar_of_gpus_is_the_same_in_text_and_in_tables() -> None:
-    assert gpu_content(3, 2, 1).plain == gpu_cell(3, 2, 1).text == "▮▮▮▯▯✕"
-    assert gpu_content(3, 2, 1, ascii_only=True).plain == "###--x"

@@ -35,7 +35,7 @@ async def test_each_node_says_how_it_gives_its_gpus_and_how_much_memory_they_hav
         for name, words in {
             "whole": ["0/8", "8", "exclusive", "80G"],
             "shared": ["40/160G", "120G", "serve 40G", "share", "80G"],
-            "sliced": ["0/7", "0", "Ready, cordoned", "mig"],
+            "sliced": ["0/7", "0", "Cordoned", "mig"],
         }.items():
             line = next(line for line in play.text.splitlines() if f" {name} " in line)
             assert [word for word in words if word not in line] == [], line

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -113,7 +114,6 @@ def test_padded_text_takes_exactly_the_cells_given(text: str, width: int) -> Non
 def test_one_cell_is_one_gpu_while_they_fit() -> None:
     assert fmt.gpu_bar(3, 2, 1) == "▮▮▮▯▯✕"
     assert fmt.gpu_bar(3, 2, 1, ascii_only=True) == "###--x"
-    assert fmt.gpu_runs(1, 0, 1) == [("▮", "gpu-busy"), ("✕", "gpu-bad")]
     assert fmt.gpu_bar(0, 0, 0) == ""
 
 
@@ -124,19 +124,41 @@ def test_many_gpus_are_shares_in_which_nothing_vanishes(busy: int, free: int, ba
     assert ("▮" in bar, "▯" in bar, "✕" in bar) == (busy > 0, free > 0, bad > 0)
 
 
-def test_a_sparkline_ends_with_the_newest_value_and_shows_broken_ones() -> None:
-    assert fmt.sparkline([1, 2, 3, 4, 5, 6, 7], 8) == "▁▂▃▄▅▆▇"
-    assert fmt.sparkline([1, 2, math.nan], 8) == "▁▇✕"
-    assert fmt.sparkline([0, 50, 100], 3, low=0, high=200) == "▁▃▄"
-    assert fmt.sparkline([3, 3], 4) == "▄▄"
-    assert fmt.sparkline([], 4) == ""
-    assert fmt.sparkline([0] * 99 + [1], 10)[-1] == "▇"
-    assert fmt.sparkline([1, math.inf, 7], 3, ascii_only=True) == "_x#"
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [
+        ((), ""),
+        (("a100-1",), "a100-1"),
+        (("a100-2", "a100-1"), "a100-[1-2]"),
+        (("n-9", "n-10", "n-12", "login"), "n-[9-10,12], login"),
+        (("n-08", "n-09", "n-10", "n-7"), "n-[7,08-10]"),
+        (("ip-10-0-1-7.ec2.internal", "ip-10-0-1-8.ec2.internal"), "ip-10-0-1-[7-8].ec2.internal"),
+        (("a-1", "b-1"), "a-1, b-1"),
+    ],
+)
+def test_nodes_of_a_job_are_written_as_ranges(names: tuple[str, ...], text: str) -> None:
+    assert fmt.compact_ranges(names) == text
 
 
-@given(st.lists(st.floats(), max_size=100), st.integers(0, 20))
-def test_a_sparkline_fits_its_width(values: list[float], width: int) -> None:
-    assert len(fmt.sparkline(values, width)) == min(width, len(values))
+def expanded(text: str) -> set[str]:
+    """Return the names that ranges stand for."""
+    names = set()
+    for start, inside, end in re.findall(r"([^][, ]*)(?:\[([^]]*)\]([^][, ]*))?", text):
+        for part in filter(None, inside.split(",")):
+            first, _, last = part.partition("-")
+            numbers = range(int(first), int(last or first) + 1)
+            names |= {f"{start}{number:0{len(first)}}{end}" for number in numbers}
+        if start and not inside:
+            names.add(start)
+    return names
+
+
+HOSTS = st.from_regex(r"\A[a-c]{0,2}-?[0-9]{1,3}[a-b]?(\.x1)?\Z") | st.from_regex(r"\A[a-c]{1,2}\Z")
+
+
+@given(st.sets(HOSTS, max_size=40))
+def test_ranges_stand_for_exactly_the_names_they_were_made_of(names: set[str]) -> None:
+    assert expanded(fmt.compact_ranges(names)) == names
 
 
 def test_every_status_has_a_look() -> None:

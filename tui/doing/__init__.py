@@ -11,6 +11,7 @@ from collections.abc import Mapping
 WISHES: Mapping[str, str] = {
     "jobs": "places",
     "nodes": "places",
+    "holders": "places",
     "open": "places",
     "logs": "places",
     "curves": "places",

@@ -25,6 +25,13 @@ def nodes(console: Console, wish: View.Go) -> None:
     console.switch(NodesView(ascii_only=console.options.is_ascii))
 
 
+def holders(console: Console, wish: View.Go) -> None:
+    """Show who holds the GPUs of a node."""
+    from tui.screens.holders import HoldersView
+
+    console.show(HoldersView(wish.argument, ascii_only=console.options.is_ascii))
+
+
 def open(console: Console, wish: View.Go) -> None:
     """Show one job."""
     from tui.screens.job import JobView

@@ -10,7 +10,7 @@ from tui.keys.commands import COMMANDS, Command, find_command
 from tui.keys.everywhere import DELETE, DIALOG, EVERYWHERE, PROMPT, TABLE
 from tui.keys.job import CHART, CURVES, JOB, LOG, LOGS
 from tui.keys.key import Key, remapped
-from tui.keys.lists import CONTEXTS, JOBS, NODES
+from tui.keys.lists import CONTEXTS, HOLDERS, JOBS, NODES
 from tui.keys.others import HELP, NEW_JOB, TEXT
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "DIALOG",
     "EVERYWHERE",
     "HELP",
+    "HOLDERS",
     "JOB",
     "JOBS",
     "LOG",
@@ -44,6 +45,7 @@ PLACES: tuple[tuple[str, tuple[Key, ...]], ...] = (
     ("In tables", TABLE),
     ("Jobs", JOBS),
     ("Nodes", NODES),
+    ("Who holds a node", HOLDERS),
     ("Contexts", CONTEXTS),
     ("One job", JOB),
     ("Logs", LOGS),

@@ -21,6 +21,7 @@ EVERYWHERE = (
     Key("app.jump", "ctrl+g", "jump", "Jump: a letter for each place that can have the focus"),
     Key("app.copy", "c", "copy", "Copy the names of what is marked, or under the cursor"),
     Key("app.save", "ctrl+s", "save", "Save the table as CSV"),
+    Key("app.preview", "z", "preview", "Show or hide the preview beside jobs and nodes, from 140 columns"),
     Key("app.retry", "ctrl+r", "retry", "Ask the cluster again now"),
     Key("app.quit_or_back", "q", "quit_or_back", "Back; at home: leave"),
     Key("app.suspend", "ctrl+z", "suspend", "To the shell; fg comes back"),

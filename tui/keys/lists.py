@@ -7,11 +7,25 @@ from tui.keys.key import Key
 JOBS = (
     Key("jobs.open", "enter,d", "open", "Open the job: instances, conditions, events", "job"),
     Key("jobs.logs", "l", "logs", "Logs, live", "logs", right="logs"),
+    Key("jobs.why", "W", "why", "Why it waits, fails or restarts, and what would help", "why"),
     Key("jobs.curves", "m", "curves", "Curves: loss and whatever else it writes", "curves"),
-    Key("jobs.new", "n", "new_job", "New job", "new", True),
+    Key("jobs.new", "n", "new_job", "New job", "new", True, right="new"),
+    Key("jobs.clone", "b", "clone", "New job like this one", "clone", True, right="clone"),
     Key("jobs.delete", "ctrl+d", "delete", "Delete, after a question", "delete", True, right="delete"),
-    Key("jobs.why", "W", "why", "Why it waits, fails or restarts, and what would help"),
-    Key("jobs.yaml", "y", "yaml", "The job's object as YAML"),
+    Key("jobs.mine", "M", "mine", "Mine only, or all", "mine"),
+    Key(
+        "jobs.faults",
+        "F",
+        "faults",
+        "Only what failed, restarts, is silent or has a reason to wait",
+        "faults",
+    ),
+    Key("jobs.older", "o", "older", "Also jobs that finished more than 7 days ago, or not"),
+    Key("jobs.yaml", "y", "yaml", "The job's object as YAML", right="yaml"),
+    Key("jobs.shell", "s", "shell", "A shell in one of its pods", "", True, right="shell"),
+    Key("jobs.forward", "f", "forward", "Forward its TensorBoard to this machine", right="forward"),
+    Key("jobs.hold", "H", "hold", "Hold: suspend, after a question", "", True, right="suspend"),
+    Key("jobs.resume", "R", "resume", "Resume what is suspended, after a question", "", True, right="resume"),
     Key("jobs.all_namespaces", "0", "all_namespaces", "All namespaces, and back"),
     Key("jobs.sort_name", "N", "sort('name')", "Sort by name; again turns it round"),
     Key("jobs.sort_age", "A", "sort('age')", "Sort by age"),
@@ -21,11 +35,21 @@ JOBS = (
 """In the list of jobs."""
 
 NODES = (
-    Key("nodes.sort_name", "N", "sort('name')", "Sort by name; again turns it round"),
+    Key("nodes.holders", "enter,d", "holders", "Who holds each GPU of the node, and since when", "holders"),
+    Key("nodes.owner", "o", "owner", "Open the job that holds most of it", "its job"),
     Key("nodes.sort_free", "1", "sort('free')", "Sort by free GPUs", "by free"),
+    Key("nodes.sort_name", "N", "sort('name')", "Sort by name; again turns it round"),
     Key("nodes.next_view", "tab", "next_view", "Jobs", "jobs"),
 )
 """In the list of nodes."""
+
+HOLDERS = (
+    Key("holders.open", "enter,d", "open", "Open the job of the pod", "job"),
+    Key("holders.logs", "l", "logs", "Logs of the pod, live", "logs", right="logs"),
+    Key("holders.why", "W", "why", "Why the job waits, fails or restarts", "why"),
+    Key("holders.sort_since", "A", "sort('since')", "Sort by since when it is held"),
+)
+"""In the list of who holds the GPUs of a node."""
 
 CONTEXTS = (Key("contexts.sort_name", "N", "sort('name')", "Sort by name; again turns it round"),)
 """In the list of contexts."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import ClassVar
 
 from textual.binding import BindingType
@@ -11,26 +11,30 @@ from textual.binding import BindingType
 from k8s.kinds import JobRef
 from k8s.snapshot import ClusterSnapshot, Job, Missing
 from k8s.status import Status
-from tui.format import NOTHING, STATUS_LOOKS, Clock, count, plural
+from tui.empty_words import no_faults, no_jobs, only_older
+from tui.format import NOTHING, STATUS_LOOKS, Clock, Run, compact_ranges, count, plural
 from tui.keys import JOBS, Key
 from tui.screens.kept_rows import KeptRows
 from tui.screens.list_view import ListView, progress_of
 from tui.screens.view import bindings
+from tui.story import status_words
+from tui.which_jobs import FINISHED_DAYS, Chosen, choose, is_loud, own_names, silent_ranks
 from tui.widgets.table import Cell, Column, Row, Table
 
 COLUMNS = (
     Column("name", "NAME", min_width=16, elide="middle", max_width=48),
     Column("namespace", "NAMESPACE", priority=4, elide="end", min_width=9, max_width=20),
     Column("kind", "KIND", priority=3, elide="end", min_width=6),
-    Column("status", "STATUS", min_width=11),
-    Column("gpus", "GPUS", align="right"),
-    Column("pods", "PODS", align="right", priority=1),
-    Column("ranks", "RANKS", align="right", priority=5),
+    Column("status", "STATUS", min_width=11, flashes=True),
+    Column("gpus", "GPUS", align="right", sorts_largest_first=True, flashes=True),
+    Column("pods", "PODS", align="right", priority=1, sorts_largest_first=True, flashes=True),
+    Column("ranks", "RANKS", align="right", priority=5, sorts_largest_first=True),
     Column("nodes", "NODES", priority=6, elide="end", min_width=10, max_width=28),
     Column("user", "USER", priority=7, elide="end", min_width=4, max_width=14),
     Column("age", "AGE", align="right"),
+    Column("reason", "REASON", elide="end", min_width=10, max_width=120),
 )
-_QUIET_REASONS = (Status.SUCCEEDED, Status.SUSPENDED)
+_STATUSES = tuple(Status)
 
 
 class JobsView(ListView):
@@ -39,45 +43,76 @@ class JobsView(ListView):
     KEYS: ClassVar[tuple[Key, ...]] = JOBS
     BINDINGS: ClassVar[list[BindingType]] = bindings(JOBS)
     COLUMNS: ClassVar[tuple[Column, ...]] = COLUMNS
+    PREVIEWS: ClassVar[bool] = True
 
     def __init__(self, *, ascii_only: bool = False) -> None:
         """Make the view: the newest jobs first."""
         super().__init__(ascii_only=ascii_only)
-        self.set_reactive(ListView.order, ("age", False))
         self._kept: KeptRows[Job] = KeptRows()
-        self._labels: dict[str, Mapping[str, str]] = {}
+        self._by_uid: dict[str, Job] = {}
+        self._only_faults = False
 
     def on_mount(self) -> None:
-        """Let ages grow though nothing changes."""
+        """Put the newest jobs first, and let ages grow though nothing changes."""
+        table = self.query_one(Table)
+        table.order = ("age", False)
+        self.watch(table, "is_wide", self.redraw, init=False)
+        if self.wish is not None and self.wish.argument == "all":
+            self.given.switches["older"] = True
         self.set_interval(10, self.redraw)
 
     def draw(self, table: Table) -> None:
         """Fill the table and the lines around it from the snapshot."""
         snapshot = self.snapshot
         clock = Clock.ahead(snapshot.clock_offset_s)
-        by, is_turned = self.order
-        jobs = sorted(snapshot.jobs, key=_SORTS[by], reverse=is_turned)
-        table.set_sort_mark(by, descending=is_turned)
-        table.empty = _empty(snapshot)
-        is_one = bool(snapshot.namespace)
-        columns = [column for column in self.COLUMNS if column.key != "namespace" or not is_one]
+        chosen = self._choose(snapshot, clock.now)
+        self._by_uid = {job.uid: job for job in snapshot.jobs}
+        table.empty = self._empty(snapshot, chosen)
+        left_out = {"namespace"} if snapshot.namespace else set[str]()
+        if not table.is_wide:
+            left_out.add("reason")
+        columns = tuple(column for column in self.COLUMNS if column.key not in left_out)
         rows = self._kept.rows(
-            jobs,
-            lambda job: _row(job, clock, is_one_namespace=is_one, ascii_only=self.ascii_only),
-            drawn_for=(is_one, self.ascii_only, clock.is_rough),
+            chosen.jobs,
+            lambda job: _row(job, columns, clock, has_detail=not table.is_wide),
+            drawn_for=(columns, clock.is_rough),
             now_s=clock.now.timestamp(),
             age_s=lambda job: _age_s(job, clock.now),
         )
-        if len(columns) == len(table.columns):
+        if columns == table.columns:
             table.set_rows(rows)
         else:
             table.set_columns(columns, rows)
-        self._labels = {job.uid: job.labels for job in snapshot.jobs if job.labels}
-        self._say(snapshot)
+        self._say(chosen)
 
-    def _say(self, snapshot: ClusterSnapshot) -> None:
-        table = self.query_one(Table)
-        parts = [f"Jobs ({count(table.row_count)} of {count(len(snapshot.jobs))})", *progress_of(snapshot)]
+    def _choose(self, snapshot: ClusterSnapshot, now: datetime) -> Chosen:
+        switches = self.given.switches
+        return choose(
+            snapshot.jobs,
+            own_names(snapshot.user),
+            now,
+            only_mine=switches.get("mine", False),
+            only_faults=self._only_faults,
+            with_older=switches.get("older", False),
+        )
+
+    def _empty(self, snapshot: ClusterSnapshot, chosen: Chosen) -> str:
+        if not snapshot.jobs:
+            return no_jobs(snapshot, is_read_only=self.given.is_read_only)
+        if chosen.older:
+            return only_older(chosen.older, FINISHED_DAYS)
+        return no_faults(len(snapshot.jobs))
+
+    def _say(self, chosen: Chosen) -> None:
+        table, snapshot = self.query_one(Table), self.snapshot
+        shown, total = count(table.row_count), count(len(snapshot.jobs))
+        which = ", ".join(filter(None, ("mine" * chosen.is_mine, "faults" * self._only_faults)))
+        amount = total if not which and shown == total else f"{shown} of {total}"
+        parts = [f"Jobs ({which} {amount})" if which else f"Jobs ({amount})", *progress_of(snapshot)]
+        if self.given.switches.get("mine") and not chosen.is_mine and snapshot.jobs:
+            parts.append("none is known to be yours, so all are shown")
+        if chosen.older:
+            parts.append(f"{count(chosen.older)} older hidden")
         if self.filter_text:
             parts.append(f"/{self.filter_text}")
         if table.marks:
@@ -96,18 +131,25 @@ class JobsView(ListView):
 
     def labels_of(self, key: str) -> Mapping[str, str]:
         """Return a job's labels."""
-        return self._labels.get(key, {})
+        job = self._by_uid.get(key)
+        return job.labels if job is not None else {}
+
+    def subject(self, key: str | None) -> Job | None:
+        """Return the job of a row."""
+        return self._by_uid.get(key or "")
+
+    def about(self) -> JobRef | None:
+        """Return the job under the cursor."""
+        return next(iter(self._under_cursor()), None)
 
     def _chosen(self) -> list[JobRef]:
         """Return the marked jobs, or the one under the cursor."""
-        table = self.query_one(Table)
-        keys = table.marks or ((table.cursor_key,) if table.cursor_key else ())
-        by_uid = {job.uid: job.ref for job in self.snapshot.jobs}
-        return [by_uid[key] for key in keys if key in by_uid]
+        marks = self.query_one(Table).marks
+        return [self._by_uid[key].ref for key in marks if key in self._by_uid] or self._under_cursor()
 
     def _under_cursor(self) -> list[JobRef]:
-        key = self.query_one(Table).cursor_key
-        return [job.ref for job in self.snapshot.jobs if job.uid == key]
+        job = self.subject(self.query_one(Table).cursor_key)
+        return [job.ref] if job is not None else []
 
     def _go(self, where: str, refs: list[JobRef]) -> None:
         if refs:
@@ -121,19 +163,23 @@ class JobsView(ListView):
     def on_table_marked(self, event: Table.Marked) -> None:
         """Count the marks."""
         event.stop()
-        self._say(self.snapshot)
+        self.redraw()
+
+    def action_open(self) -> None:
+        """Open the job under the cursor."""
+        self._go("open", self._under_cursor())
 
     def action_logs(self) -> None:
         """Show the logs of the job under the cursor."""
         self._go("logs", self._under_cursor())
 
+    def action_previous(self) -> None:
+        """Show what the job under the cursor said before its last restart."""
+        self._go("previous", self._under_cursor())
+
     def action_curves(self) -> None:
         """Show the curves of the job under the cursor."""
         self._go("curves", self._under_cursor())
-
-    def action_open(self) -> None:
-        """Open the job under the cursor."""
-        self._go("open", self._under_cursor())
 
     def action_why(self) -> None:
         """Show why the job under the cursor is as it is."""
@@ -143,13 +189,58 @@ class JobsView(ListView):
         """Show the object of the job under the cursor."""
         self._go("yaml", self._under_cursor())
 
-    def action_new_job(self) -> None:
-        """Fill in a new job."""
-        self.post_message(self.Go("new"))
+    def action_events(self) -> None:
+        """Show what happened to the job under the cursor."""
+        self._go("events", self._under_cursor())
+
+    def action_shell(self) -> None:
+        """Open a shell in the job under the cursor."""
+        self._go("shell", self._under_cursor())
+
+    def action_forward(self) -> None:
+        """Forward the TensorBoard of the job under the cursor."""
+        self._go("forward", self._under_cursor())
+
+    def action_clone(self) -> None:
+        """Fill in a new job like the one under the cursor."""
+        self._go("clone", self._under_cursor())
 
     def action_delete(self) -> None:
         """Ask whether to delete what is marked, or the job under the cursor."""
         self._go("delete", self._chosen())
+
+    def action_hold(self) -> None:
+        """Ask whether to suspend what is marked, or the job under the cursor."""
+        self._go("suspend", self._chosen())
+
+    def action_resume(self) -> None:
+        """Ask whether to resume what is marked, or the job under the cursor."""
+        self._go("resume", self._chosen())
+
+    def action_new_job(self) -> None:
+        """Fill in a new job."""
+        self.post_message(self.Go("new"))
+
+    def action_mine(self) -> None:
+        """Show my jobs only, or all, for as long as the console runs."""
+        self._turn("mine")
+
+    def action_older(self) -> None:
+        """Show also the jobs that finished long ago, or not."""
+        self._turn("older")
+
+    def _turn(self, switch: str) -> None:
+        self.given.switches[switch] = not self.given.switches.get(switch, False)
+        self.redraw()
+
+    def action_faults(self) -> None:
+        """Show only the jobs that need somebody, or all."""
+        self._only_faults = not self._only_faults
+        self.redraw()
+
+    def action_sort(self, by: str) -> None:
+        """Sort by a column, or turn the order round."""
+        self.query_one(Table).action_sort(by)
 
     def action_all_namespaces(self) -> None:
         """Show all namespaces, or again only ours."""
@@ -158,13 +249,6 @@ class JobsView(ListView):
     def action_next_view(self) -> None:
         """Go to the nodes."""
         self.post_message(self.Go("nodes"))
-
-
-def _empty(snapshot: ClusterSnapshot) -> str:
-    if not snapshot.is_synced:
-        return snapshot.progress or "Reading the cluster…"
-    where = f"in namespace {snapshot.namespace}" if snapshot.namespace else "on this cluster"
-    return f"No jobs {where}.\nPress n for a new one, 0 for all namespaces."
 
 
 def _missing_words(missing: Sequence[Missing]) -> str:
@@ -178,47 +262,39 @@ def _missing_words(missing: Sequence[Missing]) -> str:
     return first.words + (f" The same for {', '.join(others)}." if others else "")
 
 
-def _row(job: Job, clock: Clock, *, is_one_namespace: bool, ascii_only: bool) -> Row:
-    gpus = (
-        f"{job.gpus_allocated}/{job.gpus_requested}" if job.gpus_requested or job.gpus_allocated else NOTHING
-    )
-    pods = f"{job.instances_running}/{len(job.instances)}"
-    is_loud = bool(job.reason) and job.status not in _QUIET_REASONS
-    elbow = "`-" if ascii_only else "└"
-    return Row(
-        job.uid,
-        (
-            Cell(job.ref.name, "bright" if not job.status.is_final else ""),
-            *(() if is_one_namespace else (Cell(job.ref.namespace, "quiet"),)),
-            Cell(job.ref.kind, "quiet"),
-            Cell(_status_words(job, clock), STATUS_LOOKS[job.status]),
-            Cell(gpus),
-            Cell(pods),
-            Cell(str(job.ranks_total) if job.ranks_total else NOTHING, "quiet"),
-            Cell(", ".join(job.nodes) or NOTHING, "quiet"),
-            Cell(job.user or NOTHING, "quiet"),
-            Cell(clock.age(job.created), "quiet"),
+def _row(job: Job, columns: Sequence[Column], clock: Clock, *, has_detail: bool) -> Row:
+    is_told = is_loud(job)
+    requested, allocated = job.gpus_requested, job.gpus_allocated
+    running, pods = job.instances_running, len(job.instances)
+    cells = {
+        "name": Cell(job.ref.name, "bright" if not job.status.is_final else ""),
+        "namespace": Cell(job.ref.namespace, "quiet"),
+        "kind": Cell(job.ref.kind, "quiet"),
+        "status": Cell(
+            status_words(job, clock), STATUS_LOOKS[job.status], sort=float(_STATUSES.index(job.status))
         ),
-        f"{elbow} {job.reason}" if is_loud else None,
-    )
+        "gpus": Cell(
+            f"{allocated}/{requested}" if requested or allocated else NOTHING, sort=float(requested)
+        ),
+        "pods": Cell(f"{running}/{pods}", sort=float(pods)),
+        "ranks": _ranks(job),
+        "nodes": Cell(compact_ranges(job.nodes) or NOTHING, "quiet"),
+        "user": Cell(job.user or NOTHING, "quiet"),
+        "age": Cell(clock.age(job.created), "quiet", sort=-job.created.timestamp() if job.created else None),
+        "reason": Cell(job.reason or NOTHING, "" if is_told else "quiet"),
+    }
+    detail = f"└ {job.reason}" if is_told and has_detail else None
+    return Row(job.uid, tuple(cells[column.key] for column in columns), detail)
+
+
+def _ranks(job: Job) -> Cell:
+    """Count a job's ranks, and those that are silent: `8 !1`."""
+    silent, total = silent_ranks(job), job.ranks_total
+    runs: tuple[Run, ...] = ((str(total) if total else NOTHING, "quiet"),)
+    return Cell.of(*runs, *(((f" !{silent}", "failed"),) if silent else ()), sort=float(total))
 
 
 def _age_s(job: Job, now: datetime) -> float:
     """Return the smallest of the ages that a job's row tells and that still grow."""
     since = job.started if job.status is Status.RUNNING else None
     return (now - (since or job.created or now)).total_seconds()
-
-
-def _status_words(job: Job, clock: Clock) -> str:
-    """Return the status, and for how long it runs or ran."""
-    if job.started is None or job.status not in (Status.RUNNING, Status.SUCCEEDED):
-        return str(job.status)
-    return f"{job.status} {clock.age(job.started, job.finished)}"
-
-
-_LONG_AGO = datetime.min.replace(tzinfo=UTC)
-_SORTS = {
-    "name": lambda job: (job.ref.name, job.ref.namespace),
-    "age": lambda job: -(job.created or _LONG_AGO).timestamp() if job.created else 0.0,
-    "status": lambda job: (list(Status).index(job.status), job.ref.name),
-}

@@ -1,4 +1,4 @@
-"""A view that is one table: sorted by a key, filtered by what is typed, with totals below."""
+"""A view that is one table: sorted, filtered by what is typed, with totals below and a preview beside it."""
 
 from __future__ import annotations
 
@@ -6,13 +6,18 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from textual.app import ComposeResult
+from textual.containers import Horizontal
 from textual.reactive import reactive
 from textual.widgets import Label
 
-from k8s.snapshot import ClusterSnapshot
+from k8s.snapshot import ClusterSnapshot, Job, NodeRow
 from tui.screens.view import View
+from tui.widgets.preview import Preview
 from tui.widgets.row_filter import row_filter
 from tui.widgets.table import Column, Table
+
+PREVIEW_COLUMNS = 140
+"""From so many columns on there is room for a preview."""
 
 
 def progress_of(snapshot: ClusterSnapshot) -> tuple[str, ...]:
@@ -23,11 +28,14 @@ def progress_of(snapshot: ClusterSnapshot) -> tuple[str, ...]:
 class ListView(View):
     """Draws its table anew for every new picture, order or filter; subclasses say how in `draw`."""
 
+    CSS_PATH = "list_view.tcss"
     AUTO_FOCUS: ClassVar[str] = "Table"
     COLUMNS: ClassVar[tuple[Column, ...]] = ()
     """The table's columns, left to right."""
     DESCENDING: ClassVar[frozenset[str]] = frozenset()
     """What is sorted with the largest first unless turned round."""
+    PREVIEWS: ClassVar[bool] = False
+    """Whether a wide terminal shows beside the table what is under the cursor: see `subject`."""
 
     order: reactive[tuple[str, bool]] = reactive(("name", False), init=False)
     """Sorted by what, and whether largest first."""
@@ -35,7 +43,43 @@ class ListView(View):
     def compose_body(self) -> ComposeResult:
         """Lay out the table."""
         yield Label("", id="notice", markup=False)
-        yield Table(self.COLUMNS, ascii_only=self.ascii_only)
+        table = Table(self.COLUMNS, ascii_only=self.ascii_only)
+        if not self.PREVIEWS:
+            yield table
+            return
+        with Horizontal(id="list"):
+            yield table
+            yield Preview(self.given.client)
+
+    def on_resize(self) -> None:
+        """Make room for the preview, or take it away."""
+        is_wanted = self.PREVIEWS and self.given.switches.get("preview", True)
+        self.set_class(is_wanted and self.app.size.width >= PREVIEW_COLUMNS, "-preview")
+
+    def on_screen_resume(self) -> None:
+        """Look again at what is under the cursor."""
+        self.on_resize()
+        self.show_preview()
+
+    def show_preview(self) -> None:
+        """Tell of what is under the cursor, where there is a preview."""
+        if self.has_class("-preview") and self.is_drawable:
+            self.query_one(Preview).show(self.subject(self.query_one(Table).cursor_key), self.snapshot)
+
+    def subject(self, key: str | None) -> Job | NodeRow | None:
+        """Return what the row with this key stands for, for the preview."""
+        return None
+
+    def action_preview(self) -> None:
+        """Show the preview, or hide it, for as long as the console runs."""
+        if not self.PREVIEWS:
+            super().action_preview()
+        elif self.app.size.width < PREVIEW_COLUMNS:
+            self.flash(f"The preview needs {PREVIEW_COLUMNS} columns; here are {self.app.size.width}.")
+        else:
+            self.given.switches["preview"] = not self.given.switches.get("preview", True)
+            self.on_resize()
+            self.show_preview()
 
     def draw(self, table: Table) -> None:
         """Fill the table and the lines around it from the snapshot."""
@@ -44,6 +88,7 @@ class ListView(View):
         """Draw, if there is anything to draw on."""
         if self.is_drawable:
             self.draw(self.query_one(Table))
+            self.show_preview()
 
     def watch_snapshot(self) -> None:
         """Show the new picture."""
@@ -61,6 +106,11 @@ class ListView(View):
                 self.flash(problem, "warning")
             self.query_one(Table).set_filter(wanted)
             self.redraw()
+
+    def on_table_highlighted(self, event: Table.Highlighted) -> None:
+        """Tell of what the cursor is on now."""
+        event.stop()
+        self.show_preview()
 
     def labels_of(self, key: str) -> Mapping[str, str]:
         """Return the labels of what the row with this key stands for, for the filter `-l`."""

@@ -1,33 +1,43 @@
-"""Every node: its GPUs as a bar, how many are held, and by whom."""
+"""Every node: its GPUs, each in the colour of the job that holds it, and how it is."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime
 from typing import ClassVar
 
 from textual.binding import BindingType
 
-from k8s.snapshot import ClusterSnapshot, Missing, NodeRow
-from tui.format import NOTHING, Look, count, gpu_runs, memory, plural
+from k8s.snapshot import ClusterSnapshot, Job, Missing, NodeRow
+from k8s.status import Status
+from tui.empty_words import no_nodes
+from tui.format import NOTHING, Clock, count, memory, plural
+from tui.gpu_cells import holder_words, node_cells
 from tui.keys import NODES, Key
-from tui.screens.kept_rows import KeptRows
+from tui.screens.kept_rows import KeptRows, for_ever
 from tui.screens.list_view import ListView, progress_of
 from tui.screens.view import bindings
+from tui.story import node_look, node_status, taint_words, telling_taints
 from tui.widgets.table import Cell, Column, Row, Table
 
 COLUMNS = (
     Column("name", "NODE", min_width=12, elide="middle", max_width=40),
     Column("bar", "GPUS", min_width=8),
-    Column("held", "HELD", align="right"),
-    Column("free", "FREE", align="right", priority=2),
-    Column("status", "STATUS", min_width=8, elide="end", max_width=34),
-    Column("model", "MODEL", priority=5, elide="end", min_width=8, max_width=26),
-    Column("holders", "HELD BY", min_width=10, elide="end", max_width=80, priority=1),
+    Column("held", "HELD", align="right", sorts_largest_first=True, flashes=True),
+    Column("free", "FREE", align="right", priority=2, sorts_largest_first=True),
+    Column("holders", "HELD BY", min_width=14, elide="end", max_width=80, priority=1),
+    Column("status", "STATUS", min_width=8, elide="end", max_width=34, flashes=True),
+    Column("model", "MODEL", priority=4, elide="end", min_width=8, max_width=26),
+    Column("taints", "TAINTS", priority=5, elide="end", min_width=8, max_width=40),
+    Column("role", "ROLE", priority=8, elide="end", min_width=4, max_width=20),
     Column("ip", "ADDRESS", priority=6),
     Column("mode", "MODE", priority=7),
-    Column("memory", "MEMORY", align="right", priority=8),
+    Column("memory", "MEMORY", align="right", priority=9, sorts_largest_first=True),
 )
-BAR_WIDTH = 8
-"""Cells of a node's bar: one for each GPU of the usual machine."""
+MOST_BLOCKS = 6
+"""Sizes of free blocks that are named."""
+_WAITING = (Status.QUEUED, Status.PENDING)
 
 
 class NodesView(ListView):
@@ -36,59 +46,100 @@ class NodesView(ListView):
     KEYS: ClassVar[tuple[Key, ...]] = NODES
     BINDINGS: ClassVar[list[BindingType]] = bindings(NODES)
     COLUMNS: ClassVar[tuple[Column, ...]] = COLUMNS
-    DESCENDING: ClassVar[frozenset[str]] = frozenset({"free"})
+    PREVIEWS: ClassVar[bool] = True
 
     def __init__(self, *, ascii_only: bool = False) -> None:
-        """Make the view."""
+        """Make the view: the nodes by their names."""
         super().__init__(ascii_only=ascii_only)
         self._kept: KeptRows[NodeRow] = KeptRows()
+
+    def on_mount(self) -> None:
+        """Put the nodes in the order of their names, and let ages grow though nothing changes."""
+        self.query_one(Table).order = ("name", False)
+        self.set_interval(10, self.redraw)
 
     def draw(self, table: Table) -> None:
         """Fill the table and the lines around it from the snapshot."""
         snapshot = self.snapshot
-        by, is_turned = self.order
-        table.set_sort_mark(by, descending=is_turned)
-        nodes = sorted(snapshot.nodes, key=_SORTS[by], reverse=is_turned)
-        table.empty = _empty(snapshot)
+        nodes = snapshot.nodes
+        clock = Clock.ahead(snapshot.clock_offset_s)
+        table.empty = no_nodes(snapshot)
         is_listed = "nodes" not in snapshot.problems
         rows = self._kept.rows(
             nodes,
-            lambda node: _row(node, is_listed=is_listed, ascii_only=self.ascii_only),
-            drawn_for=(is_listed, self.ascii_only),
+            lambda node: _row(node, clock, is_listed=is_listed),
+            drawn_for=(is_listed, clock.is_rough),
+            now_s=clock.now.timestamp(),
+            age_s=lambda node: _age_s(node, clock.now),
         )
         table.set_rows(rows)
+        shown = table.row_count
+        amount = count(shown) if shown == len(nodes) else f"{count(shown)} of {count(len(nodes))}"
         filtered = (f"/{self.filter_text}",) if self.filter_text else ()
-        self.set_title("  ".join((f"Nodes ({count(len(nodes))})", *progress_of(snapshot), *filtered)))
+        self.set_title("  ".join((f"Nodes ({amount})", *progress_of(snapshot), *filtered)))
         self.put("notice", snapshot.stale or "\n".join(map(_partial, snapshot.missing_gpus)))
-        free = sorted((node.gpus_free for node in nodes if node.gpus_free), reverse=True)
-        blocks = "·".join(str(size) for size in free[:8])
-        total = snapshot.gpus_total if is_listed else "?"
-        self.put(
-            "totals",
-            f"Σ {plural(len(nodes), 'node')} · {snapshot.gpus_allocated} of {total} GPUs held"
-            + (f" · free in blocks of {blocks}" if blocks else ""),
-        )
+        self.put("totals", totals(snapshot))
+
+    def subject(self, key: str | None) -> NodeRow | None:
+        """Return the node of a row."""
+        return next((node for node in self.snapshot.nodes if node.name == key), None)
 
     def on_table_chosen(self, event: Table.Chosen) -> None:
-        """Open the job that holds most of the node."""
+        """Show who holds each GPU of the node."""
         event.stop()
-        node = next((node for node in self.snapshot.nodes if node.name == event.key), None)
+        self.post_message(self.Go("holders", event.key))
+
+    def action_holders(self) -> None:
+        """Show who holds each GPU of the node under the cursor."""
+        if (key := self.query_one(Table).cursor_key) is not None:
+            self.post_message(self.Go("holders", key))
+
+    def action_owner(self) -> None:
+        """Open the job that holds most of the node under the cursor."""
+        node = self.subject(self.query_one(Table).cursor_key)
+        jobs = {(job.ref.namespace, job.ref.name): job for job in self.snapshot.jobs}
         for namespace, name, _ in node.jobs if node else ():
-            for job in self.snapshot.jobs:
-                if (job.ref.namespace, job.ref.name) == (namespace, name):
-                    self.post_message(self.Go("open", refs=[job.ref]))
-                    return
-        self.notify("No job of this list holds GPUs of this node.", markup=False)
+            if job := jobs.get((namespace, name)):
+                self.post_message(self.Go("open", refs=[job.ref]))
+                return
+        held = (
+            "Whoever holds its GPUs is in another namespace; :ns all shows all." if node and node.jobs else ""
+        )
+        self.flash(held or "Nobody holds a GPU here.")
+
+    def action_sort(self, by: str) -> None:
+        """Sort by a column, or turn the order round."""
+        self.query_one(Table).action_sort(by)
 
     def action_next_view(self) -> None:
         """Go to the jobs."""
         self.post_message(self.Go("jobs"))
 
 
-def _empty(snapshot: ClusterSnapshot) -> str:
+def totals(snapshot: ClusterSnapshot) -> str:
+    """Say what all nodes come to, and in which blocks GPUs are free: `8×3·4·2`."""
+    nodes = plural(len(snapshot.nodes), "node")
     if "nodes" in snapshot.problems:
-        return "No pod is seen on any node.\nJobs are shown all the same."
-    return "No nodes." if snapshot.is_synced else "Reading the cluster…"
+        return f"Σ {nodes} · {snapshot.gpus_allocated} of ? GPUs held"
+    if snapshot.nodes and not snapshot.gpus_total:
+        return f"Σ {nodes} · none offers a GPU: is the vendor's device plugin installed?"
+    blocks = Counter(node.largest_free for node in snapshot.nodes if node.largest_free)
+    sizes = [f"{size}×{blocks[size]}" if blocks[size] > 1 else str(size) for size in sorted(blocks)[::-1]]
+    words = f"Σ {nodes} · {snapshot.gpus_allocated} of {snapshot.gpus_total} GPUs held"
+    if sizes:
+        words += f" · free in blocks of {'·'.join(sizes[:MOST_BLOCKS])}{'·…' * (len(sizes) > MOST_BLOCKS)}"
+    largest = snapshot.largest_free
+    name, wants = max(map(_widest_wait, snapshot.jobs), key=lambda each: each[1], default=("", 0))
+    if wants > largest:
+        words += f" · {name} waits for {wants} on one node"
+    return words
+
+
+def _widest_wait(job: Job) -> tuple[str, int]:
+    """Return a job's name, and the most GPUs that one of its pods waits for on one node."""
+    if job.status not in _WAITING or job.gpus_allocated >= job.gpus_requested:
+        return "", 0
+    return job.ref.name, max((each.gpus for each in job.instances if not each.node), default=0)
 
 
 def _partial(missing: Missing) -> str:
@@ -98,34 +149,43 @@ def _partial(missing: Missing) -> str:
     return f"pods: {missing.words} GPUs held by others are not counted."
 
 
-def _row(node: NodeRow, *, is_listed: bool, ascii_only: bool) -> Row:
-    total, held, bad, unit = node.gpus_total, node.gpus_allocated, node.gpus_unhealthy, ""
-    free = node.gpus_free
+def _row(node: NodeRow, clock: Clock, *, is_listed: bool) -> Row:
+    total, held, bad, unit, free = (
+        node.gpus_total,
+        node.gpus_allocated,
+        node.gpus_unhealthy,
+        "",
+        node.gpus_free,
+    )
     if node.shared is not None:
         total, held, unit = node.shared.total_gib, node.shared.allocated_gib, "G"
         free = max(0, total - held) if node.takes_pods else 0
-    width = min(BAR_WIDTH, total + bad) or 1
-    bar = gpu_runs(held, max(0, total - held), bad, width=width, ascii_only=ascii_only)
-    look: Look = "" if node.status == "Ready" else "failed" if "NotReady" in node.status else "pending"
-    status = (
-        node.status + (f" · {bad} unhealthy" if bad else "") + (" · simulated" if node.is_simulated else "")
-    )
-    holders = ", ".join(f"{job} {amount}" for _, job, amount in node.jobs)
-    return Row(
-        node.name,
-        (
-            Cell(node.name, "bright"),
-            Cell.of(*bar) if total or bad else Cell(NOTHING, "quiet"),
-            Cell(f"{held}/{total if is_listed else '?'}{unit}" if total or held else NOTHING),
-            Cell(f"{free}{unit}" if total else NOTHING, "quiet"),
-            Cell(status, look or ("gpu-bad" if bad else "")),
-            Cell(node.gpu_model or NOTHING, "quiet"),
-            Cell(holders or NOTHING, "" if holders else "quiet"),
-            Cell(node.ip or NOTHING, "quiet"),
-            Cell(node.mode or NOTHING, "quiet"),
-            Cell(memory(node.gpu_memory) if node.gpu_memory else NOTHING, "quiet"),
+    has_any = bool(total or held or bad)
+    taints: Sequence[str] = [taint_words(each, is_short=True) for each in telling_taints(node)]
+    cells = {
+        "name": Cell(node.name, "bright"),
+        "bar": Cell.of(*node_cells(node), sort=float(held)) if has_any else Cell(NOTHING, "quiet"),
+        "held": Cell(f"{held}/{total if is_listed else '?'}{unit}", sort=float(held))
+        if has_any
+        else Cell(NOTHING),
+        "free": Cell(f"{free}{unit}", "quiet", sort=float(free)) if has_any else Cell(NOTHING, "quiet"),
+        "holders": Cell.of(*holder_words(node)) if node.holders else Cell(NOTHING, "quiet"),
+        "status": Cell(node_status(node, clock), node_look(node)),
+        "model": Cell(node.gpu_model or NOTHING, "quiet"),
+        "taints": Cell(", ".join(taints) or NOTHING, "quiet"),
+        "role": Cell(", ".join(node.roles) or NOTHING, "quiet"),
+        "ip": Cell(node.ip or NOTHING, "quiet"),
+        "mode": Cell(node.mode or NOTHING, "quiet"),
+        "memory": Cell(
+            memory(node.gpu_memory) if node.gpu_memory else NOTHING, "quiet", sort=float(node.gpu_memory)
         ),
-    )
+    }
+    return Row(node.name, tuple(cells[column.key] for column in COLUMNS))
 
 
-_SORTS = {"name": lambda node: node.name, "free": lambda node: node.gpus_free}
+def _age_s(node: NodeRow, now: datetime) -> float:
+    """Return since when a node is not ready, which is the only age that its row tells."""
+    ready = next((each for each in node.conditions if each.type == "Ready"), None)
+    if ready is None or ready.status == "True" or ready.last_transition_time is None:
+        return for_ever(node)
+    return (now - ready.last_transition_time).total_seconds()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
@@ -24,6 +24,9 @@ from tui.widgets.key_bar import KeyBar
 from tui.widgets.prompt import Prompt
 from tui.widgets.status_line import StatusLine
 
+if TYPE_CHECKING:
+    from k8s.client import Client
+
 __all__ = ["Given", "View", "bindings"]
 
 FLASH_S = 5.0
@@ -39,6 +42,10 @@ def _no_names() -> Mapping[Argument, Sequence[str]]:
     return {}
 
 
+def _no_client() -> Client | None:
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class Given:
     """What the application gives each view."""
@@ -51,6 +58,10 @@ class Given:
     """Returns what commands may take, for completion."""
     typed: dict[str, list[str]] = field(default_factory=lambda: {"/": [], ":": []})
     """What was typed before on the prompt, by its mark, the oldest first."""
+    client: Callable[[], Client | None] = _no_client
+    """Returns the cluster once it is reached, for what no snapshot tells."""
+    switches: dict[str, bool] = field(default_factory=dict)
+    """What the user switched on or off for as long as the console runs, by the switch's name."""
 
     def keys(self, table: Sequence[Key]) -> tuple[Key, ...]:
         """Return the keys of a part of the table that are there for this user."""
@@ -205,6 +216,10 @@ class View(Screen[None]):
     def action_jump(self) -> None:
         """Show a letter for each place that can have the focus."""
         self.post_message(self.Go("jump"))
+
+    def action_preview(self) -> None:
+        """Show or hide what is beside a list; here is nothing."""
+        self.flash("Only the lists of jobs and of nodes have a preview.")
 
     def action_suspend(self) -> None:
         """Go to the shell that started the console."""

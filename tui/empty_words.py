@@ -1,0 +1,68 @@
+"""What a list says while it has nothing to show: what is true, and what to press. Four lines at most."""
+
+from __future__ import annotations
+
+from k8s.snapshot import ClusterSnapshot
+from tui.format import count
+
+READING = "Reading the cluster…"
+"""While the first lists have not come."""
+
+
+def no_cluster(snapshot: ClusterSnapshot) -> str:
+    """Say that no cluster is there yet, or that it does not answer; nothing where neither is so."""
+    if not snapshot.is_synced:
+        return snapshot.progress or READING
+    if not snapshot.stale:
+        return ""
+    if not snapshot.context:
+        return (
+            "There is no cluster to show: no kubeconfig says where one is.\n"
+            "Name one with --kubeconfig or KUBECONFIG, then press ctrl+r.\n"
+            "Or leave (q), and make a small cluster on this machine: gpuconsole --sandbox"
+        )
+    return (
+        "The cluster was not reached, so nothing of it can be shown.\n"
+        "It is tried again by itself; ctrl+r tries at once.\n"
+        ":ctx shows the other clusters of your kubeconfig."
+    )
+
+
+def no_jobs(snapshot: ClusterSnapshot, *, is_read_only: bool) -> str:
+    """Say that there are no jobs, and what of the cluster has to be known before one makes any."""
+    if words := no_cluster(snapshot):
+        return words
+    where = f"in namespace {snapshot.namespace}" if snapshot.namespace else "on this cluster"
+    lines = [f"No jobs {where}."]
+    shown = next((missing.shown for missing in snapshot.missing_jobs if missing.shown), "")
+    if shown:
+        lines.append(f"This user may see namespace {shown} only; what others run is not shown.")
+    if snapshot.nodes and not snapshot.gpus_total and "nodes" not in snapshot.problems:
+        lines.append("No node offers a GPU: a job that asks for one would wait. tab shows the nodes.")
+    if snapshot.kinds and set(snapshot.kinds) == {"Job"}:
+        lines.append(
+            "No training operator is installed: there are plain Jobs, and no PyTorchJobs or the like."
+        )
+    keys = [] if is_read_only else ["n makes a new one"]
+    keys += ["0 shows all namespaces"] if snapshot.namespace and not shown else []
+    return "\n".join([*lines[:3], " · ".join([*keys, ":ns goes to another namespace"])])
+
+
+def no_faults(jobs: int) -> str:
+    """Say that no job needs anybody."""
+    words = "No job needs you: none failed, restarts, is silent or has a reason to wait."
+    return f"{words}\nF shows all {count(jobs)}."
+
+
+def only_older(jobs: int, days: float) -> str:
+    """Say that all jobs are old."""
+    return f"All {count(jobs)} jobs finished more than {days:.0f} days ago.\no shows them."
+
+
+def no_nodes(snapshot: ClusterSnapshot) -> str:
+    """Say that there are no nodes."""
+    if words := no_cluster(snapshot):
+        return words
+    if "nodes" in snapshot.problems:
+        return "This user may not list nodes, and no pod is seen on any.\nJobs are shown all the same: tab."
+    return "The cluster has no nodes yet, so nothing can run.\nThey appear here by themselves."

@@ -1,0 +1,132 @@
+"""What a glance at a job asks the cluster for: its last events, and the last lines of rank 0."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import msgspec
+
+from k8s.client import Client
+from k8s.errors import KubeError
+from k8s.logs.prefixes import RankReader
+from k8s.models import Event, convert
+from k8s.resources import EVENTS
+from k8s.snapshot import Instance, Job
+from k8s.status import Status
+from k8s.wire import translated
+
+MOST_EVENTS = 8
+"""Events that are kept, the newest ones."""
+MOST_LINES = 60
+"""Lines of a log that are kept, the last ones."""
+MOST_RANKS = 8
+"""For so many ranks in one log lines are asked for, so that enough are left of one of them."""
+MOST_BYTES = 512 * 1024
+"""Of a log no more is read, however long its lines are."""
+IDLE_S = 10.0
+"""Longest silence of a log that is being read."""
+_LONG_AGO = datetime.min.replace(tzinfo=UTC)
+_NOT_STARTED = (Status.QUEUED, Status.PENDING, Status.STARTING, Status.SUSPENDED)
+
+
+@dataclass(frozen=True, slots=True)
+class Glance:
+    """What was seen; where it could not be seen, why."""
+
+    events: tuple[Event, ...] = ()
+    """The newest first."""
+    events_problem: str = ""
+    log: tuple[bytes, ...] = ()
+    """As they were written, the last one last."""
+    log_of: str = ""
+    """Whose lines these are, as in `rank 0 · master-0`; empty where nobody says anything yet."""
+    log_problem: str = ""
+    at: datetime = _LONG_AGO
+    """When it was seen, by our clock."""
+
+
+async def fetch_glance(client: Client, job: Job) -> Glance:
+    """Look at a job, behind whatever the user waits for. Three requests at most; it never raises."""
+    (events, events_problem), (log, log_of, log_problem) = await asyncio.gather(
+        _events(client, job), _log(client, job)
+    )
+    return Glance(events, events_problem, log, log_of, log_problem, datetime.now(UTC))
+
+
+async def _events(client: Client, job: Job) -> tuple[tuple[Event, ...], str]:
+    """Return the last events of a job and of the pod that tells most, or why there are none."""
+    pod = _telling(job)
+    names = [job.ref.name, *([pod.pod] if pod is not None and pod.pod != job.ref.name else [])]
+    uids = {job.uid, *(each.pod_uid for each in job.instances), ""}
+    try:
+        answers = await asyncio.gather(
+            *(
+                client.list(EVENTS, job.ref.namespace, field_selector=f"involvedObject.name={name}")
+                for name in names
+            )
+        )
+    except KubeError as error:
+        return (), said(error)
+    found = []
+    for obj in (each for answer in answers for each in answer):
+        try:
+            event: Event = convert(obj, Event)
+        except msgspec.ValidationError:
+            continue
+        if event.involved_object.uid in uids:
+            found.append(event)
+    found.sort(key=lambda event: event.at or _LONG_AGO, reverse=True)
+    return tuple(found[:MOST_EVENTS]), ""
+
+
+def _telling(job: Job) -> Instance | None:
+    """Return the instance with a pod that is not as it should be, else the chief."""
+    with_pod = [each for each in job.instances if each.pod]
+    bad = (each for each in with_pod if each.reason and each.status is not Status.SUCCEEDED)
+    return next(bad, None) or _chief(job)
+
+
+def _chief(job: Job) -> Instance | None:
+    with_pod = [each for each in job.instances if each.pod]
+    return next((each for each in with_pod if each.is_chief), with_pod[0] if with_pod else None)
+
+
+async def _log(client: Client, job: Job) -> tuple[tuple[bytes, ...], str, str]:
+    """Return the last lines of the first rank, whose they are, and why they cannot be read."""
+    chief = _chief(job)
+    if chief is None or (chief.status in _NOT_STARTED and not chief.restarts):
+        return (), "", ""
+    rank = min(chief.ranks, default=None)
+    whose = chief.name if rank is None else f"rank {rank} · {chief.name}"
+    ranks_here = min(max(1, len(chief.ranks)), MOST_RANKS)
+    body = bytearray()
+    try:
+        async with client.log(
+            chief.pod,
+            job.ref.namespace,
+            container=chief.containers[0] if chief.containers else "",
+            tail=MOST_LINES * ranks_here,
+            idle_s=IDLE_S,
+            is_urgent=False,
+        ) as stream:
+            with translated(f"read the log of {chief.pod}"):
+                async for chunk in stream.iter_any():
+                    body += chunk
+                    if len(body) > MOST_BYTES:
+                        break
+    except KubeError as error:
+        return (), whose, said(error)
+    reader = RankReader(chief.ranks, speaks_for_all=chief.role == "launcher")
+    lines = []
+    for raw in bytes(body).removesuffix(b"\n").split(b"\n"):
+        owner = reader.owner(raw)
+        if owner.rank in (None, rank):
+            lines.append(raw[owner.prefix_bytes :])
+    return tuple(lines[-MOST_LINES:]), whose, ""
+
+
+def said(error: KubeError) -> str:
+    """Return what could not be done and why, in one line."""
+    return " ".join(part for part in (error.what, error.why) if part)

@@ -1,0 +1,167 @@
+"""Who holds each GPU of one node, and since when."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual.binding import BindingType
+
+from k8s.kinds import JobRef
+from k8s.snapshot import ClusterSnapshot, Holder, Instance, Job, NodeRow
+from tui.empty_words import no_cluster
+from tui.format import NOTHING, STATUS_LOOKS, Clock, Look, memory, plural
+from tui.gpu_cells import BAD, FREE, MOST_CELLS, job_mark
+from tui.keys import HOLDERS, Key
+from tui.screens.list_view import ListView
+from tui.screens.view import bindings
+from tui.story import node_status
+from tui.widgets.table import Cell, Column, Row, Table
+
+COLUMNS = (
+    Column("gpus", "GPUS", min_width=10, sorts_largest_first=True),
+    Column("job", "JOB", min_width=12, elide="middle", max_width=40),
+    Column("namespace", "NAMESPACE", priority=2, elide="end", min_width=9, max_width=20),
+    Column("user", "USER", priority=3, elide="end", min_width=4, max_width=14),
+    Column("status", "STATUS", min_width=8),
+    Column("since", "SINCE", align="right"),
+    Column("pod", "POD", priority=1, elide="middle", min_width=16, max_width=60),
+)
+_WORDS = {"Running": "Running", "Pending": "Starting"}
+"""How a pod is that has a node, where its phase is all that is known of it."""
+_LOOKS: tuple[tuple[str, str, str, Look], ...] = (
+    ("free", FREE, "free", "gpu-free"),
+    ("unhealthy", BAD, "unhealthy: the kubelet does not give them out", "gpu-bad"),
+)
+
+
+class HoldersView(ListView):
+    """The pods that hold GPUs of one node, and those that nobody holds."""
+
+    KEYS: ClassVar[tuple[Key, ...]] = HOLDERS
+    BINDINGS: ClassVar[list[BindingType]] = bindings(HOLDERS)
+    COLUMNS: ClassVar[tuple[Column, ...]] = COLUMNS
+
+    def __init__(self, node: str, *, ascii_only: bool = False) -> None:
+        """Make the view of the node with this name."""
+        super().__init__(ascii_only=ascii_only)
+        self._node_name = node
+        self._jobs: dict[str, tuple[Job, Instance]] = {}
+
+    def on_mount(self) -> None:
+        """Let ages grow though nothing changes."""
+        self.set_interval(10, self.redraw)
+
+    def draw(self, table: Table) -> None:
+        """Fill the table and the lines around it from the snapshot."""
+        snapshot = self.snapshot
+        clock = Clock.ahead(snapshot.clock_offset_s)
+        node = next((node for node in snapshot.nodes if node.name == self._node_name), None)
+        table.empty = no_cluster(snapshot) or "No GPU here, and nobody who holds one."
+        self.put("notice", snapshot.stale)
+        self.set_title(
+            _title(self._node_name, node, clock) + (f"  /{self.filter_text}" if self.filter_text else "")
+        )
+        self._jobs = _jobs_by_pod(snapshot, node) if node else {}
+        table.set_rows(_rows(node, self._jobs, clock) if node else [])
+        held = f" · {node.gpus_allocated} of {node.gpus_total} GPUs held" if node else ""
+        jobs, pods = len(node.jobs) if node else 0, len(node.holders) if node else 0
+        self.put("totals", f"Σ {plural(pods, 'pod')} of {plural(jobs, 'job')}{held}")
+
+    def about(self) -> JobRef | None:
+        """Return the job of the pod under the cursor."""
+        found = self._under_cursor()
+        return found[0].ref if found else None
+
+    def _under_cursor(self) -> tuple[Job, Instance] | None:
+        return self._jobs.get(self.query_one(Table).cursor_key or "")
+
+    def _go(self, where: str) -> None:
+        """Do something with the job under the cursor, its pod first."""
+        if found := self._under_cursor():
+            instance = found[1].name if where == "logs" else ""
+            self.post_message(self.Go(where, instance, refs=[found[0].ref]))
+        elif self.query_one(Table).cursor_key in ("free", "unhealthy", None):
+            self.flash("Nobody holds these.")
+        else:
+            self.flash("Its job is in another namespace; :ns all shows all.")
+
+    def on_table_chosen(self, event: Table.Chosen) -> None:
+        """Open the job."""
+        event.stop()
+        self._go("open")
+
+    def action_open(self) -> None:
+        """Open the job of the pod under the cursor."""
+        self._go("open")
+
+    def action_logs(self) -> None:
+        """Show the logs of the job, beginning with the pod under the cursor."""
+        self._go("logs")
+
+    def action_why(self) -> None:
+        """Show why the job is as it is."""
+        self._go("why")
+
+    def action_sort(self, by: str) -> None:
+        """Sort by a column, or turn the order round."""
+        self.query_one(Table).action_sort(by)
+
+
+def _title(name: str, node: NodeRow | None, clock: Clock) -> str:
+    if node is None:
+        return f"Nodes › {name}   it is not among the nodes, or no longer"
+    model = f"{node.gpus_total} × {node.gpu_model}" if node.gpu_model else f"{node.gpus_total} GPUs"
+    size = f" {memory(node.gpu_memory)}" if node.gpu_memory else ""
+    return f"Nodes › {name}   {model}{size} · {node_status(node, clock)}"
+
+
+def _jobs_by_pod(snapshot: ClusterSnapshot, node: NodeRow) -> dict[str, tuple[Job, Instance]]:
+    """Return the job and the instance that each holding pod is, by the keys of the rows."""
+    wanted = {(each.namespace, each.job) for each in node.holders}
+    return {
+        f"{job.ref.namespace}/{instance.pod}": (job, instance)
+        for job in snapshot.jobs
+        if (job.ref.namespace, job.ref.name) in wanted
+        for instance in job.instances
+        if instance.node == node.name
+    }
+
+
+def _rows(node: NodeRow, jobs: dict[str, tuple[Job, Instance]], clock: Clock) -> list[Row]:
+    places = {(namespace, name): place for place, (namespace, name, _) in enumerate(node.jobs)}
+    rows = []
+    for holder in sorted(node.holders, key=lambda each: (places[each.namespace, each.job], each.pod)):
+        key = f"{holder.namespace}/{holder.pod}"
+        job, instance = jobs.get(key, (None, None))
+        status = str(instance.status) if instance else _WORDS.get(holder.phase, "Unknown")
+        mark, look = job_mark(node, places[holder.namespace, holder.job])
+        cells = min(holder.gpus, MOST_CELLS)
+        rows.append(
+            Row(
+                key,
+                (
+                    Cell.of((mark * cells, look), (f" {_amount(holder)}", ""), sort=float(holder.units)),
+                    Cell(holder.job, "bright"),
+                    Cell(holder.namespace, "quiet"),
+                    Cell(job.user if job else NOTHING, "quiet"),
+                    Cell(status, STATUS_LOOKS[status]),
+                    Cell(clock.age(holder.since), sort=-holder.since.timestamp() if holder.since else None),
+                    Cell(holder.pod, "quiet"),
+                ),
+                f"└ {instance.reason}" if instance and instance.reason else None,
+            )
+        )
+    left = (max(0, node.gpus_total - node.gpus_allocated), node.gpus_unhealthy)
+    for amount, (key, mark, words, look) in zip(left, _LOOKS, strict=True):
+        if amount:
+            cell = Cell.of((mark * min(amount, MOST_CELLS), look), (f" {amount}", ""), sort=float(amount))
+            nothing = [Cell(NOTHING, "quiet")] * (len(COLUMNS) - 2)
+            rows.append(Row(key, (cell, Cell(words, "quiet"), *nothing)))
+    return rows
+
+
+def _amount(holder: Holder) -> str:
+    """Return how much a pod holds, or which GPUs, where that is known."""
+    if holder.devices and len(holder.devices) == holder.gpus:
+        return ",".join(map(str, sorted(holder.devices)))
+    return str(holder.gpus) if holder.gpus else f"{holder.units}G"

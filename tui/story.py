@@ -1,0 +1,227 @@
+"""The story of one row, for the pane beside a list: a job's, or a node's, in lines of a given width.
+
+Pure: from what is known to pieces of text and how they are meant. All of it is harmless.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from k8s.models import Condition, Event, Taint
+from k8s.snapshot import Holder, Job, NodeRow
+from k8s.status import Status
+from k8s.text import log_text, sanitize
+from tui.format import (
+    NOTHING,
+    STATUS_LOOKS,
+    Clock,
+    Look,
+    Run,
+    cell_len,
+    compact_ranges,
+    elide_end,
+    elide_middle,
+    head,
+    memory,
+    pad,
+    plural,
+)
+from tui.gpu_cells import job_mark, node_cells
+
+if TYPE_CHECKING:
+    from tui.glance import Glance
+
+Lines = list[list[Run]]
+"""Lines of a pane, each in pieces."""
+PRESSURES = frozenset({"MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable"})
+"""Conditions of nodes that are bad when they are true."""
+_LINES_OF_EVENT = 3
+_QUIET = (Status.SUCCEEDED, Status.SUSPENDED)
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """Break a text into lines of `width` cells, between words where there are any."""
+    lines: list[str] = []
+    line = ""
+    for word in sanitize(text).split():
+        joined = f"{line} {word}" if line else word
+        if cell_len(joined) <= width:
+            line = joined
+            continue
+        if line:
+            lines.append(line)
+        line = word
+        while cell_len(line) > width and (part := head(line, width)):
+            lines.append(part)
+            line = line[len(part) :]
+    return [*lines, line] if line else lines
+
+
+def status_words(job: Job, clock: Clock) -> str:
+    """Return a job's status, and for how long it runs or ran."""
+    if job.started is None or job.status not in (Status.RUNNING, Status.SUCCEEDED):
+        return str(job.status)
+    return f"{job.status} {clock.age(job.started, job.finished)}"
+
+
+def node_status(node: NodeRow, clock: Clock) -> str:
+    """Return how a node is, in one word and what has to be known beside it."""
+    base, _, cordoned = node.status.partition(", ")
+    words = [base]
+    if base == "NotReady":
+        ready = next((each for each in node.conditions if each.type == "Ready"), None)
+        if ready is not None and ready.last_transition_time is not None:
+            words = [f"{base} {clock.age(ready.last_transition_time)}"]
+    if cordoned:
+        words = ["Cordoned"] if base == "Ready" else [*words, "cordoned"]
+    words += [each.type for each in node.conditions if each.type in PRESSURES and each.status == "True"]
+    if node.gpus_unhealthy:
+        words.append(f"{node.gpus_unhealthy} unhealthy")
+    return " · ".join(words) + (" · simulated" if node.is_simulated else "")
+
+
+def node_look(node: NodeRow) -> Look:
+    """Return how a node's status is meant: what is fine is quiet."""
+    if "NotReady" in node.status:
+        return "failed"
+    is_pressed = any(each.type in PRESSURES and each.status == "True" for each in node.conditions)
+    if not node.takes_pods or is_pressed:
+        return "pending"
+    return "gpu-bad" if node.gpus_unhealthy else "quiet"
+
+
+def taint_words(taint: Taint, *, is_short: bool = False) -> str:
+    """Return a taint as `NoSchedule gpu=only`; `is_short` leaves out whose key it is."""
+    key = taint.key.rpartition("/")[2] if is_short else taint.key
+    return f"{taint.effect} {key}" + (f"={taint.value}" if taint.value else "")
+
+
+def telling_taints(node: NodeRow) -> tuple[Taint, ...]:
+    """Return the taints that say more than the node's status does."""
+    return tuple(each for each in node.taints if not each.key.startswith("node.kubernetes.io/"))
+
+
+def job_story(job: Job, glance: Glance | None, clock: Clock, width: int, height: int) -> Lines:
+    """Tell what a job is, why it is so, what happened to it, and what it says.
+
+    Args:
+        job: The job.
+        glance: What was seen of it; None before that.
+        clock: Now.
+        width: Cells of a line.
+        height: Lines that there are; the log gets what the rest leaves.
+    """
+    lines: Lines = [[(elide_end(sanitize(job.ref.name), width), "bright")]]
+    about = " · ".join(filter(None, (job.ref.kind, job.ref.namespace, job.user, job.queue, job.priority)))
+    lines += _said(about, width, "quiet")
+    amounts = f"  {job.instances_running}/{len(job.instances)} pods"
+    if job.gpus_requested or job.gpus_allocated:
+        amounts = f"  {job.gpus_allocated}/{job.gpus_requested} GPUs{amounts}"
+    lines.append([(status_words(job, clock), STATUS_LOOKS[job.status]), (amounts, "")])
+    if job.nodes:
+        lines += _said(f"on {compact_ranges(job.nodes)}", width, "quiet")
+    if job.progress:
+        lines += _said(job.progress, width, "")
+    if job.reason:
+        lines += [
+            [],
+            *_said(job.reason, width, "quiet" if job.status in _QUIET else STATUS_LOOKS[job.status]),
+        ]
+    if glance is None:
+        return lines[:height]
+    lines += [[], _heading("events", width)]
+    if glance.events_problem:
+        lines += _said(glance.events_problem, width, "pending")
+    elif not glance.events:
+        lines += _said("None; a cluster forgets them after an hour.", width, "quiet")
+    for event in glance.events:
+        if len(lines) > height * 2 // 3:
+            break
+        lines += _event(event, clock, width)
+    whose = glance.log_of or "log"
+    stamp = f" · read {glance.at.astimezone():%H:%M:%S}" if glance.log_of else ""
+    lines += [[], _heading(f"{whose}{stamp}", width)]
+    if glance.log_problem:
+        lines += _said(glance.log_problem, width, "pending")
+    elif not glance.log:
+        words = "It says nothing yet." if glance.log_of else "Nothing runs yet that could say anything."
+        lines += _said(words, width, "quiet")
+    room = max(0, height - len(lines))
+    for raw in glance.log[max(0, len(glance.log) - room) :] if room else ():
+        lines.append([(elide_end(log_text(raw), width), "")])
+    return lines[:height]
+
+
+def node_story(node: NodeRow, users: Mapping[tuple[str, str], str], clock: Clock, width: int) -> Lines:
+    """Tell what a node is, who holds its GPUs since when, and what keeps pods away.
+
+    Args:
+        node: The node.
+        users: Whose each job is, by namespace and name, as far as that is known.
+        clock: Now.
+        width: Cells of a line.
+    """
+    lines: Lines = [[(elide_end(sanitize(node.name), width), "bright")]]
+    size = f"{memory(node.gpu_memory)} each" if node.gpu_memory else ""
+    about = " · ".join(filter(None, (node.gpu_model, size, node.mode, ", ".join(node.roles), node.ip)))
+    lines += _said(about, width, "quiet")
+    lines.append([(elide_end(node_status(node, clock), width), node_look(node))])
+    if node.gpus_total or node.gpus_unhealthy:
+        held = f"  {node.gpus_allocated} of {node.gpus_total} held, {node.gpus_free} free"
+        lines += [[], [*node_cells(node, width), (held, "")]]
+    if node.holders:
+        lines += [[], _heading("held by", width)]
+    firsts = _first_holders(node)
+    for place, (namespace, job, amount) in enumerate(node.jobs):
+        mark, look = job_mark(node, place)
+        user = users.get((namespace, job)) or namespace
+        right = sanitize(f" {amount}  {user}  {clock.age(firsts[namespace, job].since)}")
+        room = max(1, width - cell_len(right) - 2)
+        lines.append(
+            [(f"{mark} ", look), (pad(elide_middle(sanitize(job), room), room), ""), (right, "quiet")]
+        )
+    if taints := telling_taints(node):
+        lines += [[], _heading(plural(len(taints), "taint"), width)]
+        for taint in taints:
+            lines += _said(taint_words(taint), width, "")
+    if bad := [each for each in node.conditions if _is_bad(each)]:
+        lines += [[], _heading("conditions", width)]
+        for each in bad:
+            words_of = f"{each.type} {each.status} {clock.age(each.last_transition_time)}"
+            lines += _said(f"{words_of}: {each.message or each.reason or NOTHING}", width, "pending")
+    return lines
+
+
+def _first_holders(node: NodeRow) -> dict[tuple[str, str], Holder]:
+    """Return of each job the pod that has held GPUs here for longest."""
+    found: dict[tuple[str, str], Holder] = {}
+    for holder in node.holders:
+        first = found.setdefault((holder.namespace, holder.job), holder)
+        if holder.since is not None and (first.since is None or holder.since < first.since):
+            found[holder.namespace, holder.job] = holder
+    return found
+
+
+def _is_bad(condition: Condition) -> bool:
+    bad = {"Ready": ("False", "Unknown")}.get(condition.type)
+    return condition.status in bad if bad else condition.type in PRESSURES and condition.status == "True"
+
+
+def _said(text: str, width: int, look: Look) -> Lines:
+    return [[(line, look)] for line in wrapped(text, width)]
+
+
+def _heading(text: str, width: int) -> list[Run]:
+    text = elide_end(sanitize(text), width - 4)
+    return [(f"─ {text} {'─' * (width - cell_len(text) - 3)}", "quiet")]
+
+
+def _event(event: Event, clock: Clock, width: int) -> Lines:
+    is_warning = event.type == "Warning"
+    count = f" ×{event.count}" if (event.count or 1) > 1 else ""
+    start = f"{clock.age(event.at)} {event.reason or ''}{count}: "
+    texts = wrapped(start + (event.message or ""), width)
+    if len(texts) > _LINES_OF_EVENT:
+        texts = [*texts[: _LINES_OF_EVENT - 1], elide_end(" ".join(texts[_LINES_OF_EVENT - 1 :]), width)]
+    return [[(text, "pending" if is_warning else "")] for text in texts]

@@ -1,0 +1,162 @@
+"""The pane beside a list: the story of the row under the cursor, looked at only while the cursor rests.
+
+What the snapshot tells is shown at once. The cluster is asked when the cursor has rested, and
+again when that row has changed; while nothing happens nothing is asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, ClassVar, get_args
+
+from rich.segment import Segment
+from textual import events
+from textual.strip import Strip
+from textual.timer import Timer
+from textual.widget import Widget
+
+from k8s.snapshot import ClusterSnapshot, Job, NodeRow
+from tui.format import Clock, Look, cell_len
+from tui.story import Lines, job_story, node_story
+
+if TYPE_CHECKING:
+    from k8s.client import Client
+    from tui.glance import Glance
+
+DRAW_S = 0.06
+"""How long the cursor rests before the pane tells of another row."""
+FETCH_S = 0.3
+"""How long it rests before the cluster is asked."""
+KEPT_S = 5.0
+"""How long what was seen of a job is not asked for again."""
+MOST_KEPT = 50
+"""Jobs of which it is kept what was seen."""
+
+
+class Preview(Widget):
+    """Tells the story of a job or of a node."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {f"table--{look}" for look in filter(None, get_args(Look))}
+
+    def __init__(self, client: Callable[[], Client | None]) -> None:
+        """Tell nothing yet; `client` returns the cluster once it is reached."""
+        super().__init__()
+        self._client = client
+        self._subject: Job | NodeRow | None = None
+        self._snapshot = ClusterSnapshot()
+        self._lines: Lines = []
+        self._timer: Timer | None = None
+        self._glances: dict[str, tuple[Job, Glance, float]] = {}
+
+    def show(self, subject: Job | NodeRow | None, snapshot: ClusterSnapshot) -> None:
+        """Tell the story of what is under the cursor now, which may be what it was before."""
+        was, self._subject, self._snapshot = self._subject, subject, snapshot
+        if not self.display:
+            return
+        if _key(was) != _key(subject):
+            self._forget_wishes()
+            self._timer = self.set_timer(DRAW_S, self._rested)
+        elif was is not subject:
+            self._tell()
+            if self._timer is None:
+                self._fetch_later(0.0)
+
+    def on_show(self) -> None:
+        """Tell it, now that there is room for it."""
+        self._forget_wishes()
+        self._rested()
+
+    def on_hide(self) -> None:
+        """Ask nothing more."""
+        self._forget_wishes()
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Tell it in the new width."""
+        self._tell()
+
+    def on_mount(self) -> None:
+        """Let ages grow though nothing changes."""
+        self.set_interval(10, self._tell)
+
+    def _rested(self) -> None:
+        self._timer = None
+        self._tell()
+        self._fetch_later(FETCH_S - DRAW_S)
+
+    def _fetch_later(self, wait_s: float) -> None:
+        """Look at the job after a while, but not sooner after the last time than what was seen is kept."""
+        job = self._subject
+        if not isinstance(job, Job) or not self.display:
+            return
+        if job.uid in self._glances:
+            seen, _, at_s = self._glances[job.uid]
+            left_s = at_s + KEPT_S - asyncio.get_running_loop().time()
+            if seen is job and left_s > 0:
+                return
+            wait_s = max(wait_s, left_s)
+        self._timer = self.set_timer(wait_s, self._fetch)
+
+    def _fetch(self) -> None:
+        self._timer = None
+        client, job = self._client(), self._subject
+        if client is not None and isinstance(job, Job) and self.screen.is_current:
+            self.run_worker(self._look(client, job), group="glance", exclusive=True)
+
+    async def _look(self, client: Client, job: Job) -> None:
+        from tui.glance import fetch_glance
+
+        glance = await fetch_glance(client, job)
+        self._glances.pop(job.uid, None)
+        self._glances[job.uid] = (job, glance, asyncio.get_running_loop().time())
+        for uid in list(self._glances)[:-MOST_KEPT]:
+            del self._glances[uid]
+        self._tell()
+        if self._subject is not job and _key(self._subject) == job.uid and self._timer is None:
+            self._fetch_later(0.0)
+
+    def _forget_wishes(self) -> None:
+        """Neither wait nor ask for what the cursor has left."""
+        if self._timer is not None:
+            self._timer.stop()
+            self._timer = None
+        self.workers.cancel_group(self, "glance")
+
+    def _tell(self) -> None:
+        """Draw the story anew where it says something else now."""
+        lines = self._story()
+        if lines != self._lines:
+            self._lines = lines
+            self.refresh()
+
+    def _story(self) -> Lines:
+        subject, snapshot = self._subject, self._snapshot
+        width, height = self.size
+        if subject is None or not self.display or width < 1:
+            return []
+        clock = Clock.ahead(snapshot.clock_offset_s)
+        if isinstance(subject, Job):
+            seen = self._glances.get(subject.uid)
+            return job_story(subject, seen[1] if seen else None, clock, width, height)
+        users = {(job.ref.namespace, job.ref.name): job.user for job in snapshot.jobs}
+        return node_story(subject, users, clock, width)
+
+    def render_line(self, y: int) -> Strip:
+        """Draw one line."""
+        base = self.rich_style
+        if y >= len(self._lines):
+            return Strip.blank(self.size.width, base)
+        segments = [
+            Segment(
+                text, base + self.get_component_rich_style(f"table--{look}", partial=True) if look else base
+            )
+            for text, look in self._lines[y]
+        ]
+        cells = sum(cell_len(text) for text, _ in self._lines[y])
+        return Strip(segments, cells).adjust_cell_length(self.size.width, base)
+
+
+def _key(subject: Job | NodeRow | None) -> str | None:
+    if subject is None:
+        return None
+    return subject.uid if isinstance(subject, Job) else subject.name
