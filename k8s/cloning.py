@@ -84,7 +84,12 @@ class Clone:
     @property
     def fits_form(self) -> bool:
         """Tell whether the wish does what the job did; else the manifest is to be edited."""
-        return self.spec is not None and all(_MINOR.fullmatch(name) for name in self.lost)
+        return self.spec is not None and not self.too_much
+
+    @property
+    def too_much(self) -> tuple[str, ...]:
+        """Return what is lost without which it may be another job, or none that runs."""
+        return tuple(name for name in self.lost if not _MINOR.fullmatch(name))
 
     @property
     def not_carried_over(self) -> str:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import fields
 
-from k8s.kinds import CREATABLE, CreatableKind
+from k8s.cloning import Clone, next_name
+from k8s.kinds import CREATABLE
 from k8s.snapshot import Job
 from k8s.spec import JobSpec
 from tui.job_form import key_of_field, name_base, read, suggest_name, texts_of
 from tui.job_questions import ABOUT_COMMAND, RARE, SECTIONS, default_texts
 
+_TOLD_OTHERWISE = ("name", "namespace", "user", "command", "trainer", "log_dir")
+"""What a form may say in other words than the job that it clones: a shell runs the same command."""
 _ASKED = {question.key for _, part in SECTIONS for question in part} | {
     question.key for question in (*ABOUT_COMMAND, *RARE)
 }
@@ -18,17 +22,16 @@ _ASKED = {question.key for _, part in SECTIONS for question in part} | {
 class JobAnswers:
     """The answers of one form. What the console fills in by itself is no reason to keep a draft."""
 
-    def __init__(
-        self, namespace: str, user: str = "", like: JobSpec | None = None, kind: CreatableKind | None = None
-    ) -> None:
-        """Start with what is usual, or with what makes a job like `like` of this kind."""
-        self.like = like.name if like is not None else ""
+    def __init__(self, namespace: str, user: str = "", clone: Clone | None = None) -> None:
+        """Start with what is usual, or with what makes a job like the one that is cloned."""
+        self.like = clone.like if clone is not None else ""
         """Name of the job that is cloned; empty for a new one."""
         self.user = user
         """Who asks."""
         texts = default_texts() | {"namespace": namespace or "default"}
-        if like is not None:
-            texts |= texts_of(like, kind or CREATABLE[0])
+        spec = clone.spec if clone is not None else None
+        if clone is not None and spec is not None:
+            texts |= texts_of(spec, clone.kind or CREATABLE[0])
         self.texts: Mapping[str, str] = texts
         """The answers, by the key of their question."""
         self._kept: Mapping[str, str] = texts
@@ -37,7 +40,18 @@ class JobAnswers:
         self._touched: set[str] = set()
         self._refused: dict[str, str] = {}
         self._read()
-        self.suggest_name(())
+        self.not_carried_over = self._lost(clone, spec) if clone is not None and spec is not None else ""
+        """In a sentence, what a clone lacks of the job that it is like; empty where nothing."""
+        if clone is None:
+            self.suggest_name(())
+
+    def _lost(self, clone: Clone, spec: JobSpec) -> str:
+        """Name what the wish leaves out, and what this form does of the wish."""
+        wish = self.wish.spec
+        names = [field.name for field in fields(spec) if field.name not in _TOLD_OTHERWISE]
+        changed = [name.replace("_", " ") for name in names if getattr(spec, name) != getattr(wish, name)]
+        lost = ", ".join((*clone.lost, *changed))
+        return f"Not carried over: {lost}." if lost else ""
 
     def _read(self) -> None:
         self.wish = read(self.texts, self.user)
@@ -63,7 +77,10 @@ class JobAnswers:
         if self.texts["name"] != self._suggested:
             return
         taken = {job.ref.name for job in jobs if job.ref.namespace == self.texts["namespace"]}
-        self._suggested = suggest_name(self.like or name_base(self.texts), taken)
+        if self.like:
+            self._suggested = next_name(self.like, {self.like, *taken})
+        else:
+            self._suggested = suggest_name(name_base(self.texts), taken)
         self._kept = {**self._kept, "name": self._suggested}
         self.texts = {**self.texts, "name": self._suggested}
         self._read()

@@ -161,10 +161,17 @@ def _take_resources(resources: Manifest) -> Understood:
         if name in fields:
             fields[name] = str(asked.get(name) or "")
         limit = limits.pop(name, None)
-        if name in requests and limit is not None and parse(requests[name]) == parse(limit):
+        if name in requests and limit is not None and _is_as_much(requests[name], limit):
             del requests[name]
     lost = named(limits, prefix="limits.") + named(requests, prefix="requests.")
     return Understood(fields, lost + named(resources, prefix="resources."))
+
+
+def _is_as_much(one: str | int | float, other: str | int | float) -> bool:
+    try:
+        return str(one) == str(other) or parse(one) == parse(other)
+    except ValueError:
+        return False
 
 
 def _take_volumes(main: Manifest, pod: Manifest) -> Understood:

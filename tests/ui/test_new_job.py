@@ -20,6 +20,7 @@ from textual.widgets import Button, Label, Static
 import themes
 from k8s.access import Access
 from k8s.client import Client
+from k8s.cloning import clone
 from k8s.kinds import CREATABLE, JobRef
 from k8s.snapshot import ClusterSnapshot, NodeRow, Share
 from k8s.spec import JobSpec, Mount
@@ -234,7 +235,7 @@ async def test_a_form_that_is_not_right_shows_the_first_wrong_field_and_asks_nob
 
 async def test_a_wrong_field_that_is_folded_away_is_unfolded(tmp_path: Path) -> None:
     like = JobSpec(name="a", namespace="vision", image="i", command=("true",), cpu="lots")
-    async with form(tmp_path, ECHO, initial=like) as it:
+    async with form(tmp_path, ECHO, clone=clone(CREATABLE[0].manifest(like))) as it:
         await it.create()
         assert it.focused_key == "cpu"
         assert "lots" in it.field("cpu").problem
@@ -531,8 +532,11 @@ async def test_a_job_is_cloned_under_a_new_name(tmp_path: Path) -> None:
         mounts=(Mount("data", "/data"), Mount("scratch", "/scratch")),
         labels={"team": "x"},
     )
-    async with form(tmp_path, Answer({}, 201), initial=like, initial_kind=CREATABLE[0]) as it:
-        assert it.field("name").value == "bert-1"
+    obj = CREATABLE[0].manifest(like)
+    obj["metadata"]["annotations"] = {"note": "x"}
+    async with form(tmp_path, Answer({}, 201), clone=clone(obj)) as it:
+        assert it.field("name").value == "bert-5"
+        assert it.said("#job-notice") == "Not carried over: annotation note, working dir."
         assert it.field("env").value == "A=1"
         await it.create()
         made = json.loads(it.cluster.asked(JOBS, method="POST")[0].body)

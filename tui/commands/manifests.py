@@ -13,6 +13,7 @@ import yaml
 from k8s.errors import KubeError
 from k8s.kinds import KINDS, Manifest
 from k8s.resources import CLAIMS, CONFIG_MAPS, SECRETS, SERVICES, Resource
+from tui.manifest_text import Loader
 
 LARGEST_BYTES = 3 * 2**20
 """What an API server takes at most."""
@@ -29,16 +30,6 @@ class Wanted(NamedTuple):
 
 class BadManifest(KubeError):
     """A file holds no manifest of a known kind."""
-
-
-class _Loader(yaml.SafeLoader):
-    """Reads what looks like a date as text, as Kubernetes does."""
-
-
-_Loader.yaml_implicit_resolvers = {
-    char: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith(":timestamp")]
-    for char, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
 
 
 def read_manifests(path: str) -> list[Wanted]:
@@ -75,7 +66,7 @@ def _read(path: str, where: str) -> str:
 def _load(text: str, where: str) -> Iterator[Any]:
     """Yield the objects of a YAML stream; empty ones are left out."""
     try:
-        for obj in yaml.load_all(text, _Loader):
+        for obj in yaml.load_all(text, Loader):
             if obj is not None:
                 json.dumps(obj, allow_nan=False)
                 yield obj

@@ -22,10 +22,10 @@ from textual.widget import Widget
 from textual.widgets import Button, Label
 
 from k8s.client import Client
+from k8s.cloning import Clone
 from k8s.errors import Invalid, KubeError, ServerFailed, Unreachable
-from k8s.kinds import CreatableKind, JobRef
+from k8s.kinds import JobRef
 from k8s.snapshot import ClusterSnapshot
-from k8s.spec import JobSpec
 from k8s.submit import Refused, claim_names, create_job, to_yaml
 from k8s.text import sanitize
 from tui import job_draft
@@ -72,8 +72,7 @@ class NewJobScreen(Screen[JobRef | None]):
         state_folder: Path,
         user: str = "",
         snapshot: ClusterSnapshot | None = None,
-        initial: JobSpec | None = None,
-        initial_kind: CreatableKind | None = None,
+        clone: Clone | None = None,
     ) -> None:
         """Prepare the form; the server is asked for volume claims once it is on screen.
 
@@ -83,11 +82,10 @@ class NewJobScreen(Screen[JobRef | None]):
             state_folder: Where the draft and the last image are kept.
             user: Who asks, for the job's annotations.
             snapshot: The cluster as it is now; later ones are set, or come by `data_bind`.
-            initial: A job like which this one is to be.
-            initial_kind: Its kind.
+            clone: What to begin with, if it fits the form.
         """
         super().__init__()
-        self.answers = JobAnswers(namespace, user, initial, initial_kind)
+        self.answers = JobAnswers(namespace, user, clone)
         """What stands in the fields."""
         self._client = client
         self._folder = state_folder
@@ -120,6 +118,7 @@ class NewJobScreen(Screen[JobRef | None]):
     def on_mount(self) -> None:
         """Read what was kept, ask for the volume claims, and show the form."""
         self.query_one("#yaml").border_title = "YAML"
+        self.query_one(Notice).say(self.answers.not_carried_over, is_bad=False)
         self._review()
         self._open()
 

@@ -1,0 +1,164 @@
+"""A clone as YAML: changed by hand, checked by the server, created once, never lost by a slip."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from textual.app import App
+from textual.pilot import Pilot
+from textual.theme import Theme
+from textual.widgets import Button
+
+import themes
+from k8s.cloning import clone
+from k8s.kinds import JobRef
+from tests.objects import pytorch_job, recorded
+from tests.scripted import Answer, Reply, ScriptedCluster, refusal
+from tui.screens.choose import ChooseScreen
+from tui.screens.manifest import ManifestScreen
+from tui.widgets.form import Lines
+from tui.widgets.notice import Notice
+
+JOBS = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs"
+MADE = Answer({"metadata": {"name": "bert-2", "namespace": "default"}}, 201)
+
+
+class Host(App[None]):
+    """Has the look that the screen needs, and nothing else."""
+
+    CSS_PATH = themes.STYLESHEET
+
+    def __init__(self) -> None:
+        super().__init__()
+        for palette in themes.load().values():
+            self.register_theme(Theme(**palette))
+        self.theme = themes.DEFAULT
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        return themes.variable_defaults(dark=self.current_theme.dark, ansi=self.current_theme.ansi)
+
+
+@dataclass
+class Opened:
+    """The screen, open."""
+
+    pilot: Pilot[None]
+    screen: ManifestScreen
+    cluster: ScriptedCluster
+    answers: list[JobRef | None]
+
+    async def settled(self) -> None:
+        workers = [each for each in self.pilot.app.workers if each.group == "submit"]
+        await self.pilot.app.workers.wait_for_complete(workers)
+        await self.pilot.pause()
+
+    @property
+    def notice(self) -> str:
+        return str(self.screen.query_one(Notice).content)
+
+    @property
+    def lines(self) -> Lines:
+        return self.screen.query_one(Lines)
+
+
+@asynccontextmanager
+async def opened(*replies: Reply, obj: dict[str, Any] | None = None) -> AsyncIterator[Opened]:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        if replies:
+            cluster.say(JOBS, *replies, method="POST")
+        job = pytorch_job("bert")
+        job["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]["nodeSelector"] = {"for": "bert"}
+        found = clone(obj or job)
+        answers: list[JobRef | None] = []
+        app = Host()
+        async with app.run_test(size=(80, 24)) as pilot:
+            screen = ManifestScreen(client, found, namespace="default")
+            await app.push_screen(screen, answers.append)
+            await pilot.pause()
+            yield Opened(pilot, screen, cluster, answers)
+
+
+async def test_it_says_why_it_is_no_form_and_where_the_old_name_stands() -> None:
+    async with opened() as it:
+        assert it.notice.startswith("A form cannot say nodeSelector, command of the image")
+        assert it.notice.endswith("Still says bert: for.")
+        assert "name: bert-2" in it.lines.text
+        assert "nodeSelector" in it.lines.text
+        assert it.lines.has_focus
+
+
+async def test_what_is_typed_is_what_is_created_after_the_server_was_asked() -> None:
+    async with opened(MADE, MADE) as it:
+        it.lines.load_text(it.lines.text.replace("for: bert", "for: all"))
+        await it.pilot.press("ctrl+o")
+        assert it.screen.query_one(Button).has_focus
+        assert it.cluster.asked(JOBS, method="POST") == []
+        await it.pilot.press("ctrl+o")
+        await it.settled()
+        asked = it.cluster.asked(JOBS, method="POST")
+        assert [each.query.get("dryRun", "") for each in asked] == ["All", ""]
+        made = json.loads(asked[1].body)
+        assert made["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]["nodeSelector"] == {
+            "for": "all"
+        }
+        assert it.answers == [JobRef("default", "bert-2", "PyTorchJob", "kubeflow.org/v1")]
+
+
+async def test_a_check_creates_nothing() -> None:
+    async with opened(MADE) as it:
+        await it.pilot.press("ctrl+t")
+        await it.settled()
+        assert it.notice == "The server would create it."
+        assert [each.query["dryRun"] for each in it.cluster.asked(JOBS, method="POST")] == ["All"]
+
+
+async def test_what_the_server_refuses_is_said_and_stays_to_be_mended() -> None:
+    async with opened(refusal(422, "spec.x is wrong", "Invalid")) as it:
+        await it.pilot.press("ctrl+o", "ctrl+o")
+        await it.settled()
+        assert "spec.x is wrong" in it.notice
+        assert it.lines.has_focus
+        assert it.answers == []
+
+
+async def test_text_that_is_no_manifest_is_not_sent() -> None:
+    async with opened() as it:
+        for text, words in (
+            ("a: [", "Line 1"),
+            ("[]", "A manifest has fields"),
+            ("kind: PyTorchJob", "metadata.name is missing"),
+            ("kind: Pod\napiVersion: v1\nmetadata: {name: a}", "It must stay a PyTorchJob, kubeflow.org/v1."),
+        ):
+            it.lines.load_text(text)
+            await it.pilot.press("ctrl+t")
+            assert words in it.notice
+        assert it.cluster.asked(JOBS, method="POST") == []
+
+
+async def test_leaving_asks_only_when_something_was_typed() -> None:
+    async with opened() as it:
+        it.lines.load_text("a: 1")
+        await it.pilot.press("escape")
+        await it.pilot.pause()
+        assert isinstance(it.pilot.app.screen, ChooseScreen)
+        await it.pilot.press("escape")
+        await it.pilot.pause()
+        assert it.lines.text == "a: 1"
+        assert it.answers == []
+    async with opened() as it:
+        await it.pilot.press("escape")
+        await it.pilot.pause()
+        assert it.answers == [None]
+
+
+async def test_a_hostile_manifest_is_text_and_nothing_else() -> None:
+    job = next(each for each in recorded("pytorchjobs") if each["metadata"]["name"] == "done")
+    job["apiVersion"] = "kubeflow.org/v1"
+    job["metadata"]["annotations"] = {"x": "\x1b]0;title\x07[/b]\u202e"}
+    async with opened(obj=job) as it:
+        assert "\x1b" not in it.lines.text
+        assert "\u202e" not in it.lines.text
