@@ -43,7 +43,7 @@ def test_textual_still_has_the_places_where_its_painting_is_paced() -> None:
     screen: Screen[None] = Screen()
     timer = object()
     setattr(screen, driver._TIMER, timer)
-    assert screen._update_timer is timer  # type: ignore[comparison-overlap]
+    assert screen._update_timer is timer
     assert callable(screen._on_timer_update)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import signal
 import sys
 from collections.abc import Iterator
@@ -11,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.terminal import Terminal
+from tui.job_draft import FILE
 
 KUBECONFIG = """
 apiVersion: v1
@@ -73,3 +76,18 @@ def test_a_cluster_that_is_away_is_said_and_q_asks_before_it_leaves(console: Ter
 def test_no_secret_reaches_the_screen(console: Terminal) -> None:
     console.wait_for("Connection refused")
     assert b"secret-token" not in console.output
+
+
+def test_what_was_typed_into_the_form_is_kept_when_the_connection_is_lost(
+    console: Terminal, tmp_path: Path
+) -> None:
+    console.wait_for("Connection refused")
+    console.send("n")
+    console.wait_for("no volume claim")
+    console.send("half-typed")
+    found = re.search(r"Name +(\S+)", console.wait_for("alf-typed"))
+    assert found
+    console.hang_up()
+    assert console.wait_for_end() == 129
+    draft = tmp_path / "state" / "gpuconsole" / FILE
+    assert json.loads(draft.read_text())["texts"]["name"] == found[1]

@@ -1,0 +1,33 @@
+"""`gpuconsole` alone where there is no terminal: the jobs as `list` prints them, and why."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from tests.commands.conftest import ROOT, CommandLine
+from tests.terminal import Terminal
+
+
+async def test_in_a_pipe_it_prints_the_jobs_and_says_that_it_needs_a_terminal(run: CommandLine) -> None:
+    listed = await run("list")
+    alone = await run()
+    assert (alone.status, alone.out) == (2, listed.out)
+    assert alone.out.splitlines()[0].split()[0] == "NAME"
+    assert alone.err.splitlines()[0] == "The console needs a terminal, and this is none."
+
+
+async def test_where_nothing_can_be_listed_it_says_why_besides(alone: CommandLine) -> None:
+    ended = await alone()
+    assert (ended.status, ended.out) == (2, "")
+    assert "No cluster" in ended.err or "kubeconfig" in ended.err
+    assert "The console needs a terminal" in ended.err
+
+
+def test_a_terminal_that_cannot_move_its_cursor_is_none(tmp_path: Path) -> None:
+    env = {**os.environ, "TERM": "dumb", "HOME": str(tmp_path), "KUBECONFIG": str(tmp_path / "none")}
+    with Terminal([sys.executable, "-P", "-m", "tui"], env=env, folder=ROOT) as terminal:
+        assert terminal.wait_for_end() == 2
+        assert "The console needs a terminal" in terminal.text
+        assert b"\x1b" not in terminal.output
