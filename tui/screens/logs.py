@@ -241,6 +241,11 @@ class LogsScreen(View):
                     pane.view.filter_text = text
             self._draw()
 
+    def on_log_view_copy(self, event: LogView.Copy) -> None:
+        """Have the text copied."""
+        event.stop()
+        self.post_message(self.Go("copy", event.text))
+
     def on_log_view_changed(self, event: LogView.Changed) -> None:
         """Say whether it follows, and which match it is at."""
         event.stop()

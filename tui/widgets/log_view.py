@@ -26,8 +26,6 @@ DRAINS_PER_S = 20
 """How often new lines are shown at most."""
 SLOW_LINES_PER_DRAIN = 5_000
 """Lines taken in at once where each must be looked into, so that a key is answered meanwhile."""
-COPIED_BYTES = 56_000
-"""What terminals take into the clipboard over SSH, less what its encoding adds."""
 SIDE_STEP = 8
 """Cells that `h` and `l` move."""
 
@@ -45,6 +43,14 @@ class LogView(LogCanvas, can_focus=True):
     """What the filter does not match is not shown."""
     filter_text: reactive[str] = reactive("")
     """What is looked for, as `/` takes it."""
+
+    class Copy(Message):
+        """A text is to be copied to wherever it can be pasted from."""
+
+        def __init__(self, text: str) -> None:
+            super().__init__()
+            self.text = text
+            """What to copy: lines without anything a terminal obeys."""
 
     class Changed(Message):
         """Whether it follows, or which match is current, is not what it was."""
@@ -307,13 +313,8 @@ class LogView(LogCanvas, can_focus=True):
         self.append([Marker(Mark.NOTE, words, source, stamp_ns, seq)])
 
     def action_copy(self) -> None:
-        """Copy the lines on screen as clean text."""
-        found = [plain_text(item) for item in self._in_view()]
-        text = "\n".join(found)
-        if len(text.encode()) > COPIED_BYTES:
-            text = text.encode()[:COPIED_BYTES].decode("utf-8", "ignore")
-        self.app.copy_to_clipboard(text)
-        self.app.notify(f"{plural(len(found), 'line')} copied, if the terminal allows it.", markup=False)
+        """Have the lines on screen copied as clean text."""
+        self.post_message(self.Copy("\n".join(plain_text(item) for item in self._in_view())))
 
     def action_save(self) -> None:
         """Save everything that is held, as it was written, to a file."""
