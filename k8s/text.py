@@ -70,6 +70,11 @@ def sanitize(text: str) -> str:
     return _pictured(_SEQUENCE.sub("", text))
 
 
+def sanitize_lines(text: str) -> str:
+    """Make a text of several lines harmless; its line ends stay."""
+    return "\n".join(map(sanitize, text.split("\n"))) if "\n" in text else sanitize(text)
+
+
 def decode(raw: bytes) -> str:
     r"""Read bytes as UTF-8; what is not UTF-8 becomes `\ufffd`.
 

@@ -11,6 +11,7 @@ from textual.containers import Horizontal, Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Button, Label
 
+from k8s.text import sanitize_lines
 from tui.keys import DIALOG
 from tui.widgets.bindings import bindings
 
@@ -42,8 +43,8 @@ class ChooseScreen(ModalScreen[str]):
     def compose(self) -> ComposeResult:
         """Lay out the question and its buttons."""
         with Vertical(id="dialog"):
-            yield Label(self._question, id="question", markup=False)
-            yield Label(self._details, id="details", markup=False)
+            yield Label(sanitize_lines(self._question), id="question", markup=False)
+            yield Label(sanitize_lines(self._details), id="details", markup=False)
             with Horizontal(id="buttons"):
                 for answer, words in self._answers:
                     yield Button(words, id=answer, compact=True)

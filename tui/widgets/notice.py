@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from textual.widgets import Static
 
-from k8s.text import sanitize
+from k8s.text import sanitize_lines
 
 
 class Notice(Static):
@@ -18,6 +18,6 @@ class Notice(Static):
     def say(self, words: str, *, is_bad: bool = True) -> None:
         """Show `words`, as an error or as a remark; nothing hides it."""
         mark = "✕ " if is_bad else ""
-        self.update(mark + "\n".join(map(sanitize, words.split("\n"))))
+        self.update(mark + sanitize_lines(words))
         self.display = bool(words)
         self.set_class(is_bad, "-bad")
