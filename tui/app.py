@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -25,7 +26,7 @@ import themes
 from k8s.errors import KubeError
 from k8s.kinds import JobRef
 from k8s.snapshot import ClusterSnapshot
-from k8s.text import sanitize
+from k8s.text import sanitize, sanitize_lines
 from tui import terminal
 from tui.doing import WISHES
 from tui.driver import PacedApp
@@ -233,9 +234,30 @@ class Console(PacedApp[int]):
             words = ", ".join(each.name for each in COMMANDS)
             self.notify(f"Commands are: {words}.", title=f"No command {wish.where!r}.", markup=False)
             return
+        if why := self._refusal(name):
+            self.notify(f"{why[:1].upper()}{why[1:]}.", severity="warning")
+            return
         self._wish = View.Go(name, wish.argument, wish.refs, hidden=wish.hidden)
         module = importlib.import_module(f"tui.doing.{WISHES[name]}")
         getattr(module, name.replace("-", "_"))(self, self._wish)
+
+    def begin(
+        self,
+        work: Callable[..., Coroutine[None, None, None]],
+        *given: object,
+        group: str,
+        exclusive: bool = False,
+    ) -> Worker[None]:
+        """Begin work that waits for something; `exclusive` ends what the group is at."""
+        worker: Worker[None] = self.run_worker(partial(work, self, *given), group=group, exclusive=exclusive)
+        return worker
+
+    def _refusal(self, name: str) -> str:
+        """Return why the cluster would refuse what is wished for; nothing where that is not known."""
+        view = self.screen
+        if not isinstance(view, View):
+            return ""
+        return next((view.refused.get(key.id, "") for key in view.KEYS if key.right == name), "")
 
     def meant(self, wish: View.Go) -> tuple[Client, JobRef] | None:
         """Return the cluster and the job that a wish is about, or say that there is none."""
@@ -272,6 +294,7 @@ class Console(PacedApp[int]):
             words = " ".join(part for part in (title, message) if part)
             self.screen.flash(words, severity, for_s=timeout or FLASH_S)
         else:
+            title, message = sanitize(title), sanitize_lines(message)
             super().notify(message, title=title, severity=severity, timeout=timeout, markup=markup)
 
     def write_to_terminal(self, sequence: str) -> None:

@@ -74,6 +74,7 @@ class Live:
         self._devices: dict[Resource, Mirror[Any]] = {}
         self._claims = DeviceClaims()
         self._is_discovered = False
+        self._server_version = ""
         self._joiner = Joiner()
         self._catalogue = Catalogue(client)
         self._owners = Owners(client, self._catalogue.resource_of, self._changed.set)
@@ -161,7 +162,16 @@ class Live:
             except KubeError:
                 self._adopt_all()
             delays = waits.delays()
+            await self._ask_version()
             await pause(self._poked, waits.discovery_s)
+
+    async def _ask_version(self) -> None:
+        """Ask once what the server is."""
+        if not self._server_version:
+            with suppress(KubeError):
+                answer = await self.client.get_json("/version", doing="ask for the server's version")
+                self._server_version = str(answer.get("gitVersion") or "")
+                self._changed.set()
 
     async def _discover(self) -> None:
         """Mirror the kinds that there are, and the claims of devices where the server knows any."""
@@ -274,6 +284,7 @@ class Live:
             context=access.context,
             user=access.user,
             namespace=self.namespace,
+            server_version=self._server_version,
             is_synced=self._is_discovered and all(mirror.state.is_synced for mirror in mirrors),
             progress=_progress(mirrors),
             stale=stale,

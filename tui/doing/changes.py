@@ -38,8 +38,7 @@ def ask_for_job(console: Console, client: Client, like: Clone | None = None) -> 
         namespace=console.snapshot.namespace or client.access.namespace,
         state_folder=console.options.state_folder,
         user=getpass.getuser(),
-        initial=like.spec if like else None,
-        initial_kind=like.kind if like else None,
+        clone=like,
     )
     screen.data_bind(snapshot=type(console).snapshot)
     console.push_screen(screen, lambda ref: _made(console, ref))
@@ -65,7 +64,7 @@ def delete(console: Console, wish: View.Go) -> None:
 
     def answered(agreed: DeletePlan | None) -> None:
         if agreed is not None:
-            console.run_worker(_delete(console, client, agreed), group="delete")
+            console.begin(_delete, client, agreed, group="delete")
 
     console.push_screen(DeleteScreen(plan), answered)
 
@@ -126,7 +125,7 @@ def _ask_to_suspend(console: Console, wish: View.Go, *, is_suspended: bool) -> N
 
     def answered(answer: str | None) -> None:
         if answer == "do":
-            console.run_worker(_suspend(console, client, plan.jobs, is_suspended), group="suspend")
+            console.begin(_suspend, client, plan.jobs, is_suspended, group="suspend")
 
     verb = "Suspend" if is_suspended else "Resume"
     console.push_screen(ConfirmScreen(plan.question, "\n".join(plan.lines), verb), answered)

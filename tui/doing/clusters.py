@@ -14,7 +14,12 @@ from tui.screens.jobs import JobsView
 from tui.screens.view import View
 
 if TYPE_CHECKING:
+    from k8s.kinds import JobRef
+    from k8s.rights import Rights
     from tui.app import Console
+
+RESTS_S = 0.5
+"""How long the cursor stays on a job before the cluster is asked what may be done with it."""
 
 
 def ns(console: Console, wish: View.Go) -> None:
@@ -32,7 +37,7 @@ def ctx(console: Console, wish: View.Go) -> None:
     from tui.screens.contexts import ContextsView
 
     if wish.argument:
-        console.run_worker(_change_context(console, wish.argument), group="context", exclusive=True)
+        console.begin(_change_context, wish.argument, group="context", exclusive=True)
         return
     read = partial(read_kubeconfig, console.options.kubeconfig)
     console.show(ContextsView(read, ascii_only=console.options.is_ascii))
@@ -54,6 +59,32 @@ async def _change_context(console: Console, name: str) -> None:
     console.snapshot = ClusterSnapshot(name, context.user, namespace, progress=progress)
     console.switch(JobsView(ascii_only=console.options.is_ascii))
     console.connect()
+
+
+def rights(console: Console, wish: View.Go) -> None:
+    """Find out what this user may do with a job, so that keys that would be refused say so."""
+    if console.rights is not None and console.client is not None and isinstance(console.screen, View):
+        ref = next(iter(wish.refs), None)
+        namespace = ref.namespace if ref else console.snapshot.namespace or console.client.access.namespace
+        console.begin(
+            _learn_rights, console.rights, console.screen, namespace, ref, group="rights", exclusive=True
+        )
+
+
+async def _learn_rights(
+    console: Console, known: Rights, view: View, namespace: str, ref: JobRef | None
+) -> None:
+    """Ask once the cursor rests; what is known already is shown at once."""
+    keys = [key for key in view.KEYS if key.right]
+
+    def show() -> None:
+        found = {key.id: known.known(key.right, namespace, ref) for key in keys}
+        view.refused = {id: right.why for id, right in found.items() if right.is_allowed is False}
+
+    show()
+    await asyncio.sleep(RESTS_S)
+    await known.fetch_all(dict.fromkeys(key.right for key in keys), namespace, ref)
+    show()
 
 
 def retry(console: Console, wish: View.Go) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def copy(console: Console, wish: View.Go) -> None:
     """Copy a text to wherever it can be pasted from."""
-    console.run_worker(_copy(console, wish.argument), group="copy", exclusive=True)
+    console.begin(_copy, wish.argument, group="copy", exclusive=True)
 
 
 async def _copy(console: Console, text: str) -> None:
@@ -57,7 +57,7 @@ def save(console: Console, wish: View.Go) -> None:
 def bundle(console: Console, wish: View.Go) -> None:
     """Pack what is known of a job into one file, without its secrets."""
     if (meant := console.meant(wish)) and (job := console.snapshot.job(meant[1])):
-        console.run_worker(_bundle(console, meant[0], job), group="bundle")
+        console.begin(_bundle, meant[0], job, group="bundle")
 
 
 async def _bundle(console: Console, client: Client, job: Job) -> None:
@@ -86,7 +86,7 @@ def clone(console: Console, wish: View.Go) -> None:
     if console.options.is_read_only:
         console.notify("Nothing is changed with --readonly.", severity="warning")
     elif meant := console.meant(wish):
-        console.run_worker(_clone(console, *meant), group="clone", exclusive=True)
+        console.begin(_clone, *meant, group="clone", exclusive=True)
 
 
 async def _clone(console: Console, client: Client, ref: JobRef) -> None:

@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from k8s.kinds import JobRef
+from k8s.resources import CLAIMS, CONFIG_MAPS, EVENTS, NODES, PODS, SECRETS, SERVICES, Resource
 from k8s.snapshot import Job
+from k8s.text import sanitize
 from tui.screens.jobs import JobsView
 from tui.screens.view import View
 
 if TYPE_CHECKING:
+    from k8s.client import Client
     from tui.app import Console
+
+READABLE: Mapping[str, Resource] = {
+    "pod": PODS,
+    "node": NODES,
+    "pvc": CLAIMS,
+    "service": SERVICES,
+    "configmap": CONFIG_MAPS,
+    "secret": SECRETS,
+    "event": EVENTS,
+}
+"""What can be read as YAML beside jobs, by the word before the slash."""
 
 
 def jobs(console: Console, wish: View.Go) -> None:
@@ -36,11 +51,19 @@ def open(console: Console, wish: View.Go) -> None:
     """Show one job."""
     from tui.screens.job import JobView
 
-    if meant := console.meant(wish):
-        console.show(JobView(*meant, ascii_only=console.options.is_ascii))
+    if (meant := console.meant(wish)) and (live := console.live) is not None:
+        view = JobView(
+            *meant, outage=live.outage, pods=lambda: live.pods, ascii_only=console.options.is_ascii
+        )
+        console.show(view)
 
 
-def logs(console: Console, wish: View.Go) -> None:
+def previous(console: Console, wish: View.Go) -> None:
+    """Show what an instance of a job printed in its run before the last restart."""
+    logs(console, wish, is_previous=True)
+
+
+def logs(console: Console, wish: View.Go, *, is_previous: bool = False) -> None:
     """Show the logs of a job, beginning with an instance where one is named."""
     from tui.screens.logs import LogsScreen
 
@@ -48,6 +71,7 @@ def logs(console: Console, wish: View.Go) -> None:
         screen = LogsScreen(
             *meant,
             instance=wish.argument if wish.refs else "",
+            is_previous=is_previous,
             folder=console.options.state_folder / "logs",
             ascii_only=console.options.is_ascii,
         )
@@ -69,19 +93,34 @@ def curves(console: Console, wish: View.Go) -> None:
 
 
 def yaml(console: Console, wish: View.Go) -> None:
-    """Show a job's object."""
-    from k8s.submit import resource_of, to_yaml
-    from tui.screens.text import TextView
+    """Show an object as YAML: a job's, or the one that is named as `pod/NAME`."""
+    from k8s.submit import resource_of
 
-    if meant := console.meant(wish):
-        client, ref = meant
+    if "/" not in wish.argument:
+        if meant := console.meant(wish):
+            client, ref = meant
+            _show_yaml(console, _heading(ref, "YAML"), client, resource_of(ref), ref.name, ref.namespace)
+        return
+    kind, _, name = wish.argument.partition("/")
+    resource = READABLE.get(kind.strip().lower())
+    if resource is None:
+        console.notify(f"There are: {', '.join(READABLE)}.", title=f"No kind {sanitize(kind)!r}.")
+    elif (live := console.live) is not None:
+        namespace = wish.refs[0].namespace if wish.refs else live.namespace or live.client.access.namespace
+        heading = f"{wish.refs[0].name} › " if wish.refs else ""
+        heading = f"Jobs › {heading}{resource.kind} {name.strip()} › YAML"
+        _show_yaml(console, heading, live.client, resource, name.strip(), namespace)
 
-        async def fetch() -> str:
-            obj = await client.get(resource_of(ref), ref.name, ref.namespace)
-            (obj.get("metadata") or {}).pop("managedFields", None)
-            return to_yaml(obj)
 
-        console.show(TextView(_heading(ref, "YAML"), fetch, ascii_only=console.options.is_ascii))
+def _show_yaml(
+    console: Console, heading: str, client: Client, resource: Resource, name: str, namespace: str
+) -> None:
+    from tui.screens.yaml import YamlScreen
+
+    outage = console.live.outage if console.live is not None else None
+    place = namespace if resource.is_namespaced else ""
+    ascii_only = console.options.is_ascii
+    console.show(YamlScreen(heading, client, resource, name, place, outage=outage, ascii_only=ascii_only))
 
 
 def why(console: Console, wish: View.Go) -> None:

@@ -24,7 +24,7 @@ def shell(console: Console, wish: View.Go) -> None:
         console.notify("A shell may change anything, and --readonly is given.", severity="warning")
     elif (meant := console.meant(wish)) and (job := console.snapshot.job(meant[1])):
         instance = wish.argument if wish.refs else ""
-        console.run_worker(_shell(console, meant[0], job, instance), group="shell", exclusive=True)
+        console.begin(_shell, meant[0], job, instance, group="shell", exclusive=True)
 
 
 async def _shell(console: Console, client: Client, job: Job, name: str) -> None:
@@ -53,7 +53,7 @@ def forward(console: Console, wish: View.Go) -> None:
             worker.cancel()
             console.notify(f"The TensorBoard of {ref.name} is no longer forwarded.")
         elif job := console.snapshot.job(ref):
-            console.forwards[ref] = "", console.run_worker(_forward(console, client, job), group="forward")
+            console.forwards[ref] = "", console.begin(_forward, client, job, group="forward")
 
 
 async def _forward(console: Console, client: Client, job: Job) -> None:

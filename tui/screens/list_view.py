@@ -40,6 +40,9 @@ class ListView(View):
     order: reactive[tuple[str, bool]] = reactive(("name", False), init=False)
     """Sorted by what, and whether largest first."""
 
+    _first_row: str | None = ""
+    """The row at the top while the first lists come in and the cursor was not moved; None after that."""
+
     def compose_body(self) -> ComposeResult:
         """Lay out the table."""
         yield Label("", id="notice", markup=False)
@@ -87,8 +90,20 @@ class ListView(View):
     def redraw(self) -> None:
         """Draw, if there is anything to draw on."""
         if self.is_drawable:
-            self.draw(self.query_one(Table))
+            table = self.query_one(Table)
+            self.draw(table)
+            self._begin_at_the_top(table)
             self.show_preview()
+
+    def _begin_at_the_top(self, table: Table) -> None:
+        """Keep the cursor on the first row while the first lists come in, until it is moved."""
+        if self._first_row is None:
+            return
+        if self._first_row in ("", table.cursor_key):
+            table.action_go(0)
+            self._first_row = table.cursor_key or ""
+        if self.snapshot.is_synced or self._first_row != (table.cursor_key or ""):
+            self._first_row = None
 
     def watch_snapshot(self) -> None:
         """Show the new picture."""
@@ -108,9 +123,10 @@ class ListView(View):
             self.redraw()
 
     def on_table_highlighted(self, event: Table.Highlighted) -> None:
-        """Tell of what the cursor is on now."""
+        """Tell of what the cursor is on now, and find out what may be done with it."""
         event.stop()
         self.show_preview()
+        self.ask_rights()
 
     def labels_of(self, key: str) -> Mapping[str, str]:
         """Return the labels of what the row with this key stands for, for the filter `-l`."""

@@ -16,6 +16,7 @@ from textual.widgets import Input, Label
 
 from k8s.kinds import JobRef
 from k8s.snapshot import ClusterSnapshot
+from k8s.text import sanitize_lines
 from tui.completion import complete
 from tui.keys import EVERYWHERE, PROMPT, Key, remapped
 from tui.keys.commands import Argument
@@ -151,7 +152,7 @@ class View(Screen[None]):
             return
         self._written[line] = text
         label = self.query_one(f"#{line}", Label)
-        label.update(text, layout=line in ("notice", "why"))
+        label.update(sanitize_lines(text), layout=line in ("notice", "why"))
         label.set_class(bool(text), "-shown")
 
     def flash(
@@ -196,6 +197,20 @@ class View(Screen[None]):
     def action_last_view(self) -> None:
         """Go to the view that was shown before this one."""
         self.post_message(self.Go("last"))
+
+    def about(self) -> JobRef | None:
+        """Return the job that the view's keys act on now, where there is one."""
+        return None
+
+    def on_screen_resume(self) -> None:
+        """Find out what may be done here."""
+        self.ask_rights()
+
+    def ask_rights(self) -> None:
+        """Find out which of the view's keys would be refused."""
+        if any(key.right for key in self.KEYS):
+            ref = self.about()
+            self.post_message(self.Go("rights", refs=[ref] if ref else []))
 
     def action_copy(self) -> None:
         """Copy what is under the cursor."""

@@ -81,6 +81,8 @@ class StatusLine(Widget):
         left.append(sanitize(snapshot.namespace) or "all namespaces")
         if snapshot.user:
             left.append(f" · {sanitize(snapshot.user)}", quiet)
+        if snapshot.server_version and self.size.width >= 100:
+            left.append(f" · {sanitize(snapshot.server_version)}", quiet)
         return left
 
     def _right(self, snapshot: ClusterSnapshot) -> Text:
