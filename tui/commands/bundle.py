@@ -36,10 +36,8 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         bundle = await make_bundle(client, snapshot, job, path, tail=flags.tail, progress=_progress())
     for problem in bundle.problems:
         say(f"Not in it: {problem}")
-    secrets = sum(bundle.removed.values())
-    say(
-        f"{plural(len(bundle.parts), 'file')}, {plural(secrets, 'secret')} redacted; look before you send it."
-    )
+    places = plural(sum(bundle.removed.values()), "place")
+    say(f"{plural(len(bundle.parts), 'file')}, secrets redacted in {places}; look before you send it.")
     write(str(bundle.path))
     return 0
 
