@@ -37,7 +37,7 @@ _LONGEST_BYTES = 24
 """How long what is looked for in a stream may be, for it may come in pieces."""
 _ALTERNATE = re.compile(rb"\x1b\[\?(?:[0-9;]*;)?(1049|1047|47)(?:;[0-9;]*)?([hl])")
 """Goes to the other screen that full-screen programs use, or comes back from it."""
-_ABANDON = b"\x18\x1b[?2026l"
+_ABANDON = b"\x18\x1b\\\x1b[?2026l"
 """Ends what a broken program began: half a sequence, a picture held back."""
 _RESET = (
     b"\x1b7\x1b[r\x1b8"  # the whole screen scrolls, the cursor stays where it is
@@ -75,9 +75,7 @@ def handed_over(app: Suspendable) -> Iterator[None]:
     with app.batch_update():
         with app.suspend():
             try:
-                with suppress(OSError):
-                    lines = os.get_terminal_size(sys.__stdout__.fileno()).lines  # type: ignore[union-attr]
-                    os.write(sys.__stdout__.fileno(), b"\n" * lines + b"\x1b[H")  # type: ignore[union-attr]
+                _scroll_away()
                 yield
             except BaseException as error:
                 # Textual's `suspend` does not come back by itself when something is raised in it.
@@ -85,6 +83,14 @@ def handed_over(app: Suspendable) -> Iterator[None]:
         app.refresh(layout=True)
     if failure is not None:
         raise failure
+
+
+def _scroll_away() -> None:
+    """Move what is on the screen out of it, into what can be scrolled back to."""
+    assert sys.__stdout__ is not None
+    with suppress(OSError):
+        lines = os.get_terminal_size(sys.__stdout__.fileno()).lines
+        os.write(sys.__stdout__.fileno(), f"\x1b[{lines};1H{chr(10) * lines}\x1b[H".encode())
 
 
 async def run_shell(
@@ -242,7 +248,7 @@ def _open_terminal() -> int:
     """
     flags = os.O_RDWR | os.O_NONBLOCK | os.O_NOCTTY
     try:
-        return os.open(os.ttyname(sys.__stdin__.fileno()), flags)  # type: ignore[union-attr]
+        return os.open(os.ttyname(0), flags)
     except OSError:
         # After `su` the device belongs to somebody else, in a container it may have no name.
         return os.open("/dev/tty", flags)

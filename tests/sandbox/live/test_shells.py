@@ -1,0 +1,94 @@
+"""Shells and ports of the sandbox's pods, by the command line and from a terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+import pytest
+
+from k8s.client import Client
+from k8s.forward import forward
+from k8s.resources import JOBS, PODS
+from k8s.sandbox import SandboxAddress
+from k8s.sandbox.node.ports import Ports
+from tests.sandbox.live.running import batch_job, comes, phase, pod
+from tests.shell_app import InTerminal
+from tests.terminal import Terminal
+
+pytestmark = pytest.mark.slow
+SERVE = """
+import http.server, sys
+http.server.test(http.server.SimpleHTTPRequestHandler, port=int(sys.argv[1]), bind="127.0.0.1")
+"""
+
+
+async def test_the_console_gives_its_terminal_to_a_pod_and_comes_back(
+    running: SandboxAddress, client: Client
+) -> None:
+    await client.create(PODS, pod("shelled", "sleep", "600"), "default")
+    await comes(client, PODS, "shelled", phase("Running"))
+
+    def use() -> None:
+        with InTerminal(str(running.kubeconfig), "default", "shelled") as terminal:
+            terminal.wait_for("no shell yet")
+            terminal.send("s")
+            terminal.wait_for("-- shelled: exit or ctrl+d ends it")
+            terminal.send("stty size; echo $((40 + 2))\r")
+            terminal.wait_for("24 80")
+            terminal.wait_for("42")
+            terminal.resize(100, 30)
+            terminal.send("until stty size | grep '30 100'; do sleep 0.1; done; exit 7\r")
+            terminal.wait_for("ended with 7")
+            terminal.send("x")
+            screen = terminal.wait_for("keys 1")
+            assert "went on" in screen
+            assert "stty" not in screen
+
+    await asyncio.to_thread(use)
+    await client.delete(PODS, "shelled", "default", grace_period_s=0)
+
+
+async def test_the_command_line_opens_a_shell_in_a_job(running: SandboxAddress, client: Client) -> None:
+    await client.create(JOBS, batch_job("worked", "sleep", "600"), "default")
+    await comes(client, JOBS, "worked", lambda job: (job.get("status") or {}).get("active"))
+    found = await client.list(PODS, "default", label_selector="batch.kubernetes.io/job-name=worked")
+    await comes(client, PODS, found[0]["metadata"]["name"], phase("Running"))
+    words = [sys.executable, "-P", "-m", "tui", "shell", "worked", "--kubeconfig", str(running.kubeconfig)]
+
+    def use() -> None:
+        with Terminal(words, columns=80, lines=24) as terminal:
+            before = terminal.attributes
+            terminal.wait_for("exit or ctrl+d ends it")
+            terminal.send("echo $((40 + 2)); exit 3\r")
+            assert terminal.wait_for_end() == 3
+            assert "42" in terminal.text
+            assert terminal.attributes == before
+
+    await asyncio.to_thread(use)
+    await client.delete(JOBS, "worked", "default", grace_period_s=0)
+
+
+async def test_a_web_server_in_a_pod_is_reached_until_the_pod_is_gone(client: Client) -> None:
+    port = Ports().of("this test")
+    await client.create(PODS, pod("serving", "python", "-c", SERVE, str(port)), "default")
+    await comes(client, PODS, "serving", phase("Running"))
+    async with asyncio.timeout(30), forward(client, "serving", "default", port) as opened:
+
+        async def fetch() -> bytes:
+            reader, writer = await asyncio.open_connection("127.0.0.1", opened.local_port)
+            writer.write(b"GET / HTTP/1.0\r\n\r\n")
+            try:
+                return await reader.read()
+            except ConnectionResetError:
+                return b""
+            finally:
+                writer.close()
+
+        while not (answer := await fetch()):  # it runs, but does not listen yet
+            await asyncio.sleep(0.05)
+        assert b"200 OK" in answer
+        await client.delete(PODS, "serving", "default", grace_period_s=0)
+        while await fetch():
+            await asyncio.sleep(0.05)
+        assert opened.last_error

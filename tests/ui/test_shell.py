@@ -1,0 +1,195 @@
+"""The console gives its terminal to a shell, and has it back whole however that ends."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from k8s import exec
+from tests.commands.conftest import write_kubeconfig
+from tests.scripted import Reply, ScriptedCluster, refusal
+from tests.shell_app import InTerminal
+from tests.talk import Speaker, Talk
+from tests.terminal import Terminal
+
+EXEC = "/api/v1/namespaces/default/pods/a/exec"
+LINE = "-- a: exit or ctrl+d ends it; if it hangs, press ctrl+] twice."
+SPOILT = b"\x1b[?1049h\x1b[?1000h\x1b[?1006h\x1b[?2004h\x1b[?25l\x1b[31;7m\x1b[2;5r\x1b(0spoilt\x1b]0;half"
+"""A program that dies on the other screen: mouse, paste, no cursor, red, half the screen, line drawing."""
+
+
+class Shell:
+    """Plays a shell: says back what is typed; a few letters do more."""
+
+    def __init__(self) -> None:
+        self.sizes: list[tuple[int, int]] = []
+        self.typed = b""
+
+    async def speak(self, speaker: Speaker) -> None:
+        await speaker.say(exec.STDOUT, b"welcome\r\nready> ")
+        async for channel, content in speaker.heard():
+            if channel == exec.RESIZE:
+                size = json.loads(content)
+                self.sizes.append((size["Width"], size["Height"]))
+                await speaker.say(exec.STDOUT, b"%d x %d\r\n" % self.sizes[-1])
+                continue
+            self.typed += content
+            if content == b"q":
+                cause = {"reason": "ExitCode", "message": "5"}
+                await speaker.end(status="Failure", details={"causes": [cause]})
+            elif content == b"d":
+                return speaker.drop()
+            await speaker.say(exec.STDOUT, SPOILT if content == b"b" else b"[" + content + b"]")
+
+
+async def played(tmp_path: Path, play: Callable[[Terminal], object], *replies: Reply) -> bytes:
+    """Let a person, in a thread, use the app in a terminal; return all that the app wrote."""
+    async with ScriptedCluster() as cluster:
+        cluster.say(EXEC, *replies)
+        kubeconfig = write_kubeconfig(tmp_path, cluster.host)
+
+        def use() -> bytes:
+            with InTerminal(kubeconfig, "default", "a") as terminal:
+                terminal.wait_for("keys 0")
+                play(terminal)
+                return bytes(terminal.output)
+
+        return await asyncio.to_thread(use)
+
+
+def is_whole(terminal: Terminal) -> None:
+    """Wait until the console is on the screen, all of it, and takes keys."""
+    terminal.wait_for("the last line")
+    assert terminal.is_raw
+    terminal.send("x")
+    screen = terminal.wait_for("keys 1")
+    assert "went on" in screen
+    for word in ("welcome", "spoilt", "ready>", LINE):
+        assert word not in screen
+
+
+async def test_a_shell_has_the_terminal_and_the_console_comes_back(tmp_path: Path) -> None:
+    shell = Shell()
+    words = "xsé\x03\x1a\x1b[A"
+
+    def play(terminal: Terminal) -> None:
+        terminal.send("s")
+        screen = terminal.wait_for("ready>")
+        assert screen.startswith(LINE)
+        assert "keys 0" not in screen
+        terminal.wait_for("80 x 24")
+        terminal.send(words)
+        terminal.wait_for(lambda _: shell.typed == words.encode())
+        terminal.resize(100, 30)
+        terminal.wait_for("100 x 30")
+        terminal.send("q")
+        terminal.wait_for("ended with 5")
+        is_whole(terminal)
+
+    await played(tmp_path, play, Talk(shell.speak))
+    assert shell.sizes[0] == (80, 24)
+    assert shell.sizes[-1] == (100, 30)
+
+
+async def test_a_shell_can_be_opened_again_and_again(tmp_path: Path) -> None:
+    def play(terminal: Terminal) -> None:
+        for _ in range(3):
+            terminal.send("s")
+            terminal.wait_for("ready>")
+            terminal.send("q")
+            terminal.wait_for("ended with 5")
+        is_whole(terminal)
+
+    await played(tmp_path, play, Talk(Shell().speak))
+
+
+async def test_a_broken_program_leaves_the_terminal_as_it_was(tmp_path: Path) -> None:
+    def play(terminal: Terminal) -> None:
+        terminal.send("s")
+        terminal.wait_for("ready>")
+        terminal.send("b")
+        terminal.wait_for(lambda _: SPOILT in terminal.output)
+        terminal.send("q")
+        terminal.wait_for("ended with 5")
+        is_whole(terminal)
+
+    output = await played(tmp_path, play, Talk(Shell().speak))
+    after = output.partition(SPOILT)[2]
+    for sequence in (b"\x1b[?1049l", b"\x1b[?1000l", b"\x1b[?1006l", b"\x1b[?2004l", b"\x1b[?25h", b"\x1b[r"):
+        assert sequence in after.partition(b"\x1b[?1049h")[0]
+
+
+async def test_a_shell_whose_server_is_gone_says_so(tmp_path: Path) -> None:
+    def play(terminal: Terminal) -> None:
+        terminal.send("s")
+        terminal.wait_for("ready>")
+        terminal.send("d")
+        terminal.wait_for("Could not open a shell in a to its end.")
+        is_whole(terminal)
+
+    await played(tmp_path, play, Talk(Shell().speak))
+
+
+async def test_a_shell_that_hangs_can_be_left(tmp_path: Path) -> None:
+    async def hang(speaker: Speaker) -> None:
+        await speaker.say(exec.STDOUT, b"ready>")
+        async for channel, content in speaker.heard():
+            if (channel, content) == (exec.STDIN, b"\x1d"):
+                await speaker.say(exec.STDOUT, b"one")
+
+    def play(terminal: Terminal) -> None:
+        terminal.send("s")
+        terminal.wait_for("ready>")
+        terminal.send("\x1d")
+        terminal.wait_for("one")
+        terminal.send("\x1d")
+        terminal.wait_for("ended with 255")
+        is_whole(terminal)
+
+    await played(tmp_path, play, Talk(hang))
+
+
+async def test_a_refusal_leaves_the_console_where_it_is(tmp_path: Path) -> None:
+    def play(terminal: Terminal) -> None:
+        terminal.send("s")
+        terminal.wait_for("cannot get pods/exec")
+        terminal.send("x")
+        terminal.wait_for("keys 1")
+
+    output = await played(tmp_path, play, refusal(403, 'user "li" cannot get pods/exec', "Forbidden"))
+    assert output.count(b"\x1b[?1049h") == 1
+    assert LINE.encode() not in output
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+async def test_a_signal_in_a_shell_ends_the_console_and_restores_the_terminal(
+    tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    def play(terminal: Terminal) -> None:
+        terminal.send("s")
+        terminal.wait_for("ready>")
+        terminal.send("b")
+        terminal.wait_for(lambda _: SPOILT in terminal.output)
+        terminal.signal(number)
+        assert terminal.wait_for_end() == code
+        assert not terminal.is_raw
+        after = bytes(terminal.output).partition(SPOILT)[2]
+        for sequence in (b"\x1b[?1049l", b"\x1b[?1000l", b"\x1b[?2004l", b"\x1b[?25h"):
+            assert sequence in after
+
+    await played(tmp_path, play, Talk(Shell().speak))
+
+
+async def test_a_terminal_that_is_gone_ends_the_console(tmp_path: Path) -> None:
+    def play(terminal: Terminal) -> None:
+        terminal.send("s")
+        terminal.wait_for("ready>")
+        terminal.hang_up()
+        assert terminal.wait_for_end() == 129
+
+    await played(tmp_path, play, Talk(Shell().speak))
