@@ -25,7 +25,6 @@ from tui.format import (
     head,
     memory,
     pad,
-    plural,
 )
 from tui.gpu_cells import job_mark, node_cells
 
@@ -91,6 +90,13 @@ def node_look(node: NodeRow) -> Look:
     return "gpu-bad" if node.gpus_unhealthy else "quiet"
 
 
+def model_words(node: NodeRow) -> str:
+    """Return the model of a node's GPUs, without the usual maker, and their memory where it does not say."""
+    model = node.gpu_model.removeprefix("NVIDIA-")
+    size = f"{memory(node.gpu_memory)}" if node.gpu_memory and "GB" not in model else ""
+    return " ".join(filter(None, (model, size)))
+
+
 def taint_words(taint: Taint, *, is_short: bool = False) -> str:
     """Return a taint as `NoSchedule gpu=only`; `is_short` leaves out whose key it is."""
     key = taint.key.rpartition("/")[2] if is_short else taint.key
@@ -113,7 +119,9 @@ def job_story(job: Job, glance: Glance | None, clock: Clock, width: int, height:
         height: Lines that there are; the log gets what the rest leaves.
     """
     lines: Lines = [[(elide_end(sanitize(job.ref.name), width), "bright")]]
-    about = " · ".join(filter(None, (job.ref.kind, job.ref.namespace, job.user, job.queue, job.priority)))
+    about = " · ".join(
+        dict.fromkeys(filter(None, (job.ref.kind, job.ref.namespace, job.user, job.queue, job.priority)))
+    )
     lines += _said(about, width, "quiet")
     amounts = f"  {job.instances_running}/{len(job.instances)} pods"
     if job.gpus_requested or job.gpus_allocated:
@@ -139,9 +147,8 @@ def job_story(job: Job, glance: Glance | None, clock: Clock, width: int, height:
         if len(lines) > height * 2 // 3:
             break
         lines += _event(event, clock, width)
-    whose = glance.log_of or "log"
-    stamp = f" · read {glance.at.astimezone():%H:%M:%S}" if glance.log_of else ""
-    lines += [[], _heading(f"{whose}{stamp}", width)]
+    read = f" of {glance.log_of} · read {glance.at.astimezone():%H:%M:%S}" if glance.log_of else ""
+    lines += [[], _heading(f"log{read}", width)]
     if glance.log_problem:
         lines += _said(glance.log_problem, width, "pending")
     elif not glance.log:
@@ -163,8 +170,7 @@ def node_story(node: NodeRow, users: Mapping[tuple[str, str], str], clock: Clock
         width: Cells of a line.
     """
     lines: Lines = [[(elide_end(sanitize(node.name), width), "bright")]]
-    size = f"{memory(node.gpu_memory)} each" if node.gpu_memory else ""
-    about = " · ".join(filter(None, (node.gpu_model, size, node.mode, ", ".join(node.roles), node.ip)))
+    about = " · ".join(filter(None, (model_words(node), node.mode, ", ".join(node.roles), node.ip)))
     lines += _said(about, width, "quiet")
     lines.append([(elide_end(node_status(node, clock), width), node_look(node))])
     if node.gpus_total or node.gpus_unhealthy:
@@ -182,7 +188,7 @@ def node_story(node: NodeRow, users: Mapping[tuple[str, str], str], clock: Clock
             [(f"{mark} ", look), (pad(elide_middle(sanitize(job), room), room), ""), (right, "quiet")]
         )
     if taints := telling_taints(node):
-        lines += [[], _heading(plural(len(taints), "taint"), width)]
+        lines += [[], _heading("taints", width)]
         for taint in taints:
             lines += _said(taint_words(taint), width, "")
     if bad := [each for each in node.conditions if _is_bad(each)]:

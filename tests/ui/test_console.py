@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -87,12 +87,14 @@ async def console_on(
     nodes: list[Object] | None = None,
     pods: list[Object] | None = None,
     jobs: list[Object] | None = None,
+    batch: list[Object] | None = None,
+    more: Mapping[str, list[Object]] | None = None,
     refused: str = "",
     size: tuple[int, int] = (120, 40),
     **options: Any,
 ) -> AsyncIterator[Playground]:
     """Open a console on a cluster that has these objects, and waits for what the test says next."""
-    items = {"nodes": nodes or [], "pods": pods or [], "jobs": jobs or [], "batch": []}
+    items = {"nodes": nodes or [], "pods": pods or [], "jobs": jobs or [], "batch": batch or []}
     async with ScriptedCluster() as cluster:
         watches: dict[str, Stream] = {}
         for name, path in LISTS.items():
@@ -103,6 +105,9 @@ async def console_on(
             cluster.say(path, page(items[name]))
             watches[name] = Stream()
             cluster.say(path, watches[name], Stall(), watch=True)
+        for path, objects in (more or {}).items():
+            cluster.say(path, page(objects))
+            cluster.say(path, Stream(), Stall(), watch=True)
         cluster.say(EVENTS, page([]))
         cluster.say(EVENTS, Stream(), watch=True)
         kubeconfig = tmp_path / "kubeconfig"

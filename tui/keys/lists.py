@@ -7,6 +7,7 @@ from tui.keys.key import Key
 JOBS = (
     Key("jobs.open", "enter,d", "open", "Open the job: instances, conditions, events", "job"),
     Key("jobs.logs", "l", "logs", "Logs, live", "logs", right="logs"),
+    Key("jobs.previous", "p", "previous", "Logs of the run before the last restart", right="logs"),
     Key("jobs.why", "W", "why", "Why it waits, fails or restarts, and what would help", "why"),
     Key("jobs.curves", "m", "curves", "Curves: loss and whatever else it writes", "curves"),
     Key("jobs.new", "n", "new_job", "New job", "new", True, right="new"),

@@ -9,12 +9,12 @@ from textual.binding import BindingType
 from k8s.kinds import JobRef
 from k8s.snapshot import ClusterSnapshot, Holder, Instance, Job, NodeRow
 from tui.empty_words import no_cluster
-from tui.format import NOTHING, STATUS_LOOKS, Clock, Look, memory, plural
+from tui.format import NOTHING, STATUS_LOOKS, Clock, Look, plural
 from tui.gpu_cells import BAD, FREE, MOST_CELLS, job_mark
 from tui.keys import HOLDERS, Key
 from tui.screens.list_view import ListView
 from tui.screens.view import bindings
-from tui.story import node_status
+from tui.story import model_words, node_status
 from tui.widgets.table import Cell, Column, Row, Table
 
 COLUMNS = (
@@ -110,9 +110,8 @@ class HoldersView(ListView):
 def _title(name: str, node: NodeRow | None, clock: Clock) -> str:
     if node is None:
         return f"Nodes › {name}   it is not among the nodes, or no longer"
-    model = f"{node.gpus_total} × {node.gpu_model}" if node.gpu_model else f"{node.gpus_total} GPUs"
-    size = f" {memory(node.gpu_memory)}" if node.gpu_memory else ""
-    return f"Nodes › {name}   {model}{size} · {node_status(node, clock)}"
+    model = f"{node.gpus_total} × {model_words(node)}" if node.gpu_model else f"{node.gpus_total} GPUs"
+    return f"Nodes › {name}   {model} · {node_status(node, clock)}"
 
 
 def _jobs_by_pod(snapshot: ClusterSnapshot, node: NodeRow) -> dict[str, tuple[Job, Instance]]:
@@ -156,7 +155,8 @@ def _rows(node: NodeRow, jobs: dict[str, tuple[Job, Instance]], clock: Clock) ->
         if amount:
             cell = Cell.of((mark * min(amount, MOST_CELLS), look), (f" {amount}", ""), sort=float(amount))
             nothing = [Cell(NOTHING, "quiet")] * (len(COLUMNS) - 2)
-            rows.append(Row(key, (cell, Cell(words, "quiet"), *nothing)))
+            why = "" if key != "free" or node.takes_pods else ", but the node takes no pods"
+            rows.append(Row(key, (cell, Cell(words + why, "quiet"), *nothing)))
     return rows
 
 

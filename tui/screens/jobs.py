@@ -24,7 +24,7 @@ from tui.widgets.table import Cell, Column, Row, Table
 COLUMNS = (
     Column("name", "NAME", min_width=16, elide="middle", max_width=48),
     Column("namespace", "NAMESPACE", priority=4, elide="end", min_width=9, max_width=20),
-    Column("kind", "KIND", priority=3, elide="end", min_width=6),
+    Column("kind", "KIND", priority=3, elide="end", min_width=10),
     Column("status", "STATUS", min_width=11, flashes=True),
     Column("gpus", "GPUS", align="right", sorts_largest_first=True, flashes=True),
     Column("pods", "PODS", align="right", priority=1, sorts_largest_first=True, flashes=True),

@@ -11,7 +11,7 @@ from textual.cache import LRUCache
 from textual.strip import Strip
 
 from k8s.text import sanitize
-from tui.format import cell_len, elide_end, elide_middle
+from tui.format import Run, cell_len, elide_end, elide_middle
 from tui.widgets.columns import GAP, Cell, Column, Fit, Row
 
 GUTTER = 3
@@ -161,7 +161,7 @@ class Painter:
         text = "".join(part for part, _ in runs)
         if cell_len(text) > cells:
             text = (elide_middle if column.elide == "middle" else elide_end)(text, cells)
-            runs = [(text, runs[0][1])]
+            runs = [(text, runs[0][1])] if column.elide == "middle" else _cut(runs, cells)
         styled = [(part, self._style(*beneath, look)) for part, look in runs]
         space = " " * (cells - cell_len(text))
         # Spaces take the style of the text beside them: a style less to send for each cell.
@@ -169,6 +169,17 @@ class Painter:
         if column.align == "right":
             return [(space, outside), *styled, (" " * GAP, outside)]
         return [*styled, (space + " " * GAP, outside)]
+
+
+def _cut(runs: Iterable[Run], cells: int) -> list[Run]:
+    """Shorten pieces of text to `cells` together; each that is left keeps how it is meant."""
+    left, kept = cells, list[Run]()
+    for text, look in runs:
+        if cell_len(text) >= left:
+            return [*kept, (elide_end(f"{text} ", left), look)]
+        left -= cell_len(text)
+        kept.append((text, look))
+    return kept
 
 
 def _beneath(line: RowLine) -> tuple[str, ...]:

@@ -1,0 +1,211 @@
+"""A lab at work: two kinds of nodes, several users, and jobs in every state; for pictures and for tests."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from tests.objects import Object, batch_job, node, pod_of, pytorch_job
+
+MPI_JOBS = "/apis/kubeflow.org/v2beta1/mpijobs"
+"""Where the MPIJobs are listed."""
+
+
+def ago(**time: float) -> str:
+    """Return the stamp of a time that has passed."""
+    return (datetime.now(UTC) - timedelta(**time)).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def lab() -> dict[str, Any]:
+    """Return the lab's objects, as `console_on` takes them."""
+    return {"nodes": _nodes(), "pods": _pods(), "jobs": _JOBS, "batch": _BATCH, "more": {MPI_JOBS: [_VIT]}}
+
+
+def _machine(name: str, model: str, *, bad: int = 0, gpus: int = 8, **spec: Any) -> Object:
+    found = node(name, gpus - bad, capacity=gpus, **spec)
+    memory = "81920" if gpus else "0"
+    found["metadata"]["labels"] = (
+        {"nvidia.com/gpu.product": model, "nvidia.com/gpu.memory": memory} if gpus else {}
+    )
+    found["metadata"]["creationTimestamp"] = ago(days=90)
+    found["status"]["addresses"] = [{"type": "InternalIP", "address": f"10.0.4.{name.rpartition('-')[2]}"}]
+    ready = {"type": "Ready", "status": "True", "lastTransitionTime": ago(days=12)}
+    found["status"]["conditions"] = [ready]
+    return found
+
+
+def _nodes() -> list[Object]:
+    a100 = "NVIDIA-A100-SXM4-80GB"
+    only = {"key": "nvidia.com/gpu", "value": "only", "effect": "NoSchedule"}
+    nodes = [_machine(f"a100-{number}", a100, taints=[only]) for number in range(1, 8)]
+    nodes.append(_machine("a100-8", a100, bad=1, taints=[only]))
+    nodes.append(_machine("a100-9", a100, unschedulable=True))
+    lost = _machine("h100-1", "NVIDIA-H100-80GB-HBM3")
+    lost["status"]["conditions"] = [
+        {
+            "type": "Ready",
+            "status": "Unknown",
+            "reason": "NodeStatusUnknown",
+            "message": "Kubelet stopped posting node status.",
+            "lastTransitionTime": ago(minutes=12),
+        }
+    ]
+    login = _machine("login-1", "", gpus=0)
+    login["metadata"]["labels"] = {"node-role.kubernetes.io/control-plane": ""}
+    return [*nodes, lost, login]
+
+
+def _job(name: str, workers: int, gpus: int, user: str, made: str, **status: Any) -> Object:
+    job = pytorch_job(name, workers, gpus, creationTimestamp=made, labels={"app": name})
+    job["metadata"]["annotations"] = {"gpuconsole.dev/user": user}
+    if status:
+        job["status"] = status
+    return job
+
+
+def _ended(kind: str, at: str, message: str = "") -> Object:
+    return {"type": kind, "status": "True", "lastTransitionTime": at, "message": message}
+
+
+_BERT = _job("bert-large-ft", 4, 4, "li", ago(hours=2, minutes=15))
+_LLM = _job("llm-70b-eval", 8, 4, "li", ago(minutes=9))
+_SWEEP = _job("sweep-lr-3e4", 1, 4, "chen", ago(minutes=32))
+_SEGMENT = _job("segment-anything-distill-worker-bench", 2, 8, "maria", ago(hours=26))
+_LOST = _job("whisper-v3-large", 1, 8, "chen", ago(hours=5))
+_FAILED = _job(
+    "rl-ppo-atari",
+    1,
+    2,
+    "maria",
+    ago(hours=3),
+    startTime=ago(hours=3),
+    completionTime=ago(hours=1),
+    conditions=[
+        _ended(
+            "Failed", ago(hours=1), "PyTorchJob rl-ppo-atari is failed because 1 Master replica(s) failed."
+        )
+    ],
+)
+_DONE = _job(
+    "resnet50-baseline",
+    1,
+    8,
+    "li",
+    ago(days=2),
+    startTime=ago(days=2),
+    completionTime=ago(days=1, hours=18),
+    conditions=[_ended("Succeeded", ago(days=1, hours=18))],
+)
+_OLD = [
+    _job(
+        f"ablation-{number}",
+        1,
+        1,
+        "li",
+        ago(days=20 + number),
+        startTime=ago(days=20 + number),
+        completionTime=ago(days=19 + number),
+        conditions=[_ended("Succeeded", ago(days=19 + number))],
+    )
+    for number in range(1, 4)
+]
+_JOBS = [_BERT, _LLM, _SWEEP, _SEGMENT, _LOST, _FAILED, _DONE, *_OLD]
+_HELD = batch_job("night-eval", 2, 2, suspend=True)
+_HELD["metadata"]["creationTimestamp"] = ago(hours=7)
+_BATCH = [_HELD]
+_VIT: Object = {
+    "apiVersion": "kubeflow.org/v2beta1",
+    "kind": "MPIJob",
+    "metadata": {
+        "name": "vit-h-pretrain",
+        "namespace": "default",
+        "uid": "job-vit-h-pretrain",
+        "resourceVersion": "1",
+        "creationTimestamp": ago(hours=11, minutes=6),
+        "annotations": {"gpuconsole.dev/user": "maria"},
+    },
+    "spec": {
+        "slotsPerWorker": 8,
+        "mpiReplicaSpecs": {
+            "Launcher": {"replicas": 1, "template": {"spec": {"containers": [{"name": "launcher"}]}}},
+            "Worker": {
+                "replicas": 2,
+                "template": {
+                    "spec": {"containers": [{"name": "w", "resources": {"limits": {"nvidia.com/gpu": 8}}}]}
+                },
+            },
+        },
+    },
+    "status": {"startTime": ago(hours=11, minutes=4)},
+}
+
+
+def _mpi_pod(role: str, index: int, on: str, gpus: int) -> Object:
+    pod = pod_of(
+        _VIT,
+        f"{role}-{index}" if role == "worker" else role,
+        on=on,
+        gpus=gpus,
+        startTime=ago(hours=11, minutes=4),
+    )
+    pod["metadata"]["labels"] = {
+        "training.kubeflow.org/job-name": "vit-h-pretrain",
+        "training.kubeflow.org/job-role": role,
+        "training.kubeflow.org/operator-name": "mpi-operator",
+        **({"training.kubeflow.org/replica-index": str(index)} if role == "worker" else {}),
+    }
+    if not gpus:
+        pod["spec"]["containers"][0]["resources"] = {}
+    return pod
+
+
+def _pods() -> list[Object]:
+    unschedulable = {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": "Unschedulable",
+        "message": "0/11 nodes are available: 1 node(s) were unschedulable, 10 Insufficient nvidia.com/gpu.",
+    }
+    crash = {
+        "name": "pytorch",
+        "restartCount": 2,
+        "state": {
+            "waiting": {"reason": "CrashLoopBackOff", "message": "back-off 20s restarting failed container"}
+        },
+        "lastState": {"terminated": {"exitCode": 1, "reason": "Error", "finishedAt": ago(minutes=1)}},
+    }
+    since = ago(hours=2, minutes=13)
+    places = [("master-0", "a100-1"), ("worker-0", "a100-1"), ("worker-1", "a100-2"), ("worker-2", "a100-2")]
+    return [
+        *(pod_of(_BERT, place, on=on, gpus=4, startTime=since) for place, on in places),
+        _mpi_pod("launcher", 0, "login-1", 0),
+        _mpi_pod("worker", 0, "a100-3", 8),
+        _mpi_pod("worker", 1, "a100-7", 8),
+        pod_of(_SWEEP, "master-0", on="a100-4", gpus=4, startTime=ago(minutes=31), containerStatuses=[crash]),
+        pod_of(_SEGMENT, "master-0", on="a100-5", gpus=8, startTime=ago(hours=26)),
+        pod_of(_SEGMENT, "worker-0", on="a100-6", gpus=8, startTime=ago(hours=26)),
+        pod_of(_LOST, "master-0", on="h100-1", gpus=8, startTime=ago(hours=5)),
+        *(
+            pod_of(_LLM, place, phase="Pending", gpus=4, conditions=[unschedulable])
+            for place in ("master-0", *(f"worker-{index}" for index in range(7)))
+        ),
+        *(_notebook(user, gpus, on) for user, gpus, on in (("li", 1, "a100-4"), ("chen", 2, "a100-8"))),
+    ]
+
+
+def _notebook(user: str, gpus: int, on: str) -> Object:
+    """Return a pod that nobody owns, and that holds GPUs all the same."""
+    return {
+        "metadata": {
+            "name": f"notebook-{user}",
+            "namespace": "default",
+            "uid": f"notebook-{user}",
+            "resourceVersion": "1",
+            "creationTimestamp": ago(days=4),
+        },
+        "spec": {
+            "nodeName": on,
+            "containers": [{"name": "a", "resources": {"limits": {"nvidia.com/gpu": str(gpus)}}}],
+        },
+        "status": {"phase": "Running", "startTime": ago(days=4)},
+    }
