@@ -59,10 +59,12 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
             on_change=_Errors().tell,
         )
         async with opening as opened:
+            caught: asyncio.Queue[int] = asyncio.Queue()
+            on_signals(caught.put_nowait)
             write(opened.address if flags.port else f"http://{opened.address}")
             sys.stdout.flush()
             say(f"-- port {target.port} of {target.pod}, until ctrl+c")
-            code = await _signal()
+            code = await caught.get()
     return 0 if code == EXIT_CODES[signal.SIGINT] else code
 
 
@@ -71,13 +73,6 @@ async def _target(client: Client, job: Job, flags: argparse.Namespace) -> PodPor
     if flags.port is None:
         return await find_tensorboard(client, job)
     return PodPort(job.ref.namespace, find_instance(job, flags.instance).pod, flags.port)
-
-
-async def _signal() -> int:
-    """Wait for a signal that ends programs; return the exit code for it."""
-    caught: asyncio.Queue[int] = asyncio.Queue()
-    on_signals(caught.put_nowait)
-    return await caught.get()
 
 
 class _Errors:
