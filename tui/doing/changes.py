@@ -11,6 +11,7 @@ from k8s.errors import KubeError, NotFound
 from k8s.kinds import JobRef
 from k8s.snapshot import Job
 from tui.deletion import DeletePlan, delete_plan
+from tui.keys import NEW_JOB
 from tui.screens.choose import ConfirmScreen
 from tui.screens.view import View
 from tui.suspension import suspend_plan
@@ -40,6 +41,16 @@ def ask_for_job(console: Console, client: Client, like: Clone | None = None) -> 
         user=getpass.getuser(),
         clone=like,
     )
+    screen.keys = console.given.keys(NEW_JOB)
+    screen.data_bind(snapshot=type(console).snapshot)
+    console.push_screen(screen, lambda ref: _made(console, ref))
+
+
+def ask_for_manifest(console: Console, client: Client, like: Clone) -> None:
+    """Open the YAML of a job that no form can say, to be changed and created."""
+    from tui.screens.manifest import ManifestScreen
+
+    screen = ManifestScreen(client, like, namespace=str(like.manifest["metadata"]["namespace"]))
     screen.data_bind(snapshot=type(console).snapshot)
     console.push_screen(screen, lambda ref: _made(console, ref))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import getpass
 import time
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from k8s.errors import KubeError
@@ -47,7 +47,7 @@ def save(console: Console, wish: View.Go) -> None:
     titles, rows = view.saved()
     name = type(view).__name__.removesuffix("View").lower()
     try:
-        path = save_table(console.options.state_folder, name, titles, rows, datetime.now(UTC))
+        path = save_table(console.options.state_folder, name, titles, rows, datetime.now().astimezone())
     except OSError as error:
         console.notify(f"{error}.", title="Could not save the table.", severity="error")
     else:
@@ -64,13 +64,17 @@ async def _bundle(console: Console, client: Client, job: Job) -> None:
     from tui.bundle import bundle_name, make_bundle
 
     folder = console.options.state_folder / "bundles"
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     path = folder / bundle_name(job, time.time())
+    told_s = 0.0
 
     def tell(done: int, total: int, words: str) -> None:
-        console.notify(f"Bundle of {job.ref.name}: {done} of {total}, {words}…")
+        nonlocal told_s
+        if time.monotonic() - told_s > 1:
+            told_s = time.monotonic()
+            console.notify(f"Bundle of {job.ref.name}: {done} of {total}, {words}…")
 
     try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         made = await make_bundle(client, console.snapshot, job, path, progress=tell)
     except (KubeError, OSError) as error:
         console.notify(str(error), title="Could not write the bundle.", severity="error")
@@ -92,7 +96,7 @@ def clone(console: Console, wish: View.Go) -> None:
 async def _clone(console: Console, client: Client, ref: JobRef) -> None:
     from k8s import cloning
     from k8s.submit import resource_of
-    from tui.doing.changes import ask_for_job
+    from tui.doing.changes import ask_for_job, ask_for_manifest
 
     try:
         found = await client.get(resource_of(ref), ref.name, ref.namespace)
@@ -101,4 +105,4 @@ async def _clone(console: Console, client: Client, ref: JobRef) -> None:
     except KubeError as error:
         console.notify(error.details, title=error.what, severity="error")
     else:
-        ask_for_job(console, client, made)
+        (ask_for_job if made.fits_form else ask_for_manifest)(console, client, made)

@@ -11,6 +11,7 @@ NEW_JOB = (
     Key("new.check", "ctrl+t", "check", "Ask the server whether it would; nothing is created", "check"),
     Key("new.yaml", "ctrl+y", "yaml", "The job as YAML, and back", "yaml"),
     Key("new.keep", "ctrl+s", "keep", "Keep what is typed as a draft", "draft"),
+    Key("new.jump", "ctrl+g", "jump", "Jump: a letter for each field"),
     Key("new.leave", "escape", "leave", "Leave; asks when something was typed", "back"),
 )
 """In the new-job form. Fields have the keys of any form: tab, the arrows, enter."""
@@ -18,8 +19,34 @@ NEW_JOB = (
 TEXT = (
     Key("text.down", "j,down", "scroll(1)", "Down"),
     Key("text.up", "k,up", "scroll(-1)", "Up"),
+    Key("text.page_down", "ctrl+f,pagedown,space", "page(1)", "Page down"),
+    Key("text.page_up", "ctrl+b,pageup", "page(-1)", "Page up"),
+    Key("text.half_down", "ctrl+d", "page(0.5)", "Half a page down"),
+    Key("text.half_up", "ctrl+u", "page(-0.5)", "Half a page up"),
+    Key("text.start", "g,home", "end(-1)", "Start"),
+    Key("text.end", "G,end", "end(1)", "End"),
+    Key("text.left", "h,left", "side(-1)", "Left"),
+    Key("text.right", "l,right", "side(1)", "Right"),
+    Key("text.next", "n", "match(1)", "Next match of what was typed after /", "match"),
+    Key("text.previous", "N", "match(-1)", "The match before"),
+    Key("text.wrap", "w", "wrap", "Break long lines, and back", "wrap"),
 )
-"""In plain text."""
+"""In text."""
+
+YAML = (
+    *TEXT,
+    Key("yaml.managed", "m", "managed", "Fields of metadata.managedFields, and back", "managed"),
+    Key("yaml.secrets", "x", "secrets", "Show secrets, after a question; again hides them", "secrets"),
+    Key("yaml.live", "r", "live", "Follow changes, or stand still", "live"),
+)
+"""In an object's YAML."""
+
+CARD = (
+    Key("card.close", "escape,q,enter", "close", "Close", "closes"),
+    Key("card.down", "j,down", "scroll(1)", "Down"),
+    Key("card.up", "k,up", "scroll(-1)", "Up"),
+)
+"""In a text that lies over a view."""
 
 HELP = (
     Key("help.close", "escape,q,question_mark", "close", "Close"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -34,8 +34,9 @@ from tui.job_answers import JobAnswers
 from tui.job_draft import DraftProblem
 from tui.job_form import Wish
 from tui.job_plan import PlanLine, plan
-from tui.keys import NEW_JOB
+from tui.keys import NEW_JOB, Key
 from tui.screens.choose import ChooseScreen
+from tui.screens.view import View
 from tui.widgets.create_bar import CreateBar
 from tui.widgets.form import Field
 from tui.widgets.job_fields import JobFields
@@ -96,6 +97,8 @@ class NewJobScreen(Screen[JobRef | None]):
         self._is_settled = False
         self._is_draft = False
         self._before_yaml: Widget | None = None
+        self.keys: Sequence[Key] = NEW_JOB
+        """The keys that its last line tells; set before it is shown."""
         if snapshot is not None:
             self.set_reactive(NewJobScreen.snapshot, snapshot)
             self.answers.suggest_name(snapshot.jobs)
@@ -113,7 +116,7 @@ class NewJobScreen(Screen[JobRef | None]):
                 yield PlanView(id="plan")
                 yield CreateBar(id="act")
             yield YamlView(id="yaml", classes="pane")
-        yield KeyBar(NEW_JOB)
+        yield KeyBar(self.keys)
 
     def on_mount(self) -> None:
         """Read what was kept, ask for the volume claims, and show the form."""
@@ -283,6 +286,10 @@ class NewJobScreen(Screen[JobRef | None]):
         """Go to the first field of the next part, or of the one before."""
         if not self.query_one(JobFields).focus_part(step):
             self.query_one("#create").focus()
+
+    def action_jump(self) -> None:
+        """Show a letter for each field."""
+        self.post_message(View.Go("jump"))
 
     def action_yaml(self) -> None:
         """Go to the YAML, and back to where the focus was."""
