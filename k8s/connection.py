@@ -18,7 +18,7 @@ import aiohttp
 
 from k8s.access import Access
 from k8s.clock import ServerClock
-from k8s.errors import KubeError, ServerFailed, Throttled, Unauthorized, from_status
+from k8s.errors import KubeError, ServerFailed, Throttled, Unauthorized, Unreachable, from_status
 from k8s.limiter import Limiter
 from k8s.wire import Query, status_of
 
@@ -114,6 +114,8 @@ class Connection:
         has_logged_in = False
         while True:
             await self._wait(is_urgent=is_urgent, has_turn=has_turn)
+            if self._session.closed:
+                raise Unreachable(f"Could not {doing}.", "The connection to this cluster was closed here.")
             identity = self.access.identity()
             sent_s = time.time()
             async with asyncio.timeout(open_s):

@@ -6,11 +6,27 @@ from tui.keys.key import Key
 
 JOB = (
     Key("job.logs", "enter,l", "logs", "Logs of the instance under the cursor", "logs", right="logs"),
+    Key("job.previous", "p", "previous_logs", "Logs of its run before the last restart", right="logs"),
     Key("job.curves", "m", "curves", "Curves", "curves"),
     Key("job.why", "W", "why", "Why it waits, fails or restarts, and what would help", "why"),
-    Key("job.yaml", "y", "yaml", "The job's object as YAML", "yaml"),
+    Key("job.events", "v", "events", "The events alone; again: all panes. enter shows one in full", "events"),
+    Key("job.yaml", "y", "yaml", "YAML of the pod under the cursor; from other panes the job's", "yaml"),
+    Key("job.job_yaml", "Y", "job_yaml", "The job's object as YAML"),
+    Key("job.shell", "s", "shell", "A shell in the instance under the cursor", "shell", True, right="shell"),
+    Key(
+        "job.forward",
+        "F",
+        "forward",
+        "Forward its TensorBoard to this machine; again ends that",
+        right="forward",
+    ),
+    Key("job.clone", "b", "clone", "A new job like this one", "clone", True, right="clone"),
+    Key("job.hold", "H", "hold", "Suspend, after a question", "", True, right="suspend"),
+    Key("job.resume", "R", "resume", "Resume, after a question", "", True, right="resume"),
     Key("job.delete", "ctrl+d", "delete", "Delete, after a question", "delete", True, right="delete"),
     Key("job.next_pane", "tab", "next_pane", "Next pane", "pane"),
+    Key("job.pane_before", "shift+tab", "next_pane(-1)", "Pane before"),
+    Key("job.full", "f", "full", "The pane with the focus alone, and all again", "full"),
 )
 """In one job."""
 

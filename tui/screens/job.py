@@ -1,78 +1,82 @@
-"""One job: its instances with their ranks, what its object says, and what happened to it."""
+"""One job: its instances with their ranks, what its object says, what happened to it, how its loss goes."""
 
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime
+from collections.abc import Callable, Mapping
 from typing import ClassVar
 
 from textual import work
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import Horizontal
+from textual.screen import ModalScreen
 from textual.widgets import Label
 
 from k8s.client import Client
 from k8s.errors import KubeError
 from k8s.kinds import JobRef
-from k8s.models import Condition, Event
-from k8s.snapshot import Instance, Job
+from k8s.logs import targets_of
+from k8s.logs.last import LastLines
+from k8s.models import Event, Pod
+from k8s.outage import Outage
+from k8s.snapshot import Job
 from k8s.status import Status
-from k8s.text import sanitize
+from k8s.text import log_text, sanitize
 from k8s.why import answer_why
+from tui.curve_feed import CurveFeed
 from tui.event_feed import follow_events
-from tui.format import NOTHING, STATUS_LOOKS, Clock, Look
+from tui.format import Clock, duration, plural
+from tui.job_events import Happening, Relatives, full_text, happenings
 from tui.keys import JOB, Key
-from tui.screens.view import View, bindings
+from tui.progress_words import progress_in
+from tui.screens.card import CardScreen
+from tui.screens.job_actions import JobActions
+from tui.screens.job_panes import JobPanes
+from tui.screens.job_rows import (
+    AGE_STEP_S,
+    INSTANCE_COLUMNS,
+    SAID_COLUMN,
+    condition_rows,
+    event_row,
+    instance_rows,
+)
+from tui.screens.job_title import job_title
+from tui.screens.view import bindings
 from tui.widgets.row_filter import row_filter
-from tui.widgets.table import Cell, Column, Row, Table
+from tui.widgets.table import Table
 
-INSTANCE_COLUMNS = (
-    Column("instance", "INSTANCE", min_width=10),
-    Column("ranks", "RANKS", min_width=5),
-    Column("status", "STATUS", min_width=10),
-    Column("gpus", "GPUS", align="right"),
-    Column("node", "NODE", elide="middle", min_width=8, max_width=30),
-    Column("restarts", "RESTARTS", align="right", priority=2),
-    Column("age", "AGE", align="right"),
-    Column("pod", "POD", elide="middle", min_width=12, max_width=60, priority=3),
-)
-CONDITION_COLUMNS = (
-    Column("type", "CONDITION", min_width=10),
-    Column("status", "IS", min_width=5),
-    Column("age", "SINCE", align="right"),
-    Column("message", "MESSAGE", elide="end", min_width=10, max_width=200, priority=2),
-    Column("reason", "REASON", elide="end", min_width=8, max_width=30, priority=1),
-)
-EVENT_COLUMNS = (
-    Column("age", "AGE", align="right"),
-    Column("type", "TYPE", min_width=7, priority=2),
-    Column("about", "ABOUT", elide="middle", min_width=6, max_width=30),
-    Column("reason", "REASON", elide="end", min_width=8, max_width=20),
-    Column("count", "×", align="right", priority=1),
-    Column("message", "MESSAGE", elide="end", min_width=34, max_width=300),
-)
 WHY_REST_S = 10.0
 """Shortest time between two looks for why it waits."""
-_LONG_AGO = datetime.min.replace(tzinfo=UTC)
+SAYS_FROM = 140
+"""From so many columns on, the newest line of each instance is shown."""
 
 
-class JobView(View):
-    """Instances, conditions and events of one job."""
+class JobView(JobActions):
+    """Instances, curve, conditions and events of one job. It asks for nothing while it is not shown."""
 
     CSS_PATH = "job.tcss"
-    AUTO_FOCUS: ClassVar[str] = "#instances"
+    AUTO_FOCUS: ClassVar[str] = ""
+    VERTICAL_BREAKPOINTS = [(0, "-short"), (32, "-tall")]  # noqa: RUF012
     KEYS: ClassVar[tuple[Key, ...]] = JOB
     BINDINGS: ClassVar[list[BindingType]] = bindings(JOB)
 
     def __init__(
-        self, client: Client, ref: JobRef, *, ascii_only: bool = False, why_rest_s: float = WHY_REST_S
+        self,
+        client: Client,
+        ref: JobRef,
+        *,
+        outage: Outage | None = None,
+        pods: Callable[[], Mapping[str, Pod]] = dict,
+        ascii_only: bool = False,
+        why_rest_s: float = WHY_REST_S,
     ) -> None:
-        """Show the job `ref`; `client` is asked for its events, and why it waits.
+        """Show the job `ref`; `client` is asked for its events, its logs' last lines, and why it waits.
 
         Args:
             client: The job's cluster.
             ref: The job.
+            outage: Where to wait while the cluster is away.
+            pods: Returns the pods that are known, by uid.
             ascii_only: Draw nothing but ASCII.
             why_rest_s: Shortest time between two looks for why it waits.
         """
@@ -80,48 +84,82 @@ class JobView(View):
         self.ref = ref
         """The job that is shown."""
         self._client = client
+        self._outage = outage or Outage(client)
+        self._pods = pods
+        self._panes = JobPanes(ascii_only=ascii_only)
+        self._lines = LastLines(client, self._outage, on_change=self._draw)
+        self._feed = CurveFeed(client, ref, lambda: self.snapshot.job(ref))
         self._events: list[Event] = []
         self._events_problem = ""
+        self._happened: dict[str, Happening] = {}
+        self._happened_from: tuple[object, object] = (None, None)
+        self._progress = ""
         self._last: Job | None = None
         self._why = ""
         self._asked_about: tuple[str, ...] = ()
         self._why_rest_s = why_rest_s
         self._ask_again_at_s = 0.0
+        self._is_looking = False
 
     def compose_body(self) -> ComposeResult:
-        """Lay out three tables."""
+        """Lay out why it waits, what went wrong, and the panes."""
         yield Label("", id="why", markup=False)
         yield Label("", id="notice", markup=False)
-        yield Table(
-            INSTANCE_COLUMNS,
-            empty="No instances.",
-            ascii_only=self.ascii_only,
-            id="instances",
-            classes="pane",
-        )
-        with Horizontal(id="below"):
-            yield Table(
-                CONDITION_COLUMNS,
-                empty="The operator has said nothing yet.",
-                ascii_only=self.ascii_only,
-                id="conditions",
-                classes="pane",
-            )
-            yield Table(
-                EVENT_COLUMNS, empty="No events.", ascii_only=self.ascii_only, id="events", classes="pane"
-            )
+        yield self._panes
 
     def on_mount(self) -> None:
-        """Name the panes and follow the events."""
-        self.query_one("#instances").border_title = "instances"
-        self.query_one("#conditions").border_title = "conditions"
-        self.query_one("#events").border_title = "events"
-        self.set_interval(10, self._draw)
-        self._follow_events()
+        """Show the panes as they were left; let ages grow though nothing changes."""
+        self._panes.restore()
+        self.set_interval(AGE_STEP_S, self._draw)
+
+    def on_screen_resume(self) -> None:
+        """Begin to ask the cluster, or go on."""
+        if not self._is_looking:
+            self._is_looking = True
+            self._follow_events()
+            self._follow_lines()
+            self._consider_curve()
+
+    def on_screen_suspend(self) -> None:
+        """Ask for nothing while another view is shown; a question above this one is none."""
+        if not isinstance(self.app.screen, ModalScreen):
+            self._is_looking = False
+            for group in ("events", "lines", "curve"):
+                self.workers.cancel_group(self, group)
+
+    def on_resize(self) -> None:
+        """Show more or fewer columns, and the curve where there is room for it."""
+        self.call_after_refresh(self._fit)
+
+    def _fit(self) -> None:
+        if not self.is_drawable:
+            return
+        self._consider_curve()
+        self._draw()
+
+    def _consider_curve(self) -> None:
+        """Read the curve only while there is a place for it."""
+        is_read = any(each.group == "curve" and not each.is_finished for each in self.workers)
+        if self._is_looking and self.has_class("-wide") and not is_read:
+            self._follow_curve()
+        elif is_read and not self.has_class("-wide"):
+            self.workers.cancel_group(self, "curve")
 
     @work(group="events", exclusive=True)
     async def _follow_events(self) -> None:
-        await follow_events(self._client, self.ref.namespace, self._take_events)
+        await follow_events(self._client, self.ref.namespace, self._take_events, self._outage)
+
+    @work(group="lines", exclusive=True)
+    async def _follow_lines(self) -> None:
+        await self._lines.run()
+
+    @work(group="curve", exclusive=True)
+    async def _follow_curve(self) -> None:
+        await self._feed.run(self._take_curve)
+
+    async def _take_curve(self) -> None:
+        if self.is_drawable:
+            self._panes.curve.take(self._feed)
 
     def _take_events(self, events: list[Event], problem: str) -> None:
         self._events = events
@@ -133,36 +171,82 @@ class JobView(View):
         self._draw()
 
     def watch_filter_text(self, text: str) -> None:
-        """Filter instances and events."""
+        """Filter the tables."""
         for table in self.query(Table):
-            table.set_filter(row_filter(text, table.columns)[0])
+            wanted, problem = row_filter(text, table.columns)
+            table.set_filter(wanted)
+            if problem:
+                self.flash(problem, "warning")
+        self._draw()
+
+    def about(self) -> JobRef:
+        """Return the job."""
+        return self.ref
 
     def _draw(self) -> None:
-        if not self.is_drawable:
+        if not self.is_drawable or not self._panes.is_mounted:
             return
         found = self.snapshot.job(self.ref)
         is_gone = found is None and self.snapshot.is_synced
         job = found or self._last
         self._last = job
         clock = Clock.ahead(self.snapshot.clock_offset_s)
-        self.set_title(_title(self.ref, job, is_gone=is_gone))
+        if job is not None:
+            self._lines.set_targets(targets_of(job) if not is_gone else ())
+            self._draw_panes(job, clock)
+        title = job_title(self.ref, job, clock, self.size.width - 2, progress=self._progress, is_gone=is_gone)
+        self.set_title(f"{title}   /{sanitize(self.filter_text)}" if self.filter_text else title)
         self._consider_why(None if is_gone else job)
         reason = "" if job is None or is_gone or self._why else job.reason
         self.put("why", self._why)
         self.put("notice", "\n".join(map(sanitize, (self.snapshot.stale or reason).split("\n"))))
-        if job is None:
-            return
-        self.query_one("#instances", Table).set_rows([_instance_row(each, clock) for each in job.instances])
-        conditions = sorted(job.conditions, key=lambda each: each.last_transition_time or _LONG_AGO)
-        self.query_one("#conditions", Table).set_rows([_condition_row(each, clock) for each in conditions])
-        about = {self.ref.name: "job", **{each.pod: each.name for each in job.instances if each.pod}}
-        events = [event for event in self._events if event.involved_object.name in about]
-        events.sort(key=lambda event: event.at or _LONG_AGO, reverse=True)
-        table = self.query_one("#events", Table)
-        table.empty = self._events_problem or "No events."
-        table.set_rows([_event_row(event, about[event.involved_object.name], clock) for event in events])
-        warnings = sum(event.type == "Warning" for event in events)
-        table.border_title = f"events {len(events)}" + (f" ({warnings} warnings)" if warnings else "")
+        self.put("totals", self._lines_words())
+
+    def _lines_words(self) -> str:
+        if self._lines.problem:
+            return sanitize(f"When instances printed last is not known. {self._lines.problem}")
+        if self._lines.is_polled:
+            return f"Each log is asked for its last line every {duration(self._lines.round_s)}."
+        return ""
+
+    def _draw_panes(self, job: Job, clock: Clock) -> None:
+        panes = self._panes
+        shows_lines = self.size.width >= SAYS_FROM
+        refusal = "may not read pods/log" if self._lines.problem else ""
+        rows = instance_rows(
+            job.instances, self._lines.newest, clock, shows_lines=shows_lines, refusal=refusal
+        )
+        columns = (*INSTANCE_COLUMNS, SAID_COLUMN) if shows_lines else INSTANCE_COLUMNS
+        if len(columns) == len(panes.instances.columns):
+            panes.instances.set_rows(rows)
+        else:
+            panes.instances.set_columns(columns, rows)
+        panes.say(panes.instances, f"instances {len(rows)}" if rows else "instances")
+        self._progress = self._progress_of(job)
+        panes.conditions.set_rows(condition_rows(job.conditions, clock))
+        panes.say(panes.conditions, "conditions")
+        if self._happened_from != (self._events, job):
+            self._happened_from = (self._events, job)
+            relatives = Relatives(job, self._pods(), self.snapshot.jobs)
+            found = happenings(self._events, relatives, job.created)
+            self._happened = {event_row(each, clock).key: each for each in found}
+        happened = list(self._happened.values())
+        panes.events.empty = self._events_problem or "No events; clusters forget them after an hour."
+        panes.events.set_rows([event_row(each, clock) for each in happened])
+        warnings = sum(each.is_warning for each in happened)
+        title = f"events {len(happened)}" + (f" ({plural(warnings, 'warning')})" if warnings else "")
+        hidden = f"tab: {plural(len(job.conditions), 'condition')}"
+        is_cramped = self.has_class("-narrow") and self.has_class("-short")
+        panes.say(panes.events, title, hidden if is_cramped else "")
+        panes.say(panes.conditions, "conditions", f"tab: {title}" if is_cramped else "")
+
+    def _progress_of(self, job: Job) -> str:
+        """Return how far the job says it is; what a line once told holds until another tells otherwise."""
+        if job.progress or job.status is not Status.RUNNING:
+            return sanitize(job.progress)
+        chief = next((each.pod for each in job.instances if each.is_chief), "")
+        line = self._lines.newest.get(chief)
+        return (progress_in(log_text(line.raw)) if line is not None else "") or self._progress
 
     def _consider_why(self, job: Job | None) -> None:
         """Ask why it waits when that is not known yet; what is known is dropped when it is no longer so."""
@@ -186,48 +270,70 @@ class JobView(View):
         self._why = sanitize(answer.sentence)
         self._draw()
 
-    def _instance_under_cursor(self) -> str:
-        return self.query_one("#instances", Table).cursor_key or ""
+    def instance_meant(self) -> str:
+        """Return the instance under the cursor."""
+        return self._panes.instances.cursor_key or ""
+
+    def pod_meant(self) -> str:
+        """Return its pod while the instances have the focus; else nothing."""
+        if self._last is None or self._panes.focused is not self._panes.instances:
+            return ""
+        name = self.instance_meant()
+        return next((each.pod for each in self._last.instances if each.name == name), "")
 
     def on_table_chosen(self, event: Table.Chosen) -> None:
-        """Show the logs of an instance."""
+        """Show the logs of an instance, an event in full, or the whole of a condition."""
         event.stop()
-        self.action_logs()
+        if event.table is self._panes.instances:
+            self.action_logs()
+        elif event.table is self._panes.events and (found := self._happened.get(event.key)) is not None:
+            self.app.push_screen(CardScreen(f"{found.newest.reason or 'event'}", full_text(found)))
+        elif event.table is self._panes.conditions:
+            words = [f"{title.lower():<11} {text}" for title, text in self._said(event.table).items()]
+            self.app.push_screen(CardScreen("condition", "\n".join(words)))
 
-    def action_logs(self) -> None:
-        """Show the logs, beginning with the instance under the cursor."""
-        self.post_message(self.Go("logs", self._instance_under_cursor(), refs=[self.ref]))
+    def copied(self) -> str:
+        """Return what the row under the cursor is about: a pod's name, an event's message."""
+        focused = self._panes.focused
+        said = self._said(focused) if isinstance(focused, Table) else {}
+        return said.get("POD") or said.get("MESSAGE") or self.ref.name
 
-    def action_curves(self) -> None:
-        """Show the curves."""
-        self.post_message(self.Go("curves", refs=[self.ref]))
+    @staticmethod
+    def _said(table: Table) -> dict[str, str]:
+        """Return what the row under the cursor says, by the titles of its columns."""
+        row = next((row for row in table.shown_rows if row.key == table.cursor_key), None)
+        cells = row.cells if row is not None else ()
+        return {column.title: cell.text for column, cell in zip(table.columns, cells, strict=bool(cells))}
 
-    def action_why(self) -> None:
-        """Show why it is as it is, with all that was seen."""
-        self.post_message(self.Go("why", refs=[self.ref]))
+    def action_next_pane(self, panes: int = 1) -> None:
+        """Give the focus to the next pane, or to the one before."""
+        self._panes.step(panes)
 
-    def action_yaml(self) -> None:
-        """Show the object."""
-        self.post_message(self.Go("yaml", refs=[self.ref]))
+    def action_full(self) -> None:
+        """Show the pane with the focus alone, or all of them again."""
+        self._panes.toggle_full()
 
-    def action_delete(self) -> None:
-        """Ask whether to delete the job."""
-        self.post_message(self.Go("delete", refs=[self.ref]))
+    def action_events(self) -> None:
+        """Show the events alone; from there, all panes again."""
+        panes = self._panes
+        if panes.focused is panes.events and panes.is_full:
+            panes.toggle_full()
+            panes.go_to(panes.instances)
+        else:
+            panes.go_to(panes.events)
+            if not panes.is_full:
+                panes.toggle_full()
 
-    def action_next_pane(self) -> None:
-        """Give the focus to the next table."""
-        self.focus_next(Table)
+    def action_back(self) -> None:
+        """Show all panes again, clear the filter, or go back."""
+        if self._panes.is_full and not self.filter_text:
+            self._panes.toggle_full()
+        else:
+            super().action_back()
 
-
-def _title(ref: JobRef, job: Job | None, *, is_gone: bool) -> str:
-    words = [f"Jobs › {ref.name}", f"{ref.kind} {ref.api_version}"]
-    if is_gone:
-        words.append("gone: it was deleted; this is its last state" if job else "gone: there is no such job")
-    elif job is not None:
-        words.append(f"{job.status} · {job.instances_running}/{len(job.instances)} pods")
-        if job.trainer:
-            words.append(f"trainer {job.trainer}")
-    return "   ".join(words)
+    def focus_body(self) -> None:
+        """Give the focus back to the pane that had it."""
+        self._panes.go_to(self._panes.focused)
 
 
 def _waits(job: Job) -> bool:
@@ -235,59 +341,3 @@ def _waits(job: Job) -> bool:
     if job.status is Status.RUNNING:
         return job.instances_running < len([each for each in job.instances if not each.status.is_final])
     return job.status is not Status.SUCCEEDED
-
-
-def ranks_words(instance: Instance) -> str:
-    """Return an instance's ranks and whether they are proven: `0-3`, `~4-7` when only assumed."""
-    if not instance.ranks:
-        return NOTHING
-    first, last = instance.ranks[0], instance.ranks[-1]
-    text = str(first) if first == last else f"{first}-{last}"
-    return {"assumed": f"~{text}", "observed": f"{text} ✓"}.get(instance.ranks_proof, text)
-
-
-def _instance_row(instance: Instance, clock: Clock) -> Row:
-    return Row(
-        instance.name,
-        (
-            Cell(f"{instance.name} *" if instance.is_chief else instance.name, "bright"),
-            Cell(ranks_words(instance)),
-            Cell(str(instance.status), STATUS_LOOKS[instance.status]),
-            Cell(str(instance.gpus) if instance.gpus else NOTHING),
-            Cell(instance.node or NOTHING, "quiet"),
-            Cell(str(instance.restarts), "failed" if instance.restarts else "quiet"),
-            Cell(clock.age(instance.created), "quiet"),
-            Cell(instance.pod or NOTHING, "quiet"),
-        ),
-        f"└ {instance.reason}" if instance.reason else None,
-    )
-
-
-def _condition_row(condition: Condition, clock: Clock) -> Row:
-    is_true = condition.status == "True"
-    look: Look = "quiet" if not is_true else "failed" if condition.type == "Failed" else "bright"
-    return Row(
-        condition.type,
-        (
-            Cell(condition.type, look),
-            Cell(condition.status, look),
-            Cell(clock.age(condition.last_transition_time), "quiet"),
-            Cell(condition.message or "", "quiet"),
-            Cell(condition.reason or "", "quiet"),
-        ),
-    )
-
-
-def _event_row(event: Event, about: str, clock: Clock) -> Row:
-    is_warning = event.type == "Warning"
-    return Row(
-        event.metadata.uid,
-        (
-            Cell(clock.age(event.at), "quiet"),
-            Cell(event.type or "", "pending" if is_warning else "quiet"),
-            Cell(about),
-            Cell(event.reason or "", "bright" if is_warning else ""),
-            Cell(str(event.count or 1), "quiet"),
-            Cell(event.message or "", "" if is_warning else "quiet"),
-        ),
-    )

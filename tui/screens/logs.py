@@ -34,6 +34,9 @@ WINDOWS: tuple[tuple[str, Wanted], ...] = (
 )
 """What each digit asks for, in words and as a request; the digits are k9s'."""
 
+BEFORE = Wanted(previous=True, follow=False)
+"""Asks for the run before the last restart."""
+
 MAX_PANES = 4
 """Ranks side by side at most."""
 SILENT_S = 120.0
@@ -73,6 +76,7 @@ class LogsScreen(View):
         ref: JobRef,
         *,
         instance: str = "",
+        is_previous: bool = False,
         folder: Path | None = None,
         logs: JobLogs | None = None,
         ascii_only: bool = False,
@@ -83,6 +87,7 @@ class LogsScreen(View):
             client: The cluster.
             ref: The job.
             instance: Whose log to begin with; empty for rank 0, or the chief's.
+            is_previous: Begin with the runs before the last restart.
             folder: Where `ctrl+s` saves to; without one it does not.
             logs: The reader; made here unless a caller needs it otherwise.
             ascii_only: Draw with ASCII only.
@@ -94,8 +99,8 @@ class LogsScreen(View):
         self._instance = instance
         self._folder = folder
         self._window = WINDOWS[0]
-        self._is_previous = False
-        self._logs = logs or JobLogs(client, wanted=self._window[1])
+        self._is_previous = is_previous
+        self._logs = logs or JobLogs(client, wanted=BEFORE if is_previous else self._window[1])
         self._targets: tuple[Target, ...] = ()
         self._panes: list[_Pane] = []
         self._has_chosen = False
@@ -321,7 +326,7 @@ class LogsScreen(View):
     def action_previous(self) -> None:
         """Show the runs before the last restart, or the present ones again."""
         self._is_previous = not self._is_previous
-        self._restart(Wanted(previous=True, follow=False) if self._is_previous else self._window[1])
+        self._restart(BEFORE if self._is_previous else self._window[1])
 
     def action_window(self, number: int) -> None:
         """Read another part of the logs."""

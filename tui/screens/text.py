@@ -1,70 +1,115 @@
-"""Plain text to read: a job's object as YAML."""
+"""Plain text to read and to search: why a job waits; the base of the view of YAML."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable
 from typing import ClassVar
 
 from textual import work
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import VerticalScroll
-from textual.widgets import Static
+from textual.widgets import Label
 
 from k8s.errors import KubeError
 from k8s.text import sanitize
 from tui.keys import TEXT, Key
-from tui.match import matcher
 from tui.screens.view import View, bindings
+from tui.widgets.log_text import pattern_of
+from tui.widgets.text_lines import TextLine, TextLines
+
+SIDE_CELLS = 16
+"""Cells that one key scrolls to the side."""
 
 
 class TextView(View):
-    """Text that was asked for once; `ctrl+r` asks again."""
+    """Text that was asked for once; `ctrl+r` asks again. What is typed after `/` is marked, not left out."""
 
-    AUTO_FOCUS: ClassVar[str] = "VerticalScroll"
+    CSS_PATH = "text.tcss"
+    AUTO_FOCUS: ClassVar[str] = "TextLines"
     KEYS: ClassVar[tuple[Key, ...]] = TEXT
     BINDINGS: ClassVar[list[BindingType]] = bindings(TEXT)
+    WRAPS: ClassVar[bool] = True
+    """Whether long lines are broken at first."""
 
     def __init__(
         self, heading: str, fetch: Callable[[], Awaitable[str]], *, ascii_only: bool = False
     ) -> None:
         """Show under `heading` what `fetch` returns."""
         super().__init__(ascii_only=ascii_only)
-        self._heading = heading
+        self._heading = sanitize(heading)
         self._fetch = fetch
-        self._lines: list[str] = []
+        self._text = ""
+        self._reader = TextLines(wraps=self.WRAPS)
 
     def compose_body(self) -> ComposeResult:
         """Lay out the text."""
-        with VerticalScroll():
-            yield Static("Reading…", id="text", markup=False)
+        yield Label("", id="notice", markup=False)
+        yield self._reader
 
     def on_mount(self) -> None:
         """Ask for the text."""
-        self.call_after_refresh(self.set_title, self._heading)  # there is no title to write before that
-        self._read()
+        self.call_after_refresh(self.say)  # there is no title to write before that
+        self.read()
 
     @work(exclusive=True, group="read")
-    async def _read(self) -> None:
+    async def read(self) -> None:
+        """Ask for the text."""
+        self.put("notice", "" if self._text else "Reading…")
         try:
-            text = await self._fetch()
+            self._text = await self._fetch()
         except KubeError as error:
-            text = str(error)
-        self._lines = [sanitize(line) for line in text.splitlines()]
-        self.watch_filter_text(self.filter_text)
+            self.put("notice", "\n".join(map(sanitize, str(error).split("\n"))))
+        else:
+            self.put("notice", "")
+            self._reader.show([TextLine(line) for line in self._text.splitlines()])
+            self.say()
 
     def watch_filter_text(self, text: str) -> None:
-        """Show the lines that match."""
-        if not self.is_drawable:
-            return
-        matches = matcher(text)
-        lines = [line for line in self._lines if matches is None or matches(line)]
-        self.query_one("#text", Static).update("\n".join(lines))
+        """Mark what matches."""
+        if self.is_drawable:
+            self._reader.search(pattern_of(text))
+            self.say()
 
-    def action_scroll(self, lines: int) -> None:
-        """Scroll by lines."""
-        self.query_one(VerticalScroll).scroll_relative(y=lines, animate=False)
+    def said(self) -> list[str]:
+        """Return what the title says of the text, part by part."""
+        return []
+
+    def say(self) -> None:
+        """Write the title."""
+        words = " · ".join(filter(None, self.said()))
+        found = f"/{sanitize(self.filter_text)}  {self._reader.match_words}" if self.filter_text else ""
+        self.set_title("   ".join(filter(None, (self._heading, found, words))))
+
+    def copied(self) -> str:
+        """Return the text, clean."""
+        return "\n".join(map(sanitize, self._text.splitlines()))
+
+    def action_scroll(self, rows: int) -> None:
+        """Scroll by rows."""
+        self._reader.scroll_rows(rows)
+
+    def action_page(self, pages: float) -> None:
+        """Scroll by what fits on the screen."""
+        self._reader.scroll_pages(pages)
+
+    def action_end(self, way: int) -> None:
+        """Go to the start, or to the end."""
+        self._reader.scroll_rows(way * math.inf)
+
+    def action_side(self, way: int) -> None:
+        """Scroll to the side."""
+        self._reader.scroll_side(way * SIDE_CELLS)
+
+    def action_match(self, way: int) -> None:
+        """Go to the next match, or the one before."""
+        self._reader.step(way)
+        self.say()
+
+    def action_wrap(self) -> None:
+        """Break long lines, or let them go on to the right."""
+        self._reader.wraps = not self._reader.wraps
 
     def action_retry(self) -> None:
         """Ask again."""
-        self._read()
+        self.read()

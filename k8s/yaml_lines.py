@@ -1,0 +1,125 @@
+"""An object as lines of YAML to be read: quick for megabytes, texts of several lines as they are.
+
+PyYAML writes what nobody reads twice (folded quotes, a hundred columns) and takes seconds for the
+largest objects that etcd holds. This writes only what JSON can say, in YAML that every reader takes.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from k8s.text import UNSAFE
+
+_PLAIN = re.compile(r"[A-Za-z_/•][\w ./@+=,()•-]*(?::[\w./@+=,()•-]+)*")
+"""Texts that mean themselves without quotes, but for those below and those that end in a space."""
+_WORDS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
+"""Texts that some YAML takes for something else."""
+_UNWRITABLE = re.compile(f"{UNSAFE.pattern}|[\ufffe\uffff]")
+_DEEPEST = 200
+
+
+class YamlLine(NamedTuple):
+    """One line, and where in it the name of a field stands."""
+
+    text: str
+    name_start: int = 0
+    name_end: int = 0
+    """Behind its colon; 0 where the line has no name."""
+
+
+def yaml_lines(obj: Any, say: Callable[[str], str] = str) -> list[YamlLine]:
+    """Write what JSON can say as YAML.
+
+    Args:
+        obj: Mappings, lists, texts, numbers, booleans, None.
+        say: Is given every text that is a value, and returns what is written for it.
+    """
+    return list(_block(obj, "", "", say))
+
+
+def to_text(lines: list[YamlLine]) -> str:
+    """Return lines as one text."""
+    return "\n".join([line.text for line in lines]) + "\n"
+
+
+def _block(value: Any, indent: str, first: str, say: Callable[[str], str]) -> Iterator[YamlLine]:
+    """Write a value; its first line begins with `first` in place of the indent.
+
+    `first` is what a list's dash, or nothing, has put there already.
+    """
+    if isinstance(value, Mapping) and value and len(indent) < _DEEPEST:
+        start = first or indent
+        for key, held in value.items():
+            name = f"{start}{_scalar(str(key))}:"
+            yield from _field(name, len(start), held, indent, say)
+            start = indent
+    elif isinstance(value, (list, tuple)) and value and len(indent) < _DEEPEST:
+        start = first or indent
+        for held in value:
+            yield from _block(held, f"{indent}  ", f"{start}- ", say)
+            start = indent
+    else:
+        written, *more = _leaf(value, indent or "  ", say)
+        yield YamlLine(f"{first or indent}{written}")
+        yield from map(YamlLine, more)
+
+
+def _field(name: str, start: int, value: Any, indent: str, say: Callable[[str], str]) -> Iterator[YamlLine]:
+    end = len(name)
+    if isinstance(value, Mapping) and value and len(indent) < _DEEPEST:
+        yield YamlLine(name, start, end)
+        yield from _block(value, f"{indent}  ", "", say)
+    elif isinstance(value, (list, tuple)) and value and len(indent) < _DEEPEST:
+        yield YamlLine(name, start, end)
+        yield from _block(value, indent, "", say)  # as kubectl writes lists: no further to the right
+    else:
+        written, *more = _leaf(value, f"{indent}  ", say)
+        yield YamlLine(f"{name} {written}", start, end)
+        yield from map(YamlLine, more)
+
+
+def _leaf(value: Any, indent: str, say: Callable[[str], str]) -> list[str]:
+    """Write what holds nothing else: on one line, or a text on the lines that it has."""
+    if not isinstance(value, str):
+        return [_plain(value)]
+    text = say(value)
+    if "\n" not in text or not (header := _literal(text)):
+        return [_scalar(text)]
+    lines = text.removesuffix("\n").split("\n")
+    return [header, *[f"{indent}{line}" if line else "" for line in lines]]
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, float) and not math.isfinite(value):
+        return ".nan" if math.isnan(value) else ".inf" if value > 0 else "-.inf"
+    if isinstance(value, float):
+        text = repr(value)
+        return text.replace("e", ".0e") if "e" in text and "." not in text else text
+    if isinstance(value, (Mapping, list, tuple)):
+        return json.dumps(value, ensure_ascii=True)  # empty, or deeper than anybody reads
+    return json.dumps(value)
+
+
+def _scalar(text: str) -> str:
+    """Write a text on one line."""
+    if _PLAIN.fullmatch(text) and text.lower() not in _WORDS and not text.endswith(" "):
+        return text
+    return _UNWRITABLE.sub(_escape, json.dumps(text, ensure_ascii=False))
+
+
+def _escape(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    return f"\\U{code:08X}" if code > 0xFFFF else f"\\u{code:04X}"
+
+
+def _literal(text: str) -> str:
+    """Return how a text of several lines is announced when it can be written as it is; else nothing."""
+    if text[0] in " \n\t" or _UNWRITABLE.search(text.replace("\n", "").replace("\t", "")):
+        return ""
+    if not text.endswith("\n"):
+        return "|-"
+    return "|" if not text.endswith("\n\n") else "|+"

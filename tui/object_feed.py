@@ -1,0 +1,90 @@
+"""Follows one object by a watch of its own, for as long as somebody reads it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping
+from contextlib import aclosing
+from typing import Any
+
+from k8s.client import Client
+from k8s.errors import Expired, Forbidden, Invalid, KubeError, NotFound, ServerFailed, from_status
+from k8s.outage import Outage
+from k8s.resources import Resource
+
+REST_S = 1.0
+"""Shortest time between two versions of an object that are handed over."""
+Take = Callable[[Mapping[str, Any] | None], None]
+"""Takes an object as it is now; None when it is gone."""
+
+
+async def follow_object(
+    client: Client, resource: Resource, name: str, namespace: str, take: Take, outage: Outage
+) -> None:
+    """Hand an object over each time that it changes, once a second at most, until cancelled.
+
+    Raises:
+        NotFound: There is none.
+        Forbidden: It may not be read, or may not be watched once it has been handed over.
+        Invalid: The server watches no such object.
+    """
+    delays = outage.waits.delays()
+    poked = asyncio.Event()
+    while True:
+        try:
+            obj = await client.get(resource, name, namespace)
+            take(obj)
+            delays = outage.waits.delays()
+            await _watch(client, resource, obj, take, outage.waits.watch_s)
+        except Expired:
+            continue
+        except (NotFound, Forbidden, Invalid):
+            raise
+        except KubeError as error:
+            await outage.wait(error, delays, poked)
+
+
+async def _watch(
+    client: Client, resource: Resource, obj: Mapping[str, Any], take: Take, watch_s: int
+) -> None:
+    """Hand over each version after this one, until the server ends the watch."""
+    meta = obj.get("metadata") or {}
+    version, is_gone = str(meta.get("resourceVersion") or ""), False
+    while not is_gone:
+        lines = client.watch(
+            resource,
+            str(meta.get("namespace") or ""),
+            version=version,
+            field_selector=f"metadata.name={meta.get('name')}",
+            timeout_s=watch_s,
+        )
+        async with aclosing(lines):
+            async for line in lines:
+                event = _read(line, resource)
+                found = event.get("object") or {}
+                version = str((found.get("metadata") or {}).get("resourceVersion") or version)
+                if event.get("type") == "DELETED":
+                    take(None)
+                    is_gone = True
+                    break
+                if event.get("type") in ("ADDED", "MODIFIED"):
+                    take(found)
+                    await asyncio.sleep(REST_S)
+        if not is_gone:
+            await asyncio.sleep(REST_S)
+    await asyncio.Event().wait()
+
+
+def _read(line: bytes, resource: Resource) -> Mapping[str, Any]:
+    doing = f"watch {resource.kind}"
+    try:
+        event = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise ServerFailed(f"Could not {doing}.", f"The server sent a broken line: {error}") from error
+    if not isinstance(event, dict) or not isinstance(event.get("object"), dict):
+        raise ServerFailed(f"Could not {doing}.", "The server sent a line that is no event.")
+    if event.get("type") == "ERROR":
+        code = event["object"].get("code")
+        raise from_status(code if isinstance(code, int) else 500, event["object"], doing)
+    return event

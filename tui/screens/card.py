@@ -1,0 +1,44 @@
+"""A text over a view: what one row says in full."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import VerticalScroll
+from textual.screen import ModalScreen
+from textual.widgets import Label, Static
+
+from k8s.text import sanitize
+from tui.keys import CARD
+from tui.widgets.bindings import bindings
+
+
+class CardScreen(ModalScreen[None]):
+    """Shows a text until it is closed."""
+
+    CSS_PATH = "card.tcss"
+    AUTO_FOCUS: ClassVar[str] = "VerticalScroll"
+    BINDINGS: ClassVar[list[BindingType]] = bindings(CARD)
+
+    def __init__(self, heading: str, text: str) -> None:
+        """Show `text` under `heading`; both may come from a cluster."""
+        super().__init__()
+        self._heading = sanitize(heading)
+        self._text = "\n".join(map(sanitize, text.split("\n")))
+
+    def compose(self) -> ComposeResult:
+        """Lay out the text."""
+        with VerticalScroll(classes="pane") as pane:
+            pane.border_title = self._heading
+            yield Static(self._text, markup=False)
+            yield Label(" · ".join(f"{key.shown} {key.short}" for key in CARD if key.short), id="keys")
+
+    def action_close(self) -> None:
+        """Go back to the view."""
+        self.dismiss(None)
+
+    def action_scroll(self, lines: int) -> None:
+        """Scroll by lines."""
+        self.query_one(VerticalScroll).scroll_relative(y=lines, animate=False)

@@ -1,0 +1,49 @@
+"""One curve of a job beside its instances: how its loss goes."""
+
+from __future__ import annotations
+
+from tui.charts.series import Series
+from tui.curve_feed import CurveFeed
+from tui.widgets.curve_chart import Curve, CurveChart, View
+
+FIRST_TAG = "train/loss"
+"""What is shown where there is such a tag."""
+
+
+class CurvePreview(CurveChart):
+    """The loss, or whatever else a job writes first; not there while there is nothing to draw."""
+
+    def __init__(self, *, ascii_only: bool, id: str, classes: str) -> None:
+        """Make an empty chart."""
+        super().__init__(view=View(ascii_only=ascii_only), id=id, classes=classes)
+        self._series_by_run: dict[tuple[str, str, str], Series] = {}
+        self.has_points = False
+        """Whether there is anything to draw."""
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether it has a place on the screen, or would have one if no other pane was alone."""
+        return self.has_points and self.screen.has_class("-wide")
+
+    def take(self, feed: CurveFeed) -> None:
+        """Draw what a feed has read by now."""
+        found = [curve for curve in feed.curves() if len(curve)]
+        self.has_points = bool(found)
+        self.screen.set_class(self.has_points, "-charted")
+        if not found:
+            return
+        tag = min((curve.tag for curve in found), key=_order)
+        lines = []
+        for curve in found:
+            if curve.tag == tag:
+                key = (curve.run, curve.tag, "" if feed.is_from_log else curve.writer)
+                series = self._series_by_run.setdefault(key, Series())
+                restarts = [mark.step for mark in curve.restarts]
+                series.update(curve.steps, curve.wall_times, curve.values, restarts)
+                lines.append(Curve(curve.run, series))
+        self.set_curves(f"{tag} from log lines" if feed.is_from_log else tag, lines)
+
+
+def _order(tag: str) -> tuple[bool, bool, bool, str]:
+    words = tag.lower()
+    return (tag != FIRST_TAG, "loss" not in words, "val" in words, tag)

@@ -1,0 +1,193 @@
+"""One object of the cluster as YAML, as it is now: searched, folded, its secrets hidden."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from textual import work
+from textual.binding import BindingType
+from textual.screen import ModalScreen
+
+from k8s.client import Client
+from k8s.errors import Forbidden, Invalid, KubeError, NotFound
+from k8s.outage import Outage
+from k8s.resources import Resource
+from k8s.text import sanitize
+from k8s.yaml_lines import to_text
+from tui.format import plural
+from tui.keys import YAML, Key
+from tui.object_feed import follow_object
+from tui.object_text import ObjectText, is_fold, object_text
+from tui.screens.choose import ConfirmScreen
+from tui.screens.text import TextView
+from tui.screens.view import bindings
+from tui.widgets.text_lines import TextLine
+
+
+class YamlScreen(TextView):
+    """The YAML of an object, followed by a watch while it is shown."""
+
+    KEYS: ClassVar[tuple[Key, ...]] = YAML
+    BINDINGS: ClassVar[list[BindingType]] = bindings(key for key in YAML if key not in TextView.KEYS)
+    WRAPS: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        heading: str,
+        client: Client,
+        resource: Resource,
+        name: str,
+        namespace: str,
+        *,
+        outage: Outage | None = None,
+        ascii_only: bool = False,
+    ) -> None:
+        """Show an object.
+
+        Args:
+            heading: What stands above it.
+            client: The cluster.
+            resource: What kind of object it is.
+            name: Its name.
+            namespace: Its namespace; empty for objects without one.
+            outage: Where to wait while the cluster is away.
+            ascii_only: Draw nothing but ASCII.
+        """
+        super().__init__(heading, self._get, ascii_only=ascii_only)
+        self._client = client
+        self._resource = resource
+        self._object_name = name
+        self._namespace = namespace
+        self._outage = outage or Outage(client)
+        self._object: Mapping[str, Any] | None = None
+        self._object_text = ObjectText((), (), 0, 0)
+        self._shows_managed = False
+        self._shows_secrets = False
+        self._is_live = True
+        self._is_away = False
+        self._state = ""
+
+    async def _get(self) -> str:
+        """Return the object as it is now, without its secrets."""
+        obj = await self._client.get(self._resource, self._object_name, self._namespace)
+        return to_text(list(object_text(obj).lines))
+
+    def on_screen_resume(self) -> None:
+        """Go on reading."""
+        if self._is_away:
+            self._is_away = False
+            self.read()
+
+    def on_screen_suspend(self) -> None:
+        """Ask for nothing while another view is shown; a question above this one is none."""
+        if not isinstance(self.app.screen, ModalScreen):
+            self._is_away = True
+            self.workers.cancel_group(self, "read")
+
+    @work(exclusive=True, group="read")
+    async def read(self) -> None:
+        """Read the object, and unless it is to stand still every version after this one."""
+        self.put("notice", "" if self._object is not None else "Reading…")
+        where = (self._resource, self._object_name, self._namespace)
+        self._state = "live" if self._is_live else "still"
+        try:
+            if self._is_live:
+                await follow_object(self._client, *where, self._take, self._outage)
+            else:
+                self._take(await self._client.get(*where))
+        except (Forbidden, Invalid) as error:
+            if self._object is None:
+                self._refuse(error)
+            else:  # what may be read may not always be watched
+                self._state = "still: it may not be watched"
+                self.say()
+        except KubeError as error:
+            self._refuse(error)
+
+    def _refuse(self, error: KubeError) -> None:
+        if isinstance(error, NotFound) and self._object is not None:
+            self._take(None)
+        else:
+            self.put("notice", "\n".join(map(sanitize, str(error).split("\n"))))
+
+    def _take(self, obj: Mapping[str, Any] | None) -> None:
+        if obj is None:
+            self._state = "gone: this is its last state"
+            self.say()
+            return
+        self.put("notice", "")
+        self._object = obj
+        if self._is_live:
+            self._state = "live"
+        self._write()
+
+    @work(exclusive=True, group="write")
+    async def _write(self) -> None:
+        """Write the object down beside the work of the console, for the largest take a while."""
+        obj = self._object
+        if obj is not None:
+            self._object_text = await asyncio.to_thread(object_text, obj, shows_secrets=self._shows_secrets)
+            self._show()
+
+    def _show(self) -> None:
+        if self.is_drawable:
+            written = self._object_text
+            lines = written.lines if self._shows_managed else written.folded
+            self._reader.show([TextLine(*line) for line in lines])
+            self.say()
+
+    def said(self) -> list[str]:
+        """Return whether it follows changes, and what is not shown."""
+        secrets = plural(self._object_text.secrets, "secret")
+        return [
+            self._state,
+            "SECRETS SHOWN"
+            if self._shows_secrets
+            else f"{secrets} hidden"
+            if self._object_text.secrets
+            else "",
+        ]
+
+    def copied(self) -> str:
+        """Return the YAML, always without secrets; managedFields only where they are shown."""
+        if self._object is None:
+            return ""
+        written = object_text(self._object) if self._shows_secrets else self._object_text
+        lines = written.lines if self._shows_managed else written.folded
+        return to_text([line for line in lines if not is_fold(line)])
+
+    def action_managed(self) -> None:
+        """Show the lines of managedFields, or fold them again."""
+        self._shows_managed = not self._shows_managed
+        self._show()
+
+    def action_secrets(self) -> None:
+        """Show secrets after a question; hide them at once."""
+        if self._shows_secrets:
+            self._set_secrets(shown=False)
+            return
+        if not self._object_text.secrets:
+            self.flash("Nothing is hidden here.")
+            return
+
+        def answered(answer: str | None) -> None:
+            if answer == "do":
+                self._set_secrets(shown=True)
+
+        question = f"Show {plural(self._object_text.secrets, 'secret')} on this screen?"
+        details = (
+            "They stay in the terminal's memory, and whoever looks on sees them. A copy leaves them out."
+        )
+        self.app.push_screen(ConfirmScreen(question, details, "Show"), answered)
+
+    def _set_secrets(self, *, shown: bool) -> None:
+        self._shows_secrets = shown
+        self._write()
+
+    def action_live(self) -> None:
+        """Follow changes, or stand still."""
+        self._is_live = not self._is_live
+        self.read()
+        self.say()

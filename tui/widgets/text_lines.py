@@ -1,0 +1,290 @@
+"""Text to read, of any length: only the lines in sight are drawn, and what is looked for is marked in them.
+
+Rows are scrolled here: a `ScrollView` lays the whole screen out again when its content changes.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+from typing import ClassVar, NamedTuple
+
+from rich.segment import Segment
+from rich.style import Style
+from textual import events
+from textual.reactive import reactive
+from textual.strip import Strip
+from textual.widget import Widget
+
+from k8s.text import sanitize
+from tui.format import cell_len, head
+
+MOST_MATCHES = 10_000
+"""Places that are marked; of more it is said that there are more."""
+WHEEL_LINES = 3
+"""Lines that one notch of the mouse wheel scrolls."""
+_LEAST_PART = 20
+"""Cells that a broken line has at least on each row, however far to the right it begins."""
+
+
+class TextLine(NamedTuple):
+    """One line, and where in it a name stands that is drawn apart."""
+
+    text: str
+    name_start: int = 0
+    name_end: int = 0
+
+
+class Match(NamedTuple):
+    """A place in a line, counted in characters."""
+
+    line: int
+    start: int
+    end: int
+
+
+class TextLines(Widget, can_focus=True):
+    """Lines of text, scrolled in both directions or broken to the width."""
+
+    DEFAULT_CSS = """
+    TextLines { width: 1fr; height: 1fr; padding: 0 0 0 1; }
+    """
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        f"text-lines--{part}" for part in ("name", "match", "current", "more", "thumb")
+    }
+
+    wraps: reactive[bool] = reactive(False, init=False)
+    """Whether long lines are broken instead of going on to the right."""
+
+    def __init__(self, *, wraps: bool = False, id: str | None = None) -> None:
+        """Make it empty."""
+        super().__init__(id=id)
+        self.set_reactive(TextLines.wraps, wraps)
+        self.matches: list[Match] = []
+        """Where the text has what is looked for, in order."""
+        self.current: int | None = None
+        """The place among them that was gone to last."""
+        self._lines: list[TextLine] = []
+        self._pattern: re.Pattern[str] | None = None
+        self._first_row: list[int] = [0]
+        self._cuts: dict[int, list[int]] = {}
+        self._top = 0
+        self._left = 0
+        self._base = Style.null()
+
+    @property
+    def line_count(self) -> int:
+        """How many lines there are."""
+        return len(self._lines)
+
+    @property
+    def top_line(self) -> int:
+        """The first line in sight."""
+        return self._at_row(self._top)[0] if self._lines else 0
+
+    @property
+    def match_words(self) -> str:
+        """Say at which match it is: `3 of 41`; nothing where nothing is looked for."""
+        if self._pattern is None:
+            return ""
+        total = f"{len(self.matches):,}{'+' if len(self.matches) == MOST_MATCHES else ''}"
+        return f"{self.current + 1} of {total}" if self.current is not None else "nothing found"
+
+    def show(self, lines: Sequence[TextLine]) -> None:
+        """Replace the lines; what is in sight stays where it is."""
+        top = self.top_line
+        self._lines = [
+            TextLine(sanitize(line.text), line.name_start, line.name_end)
+            if "\t" in line.text or not line.text.isprintable()
+            else line
+            for line in lines
+        ]
+        self._find(keeps_current=True)
+        self._measure(top)
+
+    def search(self, pattern: re.Pattern[str] | None) -> None:
+        """Mark every match of a pattern, and go to the first one from here on; None marks nothing."""
+        self._pattern = pattern
+        self._find(keeps_current=False)
+        if self.current is not None:
+            self._reveal(self.matches[self.current])
+        self.refresh()
+
+    def step(self, matches: int) -> None:
+        """Go to the next match, or the one before; after the last comes the first."""
+        if self.current is not None:
+            self.current = (self.current + matches) % len(self.matches)
+            self._reveal(self.matches[self.current])
+            self.refresh()
+
+    def scroll_rows(self, rows: float) -> None:
+        """Scroll up or down; infinity is the end."""
+        last = max(0, self._first_row[-1] - self.content_size.height)
+        top = int(max(0, min(last, self._top + rows)))
+        if top != self._top:
+            self._top = top
+            self.refresh()
+
+    def scroll_pages(self, pages: float) -> None:
+        """Scroll by what fits on the screen, less one line."""
+        self.scroll_rows(round(pages * max(1, self.content_size.height - 1)))
+
+    def scroll_side(self, cells: int) -> None:
+        """Scroll to the side, where lines are not broken."""
+        if not self.wraps:
+            first = self.top_line
+            in_sight = self._lines[first : first + self.content_size.height]
+            longest = max((cell_len(line.text) for line in in_sight), default=0)
+            most = max(self._left if cells < 0 else 0, longest - self._width + 1)
+            self._left = max(0, min(self._left + cells, most))
+            self.refresh()
+
+    def watch_wraps(self) -> None:
+        """Break lines, or do not; what is in sight stays."""
+        top = self.top_line
+        self._left = 0
+        self._measure(top)
+
+    def on_resize(self) -> None:
+        """Break lines anew."""
+        self._measure(self.top_line)
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        """Show what is below."""
+        event.stop()
+        self.scroll_rows(WHEEL_LINES)
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        """Show what is above."""
+        event.stop()
+        self.scroll_rows(-WHEEL_LINES)
+
+    @property
+    def _width(self) -> int:
+        """The cells there are for text, beside the bar that shows where the view is."""
+        return max(1, self.content_size.width - 1)
+
+    def _measure(self, top_line: int) -> None:
+        """Give each line its rows, and keep a line the first one in sight."""
+        width = self._width
+        self._cuts = {}
+        if self.wraps:
+            for index, line in enumerate(self._lines):
+                if len(line.text) * 2 > width and cell_len(line.text) > width:
+                    self._cuts[index] = _broken(line.text, width)
+        counts = [len(self._cuts[index]) if index in self._cuts else 1 for index in range(len(self._lines))]
+        self._first_row = list(accumulate(counts, initial=0))
+        last = max(0, self._first_row[-1] - self.content_size.height)
+        self._top = min(self._first_row[min(top_line, len(self._lines))], last)
+        self.refresh()
+
+    def _find(self, *, keeps_current: bool) -> None:
+        """Look for the pattern in all lines."""
+        before = self.matches[self.current] if self.current is not None else None
+        self.matches, self.current = [], None
+        if self._pattern is None:
+            return
+        for index, line in enumerate(self._lines):
+            for found in self._pattern.finditer(line.text):
+                if found.end() > found.start():
+                    self.matches.append(Match(index, *found.span()))
+            if len(self.matches) >= MOST_MATCHES:
+                del self.matches[MOST_MATCHES:]
+                break
+        if self.matches:
+            start = before if before is not None and keeps_current else Match(self.top_line, 0, 0)
+            place = bisect_right(self.matches, start) - (start in self.matches)
+            self.current = place % len(self.matches)
+
+    def _at_row(self, row: int) -> tuple[int, int]:
+        """Return the line at a row, and which of its rows it is."""
+        line = min(bisect_right(self._first_row, row) - 1, len(self._lines) - 1)
+        return line, row - self._first_row[line]
+
+    def _reveal(self, match: Match) -> None:
+        """Scroll as little as it takes to see a match, and some lines around it."""
+        cuts = self._cuts.get(match.line, [0])
+        row = self._first_row[match.line] + bisect_right(cuts, match.start) - 1
+        height = self.content_size.height
+        if not self._top <= row < self._top + height:
+            self._top = max(0, min(row - height // 3, self._first_row[-1] - height))
+        if not self.wraps:
+            text = self._lines[match.line].text
+            start, end = cell_len(text[: match.start]), cell_len(text[: match.end])
+            if start < self._left or end > self._left + self._width:
+                self._left = 0 if end <= self._width else max(0, start - self._width // 3)
+
+    def render_line(self, y: int) -> Strip:
+        """Draw one row."""
+        width, base = self._width, self.rich_style
+        row = self._top + y
+        if row >= self._first_row[-1]:
+            return Strip.blank(self.content_size.width, base)
+        index, part = self._at_row(row)
+        strip = self._row_of(index, part, base)
+        if cell_len(strip.text) > width:
+            strip = Strip([*strip.crop(0, width - 1), Segment("›", base + self._style("more"))])
+        return Strip([*strip.adjust_cell_length(width, base), self._thumb(y, base)])
+
+    def _row_of(self, index: int, part: int, base: Style) -> Strip:
+        line = self._lines[index]
+        cuts = self._cuts.get(index)
+        if cuts is not None:
+            start = cuts[part]
+            end = cuts[part + 1] if part + 1 < len(cuts) else len(line.text)
+            indent = " " * _hanging(line.text, self._width) if part else ""
+            return Strip([Segment(indent, base), *self._pieces(index, start, end, base)])
+        if line.text.isascii():
+            return Strip(self._pieces(index, self._left, self._left + self._width + 1, base))
+        return Strip(self._pieces(index, 0, len(line.text), base)).crop(self._left)
+
+    def _pieces(self, index: int, start: int, end: int, base: Style) -> list[Segment]:
+        """Return the characters from `start` to `end` of a line in their colours."""
+        line = self._lines[index]
+        spans = [(line.name_start, line.name_end, base + self._style("name"))] if line.name_end else []
+        first = bisect_right(self.matches, Match(index, -1, -1))
+        for place in range(first, len(self.matches)):
+            match = self.matches[place]
+            if match.line != index or match.start >= end:
+                break
+            look = self._style("current" if place == self.current else "match")
+            spans.append((match.start, match.end, base + look))
+        edges = sorted({start, end, *(edge for span in spans for edge in span[:2] if start < edge < end)})
+        pieces = []
+        for left, right in pairwise(edges):
+            style = next((span[2] for span in reversed(spans) if span[0] <= left < span[1]), base)
+            pieces.append(Segment(line.text[left:right], style))
+        return pieces
+
+    def _thumb(self, y: int, base: Style) -> Segment:
+        """Draw one cell of the bar that shows where the view is."""
+        height, rows = self.content_size.height, self._first_row[-1]
+        if rows <= height:
+            return Segment(" ", base)
+        length = max(1, height * height // rows)
+        start = round((height - length) * self._top / (rows - height))
+        return Segment("┃" if start <= y < start + length else " ", base + self._style("thumb"))
+
+    def _style(self, name: str) -> Style:
+        return self.get_component_rich_style(f"text-lines--{name}", partial=True)
+
+
+def _hanging(text: str, width: int) -> int:
+    """Return how far to the right a broken line goes on."""
+    return max(0, min(len(text) - len(text.lstrip(" -")) + 2, width - _LEAST_PART))
+
+
+def _broken(text: str, width: int) -> list[int]:
+    """Return where the rows of a line begin, at spaces where there are some."""
+    starts = [0]
+    room, start = width, 0
+    while True:
+        part = head(text[start : start + room], room) or text[start : start + 1]
+        if start + len(part) >= len(text):
+            return starts
+        space = part.rfind(" ")
+        start += space + 1 if space > len(part) // 2 else len(part)
+        starts.append(start)
+        room = width - _hanging(text, width)
