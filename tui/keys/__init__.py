@@ -11,9 +11,10 @@ from tui.keys.everywhere import DELETE, DIALOG, EVERYWHERE, PROMPT, TABLE
 from tui.keys.job import CHART, CURVES, JOB, LOG, LOGS
 from tui.keys.key import Key, remapped
 from tui.keys.lists import CONTEXTS, HOLDERS, JOBS, NODES
-from tui.keys.others import HELP, NEW_JOB, TEXT
+from tui.keys.others import CARD, HELP, NEW_JOB, TEXT, YAML
 
 __all__ = [
+    "CARD",
     "CHART",
     "COMMANDS",
     "CONTEXTS",
@@ -33,6 +34,7 @@ __all__ = [
     "PROMPT",
     "TABLE",
     "TEXT",
+    "YAML",
     "Command",
     "Key",
     "find_command",
@@ -54,6 +56,8 @@ PLACES: tuple[tuple[str, tuple[Key, ...]], ...] = (
     ("One chart", CHART),
     ("New job", NEW_JOB),
     ("Text", TEXT),
+    ("YAML", tuple(key for key in YAML if key not in TEXT)),
+    ("A row in full", CARD),
     ("Questions", DIALOG),
     ("Before deleting", DELETE),
     ("Help", HELP),
