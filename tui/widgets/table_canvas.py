@@ -156,7 +156,7 @@ class TableCanvas(Widget):
 
     def render_line(self, y: int) -> Strip:
         """Draw the header, or the line of a row that is scrolled to `y`."""
-        line = self._line_at(y)
+        line = self._painted[y] if y < len(self._painted) else None
         return self._painter.draw(line) if line is not None else Strip.blank(self.size.width, self.rich_style)
 
     def render_lines(self, crop: Region) -> list[Strip]:
@@ -165,8 +165,9 @@ class TableCanvas(Widget):
         if self.gutter.width or self.gutter.height or self.opacity != 1 or self.styles.tint.a:
             return super().render_lines(crop)
         strips = [self.render_line(y).crop(crop.x, crop.right) for y in crop.line_range]
+        background = self.background_colors[1]
         for line_filter in self.get_line_filters():
-            strips = [strip.apply_filter(line_filter, self.background_colors[1]) for strip in strips]
+            strips = [strip.apply_filter(line_filter, background) for strip in strips]
         return strips
 
     def _look(self, part: str) -> Style:
@@ -274,7 +275,8 @@ class TableCanvas(Widget):
 
     def _repaint(self) -> None:
         """Have those lines drawn again that say something else than when they were last drawn."""
-        before, self._painted = self._painted, [self._line_at(y) for y in range(self.size.height)]
+        thumb = self._thumb()
+        before, self._painted = self._painted, [self._line_at(y, thumb) for y in range(self.size.height)]
         if len(before) != len(self._painted):
             self.refresh()
             return
@@ -291,7 +293,7 @@ class TableCanvas(Widget):
         """Return the rows in sight, as they were painted last."""
         return {line.row.key: line.row for line in self._painted if isinstance(line, RowLine)}
 
-    def _line_at(self, y: int) -> Line | None:
+    def _line_at(self, y: int, thumb: range) -> Line | None:
         """Return what is said at a line of the table; None for nothing."""
         if y == 0:
             return self._header
@@ -304,7 +306,7 @@ class TableCanvas(Widget):
         row = self._rows.shown[place]
         is_marked, flashing = row.key in self._marks, self._flashes.of(row.key)
         is_detail, at_cursor = lines.first[place] != line, place == self._cursor
-        return RowLine(row, is_detail, at_cursor, is_marked, flashing, self._is_thumb(y - 1))
+        return RowLine(row, is_detail, at_cursor, is_marked, flashing, y in thumb)
 
     def _empty_words(self, y: int) -> Words | None:
         hidden = len(self._rows.rows)
@@ -312,13 +314,14 @@ class TableCanvas(Widget):
         index = y - max(1, min(2, self.size.height - len(lines)))
         return Words(lines[index]) if 0 <= index < len(lines) else None
 
-    def _is_thumb(self, y: int) -> bool:
-        """Tell whether the bar that shows where the view is passes a line."""
+    def _thumb(self) -> range:
+        """Return the lines at whose end a bar shows where the view is; none where all is in sight."""
         height, lines = self._height, len(self._rows.lines.rows)
         if lines <= height:
-            return False
+            return range(0)
         length = max(1, height * height // lines)
-        return 0 <= y - round((height - length) * self._top / (lines - height)) < length
+        start = 1 + round((height - length) * self._top / (lines - height))
+        return range(start, start + length)
 
     def _time_flashes(self) -> None:
         """Wait for the end of what flashes; where nothing does, nothing waits."""
