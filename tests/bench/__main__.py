@@ -7,7 +7,7 @@ import os
 import platform
 import sys
 
-NAMES = ("start", "scale", "table", "curves", "trainer")
+NAMES = ("start", "terminal", "scale", "table", "curves", "trainer")
 
 
 def main(names: list[str]) -> int:

@@ -19,6 +19,7 @@ from aiohttp import web
 
 from k8s.resources import PODS, Resource
 from k8s.sandbox.api import tables
+from tests.load import logs
 from tests.load.cluster import Collection, Forgotten, LoadCluster
 
 MOST_CHANGES_A_TURN = 500
@@ -45,6 +46,7 @@ class Server:
         app.router.add_get("/load/truth", self._truth)
         app.router.add_get("/load/count", self._count)
         app.router.add_post("/load/storm", self._start_storm)
+        logs.add_routes(app, self.cluster)
         app.router.add_get("/{path:.*}", self._get)
         app.router.add_post("/{path:.*}", self._review)
         return app
