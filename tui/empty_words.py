@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from k8s.snapshot import ClusterSnapshot
-from tui.format import count
+from tui.format import count, plural
 
 READING = "Reading the cluster…"
 """While the first lists have not come."""
@@ -19,7 +19,7 @@ def no_cluster(snapshot: ClusterSnapshot) -> str:
         return (
             "There is no cluster to show: no kubeconfig says where one is.\n"
             "Name one with --kubeconfig or KUBECONFIG, then press ctrl+r.\n"
-            "Or leave (q), and make a small cluster on this machine: gpuconsole --sandbox"
+            "Or leave (q) and make a small cluster here: gpuconsole --sandbox"
         )
     return (
         "The cluster was not reached, so nothing of it can be shown.\n"
@@ -34,15 +34,13 @@ def no_jobs(snapshot: ClusterSnapshot, *, is_read_only: bool) -> str:
         return words
     where = f"in namespace {snapshot.namespace}" if snapshot.namespace else "on this cluster"
     lines = [f"No jobs {where}."]
-    shown = next((missing.shown for missing in snapshot.missing_jobs if missing.shown), "")
+    shown = next((missing.shown for missing in snapshot.problems.values() if missing.shown), "")
     if shown:
-        lines.append(f"This user may see namespace {shown} only; what others run is not shown.")
+        lines.append(f"You may see namespace {shown} only; what others run is not shown.")
     if snapshot.nodes and not snapshot.gpus_total and "nodes" not in snapshot.problems:
-        lines.append("No node offers a GPU: a job that asks for one would wait. tab shows the nodes.")
+        lines.append("No node offers a GPU: a job that asks for one would wait. tab: nodes")
     if snapshot.kinds and set(snapshot.kinds) == {"Job"}:
-        lines.append(
-            "No training operator is installed: there are plain Jobs, and no PyTorchJobs or the like."
-        )
+        lines.append("No training operator is installed: there are Jobs, but no PyTorchJobs.")
     keys = [] if is_read_only else ["n makes a new one"]
     keys += ["0 shows all namespaces"] if snapshot.namespace and not shown else []
     return "\n".join([*lines[:3], " · ".join([*keys, ":ns goes to another namespace"])])
@@ -50,13 +48,13 @@ def no_jobs(snapshot: ClusterSnapshot, *, is_read_only: bool) -> str:
 
 def no_faults(jobs: int) -> str:
     """Say that no job needs anybody."""
-    words = "No job needs you: none failed, restarts, is silent or has a reason to wait."
+    words = "No job needs you: none failed, restarts, is silent or waits for a reason."
     return f"{words}\nF shows all {count(jobs)}."
 
 
 def only_older(jobs: int, days: float) -> str:
     """Say that all jobs are old."""
-    return f"All {count(jobs)} jobs finished more than {days:.0f} days ago.\no shows them."
+    return f"{plural(jobs, 'job')} finished more than {days:.0f} days ago, and none since.\no shows them."
 
 
 def no_nodes(snapshot: ClusterSnapshot) -> str:

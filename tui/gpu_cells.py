@@ -37,7 +37,7 @@ def node_cells(node: NodeRow, width: int = MOST_CELLS) -> list[Run]:
         total, width = node.shared.total_gib, min(width, node.shared.devices or width)
     busy = sum(units for _, units in jobs)
     cells = _by_number(node) or []
-    if not 0 < len(cells) <= width:
+    if not 0 < len(cells) <= width - bad:
         held, free, lost = shares((busy, max(0, total - busy), bad), width)
         amounts = [units for _, units in jobs]
         each = shares(amounts, held) if held >= len(jobs) else [1] * held

@@ -29,7 +29,7 @@ COLUMNS = (
     Column("holders", "HELD BY", min_width=17, elide="end", max_width=80, priority=1),
     Column("status", "STATUS", min_width=8, max_width=34, flashes=True),
     Column("model", "MODEL", priority=4, elide="end", min_width=14, max_width=26),
-    Column("taints", "TAINTS", priority=5, elide="end", min_width=19, max_width=40),
+    Column("taints", "TAINTS", priority=5, elide="end", min_width=24, max_width=40),
     Column("role", "ROLE", priority=8, elide="end", min_width=13, max_width=20),
     Column("ip", "ADDRESS", priority=6),
     Column("mode", "MODE", priority=7),

@@ -1,0 +1,59 @@
+"""One view alone, shown a snapshot, whose wishes are written down and not done."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from textual.app import App
+from textual.pilot import Pilot
+from textual.theme import Theme
+
+import themes
+from k8s.snapshot import ClusterSnapshot
+from tui.screens import view as frame
+from tui.screens.view import View
+
+
+class Hosted(App[None]):
+    """Shows a view and hears what it wishes for."""
+
+    CSS_PATH = [themes.STYLESHEET, Path(frame.__file__).with_suffix(".tcss")]  # noqa: RUF012
+
+    def __init__(self, view: View) -> None:
+        super().__init__()
+        self.view = view
+        self.wishes: list[tuple[str, str, tuple[str, ...]]] = []
+        """What was wished for, its argument, and the names of the jobs it is about; rights aside."""
+        for palette in themes.load().values():
+            self.register_theme(Theme(**palette))
+        self.theme = themes.DEFAULT
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        return themes.variable_defaults(dark=self.current_theme.dark, ansi=self.current_theme.ansi)
+
+    def on_mount(self) -> None:
+        self.push_screen(self.view)
+
+    def on_view_go(self, wish: View.Go) -> None:
+        if wish.where != "rights":
+            self.wishes.append((wish.where, wish.argument, tuple(ref.name for ref in wish.refs)))
+
+    @property
+    def text(self) -> str:
+        """Everything on the screen as text."""
+        strips = self.screen._compositor.render_strips()
+        return "\n".join(strip.text.rstrip() for strip in strips)
+
+
+@asynccontextmanager
+async def hosted(
+    view: View, snapshot: ClusterSnapshot, size: tuple[int, int] = (120, 40)
+) -> AsyncIterator[tuple[Hosted, Pilot[None]]]:
+    """Show a view of a snapshot."""
+    app = Hosted(view)
+    async with app.run_test(size=size) as pilot:
+        view.snapshot = snapshot
+        await pilot.pause()
+        yield app, pilot
