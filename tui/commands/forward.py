@@ -60,7 +60,12 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         )
         async with opening as opened:
             caught: asyncio.Queue[int] = asyncio.Queue()
-            on_signals(caught.put_nowait)
+            loop = asyncio.get_running_loop()
+
+            def end(code: int) -> None:
+                loop.call_soon_threadsafe(caught.put_nowait, code)
+
+            on_signals(end)
             write(opened.address if flags.port else f"http://{opened.address}")
             sys.stdout.flush()
             say(f"-- port {target.port} of {target.pod}, until ctrl+c")

@@ -52,11 +52,12 @@ async def _on_terminal(
     client: Client, namespace: str, instance: Instance, container: str, command: tuple[str, ...]
 ) -> int:
     shell = asyncio.create_task(run_shell(client, namespace, instance.pod, container, command))
+    loop = asyncio.get_running_loop()
     ended_by: list[int] = []
 
     def leave(code: int) -> None:
         ended_by.append(code)
-        shell.cancel()
+        loop.call_soon_threadsafe(shell.cancel)
 
     terminal.on_signals(leave)
     try:

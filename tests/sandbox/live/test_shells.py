@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
 
 import pytest
@@ -92,3 +93,25 @@ async def test_a_web_server_in_a_pod_is_reached_until_the_pod_is_gone(client: Cl
         while await fetch():
             await asyncio.sleep(0.05)
         assert opened.last_error
+
+
+async def test_a_signal_ends_a_shell_and_restores_the_terminal(
+    running: SandboxAddress, client: Client
+) -> None:
+    await client.create(JOBS, batch_job("signalled", "sleep", "600"), "default")
+    await comes(client, JOBS, "signalled", lambda job: (job.get("status") or {}).get("active"))
+    found = await client.list(PODS, "default", label_selector="batch.kubernetes.io/job-name=signalled")
+    await comes(client, PODS, found[0]["metadata"]["name"], phase("Running"))
+    words = [sys.executable, "-P", "-m", "tui", "shell", "signalled"]
+
+    def use() -> None:
+        with Terminal([*words, "--kubeconfig", str(running.kubeconfig)], columns=80, lines=24) as terminal:
+            before = terminal.attributes
+            terminal.wait_for("exit or ctrl+d ends it")
+            terminal.wait_for(lambda _: terminal.is_raw)
+            terminal.signal(signal.SIGTERM)
+            assert terminal.wait_for_end() == 143
+            assert terminal.attributes == before
+
+    await asyncio.to_thread(use)
+    await client.delete(JOBS, "signalled", "default", grace_period_s=0)
