@@ -204,13 +204,13 @@ class Table(TableCanvas, can_focus=True):
             self._tell_marks()
 
     def action_pick(self, columns: int) -> None:
-        """Pick the column that is so many further than the one picked, or sorted by."""
+        """Pick the column that is so many further than the one picked, or sorted by; round and round."""
         keys = [each.key for each in self.columns] if self.is_wide else self._shown_columns
         if not keys:
             return
         was = self._picked or self._header.sorted_by
         place = keys.index(was) + columns if was in keys else 0
-        self._picked = keys[max(0, min(place, len(keys) - 1))]
+        self._picked = keys[place % len(keys)]
         self._say_order()
         self._reveal_column(self._picked)
 
