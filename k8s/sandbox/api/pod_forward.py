@@ -27,13 +27,16 @@ async def run_forward(request: web.Request, record: Record, stopping: asyncio.Ev
         Refused: The pod does not run, a port is none, or the client speaks no protocol of ours.
     """
     pod = record.obj
+    only_websockets = refused.bad_request("ports are forwarded over websockets only: upgrade with GET")
+    if request.method != "GET":
+        raise only_websockets
     ports = _ports(request)
     if (pod.get("status") or {}).get("phase") != "Running":
         why = f"unable to forward port because pod is not running. Current status={_phase(record)}"
         raise Refused(500, "InternalError", why)
     socket = web.WebSocketResponse(protocols=(PROTOCOL,), heartbeat=PING_S, max_msg_size=0)
-    if request.method != "GET" or not socket.can_prepare(request).ok:
-        raise refused.bad_request("Upgrade request required: ports are forwarded over websockets only")
+    if not socket.can_prepare(request).ok:
+        raise only_websockets
     if PROTOCOL not in request.headers.get("Sec-WebSocket-Protocol", "").replace(" ", "").split(","):
         raise refused.bad_request(f"port-forward speaks {PROTOCOL}")
     await socket.prepare(request)
