@@ -25,7 +25,7 @@ from k8s.text import log_text, sanitize
 from k8s.why import answer_why
 from tui.curve_feed import CurveFeed
 from tui.event_feed import follow_events
-from tui.format import Clock, duration, plural
+from tui.format import Clock, duration, elide_end, plural
 from tui.job_events import Happening, Relatives, full_text, happenings
 from tui.keys import JOB, Key
 from tui.progress_words import progress_in
@@ -204,7 +204,7 @@ class JobView(JobActions):
 
     def _lines_words(self) -> str:
         if self._lines.problem:
-            return sanitize(f"When instances printed last is not known. {self._lines.problem}")
+            return elide_end(sanitize(f"No last lines. {self._lines.problem}"), self.size.width - 2)
         if self._lines.is_polled:
             return f"Each log is asked for its last line every {duration(self._lines.round_s)}."
         return ""

@@ -38,9 +38,9 @@ EVENT_COLUMNS = (
     Column("age", "AGE", align="right"),
     Column("type", "TYPE", min_width=7, priority=2),
     Column("about", "ABOUT", elide="middle", min_width=12, max_width=30),
-    Column("reason", "REASON", elide="end", min_width=12, max_width=24),
+    Column("reason", "REASON", elide="end", min_width=15, max_width=24),
     Column("count", "×", align="right", priority=1),
-    Column("message", "MESSAGE", elide="end", min_width=30, max_width=400),
+    Column("message", "MESSAGE", elide="end", min_width=26, max_width=400),
 )
 SILENT_S = 120.0
 """A running instance that has printed nothing for so long, while others do, is pointed out."""
