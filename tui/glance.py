@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -69,16 +70,14 @@ async def _events(client: Client, job: Job) -> tuple[tuple[Event, ...], str]:
         )
     except KubeError as error:
         return (), said(error)
-    found = []
+    found: dict[str, Event] = {}
     for obj in (each for answer in answers for each in answer):
-        try:
+        with suppress(msgspec.ValidationError):
             event: Event = convert(obj, Event)
-        except msgspec.ValidationError:
-            continue
-        if event.involved_object.uid in uids:
-            found.append(event)
-    found.sort(key=lambda event: event.at or _LONG_AGO, reverse=True)
-    return tuple(found[:MOST_EVENTS]), ""
+            if event.involved_object.uid in uids:
+                found[event.metadata.uid] = event
+    newest = sorted(found.values(), key=lambda event: event.at or _LONG_AGO, reverse=True)
+    return tuple(newest[:MOST_EVENTS]), ""
 
 
 def _telling(job: Job) -> Instance | None:

@@ -30,7 +30,7 @@ _WORDS = {"Running": "Running", "Pending": "Starting"}
 """How a pod is that has a node, where its phase is all that is known of it."""
 _LOOKS: tuple[tuple[str, str, str, Look], ...] = (
     ("free", FREE, "free", "gpu-free"),
-    ("unhealthy", BAD, "unhealthy: the kubelet does not give them out", "gpu-bad"),
+    ("unhealthy", BAD, "unhealthy", "gpu-bad"),
 )
 
 

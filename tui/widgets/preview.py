@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar, get_args
 
 from rich.segment import Segment
+from rich.style import Style
 from textual import events
 from textual.strip import Strip
 from textual.timer import Timer
@@ -48,6 +49,7 @@ class Preview(Widget):
         self._lines: Lines = []
         self._timer: Timer | None = None
         self._glances: dict[str, tuple[Job, Glance, float]] = {}
+        self._styles: dict[Look, Style] = {}
 
     def show(self, subject: Job | NodeRow | None, snapshot: ClusterSnapshot) -> None:
         """Tell the story of what is under the cursor now, which may be what it was before."""
@@ -141,19 +143,25 @@ class Preview(Widget):
         users = {(job.ref.namespace, job.ref.name): job.user for job in snapshot.jobs}
         return node_story(subject, users, clock, width)
 
+    def notify_style_update(self) -> None:
+        """Draw in the colours of another theme."""
+        super().notify_style_update()
+        self._styles.clear()
+
     def render_line(self, y: int) -> Strip:
         """Draw one line."""
         base = self.rich_style
         if y >= len(self._lines):
             return Strip.blank(self.size.width, base)
-        segments = [
-            Segment(
-                text, base + self.get_component_rich_style(f"table--{look}", partial=True) if look else base
-            )
-            for text, look in self._lines[y]
-        ]
+        segments = [Segment(text, self._style(look)) for text, look in self._lines[y]]
         cells = sum(cell_len(text) for text, _ in self._lines[y])
         return Strip(segments, cells).adjust_cell_length(self.size.width, base)
+
+    def _style(self, look: Look) -> Style:
+        if look not in self._styles:
+            above = self.get_component_rich_style(f"table--{look}", partial=True) if look else Style()
+            self._styles[look] = self.rich_style + above
+        return self._styles[look]
 
 
 def _key(subject: Job | NodeRow | None) -> str | None:
