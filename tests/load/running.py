@@ -86,7 +86,7 @@ class LoadServer:
         self._ask(f"storm?{urlencode(words)}", "POST")
 
     def count(self) -> dict[str, int]:
-        """Return how many watches are open, and how many updates of pods there have been."""
+        """Return how many watches are open, updates of pods there were, and changes were asked for."""
         return self._ask("count", "GET")
 
     def truth(self) -> dict[str, Any]:

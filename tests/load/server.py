@@ -39,6 +39,7 @@ class Server:
         self._rows: dict[str, tuple[bytes, bytes]] = {}
         self._watchers: dict[asyncio.Event, web.Request] = {}
         self._storm: asyncio.Task[None] | None = None
+        self._changes = 0
 
     def app(self) -> web.Application:
         """Return the application."""
@@ -49,6 +50,7 @@ class Server:
         logs.add_routes(app, self.cluster)
         app.router.add_get("/{path:.*}", self._get)
         app.router.add_post("/{path:.*}", self._review)
+        app.router.add_route("*", "/{path:.*}", self._refuse_change)
         return app
 
     async def _get(self, request: web.Request) -> web.StreamResponse:
@@ -65,6 +67,11 @@ class Server:
         """Let everybody do everything."""
         body = await request.json()
         return web.json_response({**body, "status": {"allowed": True}}, status=201)
+
+    async def _refuse_change(self, _request: web.Request) -> web.Response:
+        """Count what would change an object, and do nothing."""
+        self._changes += 1
+        return _refused(405, "MethodNotAllowed", "nothing is changed here")
 
     async def _list(self, request: web.Request, collection: Collection) -> web.Response:
         """Answer with a page; all pages of one list show one moment."""
@@ -185,7 +192,9 @@ class Server:
         self._wake()
 
     async def _count(self, _request: web.Request) -> web.Response:
-        return web.json_response({"watches": len(self._watchers), "events": self.cluster.events})
+        return web.json_response(
+            {"watches": len(self._watchers), "events": self.cluster.events, "changes": self._changes}
+        )
 
     async def _blow(self, rate: float, events: int, harm: list[tuple[int, Callable[[], None]]]) -> None:
         """Change pods at a rate until there have been so many events; a late storm lasts longer."""
