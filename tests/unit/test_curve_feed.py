@@ -1,0 +1,94 @@
+"""Where the curves of a job come from: its event files, or the lines of its log until those say something."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from k8s.client import Client
+from k8s.files import LOCAL_PATH
+from k8s.kinds import JobRef
+from k8s.spec import LOG_DIR_ANNOTATION
+from tests.objects import Object, joined, pod_of, pytorch_job
+from tests.scripted import WAIT_S, Answer, ScriptedCluster, Stream
+from trainer.tfevents import EventWriter
+from tui.curve_feed import CurveFeed
+
+REF = JobRef("default", "bert", "PyTorchJob", "kubeflow.org/v1")
+OWN = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs/bert"
+POD = "/api/v1/namespaces/default/pods/bert-master-0"
+running = {"name": "pytorch", "state": {"running": {}}, "restartCount": 0}
+
+
+def line(step: int, loss: float, rank: int = 0) -> bytes:
+    return f"2026-01-01T00:00:{step:02}Z [rank{rank}]: step {step} loss {loss} lr 0.1\n".encode()
+
+
+@asynccontextmanager
+async def following(client: Client, job: Object, pod: Object) -> AsyncIterator[CurveFeed]:
+    """Follow the curves of a job."""
+    row = joined([], [pod], [job])[1]["bert"]
+    feed = CurveFeed(client, REF, lambda: row)
+
+    async def nothing() -> None:
+        """Draw nothing."""
+
+    task = asyncio.create_task(feed.run(nothing))
+    try:
+        yield feed
+        assert not task.done()
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+async def until(is_so: Callable[[], object]) -> None:
+    async with asyncio.timeout(WAIT_S):
+        while not is_so():
+            await asyncio.sleep(0.01)
+
+
+def points(feed: CurveFeed) -> dict[str, list[Any]]:
+    return {curve.tag: list(zip(curve.steps, curve.values, strict=True)) for curve in feed.curves()}
+
+
+async def test_the_lines_of_rank_0_make_curves_where_there_are_no_event_files() -> None:
+    job = pytorch_job("bert", gpus=2)
+    pod = pod_of(job, "master-0", containerStatuses=[running])
+    log = Stream(line(1, 2.5), line(1, 7.0, rank=1))
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say(OWN, Answer(job))
+        cluster.say(POD, Answer(pod))
+        cluster.say(f"{POD}/log", log)
+        async with following(client, job, pod) as feed:
+            await until(lambda: points(feed) == {"loss": [(1, 2.5)], "lr": [(1, 0.1)]})
+            assert feed.is_from_log and feed.source_words == "from log lines of master-0"
+            log.send(line(2, 2.25))
+            await until(lambda: points(feed)["loss"] == [(1, 2.5), (2, 2.25)])
+            assert cluster.asked(f"{POD}/log")[0].query["tailLines"] == "20000"
+        await log.is_over.wait()
+
+
+async def test_event_files_take_the_place_of_the_log_when_they_come(tmp_path: Path) -> None:
+    job = pytorch_job("bert", gpus=1, annotations={LOG_DIR_ANNOTATION: "/w/logs"})
+    template = job["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]
+    template["volumes"] = [{"name": "v", "persistentVolumeClaim": {"claimName": "workspace"}}]
+    template["containers"][0]["volumeMounts"] = [{"name": "v", "mountPath": "/w"}]
+    claim = {"metadata": {"name": "workspace", "annotations": {LOCAL_PATH: str(tmp_path)}}}
+    pod = pod_of(job, "master-0", containerStatuses=[running])
+    log = Stream(line(1, 2.5))
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say(OWN, Answer(job))
+        cluster.say("/api/v1/namespaces/default/persistentvolumeclaims/workspace", Answer(claim))
+        cluster.say(POD, Answer(pod))
+        cluster.say(f"{POD}/log", log)
+        async with following(client, job, pod) as feed:
+            await until(lambda: feed.is_from_log)
+            with EventWriter(tmp_path / "logs", flush_s=0) as writer:
+                writer.write_scalar("train/loss", 3, 0.5)
+            await until(lambda: points(feed) == {"train/loss": [(3, 0.5)]})
+            assert not feed.is_from_log and feed.source_words == "/w/logs on this machine"
+            await log.is_over.wait()
