@@ -28,7 +28,7 @@ def shell(console: Console, wish: View.Go) -> None:
 
 
 async def _shell(console: Console, client: Client, job: Job, name: str) -> None:
-    from tui.shell import handed_over, run_shell
+    from tui.shell import LEFT, handed_over, run_shell
 
     try:
         instance = find_instance(job, name)
@@ -40,7 +40,7 @@ async def _shell(console: Console, client: Client, job: Job, name: str) -> None:
         console.note_refusal(error)
         console.notify(error.details, title=error.what, severity="error")
     else:
-        ended = "has ended" if code == 0 else f"ended with {code}"
+        ended = {0: "has ended", LEFT: "was left; it may run on"}.get(code, f"ended with {code}")
         console.notify(f"The shell in {instance.name} of {job.ref.name} {ended}.")
 
 
@@ -57,12 +57,22 @@ def forward(console: Console, wish: View.Go) -> None:
 
 
 async def _forward(console: Console, client: Client, job: Job) -> None:
+    from k8s.forward import Forward
     from k8s.forward import forward as open_forward
     from k8s.tensorboard import find_tensorboard
 
+    said = ""
+
+    def tell(forwarded: Forward) -> None:
+        nonlocal said
+        words = str(forwarded.last_error or "")
+        if words and words != said:
+            console.notify(words, severity="error")
+        said = words
+
     try:
         place = await find_tensorboard(client, job)
-        async with open_forward(client, place.pod, place.namespace, place.port) as opened:
+        async with open_forward(client, place.pod, place.namespace, place.port, on_change=tell) as opened:
             address = f"http://{opened.address}"
             console.forwards[job.ref] = address, console.forwards[job.ref][1]
             console.notify(
