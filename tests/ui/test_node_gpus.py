@@ -31,7 +31,7 @@ async def test_each_node_says_how_it_gives_its_gpus_and_how_much_memory_they_hav
         "status": {"phase": "Running"},
     }
     async with console_on(tmp_path, nodes=nodes, pods=[pod], size=(200, 40)) as play:
-        await play.press("tab")
+        await play.press("tab", "z")
         for name, words in {
             "whole": ["0/8", "8", "exclusive", "80G"],
             "shared": ["40/160G", "120G", "serve 40G", "share", "80G"],
