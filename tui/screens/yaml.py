@@ -23,7 +23,6 @@ from tui.object_text import ObjectText, is_fold, object_text
 from tui.screens.choose import ConfirmScreen
 from tui.screens.text import TextView
 from tui.screens.view import bindings
-from tui.widgets.text_lines import TextLine
 
 
 class YamlScreen(TextView):
@@ -134,8 +133,7 @@ class YamlScreen(TextView):
     def _show(self) -> None:
         if self.is_drawable:
             written = self._object_text
-            lines = written.lines if self._shows_managed else written.folded
-            self._reader.show([TextLine(*line) for line in lines])
+            self._reader.show(written.lines if self._shows_managed else written.folded)
             self.say()
 
     def said(self) -> list[str]:

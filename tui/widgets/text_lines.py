@@ -9,7 +9,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, Protocol
 
 from rich.segment import Segment
 from rich.style import Style
@@ -29,8 +29,24 @@ _LEAST_PART = 20
 """Cells that a broken line has at least on each row, however far to the right it begins."""
 
 
-class TextLine(NamedTuple):
+class Line(Protocol):
     """One line, and where in it a name stands that is drawn apart."""
+
+    @property
+    def text(self) -> str:
+        """What it says."""
+
+    @property
+    def name_start(self) -> int:
+        """Where the name begins."""
+
+    @property
+    def name_end(self) -> int:
+        """Where it ends; 0 where there is none."""
+
+
+class TextLine(NamedTuple):
+    """The plainest line."""
 
     text: str
     name_start: int = 0
@@ -66,7 +82,7 @@ class TextLines(Widget, can_focus=True):
         """Where the text has what is looked for, in order."""
         self.current: int | None = None
         """The place among them that was gone to last."""
-        self._lines: list[TextLine] = []
+        self._lines: list[Line] = []
         self._pattern: re.Pattern[str] | None = None
         self._first_row: list[int] = [0]
         self._cuts: dict[int, list[int]] = {}
@@ -92,7 +108,7 @@ class TextLines(Widget, can_focus=True):
         total = f"{len(self.matches):,}{'+' if len(self.matches) == MOST_MATCHES else ''}"
         return f"{self.current + 1} of {total}" if self.current is not None else "nothing found"
 
-    def show(self, lines: Sequence[TextLine]) -> None:
+    def show(self, lines: Sequence[Line]) -> None:
         """Replace the lines; what is in sight stays where it is."""
         top = self.top_line
         self._lines = [
