@@ -33,8 +33,6 @@ def _row(place: int) -> tuple[str, ...]:
 
 ROWS = [_row(place) for place in range(AMOUNT)]
 """The rows; the name is the key."""
-SECOND_BY_NODE = sorted(ROWS, key=lambda row: row[COLUMNS.index("NODE")])[1][0]
-"""The name of the row that comes second when they are sorted by their nodes."""
 
 
 def changed_rows() -> list[tuple[str, ...]]:
@@ -45,3 +43,9 @@ def changed_rows() -> list[tuple[str, ...]]:
 def wanted(texts: Sequence[str]) -> bool:
     """Tell whether a row passes the filter."""
     return FILTER.search(" ".join(texts)) is not None
+
+
+NAMES_FILTERED = [row[0] for row in ROWS if wanted(row)]
+"""The names of the rows that pass the filter."""
+NAMES_BY_NODE = [row[0] for row in sorted(ROWS, key=lambda row: row[COLUMNS.index("NODE")])]
+"""The names of all rows, sorted by their nodes."""
