@@ -26,6 +26,7 @@ def test_keys_work_in_a_storm_and_every_painted_row_is_right_after_it(tmp_path: 
         with TimedTerminal(command, columns=COLUMNS, lines=LINES, env=env) as terminal:
             before = server.truth()
             terminal.wait_for("─ live", PAINTED_S)
+            terminal.send("o")  # jobs that finished long ago too
             server.storm(1000, 2000, drop=[700], forget=[1200])
             for _ in range(5):
                 press_down(terminal)
