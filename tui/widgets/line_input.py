@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from textual import events
+from textual.reactive import reactive
 from textual.widgets import Input
 
 
@@ -12,6 +13,9 @@ class LineInput(Input):
     Textual inserts a letter at once but sends `backspace` or `ctrl+u` up to the app first,
     so that a letter typed after them in the same packet would overtake them.
     """
+
+    cursor_blink = reactive(False, init=False)
+    """Its cursor does not blink: each blink is a line of bytes over SSH, twice a second."""
 
     async def _on_key(self, event: events.Key) -> None:
         bindings = self._bindings.key_to_bindings.get(event.key)
