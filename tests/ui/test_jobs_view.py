@@ -142,6 +142,13 @@ async def test_mine_faults_and_older_jobs_are_shown_by_a_key_each_and_the_title_
         assert "Σ 14 jobs · 63 GPUs held · 36 requested and waiting" in app.text
 
 
+async def test_jobs_all_shows_the_old_ones_too() -> None:
+    view = JobsView()
+    view.wish = JobsView.Go("jobs", "all")
+    async with hosted(view, picture()) as (app, _):
+        assert "ablation-1" in names(app) and "Jobs (14)" in app.text
+
+
 async def test_where_no_job_is_known_to_be_mine_that_is_said_and_all_are_shown() -> None:
     async with hosted(JobsView(), picture(user="nobody-here")) as (app, pilot):
         await pilot.press("M")

@@ -130,7 +130,7 @@ def test_totals_tell_the_free_blocks_and_a_job_that_no_block_is_large_enough_for
         totals(ClusterSnapshot(nodes=nodes, jobs=jobs))
         == "Σ 4 nodes · 18 of 32 GPUs held · free in blocks of 8·3×2"
     )
-    assert totals(small).endswith("free in blocks of 3×2 · waits waits for 4 on one node")
+    assert totals(small).endswith("free in blocks of 3×2, waits needs 4")
     assert totals(ClusterSnapshot(nodes=(row(0),))) == (
         "Σ 1 node · none offers a GPU: is the vendor's device plugin installed?"
     )

@@ -124,7 +124,7 @@ class JobsView(ListView):
         )
         self.put(
             "totals",
-            f"Σ {plural(len(snapshot.jobs), 'job')} · {snapshot.gpus_allocated} GPUs held"
+            f"Σ {plural(len(snapshot.jobs), 'job')} · {plural(snapshot.gpus_allocated, 'GPU')} held"
             f" · {waiting} requested and waiting",
         )
         self.put("notice", snapshot.stale or _missing_words(snapshot.missing_jobs))

@@ -131,7 +131,7 @@ def totals(snapshot: ClusterSnapshot) -> str:
     largest = snapshot.largest_free
     name, wants = max(map(_widest_wait, snapshot.jobs), key=lambda each: each[1], default=("", 0))
     if wants > largest:
-        words += f" · {name} waits for {wants} on one node"
+        words += f", {name} needs {wants}"
     return words
 
 
