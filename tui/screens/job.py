@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
 from typing import ClassVar
 
@@ -13,7 +12,6 @@ from textual.screen import ModalScreen
 from textual.widgets import Label
 
 from k8s.client import Client
-from k8s.errors import KubeError
 from k8s.kinds import JobRef
 from k8s.logs import targets_of
 from k8s.logs.last import LastLines
@@ -22,7 +20,6 @@ from k8s.outage import Outage
 from k8s.snapshot import Job
 from k8s.status import Status
 from k8s.text import log_text, sanitize
-from k8s.why import answer_why
 from tui.curve_feed import CurveFeed
 from tui.event_feed import follow_events
 from tui.format import Clock, duration, elide_end, plural
@@ -30,7 +27,6 @@ from tui.job_events import Happening, Relatives, full_text, happenings
 from tui.keys import JOB, Key
 from tui.progress_words import progress_in
 from tui.screens.card import CardScreen
-from tui.screens.job_actions import JobActions
 from tui.screens.job_panes import JobPanes
 from tui.screens.job_rows import (
     AGE_STEP_S,
@@ -41,17 +37,16 @@ from tui.screens.job_rows import (
     instance_rows,
 )
 from tui.screens.job_title import job_title
+from tui.screens.job_why import WHY_REST_S, ExplainedJob
 from tui.screens.view import bindings
 from tui.widgets.row_filter import row_filter
 from tui.widgets.table import Table
 
-WHY_REST_S = 10.0
-"""Shortest time between two looks for why it waits."""
 SAYS_FROM = 140
 """From so many columns on, the newest line of each instance is shown."""
 
 
-class JobView(JobActions):
+class JobView(ExplainedJob):
     """Instances, curve, conditions and events of one job. It asks for nothing while it is not shown."""
 
     CSS_PATH = "job.tcss"
@@ -80,14 +75,11 @@ class JobView(JobActions):
             ascii_only: Draw nothing but ASCII.
             why_rest_s: Shortest time between two looks for why it waits.
         """
-        super().__init__(ascii_only=ascii_only)
-        self.ref = ref
-        """The job that is shown."""
-        self._client = client
+        super().__init__(client, ref, ascii_only=ascii_only, why_rest_s=why_rest_s)
         self._outage = outage or Outage(client)
         self._pods = pods
         self._panes = JobPanes(ascii_only=ascii_only)
-        self._lines = LastLines(client, self._outage, on_change=self._draw)
+        self._lines = LastLines(client, self._outage, on_change=self.redraw)
         self._feed = CurveFeed(client, ref, lambda: self.snapshot.job(ref))
         self._events: list[Event] = []
         self._events_problem = ""
@@ -95,10 +87,6 @@ class JobView(JobActions):
         self._happened_from: tuple[object, object] = (None, None)
         self._progress = ""
         self._last: Job | None = None
-        self._why = ""
-        self._asked_about: tuple[str, ...] = ()
-        self._why_rest_s = why_rest_s
-        self._ask_again_at_s = 0.0
         self._is_looking = False
 
     def compose_body(self) -> ComposeResult:
@@ -110,7 +98,7 @@ class JobView(JobActions):
     def on_mount(self) -> None:
         """Show the panes as they were left; let ages grow though nothing changes."""
         self._panes.restore()
-        self.set_interval(AGE_STEP_S, self._draw)
+        self.set_interval(AGE_STEP_S, self.redraw)
 
     def on_screen_resume(self) -> None:
         """Begin to ask the cluster, or go on."""
@@ -135,7 +123,7 @@ class JobView(JobActions):
         if not self.is_drawable:
             return
         self._consider_curve()
-        self._draw()
+        self.redraw()
 
     def _consider_curve(self) -> None:
         """Read the curve only while there is a place for it."""
@@ -164,11 +152,11 @@ class JobView(JobActions):
     def _take_events(self, events: list[Event], problem: str) -> None:
         self._events = events
         self._events_problem = problem
-        self._draw()
+        self.redraw()
 
     def watch_snapshot(self) -> None:
         """Show the new picture."""
-        self._draw()
+        self.redraw()
 
     def watch_filter_text(self, text: str) -> None:
         """Filter the tables."""
@@ -177,13 +165,14 @@ class JobView(JobActions):
             table.set_filter(wanted)
             if problem:
                 self.flash(problem, "warning")
-        self._draw()
+        self.redraw()
 
     def about(self) -> JobRef:
         """Return the job."""
         return self.ref
 
-    def _draw(self) -> None:
+    def redraw(self) -> None:
+        """Draw all panes and lines from what is known."""
         if not self.is_drawable or not self._panes.is_mounted:
             return
         found = self.snapshot.job(self.ref)
@@ -196,9 +185,9 @@ class JobView(JobActions):
             self._draw_panes(job, clock)
         title = job_title(self.ref, job, clock, self.size.width - 2, progress=self._progress, is_gone=is_gone)
         self.set_title(f"{title}   /{sanitize(self.filter_text)}" if self.filter_text else title)
-        self._consider_why(None if is_gone else job)
-        reason = "" if job is None or is_gone or self._why else job.reason
-        self.put("why", self._why)
+        self.consider_why(None if is_gone else job)
+        reason = "" if job is None or is_gone or self.why else job.reason
+        self.put("why", self.why)
         self.put("notice", "\n".join(map(sanitize, (self.snapshot.stale or reason).split("\n"))))
         self.put("totals", self._lines_words())
 
@@ -247,28 +236,6 @@ class JobView(JobActions):
         chief = next((each.pod for each in job.instances if each.is_chief), "")
         line = self._lines.newest.get(chief)
         return (progress_in(log_text(line.raw)) if line is not None else "") or self._progress
-
-    def _consider_why(self, job: Job | None) -> None:
-        """Ask why it waits when that is not known yet; what is known is dropped when it is no longer so."""
-        if job is None or not _waits(job):
-            self._asked_about, self._why = (), ""
-            return
-        about = (str(job.status), job.reason)
-        if self.snapshot.is_synced and not self.snapshot.stale and about != self._asked_about:
-            self._asked_about = about
-            self._ask_why(job)
-
-    @work(group="why", exclusive=True)
-    async def _ask_why(self, job: Job) -> None:
-        clock = asyncio.get_running_loop().time
-        await asyncio.sleep(max(0.0, self._ask_again_at_s - clock()))
-        self._ask_again_at_s = clock() + self._why_rest_s
-        try:
-            answer = await answer_why(self._client, job, self.snapshot)
-        except KubeError:
-            return  # that the cluster is away is said elsewhere; the reason stays where this would be
-        self._why = sanitize(answer.sentence)
-        self._draw()
 
     def instance_meant(self) -> str:
         """Return the instance under the cursor."""
@@ -334,10 +301,3 @@ class JobView(JobActions):
     def focus_body(self) -> None:
         """Give the focus back to the pane that had it."""
         self._panes.go_to(self._panes.focused)
-
-
-def _waits(job: Job) -> bool:
-    """Tell whether there is something to explain: it has not ended well, nor do all of its pods run."""
-    if job.status is Status.RUNNING:
-        return job.instances_running < len([each for each in job.instances if not each.status.is_final])
-    return job.status is not Status.SUCCEEDED
