@@ -72,6 +72,7 @@ class Mirror(Generic[T]):
         meta: Callable[[T], Meta],
         on_change: Callable[[], None],
         outage: Outage | None = None,
+        field_selector: str = "",
     ) -> None:
         """Prepare to mirror `resource`.
 
@@ -83,6 +84,7 @@ class Mirror(Generic[T]):
             meta: Finds an object's metadata.
             on_change: Called after every change of objects or state; must return at once.
             outage: Where to wait while the cluster is away; mirrors of one cluster share it.
+            field_selector: Which objects are meant, as the API words it; empty for all.
         """
         self.resource = resource
         """What is mirrored."""
@@ -96,6 +98,7 @@ class Mirror(Generic[T]):
         """What of it may not be read, if anything."""
         self._client = client
         self._scopes = scopes
+        self._field_selector = field_selector
         self._scope = 0
         self._verb = "list"
         self._version = ""
@@ -250,7 +253,11 @@ class Mirror(Generic[T]):
         """Return where the list stands, one page's objects, and how many more made no sense."""
         try:
             body = await self._client.list_page(
-                self.resource, self.namespace, limit=self._page_size, continue_token=token
+                self.resource,
+                self.namespace,
+                limit=self._page_size,
+                continue_token=token,
+                field_selector=self._field_selector,
             )
             return self._decoder.read_list(body)
         except Expired:
@@ -270,6 +277,7 @@ class Mirror(Generic[T]):
             self.resource,
             self.namespace,
             version=self._version,
+            field_selector=self._field_selector,
             timeout_s=waits.watch_s + random.randrange(waits.watch_s // 10 + 1),
             grace_s=waits.grace_s,
             on_open=self._has_opened,

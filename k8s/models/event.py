@@ -1,10 +1,16 @@
-"""Events: what happened to an object."""
+"""Events: what happened to an object. There may be tens of thousands, so they are kept small."""
 
 from __future__ import annotations
 
+import sys
 from datetime import datetime
 
+from msgspec.structs import force_setattr
+
 from k8s.models.base import Meta, Value
+
+LONGEST_MESSAGE = 4096
+"""Characters of a message that are kept; well-behaved components write a quarter of it at most."""
 
 
 class ObjectReference(Value, frozen=True):
@@ -15,11 +21,18 @@ class ObjectReference(Value, frozen=True):
     namespace: str = ""
     uid: str = ""
 
+    def __post_init__(self) -> None:
+        for name in ("kind", "namespace", "name"):
+            force_setattr(self, name, sys.intern(getattr(self, name)))
+
 
 class EventSource(Value, frozen=True):
     """Who saw it."""
 
     component: str = ""
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "component", sys.intern(self.component))
 
 
 class Event(Value, frozen=True):
@@ -35,6 +48,14 @@ class Event(Value, frozen=True):
     last_timestamp: datetime | None = None
     event_time: datetime | None = None
     source: EventSource = EventSource()
+
+    def __post_init__(self) -> None:
+        for name in ("reason", "type"):
+            force_setattr(self, name, sys.intern(getattr(self, name) or ""))
+        message = self.message or ""
+        if len(message) > LONGEST_MESSAGE:
+            message = f"{message[:LONGEST_MESSAGE]}…"
+        force_setattr(self, "message", sys.intern(message))
 
     @property
     def at(self) -> datetime | None:

@@ -1,0 +1,32 @@
+"""Namespaces, and how much may be asked for in them."""
+
+from __future__ import annotations
+
+from k8s.models.base import Meta, Quantities, Value
+
+
+class NamespaceStatus(Value, frozen=True):
+    """How a namespace is."""
+
+    phase: str = ""
+
+
+class Namespace(Value, frozen=True):
+    """A namespace."""
+
+    metadata: Meta
+    status: NamespaceStatus = NamespaceStatus()
+
+
+class QuotaStatus(Value, frozen=True):
+    """The limits of a quota, and how much of each is taken."""
+
+    hard: Quantities | None = None
+    used: Quantities | None = None
+
+
+class Quota(Value, frozen=True):
+    """A resource quota of a namespace."""
+
+    metadata: Meta
+    status: QuotaStatus = QuotaStatus()
