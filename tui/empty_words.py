@@ -11,15 +11,13 @@ READING = "Reading the cluster…"
 
 def no_cluster(snapshot: ClusterSnapshot) -> str:
     """Say that no cluster is there yet, or that it does not answer; nothing where neither is so."""
-    if not snapshot.is_synced:
-        return snapshot.progress or READING
     if not snapshot.stale:
-        return ""
+        return "" if snapshot.is_synced else snapshot.progress or READING
     if not snapshot.context:
         return (
-            "There is no cluster to show: no kubeconfig says where one is.\n"
-            "Name one with --kubeconfig or KUBECONFIG, then press ctrl+r.\n"
-            "Or leave (q) and make a small cluster here: gpuconsole --sandbox"
+            "There is no cluster to show.\n"
+            "ctrl+r tries again once a kubeconfig says where one is; q leaves.\n"
+            "gpuconsole --sandbox makes a small cluster on this machine."
         )
     return (
         "The cluster was not reached, so nothing of it can be shown.\n"

@@ -252,7 +252,11 @@ async def test_an_empty_list_says_what_is_true_and_what_to_press() -> None:
     for fields, words in (
         ({"is_synced": False}, ["Reading the cluster…"]),
         ({"is_synced": False, "progress": "Starting the sandbox…"}, ["Starting the sandbox…"]),
-        ({"context": "", "stale": "There is no kubeconfig."}, ["no kubeconfig", "--kubeconfig", "--sandbox"]),
+        (
+            {"context": "", "stale": "There is no kubeconfig."},
+            ["There is no cluster to show.", "ctrl+r", "--sandbox"],
+        ),
+        ({"stale": "Connection refused", "is_synced": False}, ["was not reached", "ctrl+r"]),
         ({"stale": "Connection refused"}, ["was not reached", "ctrl+r", ":ctx"]),
         ({}, ["No jobs in namespace default.", "n makes a new one · 0 shows all namespaces"]),
         ({"namespace": ""}, ["No jobs on this cluster.", ":ns goes to another namespace"]),
