@@ -112,9 +112,9 @@ class TextLines(Widget, can_focus=True):
         """Replace the lines; what is in sight stays where it is."""
         top = self.top_line
         self._lines = [
-            TextLine(sanitize(line.text), line.name_start, line.name_end)
-            if "\t" in line.text or not line.text.isprintable()
-            else line
+            line
+            if (clean := sanitize(line.text)) is line.text
+            else TextLine(clean, line.name_start, line.name_end)
             for line in lines
         ]
         self._find(keeps_current=True)
