@@ -286,9 +286,10 @@ async def test_a_filter_is_shown_and_works_on_every_pane(tmp_path: Path) -> None
 
 
 async def test_a_job_that_is_gone_is_said_and_its_last_state_stays(tmp_path: Path) -> None:
-    async with job_view(tmp_path) as play:
+    async with job_view(tmp_path, logs={"worker-1": Log(printed("step 1"))}) as play:
+        await play.until(lambda: has_printed(play, "worker-1"))
         play.watches["jobs"].event("DELETED", bert)
         for place in PLACES:
             play.watches["pods"].event("DELETED", pod(place))
         await play.until(lambda: "gone: it was deleted; this is its last state" in play.text)
-        assert "worker-1" in play.text
+        assert has_printed(play, "worker-1")

@@ -181,7 +181,8 @@ class JobView(ExplainedJob):
         self._last = job
         clock = Clock.ahead(self.snapshot.clock_offset_s)
         if job is not None:
-            self._lines.set_targets(targets_of(job) if not is_gone else ())
+            if not is_gone:
+                self._lines.set_targets(targets_of(job))
             self._draw_panes(job, clock)
         title = job_title(self.ref, job, clock, self.size.width - 2, progress=self._progress, is_gone=is_gone)
         self.set_title(f"{title}   /{sanitize(self.filter_text)}" if self.filter_text else title)
