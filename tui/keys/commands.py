@@ -31,6 +31,7 @@ COMMANDS = (
     Command("logs", ("log",), "job", "Logs of a job"),
     Command("curves", ("curve",), "job", "Curves of a job"),
     Command("why", (), "job", "Why a job waits, fails or restarts"),
+    Command("yaml", ("y",), "job", "As YAML: a job, pod/NAME, secret/NAME"),
     Command("theme", (), "theme", "Another theme"),
     Command("help", ("h",), "", "The keys"),
     Command("quit", ("q", "q!"), "", "Leave"),
