@@ -204,7 +204,7 @@ async def test_a_job_shows_instances_ranks_and_its_events(tmp_path: Path) -> Non
         await play.until(lambda: "BackOff" in play.text)
         assert "restarting [/b] failed" in play.text
         assert "another" not in play.text
-        assert "events 1 (1 warnings)" in play.text
+        assert "events 1 (1 warning)" in play.text
         lines = play.text.splitlines()
         assert any("master-0 *" in line and "0-3" in line for line in lines)
         assert any("worker-0" in line and "4-7" in line for line in lines)
