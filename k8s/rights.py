@@ -149,7 +149,7 @@ class Rights:
     async def fetch(self, action: str, namespace: str, ref: JobRef | None = None) -> Right:
         """Return what is known of an action, having asked behind whatever the user waits for."""
         needs = needs_of(action, ref)
-        found = await asyncio.gather(*(self._ask(need, namespace) for need in needs))
+        found = await asyncio.gather(*(self.ask(need, namespace) for need in needs))
         return self._together(needs, found, namespace)
 
     async def fetch_all(self, actions: Iterable[str], namespace: str, ref: JobRef | None = None) -> None:
@@ -180,7 +180,8 @@ class Rights:
             return rights[0]
         return Right(False, _refused(self._client.access.user, needs, namespace))
 
-    async def _ask(self, need: Need, namespace: str) -> Right:
+    async def ask(self, need: Need, namespace: str) -> Right:
+        """Return what is known of one need, having asked behind whatever the user waits for."""
         key = need, namespace
         lock = self._asking.setdefault(key, asyncio.Lock())
         async with lock:

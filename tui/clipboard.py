@@ -12,7 +12,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -78,6 +78,16 @@ def copy(
     return Copied("osc52", f"{amount} sent to the terminal's clipboard; not all terminals take it.")
 
 
+def way(env: Mapping[str, str] = os.environ) -> str:
+    """Say which way a copy would be tried first, for people."""
+    wanted = env.get(OVERRIDE, "auto").strip().lower()
+    tools = _tools(env, is_asked_for=wanted == "native") if wanted in ("auto", "native") else ()
+    for _, words in tools:
+        return f"the tool {words[0]}"
+    why = wanted in ("native", "file") or _no_sequence(" ", env)
+    return "a file" if why else "the terminal (OSC 52)"
+
+
 def sequence(text: str, env: Mapping[str, str]) -> str:
     """Return the escape sequence that asks the terminal to take a text, wrapped for what is between."""
     plain = f"\x1b]52;c;{base64.b64encode(text.encode()).decode()}\x07"
@@ -98,14 +108,19 @@ def _no_sequence(text: str, env: Mapping[str, str]) -> str:
     return "too much for a terminal's clipboard" if encoded_bytes > LARGEST_ENCODED else ""
 
 
-def _run_tool(text: str, env: Mapping[str, str], *, is_asked_for: bool) -> str:
-    """Return the tool that took the text; none over SSH, where its clipboard is nobody's."""
+def _tools(env: Mapping[str, str], *, is_asked_for: bool) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield the programs that may take a copy, each by its path and the words that run it."""
     if not is_asked_for and any(env.get(name) for name in ("SSH_CONNECTION", "SSH_TTY", "SSH_CLIENT")):
-        return ""
+        return
     for needed, words in _TOOLS:
         tool = shutil.which(words[0], path=env.get("PATH", "")) if not needed or env.get(needed) else None
-        if tool is None:
-            continue
+        if tool is not None:
+            yield tool, words
+
+
+def _run_tool(text: str, env: Mapping[str, str], *, is_asked_for: bool) -> str:
+    """Return the tool that took the text; none over SSH, where its clipboard is nobody's."""
+    for tool, words in _tools(env, is_asked_for=is_asked_for):
         try:
             # Some of them stay to serve the clipboard: their output must not be waited for.
             subprocess.run(

@@ -31,7 +31,7 @@ from k8s.models.device_claim import ResourceClaim, ResourceSlice
 from k8s.outage import Outage, Waits, pause
 from k8s.owners import Owners
 from k8s.resources import NODES, PODS, Resource
-from k8s.snapshot import ClusterSnapshot
+from k8s.snapshot import ClusterSnapshot, Job
 from tui.format import count
 
 PUBLISH_S = 0.1
@@ -62,6 +62,8 @@ class Live:
         """The cluster that is mirrored."""
         self.namespace = namespace
         """Whose jobs are shown, empty for all. May be changed at any time: see `show_namespace`."""
+        self.all_jobs: tuple[Job, ...] = ()
+        """The jobs of the newest snapshot, and those of all other namespaces that may be read."""
         self._changed = asyncio.Event()
         self._poked = asyncio.Event()
         self.outage = Outage(client, waits, self._changed.set)
@@ -271,6 +273,7 @@ class Live:
         """Put the rows into what was said of the objects that they were made of."""
         nodes, jobs = rows
         self._owners.update(self._joiner.above)
+        self.all_jobs = jobs
         if said.namespace:
             jobs = tuple(job for job in jobs if job.ref.namespace == said.namespace)
         return replace(said, nodes=nodes, jobs=jobs)

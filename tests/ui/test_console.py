@@ -19,8 +19,8 @@ from trainer.tfevents import EventWriter
 from tui.app import Console
 from tui.keys import COMMANDS
 from tui.keys_file import read_keys
-from tui.screens.delete import DeleteScreen
 from tui.screens.curves import CurvesView
+from tui.screens.delete import DeleteScreen
 from tui.screens.help import HelpScreen
 from tui.screens.job import JobView
 from tui.screens.jobs import JobsView
@@ -311,7 +311,7 @@ async def test_commands_go_where_they_say_and_unknown_ones_say_what_there_is(tmp
 
 
 async def test_help_shows_every_key_of_the_view_and_every_command(tmp_path: Path) -> None:
-    async with console_on(tmp_path, size=(120, 110), **some_objects()) as play:
+    async with console_on(tmp_path, size=(120, 130), **some_objects()) as play:
         await play.press("question_mark")
         assert isinstance(play.console.screen, HelpScreen)
         await play.until(lambda: "Delete, after a question" in play.text)

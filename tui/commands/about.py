@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
-import platform
-from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
 
 from k8s.client import Client
-from k8s.discovery import discover
 from k8s.errors import KubeError
-from k8s.kinds import CREATABLE, KINDS, JobKind
-from k8s.resources import CLAIMS, EVENTS, NODES, PODS, Resource
-from k8s.rights import Need, review
+from k8s.rights import review
+from tui import about
 from tui.commands.connect import cluster
 from tui.commands.errors import say
 from tui.commands.keys_table import as_text
@@ -21,16 +15,6 @@ from tui.commands.output import add_format, write, write_fields, write_object
 from tui.commands.values import Values
 from tui.keys_file import read_keys
 from tui.settings import ConsoleOptions
-
-PACKAGES = ("gpuconsole", "textual", "kubernetes", "aiohttp", "plotext", "torch", "tensorboard")
-"""Whose versions are told; the last two are needed by trainers only."""
-RIGHTS: tuple[tuple[str, Resource], ...] = (
-    ("list", NODES),
-    ("list", PODS),
-    ("list", EVENTS),
-    ("list", CLAIMS),
-)
-"""What the console needs, in whole or in part, whichever kinds of jobs there are."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,17 +31,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         for problem in keys.problems:
             say(problem)
         return 0
-    versions = {"python": platform.python_version(), **{name: _version(name) for name in PACKAGES}}
-    files = {
-        "config": str(options.config_folder),
-        "settings": str(options.config_file),
-        "themes": str(options.themes_folder),
-        "templates": str(options.templates_folder),
-        "keys": str(options.keys_file),
-        "state": str(options.state_folder),
-        "log": str(options.log_file),
-        "sandbox": str(options.sandbox_folder),
-    }
+    versions, files = about.versions(), about.files(options)
     reached: Values = {}
     problem = ""
     try:
@@ -73,45 +47,18 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     return 0
 
 
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
-
-
 async def _reached(client: Client) -> Values:
     server = await client.get_json("/version", doing="ask for the server's version")
     access = client.access
-    asked = (*RIGHTS, *((verb, kind.resource) for kind in await _kinds(client) for verb in _verbs(kind)))
-    answers = await asyncio.gather(*(review(client, Need.of(*each), access.namespace) for each in asked))
-    rights: dict[str, dict[str, bool]] = {}
-    groups: dict[str, str] = {}
-    for (verb, resource), right in zip(asked, answers, strict=True):
-        is_first = groups.setdefault(resource.plural, resource.group) == resource.group
-        rights.setdefault(resource.plural if is_first else resource.full_name, {})[verb] = bool(
-            right.is_allowed
-        )
+    rights = await about.fetch_rights(client, lambda need: review(client, need, access.namespace))
     return {
         "context": access.context,
-        "host": access.host,
+        "host": about.address(access.host),
         "user": access.user,
         "namespace": access.namespace,
         "server_version": str(server.get("gitVersion") or ""),
-        "may": rights,
+        "may": {name: {verb: bool(may) for verb, may in verbs.items()} for name, verbs in rights.items()},
     }
-
-
-async def _kinds(client: Client) -> Sequence[JobKind]:
-    """Return the kinds of jobs that the cluster has; where it does not say, those that can be made here."""
-    try:
-        return await discover(client, KINDS)
-    except KubeError:
-        return CREATABLE
-
-
-def _verbs(kind: JobKind) -> tuple[str, ...]:
-    return ("list", "create", "delete") if kind in CREATABLE else ("list", "delete")
 
 
 def _print(versions: dict[str, str | None], files: dict[str, str], reached: Values, problem: str) -> None:
@@ -125,8 +72,4 @@ def _print(versions: dict[str, str | None], files: dict[str, str], reached: Valu
         return
     write_fields((f"  {name}", text) for name, text in reached.items() if isinstance(text, str))
     write(f"\nThis user, in namespace {reached['namespace']}")
-    write_fields((f"  {plural}", _rights_words(verbs)) for plural, verbs in reached["may"].items())
-
-
-def _rights_words(verbs: dict[str, bool]) -> str:
-    return ", ".join(f"may {verb}" if is_allowed else f"may not {verb}" for verb, is_allowed in verbs.items())
+    write_fields((f"  {plural}", about.words_of(verbs)) for plural, verbs in reached["may"].items())

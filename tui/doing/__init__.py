@@ -11,6 +11,10 @@ from collections.abc import Mapping
 WISHES: Mapping[str, str] = {
     "jobs": "places",
     "nodes": "places",
+    "events": "places",
+    "volumes": "places",
+    "volume": "places",
+    "info": "about",
     "holders": "places",
     "open": "places",
     "logs": "places",
@@ -22,6 +26,7 @@ WISHES: Mapping[str, str] = {
     "palette": "console",
     "jump": "console",
     "ns": "clusters",
+    "own-namespace": "clusters",
     "ctx": "clusters",
     "rights": "clusters",
     "retry": "clusters",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from k8s.errors import KubeError
 from k8s.snapshot import ClusterSnapshot
 from k8s.text import sanitize
+from tui.namespaces import ALL
 from tui.screens.jobs import JobsView
 from tui.screens.view import View
 
@@ -18,17 +19,35 @@ if TYPE_CHECKING:
     from k8s.rights import Rights
     from tui.app import Console
 
+MOST_RECENT = 20
+"""Namespaces that were gone to and are remembered."""
 RESTS_S = 0.5
 """How long the cursor stays on a job before the cluster is asked what may be done with it."""
 
 
 def ns(console: Console, wish: View.Go) -> None:
-    """Show the jobs of another namespace, or of all."""
-    is_all = wish.argument == "all"
-    wanted = "" if is_all else wish.argument
-    console.options = replace(console.options, namespace=wanted, is_all_namespaces=is_all)
+    """Show the jobs of another namespace, or of all; without a name, which there are."""
+    if not wish.argument:
+        from tui.screens.namespaces import NamespacesView
+
+        console.show(NamespacesView(lambda: console.live))
+        return
+    name = "" if wish.argument == ALL else wish.argument
+    if name:
+        recent = console.given.recent
+        recent[:] = [name, *(each for each in recent if each != name)][:MOST_RECENT]
+    _show_namespace(console, name, is_all=not name)
+
+
+def own_namespace(console: Console, wish: View.Go) -> None:
+    """Show the jobs of the namespace that is the user's own."""
+    _show_namespace(console, "", is_all=False)
+
+
+def _show_namespace(console: Console, name: str, *, is_all: bool) -> None:
+    console.options = replace(console.options, namespace=name, is_all_namespaces=is_all)
     if console.live is not None:
-        console.live.show_namespace("" if is_all else wanted or console.live.client.access.namespace)
+        console.live.show_namespace("" if is_all else name or console.live.client.access.namespace)
 
 
 def ctx(console: Console, wish: View.Go) -> None:
@@ -54,6 +73,7 @@ async def _change_context(console: Console, name: str) -> None:
         console.notify(error.why, title=error.what, severity="warning", markup=False)
         return
     console.options = replace(console.options, context=name, namespace="", is_sandbox=False)
+    console.given.recent.clear()
     namespace = "" if console.options.is_all_namespaces else context.namespace
     progress = f"Connecting to {sanitize(name)}…"
     console.snapshot = ClusterSnapshot(name, context.user, namespace, progress=progress)

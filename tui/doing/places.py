@@ -47,6 +47,30 @@ def holders(console: Console, wish: View.Go) -> None:
     console.show(HoldersView(wish.argument, ascii_only=console.options.is_ascii))
 
 
+def events(console: Console, wish: View.Go) -> None:
+    """Show what happens on the cluster."""
+    from tui.screens.events import EventsView
+
+    console.switch(EventsView(lambda: console.live))
+
+
+def volumes(console: Console, wish: View.Go) -> None:
+    """Show the volume claims."""
+    from tui.screens.volumes import VolumesView
+
+    console.switch(VolumesView(lambda: console.live))
+
+
+def volume(console: Console, wish: View.Go) -> None:
+    """Show one volume claim, and which pods use it; it is named as in `namespace/name`."""
+    from tui.claims import describe
+    from tui.screens.text import TextView
+
+    namespace, _, name = wish.argument.partition("/")
+    if (client := console.client) is not None:
+        console.show(TextView(f"Volumes › {name}", lambda: describe(client, namespace, name)))
+
+
 def open(console: Console, wish: View.Go) -> None:
     """Show one job."""
     from tui.screens.job import JobView

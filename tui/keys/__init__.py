@@ -10,7 +10,7 @@ from tui.keys.commands import COMMANDS, Command, find_command
 from tui.keys.everywhere import DELETE, DIALOG, EVERYWHERE, PROMPT, TABLE
 from tui.keys.job import CHART, CURVES, JOB, LOG, LOGS
 from tui.keys.key import Key, remapped
-from tui.keys.lists import CONTEXTS, HOLDERS, JOBS, NODES
+from tui.keys.lists import CONTEXTS, EVENTS, HOLDERS, JOBS, NAMESPACES, NODES, VOLUMES
 from tui.keys.others import CARD, HELP, NEW_JOB, TEXT, YAML
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "CURVES",
     "DELETE",
     "DIALOG",
+    "EVENTS",
     "EVERYWHERE",
     "HELP",
     "HOLDERS",
@@ -28,12 +29,14 @@ __all__ = [
     "JOBS",
     "LOG",
     "LOGS",
+    "NAMESPACES",
     "NEW_JOB",
     "NODES",
     "PLACES",
     "PROMPT",
     "TABLE",
     "TEXT",
+    "VOLUMES",
     "YAML",
     "Command",
     "Key",
@@ -48,6 +51,9 @@ PLACES: tuple[tuple[str, tuple[Key, ...]], ...] = (
     ("Jobs", JOBS),
     ("Nodes", NODES),
     ("Who holds a node", HOLDERS),
+    ("Events", EVENTS),
+    ("Volumes", VOLUMES),
+    ("Namespaces", NAMESPACES),
     ("Contexts", CONTEXTS),
     ("One job", JOB),
     ("Logs", LOGS),

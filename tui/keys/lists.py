@@ -54,3 +54,34 @@ HOLDERS = (
 
 CONTEXTS = (Key("contexts.sort_name", "N", "sort('name')", "Sort by name; again turns it round"),)
 """In the list of contexts."""
+
+EVENTS = (
+    Key("events.open", "enter,d", "open", "The job it is about, else all that it says", "open"),
+    Key("events.whole", "v", "whole", "All that the event says", "whole"),
+    Key("events.warnings", "F", "warnings", "Only warnings, or all", "warnings"),
+    Key("events.all_namespaces", "0", "all_namespaces", "All namespaces, and back"),
+    Key("events.sort_age", "A", "sort('age')", "Sort by age; again turns it round"),
+    Key("events.sort_about", "N", "sort('about')", "Sort by what they are about"),
+    Key("events.sort_type", "S", "sort('type')", "Sort by type"),
+    Key("events.next_view", "tab", "next_view", "Volumes", "volumes"),
+)
+"""In the list of events."""
+
+VOLUMES = (
+    Key("volumes.open", "enter,d", "open", "All that is known of it, and which pods use it", "open"),
+    Key("volumes.all_namespaces", "0", "all_namespaces", "All namespaces, and back"),
+    Key("volumes.sort_name", "N", "sort('name')", "Sort by name; again turns it round"),
+    Key("volumes.sort_age", "A", "sort('age')", "Sort by age"),
+    Key("volumes.sort_status", "S", "sort('status')", "Sort by status"),
+    Key("volumes.next_view", "tab", "next_view", "Jobs", "jobs"),
+)
+"""In the list of volume claims."""
+
+NAMESPACES = (
+    Key("namespaces.open", "enter,d", "open", "Show its jobs", "its jobs"),
+    Key("namespaces.sort_name", "N", "sort('name')", "Sort by name; again turns it round"),
+    Key("namespaces.sort_age", "A", "sort('age')", "Sort by age"),
+    Key("namespaces.sort_held", "1", "sort('held')", "Sort by GPUs held", "by GPUs"),
+    Key("namespaces.next_view", "tab", "next_view", "Jobs", "jobs"),
+)
+"""In the list of namespaces."""

@@ -244,7 +244,7 @@ class JobsView(ListView):
 
     def action_all_namespaces(self) -> None:
         """Show all namespaces, or again only ours."""
-        self.post_message(self.Go("ns", "" if not self.snapshot.namespace else "all"))
+        self.post_message(self.Go("ns", "all") if self.snapshot.namespace else self.Go("own-namespace"))
 
     def action_next_view(self) -> None:
         """Go to the nodes."""

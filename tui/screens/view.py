@@ -57,12 +57,16 @@ class Given:
     """Keys that change something on the cluster are not there."""
     names: Callable[[], Mapping[Argument, Sequence[str]]] = _no_names
     """Returns what commands may take, for completion."""
+    hold_keys: Callable[[], None] = lambda: None
+    """Lets keys wait until the command that was just typed is done."""
     typed: dict[str, list[str]] = field(default_factory=lambda: {"/": [], ":": []})
     """What was typed before on the prompt, by its mark, the oldest first."""
     client: Callable[[], Client | None] = _no_client
     """Returns the cluster once it is reached, for what no snapshot tells."""
     switches: dict[str, bool] = field(default_factory=dict)
     """What the user switched on or off for as long as the console runs, by the switch's name."""
+    recent: list[str] = field(default_factory=list)
+    """Namespaces of this cluster that were gone to, the newest first."""
 
     def keys(self, table: Sequence[Key]) -> tuple[Key, ...]:
         """Return the keys of a part of the table that are there for this user."""
@@ -88,7 +92,13 @@ class View(Screen[None]):
         """The user wants another view, or something done that concerns more than this view."""
 
         def __init__(
-            self, where: str, argument: str = "", refs: Sequence[JobRef] = (), *, hidden: int = 0
+            self,
+            where: str,
+            argument: str = "",
+            refs: Sequence[JobRef] = (),
+            *,
+            hidden: int = 0,
+            is_typed: bool = False,
         ) -> None:
             super().__init__()
             self.where = where
@@ -99,6 +109,8 @@ class View(Screen[None]):
             """The jobs that are meant."""
             self.hidden = hidden
             """How many of them are marked, but hidden by the filter."""
+            self.is_typed = is_typed
+            """It was typed as a command: keys behind it wait until it is done."""
 
         @property
         def place(self) -> tuple[object, ...]:
@@ -250,7 +262,12 @@ class View(Screen[None]):
         typed = self.given.typed[":"]
         names = self.given.names()
         self.add_class("-typing")
-        self.query_one(Prompt).open(":", complete=lambda text: complete(text, names, typed), history=typed)
+        self.query_one(Prompt).open(
+            ":",
+            complete=lambda text: complete(text, names, typed),
+            history=typed,
+            on_submit=lambda text: self.given.hold_keys() if text.strip() else None,
+        )
 
     @property
     def is_prompt_open(self) -> bool:
@@ -271,7 +288,7 @@ class View(Screen[None]):
         elif event.is_final:
             where, _, argument = event.text.strip().partition(" ")
             if where:
-                self.post_message(self.Go(where, argument.strip()))
+                self.post_message(self.Go(where, argument.strip(), is_typed=True))
 
     def on_prompt_closed(self, event: Prompt.Closed) -> None:
         """Forget the filter that was being typed."""

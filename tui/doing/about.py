@@ -1,0 +1,137 @@
+"""Telling what the console is, what it talks to, and what its user may do there."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import themes
+from k8s.errors import NoCluster
+from k8s.kinds import KINDS
+from k8s.snapshot import ClusterSnapshot
+from tui import about, clipboard, terminal
+from tui.about import Rights
+from tui.format import SKEW_S, duration
+from tui.screens.view import View
+
+if TYPE_CHECKING:
+    from tui.app import Console
+
+Fields = Iterator[tuple[str, str]]
+"""Names and what is said of them; what is empty is left out."""
+_SANDBOX = "gpuconsole-sandbox"
+"""What a sandbox's version ends with."""
+
+
+def info(console: Console, wish: View.Go) -> None:
+    """Show all that is known of this console, its cluster and its user."""
+    from tui.screens.about import AboutView
+
+    async def learn() -> Rights:
+        client, rights = console.client, console.rights
+        if client is None or rights is None:
+            raise NoCluster("There is no cluster yet.")
+        namespace = _namespace(console)
+        return await about.fetch_rights(client, lambda need: rights.ask(need, namespace))
+
+    def describe(snapshot: ClusterSnapshot, rights: Rights | None, why_not: str) -> str:
+        sections = (
+            ("Cluster", _cluster(console, snapshot)),
+            (f"What you may do in namespace {_namespace(console)}", _rights(rights, why_not)),
+            ("Terminal", _terminal(console)),
+            ("Files", _files(console)),
+            ("Versions", iter((name, found or "not installed") for name, found in about.versions().items())),
+        )
+        return about.as_text(sections)
+
+    def badge_of(snapshot: ClusterSnapshot) -> str:
+        return badge(snapshot, is_sandbox=_is_sandbox(console, snapshot))
+
+    console.show(AboutView(describe, badge_of, learn))
+
+
+def _namespace(console: Console) -> str:
+    own = console.client.access.namespace if console.client is not None else ""
+    return console.snapshot.namespace or own or "default"
+
+
+def _is_sandbox(console: Console, snapshot: ClusterSnapshot) -> bool:
+    return console.options.is_sandbox or snapshot.server_version.endswith(_SANDBOX)
+
+
+def badge(snapshot: ClusterSnapshot, *, is_sandbox: bool) -> str:
+    """Say in a word or two how real what is shown is; nothing while there is no cluster."""
+    gpus = "SIMULATED GPUS" * snapshot.is_simulated
+    if is_sandbox:
+        return " · ".join(filter(None, ("SANDBOX", gpus)))
+    return gpus or "REAL" * bool(snapshot.is_synced and (snapshot.nodes or snapshot.kinds))
+
+
+def _cluster(console: Console, snapshot: ClusterSnapshot) -> Fields:
+    access = console.client.access if console.client is not None else None
+    if _is_sandbox(console, snapshot):
+        yield "this is", "a sandbox: processes on this machine, whatever image a job names"
+    if snapshot.is_simulated:
+        yield "its GPUs", "are simulated, as its nodes say themselves"
+    yield "link", _link(snapshot)
+    yield "context", snapshot.context or "none"
+    yield "server", about.address(access.host) if access else ""
+    yield "version", snapshot.server_version
+    yield "user", snapshot.user
+    yield "namespace", (snapshot.namespace or "all namespaces") if access else ""
+    if access is None:
+        return
+    kinds = dict.fromkeys(kind.resource.kind for kind in KINDS)
+    yield "job kinds", ", ".join(dict.fromkeys(snapshot.kinds)) or "not known yet"
+    if snapshot.kinds:
+        yield "not served", ", ".join(kind for kind in kinds if kind not in snapshot.kinds)
+    for name, missing in snapshot.problems.items():
+        yield f"no {name}", missing.words
+    busy_s = snapshot.throttled_until_s - asyncio.get_running_loop().time()
+    yield "requests", f"throttled: silence for {duration(busy_s)}" if busy_s > 0 else "not throttled"
+    yield "its clock", _clock(snapshot.clock_offset_s)
+
+
+def _link(snapshot: ClusterSnapshot) -> str:
+    if snapshot.stale:
+        return " ".join(snapshot.stale.split())
+    return "live" if snapshot.is_synced else snapshot.progress or "reading"
+
+
+def _clock(ahead_s: float) -> str:
+    if not ahead_s:
+        return "as ours"
+    way = "ahead of" if ahead_s > 0 else "behind"
+    note = "; ages are marked ~" if abs(ahead_s) > SKEW_S else ""
+    return f"{duration(abs(ahead_s))} {way} ours{note}"
+
+
+def _rights(rights: Rights | None, why_not: str) -> Fields:
+    for name, verbs in (rights or {}).items():
+        yield name, about.words_of(verbs)
+    if rights is None:
+        yield "", why_not or "being asked…"
+    elif why_not:
+        yield "", f"as it was before: {why_not}"
+
+
+def _terminal(console: Console) -> Fields:
+    size = console.size
+    yield "size", f"{size.width} x {size.height}"
+    yield "name", os.environ.get("TERM", "")
+    yield "colours", terminal.colours()
+    yield "theme", themes.short(console.theme) + (", ASCII only" if console.options.is_ascii else "")
+    if console.driver is not None:
+        period_s = console.driver.pace.period_s(asyncio.get_running_loop().time())
+        yield "pace", f"{1 / period_s:.0f} frames a second at most, and at once after a key"
+    yield "over SSH", "yes" if terminal.is_remote() else "no"
+    yield "copies go to", clipboard.way()
+
+
+def _files(console: Console) -> Fields:
+    for name, path in about.files(console.options).items():
+        yield name, path if Path(path).exists() else f"{path}  (not there)"
+    yield "kubeconfig", console.options.kubeconfig or os.environ.get("KUBECONFIG", "~/.kube/config")

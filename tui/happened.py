@@ -1,0 +1,101 @@
+"""What happens in a cluster, in as few lines as tell it: events that say the same are one.
+
+The pods of a job share a fate: what is said of several of them in the same words is one line too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from k8s.kinds import JobRef
+from k8s.models import Event
+from k8s.snapshot import Job
+from tui.job_events import LONG_AGO, Happening
+
+_SHORT: Mapping[str, str] = {"PersistentVolumeClaim": "pvc", "PersistentVolume": "pv"}
+"""Kinds with long names, and what people type for them."""
+Place = tuple[str, str, str]
+"""An object's namespace, kind and name."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Told:
+    """One line; the same value as long as it is made of the same events."""
+
+    key: str
+    """Stays the same while more of its events come."""
+    happening: Happening
+    """What happened; `about` is as kubectl has it: `pod/bert-worker-0`, and ` +15` where there are more."""
+    namespace: str
+    """Where."""
+    job: JobRef | None
+    """Whose it is, where it is a job's."""
+    events: tuple[Event, ...]
+    """All that it is made of."""
+
+
+def jobs_by_place(jobs: Iterable[Job]) -> dict[Place, JobRef]:
+    """Return whose each job's object and each of its pods is."""
+    found = {(job.ref.namespace, job.ref.kind, job.ref.name): job.ref for job in jobs}
+    for job in jobs:
+        for each in job.instances:
+            if each.pod:
+                found[job.ref.namespace, "Pod", each.pod] = job.ref
+    return found
+
+
+class Teller:
+    """Puts events together, time and again, and makes no line anew that has not changed."""
+
+    def __init__(self) -> None:
+        """Start without any event."""
+        self._told: dict[tuple[object, ...], Told] = {}
+
+    def tell(
+        self, events: Iterable[Event], jobs: Mapping[Place, JobRef], *, only_warnings: bool = False
+    ) -> list[Told]:
+        """Return what happened, the newest first.
+
+        Args:
+            events: All events, those of an object in the order in which the server has them.
+            jobs: Whose each object is: see `jobs_by_place`.
+            only_warnings: Leave out what is a matter of course.
+        """
+        alike: dict[tuple[object, ...], list[Event]] = {}
+        for event in events:
+            if only_warnings and event.type != "Warning":
+                continue
+            about = event.involved_object
+            namespace = about.namespace or event.metadata.namespace
+            who = jobs.get((namespace, about.kind, about.name)) or about.name
+            said = (namespace, about.kind, who, event.type, event.reason, event.message)
+            alike.setdefault(said, []).append(event)
+        before, self._told = self._told, {}
+        for key, same in alike.items():
+            kept, events_told = before.get(key), tuple(same)
+            if kept is None or kept.events != events_told:
+                kept = _told(events_told, jobs)
+            self._told[key] = kept
+        return sorted(self._told.values(), key=_newest, reverse=True)
+
+
+def _newest(told: Told) -> datetime:
+    return told.happening.newest.at or LONG_AGO
+
+
+def _told(events: tuple[Event, ...], jobs: Mapping[Place, JobRef]) -> Told:
+    newest = max(events, key=lambda event: event.at or LONG_AGO)
+    about = newest.involved_object
+    namespace = about.namespace or newest.metadata.namespace
+    others = len({event.involved_object.name for event in events}) - 1
+    starts = [event.first_timestamp or event.at for event in events]
+    happening = Happening(
+        newest,
+        f"{_SHORT.get(about.kind, about.kind.lower()) or '?'}/{about.name}" + (f" +{others}" if others else ""),
+        sum(max(1, event.count or 1) for event in events),
+        min((start for start in starts if start is not None), default=None),
+    )
+    job = jobs.get((namespace, about.kind, about.name))
+    return Told(events[0].metadata.uid, happening, namespace, job, events)

@@ -1,0 +1,91 @@
+"""What this console is, what it talks to, and what its user may do there; kept true while it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from textual import work
+
+from k8s.errors import KubeError
+from k8s.snapshot import ClusterSnapshot
+from tui.about import Rights
+from tui.screens.text import TextView
+from tui.widgets.text_lines import TextLine
+
+Describe = Callable[[ClusterSnapshot, Rights | None, str], str]
+"""Returns the text, given what is known of the user's rights, and why that is nothing."""
+Learn = Callable[[], Awaitable[Rights]]
+"""Finds out what the user may do."""
+
+
+class AboutView(TextView):
+    """The text of `:info`. What has to be asked for is added when it comes."""
+
+    def __init__(self, describe: Describe, badge: Callable[[ClusterSnapshot], str], learn: Learn) -> None:
+        """Show what `describe` says, with what `learn` finds out; `badge` is said in the title."""
+        super().__init__("Info", self._learned)
+        self._describe = describe
+        self._badge = badge
+        self._learn = learn
+        self._rights: Rights | None = None
+        self._why_not = ""
+
+    @work(exclusive=True, group="read")
+    async def read(self) -> None:
+        """Ask what the user may do; all else is known."""
+        self._write(await self._learned())
+
+    async def _learned(self) -> str:
+        try:
+            self._rights, self._why_not = await self._learn(), ""
+        except KubeError as error:
+            self._why_not = error.why or error.what
+        return self._described()
+
+    def _described(self) -> str:
+        return self._describe(self.snapshot, self._rights, self._why_not)
+
+    def on_mount(self) -> None:
+        """Show what is known at once."""
+        self.call_after_refresh(self._rewrite)
+        self.watch(self.app, "theme", self._rewrite, init=False)
+
+    def on_resize(self) -> None:
+        """Tell the new size."""
+        self._rewrite()
+
+    def watch_snapshot(self, before: ClusterSnapshot, now: ClusterSnapshot) -> None:
+        """Write what has changed; in another namespace, or on another cluster, ask again."""
+        if not self.is_drawable:
+            return
+        self._rewrite()
+        if (before.context, before.namespace, bool(before.kinds)) != (
+            now.context,
+            now.namespace,
+            bool(now.kinds),
+        ):
+            self.read()
+
+    def _rewrite(self) -> None:
+        self._write(self._described())
+
+    def _write(self, text: str) -> None:
+        if self.is_drawable and text != self._text:
+            self._text = text
+            self._reader.show(list(map(_line, text.splitlines())))
+            self.put("notice", "")
+        self.say()
+
+    def said(self) -> list[str]:
+        """Say in the title how real the cluster is."""
+        return [self._badge(self.snapshot)]
+
+    def action_retry(self) -> None:
+        """Ask the cluster again, and what the user may do there."""
+        super().action_retry()
+        self.post_message(self.Go("retry"))
+
+
+def _line(text: str) -> TextLine:
+    """Return a line, drawn apart where it is a heading."""
+    return TextLine(text, 0, 0 if text.startswith(" ") else len(text))

@@ -1,0 +1,149 @@
+"""What happens on the cluster: its events, the newest first, those that say the same as one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import ClassVar
+
+from textual.binding import BindingType
+
+from k8s.kinds import JobRef
+from k8s.models import Event
+from k8s.resources import EVENTS as RESOURCE
+from k8s.snapshot import Job
+from k8s.text import sanitize
+from tui.collection import Followed
+from tui.format import NOTHING, Clock, Look, count, plural
+from tui.happened import Place, Teller, Told, jobs_by_place
+from tui.job_events import LONG_AGO, full_text
+from tui.keys import EVENTS, Key
+from tui.screens.following import FollowingView, Reach
+from tui.screens.kept_rows import KeptRows
+from tui.screens.view import bindings
+from tui.widgets.table import Cell, Column, Row, Table
+
+COLUMNS = (
+    Column("age", "AGE", align="right"),
+    Column("type", "TYPE", priority=3),
+    Column("namespace", "NAMESPACE", priority=4, elide="end", min_width=9, max_width=20),
+    Column("about", "ABOUT", elide="middle", min_width=16, max_width=48),
+    Column("reason", "REASON", elide="end", min_width=10, max_width=28, priority=1),
+    Column("count", "×", align="right", priority=2, sorts_largest_first=True, flashes=True),
+    Column("message", "MESSAGE", elide="end", min_width=20, max_width=300),
+)
+ONLY_WARNINGS = "events.warnings"
+"""The switch that leaves out what is a matter of course."""
+
+
+class EventsView(FollowingView):
+    """The list of events."""
+
+    KEYS: ClassVar[tuple[Key, ...]] = EVENTS
+    BINDINGS: ClassVar[list[BindingType]] = bindings(EVENTS)
+    COLUMNS: ClassVar[tuple[Column, ...]] = COLUMNS
+    NOUN: ClassVar[str] = "events"
+    ORDER: ClassVar[tuple[str, bool]] = ("age", False)
+    NEXT_VIEW: ClassVar[str] = "volumes"
+
+    def __init__(self, live: Reach) -> None:
+        """Make the view."""
+        self._events: Followed[Event] = Followed(RESOURCE, Event)
+        super().__init__(live, self._events)
+        self._teller = Teller()
+        self._kept: KeptRows[Told] = KeptRows()
+        self._drawn_for: tuple[int, tuple[Job, ...], bool] | None = None
+        self._jobs: Mapping[Place, JobRef] = {}
+        self._told: Sequence[Told] = ()
+
+    @property
+    def _only_warnings(self) -> bool:
+        return self.given.switches.get(ONLY_WARNINGS, False)
+
+    def draw(self, table: Table) -> None:
+        """Fill the table and the lines around it."""
+        told, clock = self._tell(), Clock.ahead(self.snapshot.clock_offset_s)
+        namespace = self.snapshot.namespace
+        table.empty = self.nothing(self._nothing_happened(namespace))
+
+        def rows_of(columns: Sequence[Column]) -> list[Row]:
+            return self._kept.rows(
+                told,
+                lambda each: _row(each, columns, clock),
+                drawn_for=(columns, clock.is_rough),
+                now_s=clock.now.timestamp(),
+                age_s=lambda each: _age_s(each, clock.now),
+            )
+
+        self.fill(table, ["namespace"] if namespace else [], rows_of)
+        self.say("Events", len(told), "warnings only" if self._only_warnings else "")
+        events = sum(len(each.events) for each in told)
+        warnings = sum(each.happening.is_warning for each in told)
+        folded = f" in {plural(len(told), 'line')}" if events != len(told) else ""
+        self.put("totals", f"Σ {plural(events, 'event')}{folded} · {plural(warnings, 'warning')}")
+
+    def _tell(self) -> Sequence[Told]:
+        """Return what happened; the same as before while nothing else did."""
+        drawn_for = (self._events.changes, self.snapshot.jobs, self._only_warnings)
+        before = self._drawn_for
+        if before is None or drawn_for[1] is not before[1]:
+            self._jobs = jobs_by_place(self.snapshot.jobs)
+        if before is None or drawn_for[1] is not before[1] or drawn_for != before:
+            events = self._events.objects.values()
+            self._told = self._teller.tell(events, self._jobs, only_warnings=self._only_warnings)
+        self._drawn_for = drawn_for
+        return self._told
+
+    def _nothing_happened(self, namespace: str) -> str:
+        where = f"in namespace {namespace}" if namespace else "on this cluster"
+        if self._only_warnings and self._events.objects:
+            return f"No warning {where}.\nF shows all {plural(len(self._events.objects), 'event')}."
+        more = "0 shows all namespaces · " if namespace else ""
+        return f"No events {where}: servers forget them after an hour or so.\n{more}tab shows the volumes"
+
+    def action_warnings(self) -> None:
+        """Show warnings only, or again all."""
+        self.given.switches[ONLY_WARNINGS] = not self._only_warnings
+        self.redraw()
+
+    def action_open(self) -> None:
+        """Open the job that an event is about; where there is none, show the whole event."""
+        told = self._under_cursor()
+        if told is not None and told.job is not None:
+            self.post_message(self.Go("open", refs=[told.job]))
+        else:
+            self.action_whole()
+
+    def action_whole(self) -> None:
+        """Show all that an event says."""
+        from tui.screens.card import CardScreen
+
+        if (told := self._under_cursor()) is not None:
+            self.app.push_screen(CardScreen("event", full_text(told.happening)))
+
+    def _under_cursor(self) -> Told | None:
+        key = self.query_one(Table).cursor_key
+        return next((each for each in self._told if each.key == key), None)
+
+
+def _row(told: Told, columns: Sequence[Column], clock: Clock) -> Row:
+    happening, event = told.happening, told.happening.newest
+    look: Look = "pending" if happening.is_warning else "quiet"
+    age_s = -(event.at or LONG_AGO).timestamp() if event.at else None
+    cells = {
+        "age": Cell(clock.age(event.at), "quiet", sort=age_s),
+        "type": Cell(sanitize(event.type or NOTHING), look),
+        "namespace": Cell(sanitize(told.namespace) or NOTHING, "quiet"),
+        "about": Cell(sanitize(happening.about), "bright" if told.job else ""),
+        "reason": Cell(sanitize(event.reason or NOTHING), look),
+        "count": Cell(count(happening.count), "" if happening.count > 1 else "quiet", sort=happening.count),
+        "message": Cell(
+            sanitize(" ".join((event.message or NOTHING).split())), "" if happening.is_warning else "quiet"
+        ),
+    }
+    return Row(told.key, tuple(cells[column.key] for column in columns))
+
+
+def _age_s(told: Told, now: datetime) -> float:
+    at = told.happening.newest.at
+    return (now - at).total_seconds() if at is not None else float("inf")

@@ -1,0 +1,152 @@
+"""A list of what only it shows: its objects are followed while it is on screen, not while it is covered."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+from textual.worker import Worker
+
+from k8s.snapshot import ClusterSnapshot
+from tui.collection import Followed, follow
+from tui.empty_words import no_cluster
+from tui.format import count
+from tui.live import Live
+from tui.screens.list_view import ListView
+from tui.widgets.table import Column, Row, Table
+
+AGES_S = 10.0
+"""How often ages are written anew though nothing has changed."""
+Reach = Callable[[], Live | None]
+"""Returns the cluster that is shown, once there is one."""
+
+
+class FollowingView(ListView):
+    """Draws its table anew, ten times a second at most, whenever what it follows has changed."""
+
+    NOUN: ClassVar[str] = "objects"
+    """What is listed, as in `No events`."""
+    ORDER: ClassVar[tuple[str, bool] | None] = ("name", False)
+    """How the table is sorted at first; None: in the order in which rows are given."""
+    NEXT_VIEW: ClassVar[str] = "jobs"
+    """Where `tab` goes."""
+
+    def __init__(self, live: Reach, *followed: Followed[Any]) -> None:
+        """Show what `followed` finds, the first of which is what the view is about."""
+        super().__init__()
+        self.live = live
+        """Returns the cluster that is shown, once there is one."""
+        self._followed = followed
+        self._changed = asyncio.Event()
+        self._following: Worker[None] | None = None
+        self._is_shown = False
+
+    def on_mount(self) -> None:
+        """Sort, and let ages grow though nothing changes."""
+        self.query_one(Table).order = self.ORDER
+        self.set_interval(AGES_S, self._changed.set)
+
+    def on_screen_resume(self) -> None:
+        """Follow again."""
+        self._is_shown = True
+        self._keep_following()
+        self.redraw()
+
+    def on_screen_suspend(self) -> None:
+        """Let go while something else covers the view."""
+        self._is_shown = False
+        self._stop()
+
+    def watch_snapshot(self) -> None:
+        """Follow what the console shows, and draw in turn with what is followed."""
+        if self._is_shown:
+            self._keep_following()
+        if self._following is None:
+            self.redraw()
+        else:
+            self._changed.set()
+
+    def _keep_following(self) -> None:
+        live = self.live()
+        moved = [each for each in self._followed if each.aim(live, self._changed.set)]
+        if moved:
+            self._stop()
+        if live is not None and self._following is None:
+            following = follow(self._followed, self._changed, self.redraw)
+            self._following = self.run_worker(following, group="follow", exclusive=True)
+
+    def _stop(self) -> None:
+        if self._following is not None:
+            self._following.cancel()
+            self._following = None
+
+    def fill(
+        self, table: Table, left_out: Sequence[str], rows_of: Callable[[Sequence[Column]], list[Row]]
+    ) -> None:
+        """Fill the table with the rows that `rows_of` makes for the columns that are not left out."""
+        columns = tuple(column for column in self.COLUMNS if column.key not in left_out)
+        rows = rows_of(columns)
+        if columns == table.columns:
+            table.set_rows(rows)
+        else:
+            table.set_columns(columns, rows)
+
+    def say(self, heading: str, total: int, *parts: str) -> None:
+        """Write the title: what is shown of how many, and what chooses it."""
+        shown = self.query_one(Table).row_count
+        amount = count(total) if shown == total else f"{count(shown)} of {count(total)}"
+        typed = f"/{self.filter_text}" if self.filter_text else ""
+        progress = self._followed[0].progress
+        self.set_title("  ".join(filter(None, (f"{heading} ({amount})", *parts, progress, typed))))
+        self.put("notice", self.notice(self.snapshot))
+
+    def notice(self, snapshot: ClusterSnapshot) -> str:
+        """Return why not all is shown, or why it may be old."""
+        missing = self._followed[0].missing
+        if snapshot.stale:
+            return snapshot.stale
+        return self._followed[0].trouble or (missing.words if missing and missing.shown else "")
+
+    def nothing(self, if_empty: str) -> str:
+        """Return what stands in the empty table: what is true, and what to press.
+
+        Args:
+            if_empty: What is said where all was read, and there is nothing.
+        """
+        first = self._followed[0]
+        if first.is_refused:
+            missing = first.missing
+            said = missing.words.replace(". ", ".\n", 1) if missing else ""
+            return f"{said}\n:ns goes to another namespace · ctrl+r asks again · :info tells what you may do"
+        if first.state.is_synced:
+            return if_empty
+        if first.trouble and not self.snapshot.stale:
+            return f"The {self.NOUN} could not be read yet. They are asked for again; ctrl+r asks at once."
+        return first.progress or no_cluster(self.snapshot) or f"Reading {self.NOUN}…"
+
+    def action_retry(self) -> None:
+        """Ask again at once, also what was refused."""
+        super().action_retry()
+        for each in self._followed:
+            each.poke()
+
+    def action_sort(self, by: str) -> None:
+        """Sort by a column, or turn the order round."""
+        self.query_one(Table).action_sort(by)
+
+    def action_all_namespaces(self) -> None:
+        """Show all namespaces, or again only ours."""
+        self.post_message(self.Go("ns", "all") if self.snapshot.namespace else self.Go("own-namespace"))
+
+    def action_next_view(self) -> None:
+        """Go to the next list."""
+        self.post_message(self.Go(self.NEXT_VIEW))
+
+    def on_table_chosen(self, event: Table.Chosen) -> None:
+        """Open what the cursor is on."""
+        event.stop()
+        self.action_open()
+
+    def action_open(self) -> None:
+        """Open what the cursor is on."""

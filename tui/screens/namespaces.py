@@ -1,0 +1,119 @@
+"""The namespaces: what each holds and waits for, and what its quota leaves; enter goes there."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual.binding import BindingType
+
+from k8s.models.namespace import Namespace, Quota
+from k8s.resources import NAMESPACES as RESOURCE
+from k8s.resources import QUOTAS
+from k8s.snapshot import ClusterSnapshot
+from k8s.text import sanitize
+from tui.collection import Followed
+from tui.format import NOTHING, Clock, Look, plural
+from tui.keys import NAMESPACES, Key
+from tui.namespaces import ALL, Limit, Place, places, recent_first, together
+from tui.screens.following import FollowingView, Reach
+from tui.screens.view import bindings
+from tui.widgets.table import Cell, Column, Row, Table
+
+COLUMNS = (
+    Column("here", "", min_width=1),
+    Column("name", "NAMESPACE", min_width=16, elide="middle", max_width=48),
+    Column("jobs", "JOBS", align="right", sorts_largest_first=True),
+    Column("held", "GPUS HELD", align="right", sorts_largest_first=True, flashes=True),
+    Column("waiting", "WAITING", align="right", sorts_largest_first=True, flashes=True),
+    Column("quota", "GPU QUOTA", align="right", priority=1, flashes=True),
+    Column("status", "STATUS", priority=2),
+    Column("age", "AGE", align="right", priority=3),
+)
+ALL_KEY = "*"
+"""The key of the row that stands for all; no namespace has such a name."""
+
+
+class NamespacesView(FollowingView):
+    """The list of namespaces."""
+
+    KEYS: ClassVar[tuple[Key, ...]] = NAMESPACES
+    BINDINGS: ClassVar[list[BindingType]] = bindings(NAMESPACES)
+    COLUMNS: ClassVar[tuple[Column, ...]] = COLUMNS
+    NOUN: ClassVar[str] = "namespaces"
+    ORDER: ClassVar[tuple[str, bool] | None] = None
+
+    def __init__(self, live: Reach) -> None:
+        """Make the view: all namespaces first, then those used lately."""
+        self._namespaces: Followed[Namespace] = Followed(RESOURCE, Namespace)
+        self._quotas: Followed[Quota] = Followed(QUOTAS, Quota, is_of_all=True)
+        super().__init__(live, self._namespaces, self._quotas)
+
+    def draw(self, table: Table) -> None:
+        """Fill the table and the lines around it."""
+        snapshot, live = self.snapshot, self.live()
+        clock = Clock.ahead(snapshot.clock_offset_s)
+        is_synced = self._namespaces.state.is_synced
+        table.empty = self.nothing("No namespace is known.\nctrl+r asks again")
+        own = live.client.access.namespace if live is not None else ""
+        found = (
+            places(
+                self._namespaces.objects.values(),
+                live.all_jobs,
+                snapshot.nodes,
+                self._quotas.objects.values(),
+                [own, snapshot.namespace, *self.given.recent] if is_synced else [],
+            )
+            if live is not None
+            else []
+        )
+        rows = recent_first(found, self.given.recent)
+        if found and "pods" not in snapshot.problems:
+            rows.insert(0, together(found))
+        self.fill(table, [], lambda _: [_row(each, clock, snapshot.namespace) for each in rows])
+        self.say("Namespaces", len(rows))
+        whole = together(found)
+        self.put(
+            "totals",
+            f"Σ {plural(len(found), 'namespace')} · {plural(whole.jobs, 'unfinished job')}"
+            f" · {whole.gpus_held} GPUs held · {whole.gpus_waiting} requested and waiting",
+        )
+
+    def notice(self, snapshot: ClusterSnapshot) -> str:
+        """Say also where the names come from when they may not be listed."""
+        if self._namespaces.is_refused and not snapshot.stale and (missing := self._namespaces.missing):
+            return f"{missing.words}\nThese are your own and those of pods and jobs; :ns NAME goes to any."
+        return super().notice(snapshot)
+
+    def action_open(self) -> None:
+        """Show the jobs of the namespace under the cursor."""
+        if (key := self.query_one(Table).cursor_key) is not None:
+            self.post_message(self.Go("ns", ALL if key == ALL_KEY else key))
+            self.post_message(self.Go("jobs"))
+
+
+def _row(place: Place, clock: Clock, here: str) -> Row:
+    made, is_here = place.created, place.name == here
+    status: Look = "changing" if place.phase == "Terminating" else "quiet"
+    return Row(
+        place.name or ALL_KEY,
+        (
+            Cell("*" if is_here else "", "running"),
+            Cell(sanitize(place.name) or "all namespaces", "bright" if is_here else ""),
+            _number(place.jobs),
+            _number(place.gpus_held),
+            _number(place.gpus_waiting, "pending"),
+            _quota(place.limit),
+            Cell(sanitize(place.phase) or NOTHING, status),
+            Cell(clock.age(made), "quiet", sort=-made.timestamp() if made else None),
+        ),
+    )
+
+
+def _number(amount: int, look: Look = "") -> Cell:
+    return Cell(str(amount), look if amount else "quiet", sort=amount)
+
+
+def _quota(limit: Limit | None) -> Cell:
+    if limit is None:
+        return Cell(NOTHING, "quiet")
+    return Cell(f"{limit.used}/{limit.hard}", "" if limit.left else "pending", sort=limit.left)
