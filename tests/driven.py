@@ -72,7 +72,8 @@ class DrivenApp(PacedApp[int]):
         self.tell()
 
     def action_crash(self) -> None:
-        raise RuntimeError("this is a bug")
+        token = "a-token-of-somebody"
+        raise RuntimeError(f"this is a bug{token[:0]}")
 
     def post_display_hook(self) -> None:
         self.frames += 1

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -48,6 +49,10 @@ if TYPE_CHECKING:
 
 Reach = Callable[[ConsoleOptions, Callable[[str], None]], Awaitable[ConsoleOptions]]
 """Finishes options once the console is on screen, telling what it waits for."""
+
+
+HELD_S = 0.01
+"""How soon keys that wait for a view look again whether it is there."""
 
 
 async def _as_they_are(options: ConsoleOptions, _progress: Callable[[str], None]) -> ConsoleOptions:
@@ -92,9 +97,17 @@ class Console(PacedApp[int]):
         self.forwards: dict[JobRef, tuple[str, Worker[None]]] = {}
         """Jobs whose TensorBoard is forwarded: its address here, and what carries it."""
         self._keys = keys or UserKeys()
-        self.given = Given(self._keys.keymap, options.is_read_only, self._names, client=lambda: self.client)
+        self.given = Given(
+            self._keys.keymap,
+            options.is_read_only,
+            self._names,
+            client=lambda: self.client,
+            hold_keys=self._hold_keys,
+        )
         """What every view gets."""
         self._reach = reach
+        self._typed = 0
+        self._held_keys: deque[events.Key] = deque()
         self._wish = View.Go("jobs")
         self._before: View.Go | None = None
         self._gates = (Harmless(), AsciiOnly(enabled=options.is_ascii))
@@ -225,9 +238,36 @@ class Console(PacedApp[int]):
         if isinstance(self.screen, View) and (wish := self.screen.wish) is not None:
             self._before = View.Go(wish.where, wish.argument, wish.refs)
 
+    async def on_event(self, event: events.Event) -> None:
+        """Let keys wait while a command typed before them is not done, or the view it led to is not there."""
+        if isinstance(event, events.Key) and not event.is_forwarded and (self._held_keys or self._is_going):
+            self._held_keys.append(event)
+            self.call_later(self._release_keys)
+        else:
+            await super().on_event(event)
+
+    @property
+    def _is_going(self) -> bool:
+        return self._typed > 0 or (isinstance(self.screen, View) and not self.screen.is_drawable)
+
+    def _hold_keys(self) -> None:
+        self._typed += 1
+
+    async def _release_keys(self) -> None:
+        while self._held_keys and not self._is_going:
+            await super().on_event(self._held_keys.popleft())
+        if self._held_keys:
+            self.set_timer(HELD_S, self._release_keys)
+
     def on_view_go(self, wish: View.Go) -> None:
         """Do what a view wishes for."""
         wish.stop()
+        try:
+            self._do(wish)
+        finally:
+            self._typed = max(0, self._typed - wish.is_typed)
+
+    def _do(self, wish: View.Go) -> None:
         command = find_command(wish.where)
         name = command.name if command else wish.where
         if name not in WISHES:

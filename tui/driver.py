@@ -9,10 +9,12 @@ import asyncio
 import os
 import signal
 import sys
+import traceback
 from contextvars import Context, copy_context
 from functools import partial
 from typing import Any
 
+from rich.text import Text
 from textual import events
 from textual.app import App, ReturnType
 from textual.css.styles import RulesMap
@@ -208,6 +210,12 @@ class PacedApp(App[ReturnType]):
 
     def __init__(self) -> None:
         super().__init__(driver_class=ConsoleDriver)
+
+    def _fatal_error(self) -> None:
+        """End with the traceback of a bug, but not with the values at hand: tokens may be among them."""
+        self.bell()
+        self._exit_renderables.append(Text(traceback.format_exc().rstrip()))
+        self._close_messages_no_wait()
 
     def _register(
         self,

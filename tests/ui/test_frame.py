@@ -45,6 +45,28 @@ async def test_a_filter_and_a_command_in_one_packet_are_told_apart(tmp_path: Pat
         assert isinstance(play.console.screen, JobsView)
 
 
+async def test_commands_in_one_packet_are_all_run(tmp_path: Path) -> None:
+    async with console_on(tmp_path, **some_objects()) as play:
+        typed = (
+            "colon",
+            *"jobs",
+            "enter",
+            "colon",
+            *"nodes",
+            "enter",
+            "colon",
+            *"logs",
+            "space",
+            *"bert",
+            "enter",
+        )
+        for key in (*typed, "escape"):
+            play.console.simulate_key(key)
+        await play.until(lambda: isinstance(play.console.screen, NodesView))
+        assert not play.console.screen.is_prompt_open  # type: ignore[attr-defined]
+        assert len(play.console.screen_stack) == 2
+
+
 async def test_a_command_is_completed_and_remembered(tmp_path: Path) -> None:
     async with console_on(tmp_path, **some_objects()) as play:
         field = play.console.screen.query_one(Input)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +15,16 @@ from textual.events import Paste
 from textual.pilot import Pilot
 from textual.reactive import reactive
 from textual.theme import Theme
-from textual.widgets import Button, Label, Static
+from textual.widgets import Button, Input, Label, Static
 
 import themes
 from k8s.access import Access
 from k8s.client import Client
 from k8s.cloning import clone
 from k8s.kinds import CREATABLE, JobRef
-from k8s.snapshot import ClusterSnapshot, NodeRow, Share
+from k8s.snapshot import ClusterSnapshot, Job, NodeRow, Share
 from k8s.spec import JobSpec, Mount
+from k8s.status import Status
 from tests.scripted import Answer, Compute, Drop, Reply, ScriptedCluster, Stall, page, refusal
 from tui.job_draft import FILE, keep_draft, read_draft, remember_image
 from tui.screens.choose import ChooseScreen
@@ -302,6 +303,18 @@ async def test_the_suggested_name_follows_until_one_is_typed(tmp_path: Path) -> 
         await it.go("ddp.dataset")
         await it.pilot.press("left")
         assert it.field("name").value == "mine"
+
+
+async def test_a_letter_typed_while_the_cluster_answers_stays(tmp_path: Path) -> None:
+    async with form(tmp_path) as it:
+        field = it.field("name")
+        field.query_one(Input).value = "h"
+        other = JobRef("vision", "ddp-digits-1", "PyTorchJob", "kubeflow.org/v1")
+        ours = Job(other, "u", Status.RUNNING, "", 0, 0, (), 0, "", "", None, None, None, (), "", "")
+        it.app.snapshot = replace(SNAPSHOT, jobs=(ours,))
+        await it.pilot.pause()
+        assert field.value == "h"
+        assert it.screen.answers.texts["name"] == "h"
 
 
 async def test_claims_are_offered_and_workspace_is_taken(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ def test_a_bug_ends_the_console_says_where_it_is_and_restores_the_terminal() -> 
         assert terminal.wait_for_end() == 1
         assert not terminal.is_raw
         assert b"this is a bug" in terminal.output
+        assert b"a-token-of-somebody" not in terminal.output.replace(b'token = "a-token-of-somebody"', b"")
         for sequence in RESTORED:
             assert sequence in terminal.output
 

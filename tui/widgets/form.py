@@ -156,8 +156,8 @@ class Field(Vertical):
         super().__init__(id=_id_of(question.key), classes=f"-{question.shape}")
         self.question = question
         """What is asked."""
-        self._given = value
         self._control = self._make_control(value)
+        self._given = self.value
 
     def _make_control(self, value: str) -> TextLine | Choice | Lines:
         question = self.question
@@ -199,8 +199,11 @@ class Field(Vertical):
         return str(self._control.value)
 
     def set_value(self, value: str) -> None:
-        """Put an answer into the control, as if it had stood there from the start."""
-        if value == self.value:
+        """Put an answer into the control, as if it had stood there from the start.
+
+        What somebody has typed there meanwhile, and is on its way to be told, stays.
+        """
+        if value == self.value or self.value != self._given:
             return
         self._given = value
         if isinstance(self._control, Lines):

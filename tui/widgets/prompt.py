@@ -89,6 +89,7 @@ class Prompt(Horizontal):
         self.is_open = False
         """Whether something is being typed."""
         self._actions = {name.strip(): key.action for key in keys for name in key.keys.split(",")}
+        self._on_submit: Callable[[str], None] = lambda _text: None
         self._history: Sequence[str] = ()
         self._back = 0
 
@@ -104,6 +105,7 @@ class Prompt(Horizontal):
         *,
         complete: Completer | None = None,
         history: Sequence[str] = (),
+        on_submit: Callable[[str], None] = lambda _text: None,
     ) -> None:
         """Show the line and give it the focus.
 
@@ -112,7 +114,9 @@ class Prompt(Horizontal):
             text: What stands on it at first.
             complete: Finds what is likely meant.
             history: What was typed before, the oldest first.
+            on_submit: Called with the text at once when enter is pressed, before any key behind it.
         """
+        self._on_submit = on_submit
         self.mark, self._history, self._back = mark, history, 0
         self.query_one(Label).update(mark)
         field = self.query_one(PromptField)
@@ -134,6 +138,7 @@ class Prompt(Horizontal):
         if action == "submit":
             text = self.query_one(PromptField).value
             self.close()
+            self._on_submit(text)
             self.post_message(self.Typed(self.mark, text, is_final=True))
         elif action == "close":
             self.close()
