@@ -8,6 +8,7 @@ from textual.binding import BindingType
 
 from k8s.kinds import JobRef
 from k8s.snapshot import ClusterSnapshot, Holder, Instance, Job, NodeRow
+from k8s.text import sanitize
 from tui.empty_words import no_cluster
 from tui.format import NOTHING, STATUS_LOOKS, Clock, Look, plural
 from tui.gpu_cells import BAD, FREE, MOST_CELLS, job_mark
@@ -109,9 +110,9 @@ class HoldersView(ListView):
 
 def _title(name: str, node: NodeRow | None, clock: Clock) -> str:
     if node is None:
-        return f"Nodes › {name}   it is not among the nodes, or no longer"
+        return f"Nodes › {sanitize(name)}   it is not among the nodes, or no longer"
     model = f"{node.gpus_total} × {model_words(node)}" if node.gpu_model else f"{node.gpus_total} GPUs"
-    return f"Nodes › {name}   {model} · {node_status(node, clock)}"
+    return f"Nodes › {sanitize(name)}   {sanitize(model)} · {node_status(node, clock)}"
 
 
 def _jobs_by_pod(snapshot: ClusterSnapshot, node: NodeRow) -> dict[str, tuple[Job, Instance]]:

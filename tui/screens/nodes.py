@@ -11,6 +11,7 @@ from textual.binding import BindingType
 
 from k8s.snapshot import ClusterSnapshot, Job, Missing, NodeRow
 from k8s.status import Status
+from k8s.text import sanitize
 from tui.empty_words import no_nodes
 from tui.format import NOTHING, Clock, count, memory, plural
 from tui.gpu_cells import holder_words, node_cells
@@ -112,8 +113,8 @@ class NodesView(ListView):
         self.query_one(Table).action_sort(by)
 
     def action_next_view(self) -> None:
-        """Go to the jobs."""
-        self.post_message(self.Go("jobs"))
+        """Go to the events."""
+        self.post_message(self.Go("events"))
 
 
 def totals(snapshot: ClusterSnapshot) -> str:
@@ -131,7 +132,7 @@ def totals(snapshot: ClusterSnapshot) -> str:
     largest = snapshot.largest_free
     name, wants = max(map(_widest_wait, snapshot.jobs), key=lambda each: each[1], default=("", 0))
     if wants > largest:
-        words += f", {name} needs {wants}"
+        words += f", {sanitize(name)} needs {wants}"
     return words
 
 
