@@ -13,6 +13,8 @@ from rich.cells import cell_len
 from rich.segment import Segment
 from textual.color import Color
 
+from tests.objects import node
+from tests.ui.test_console import Playground, console_on, some_objects
 from tui.line_filters import AsciiOnly, Harmless
 
 TUI = Path(__file__).parents[2] / "tui"
@@ -27,10 +29,10 @@ def in_ascii(text: str) -> str:
 def glyphs_of(path: Path) -> Iterator[tuple[str, str]]:
     """Find what is not ASCII in the strings of a file that are no docstrings."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    documented = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documented:
-            yield from ((path.name, char) for char in node.value if not char.isascii())
+    documented = {id(part.value) for part in ast.walk(tree) if isinstance(part, ast.Expr)}
+    for part in ast.walk(tree):
+        if isinstance(part, ast.Constant) and isinstance(part.value, str) and id(part) not in documented:
+            yield from ((path.name, char) for char in part.value if not char.isascii())
 
 
 def test_every_glyph_that_we_draw_has_its_like() -> None:
@@ -62,3 +64,40 @@ def test_whatever_is_written_becomes_ascii_of_the_same_width(text: str) -> None:
 )
 def test_letters_stay_readable_where_they_can(text: str, drawn: str) -> None:
     assert in_ascii(text) == drawn
+
+
+def strip_texts(play: Playground) -> list[str]:
+    return [strip.text for strip in play.console.screen._compositor.render_strips()]
+
+
+async def test_in_ascii_without_colours_everything_can_still_be_told_apart(tmp_path: Path) -> None:
+    """By letters alone: what is selected, marked, unhealthy, waiting, focused, and what a button is."""
+    objects = some_objects()
+    objects["nodes"] = [node("a", 7, capacity=8), node("b", 8, unschedulable=True)]
+    async with console_on(tmp_path, is_ascii=True, is_mono=True, **objects) as play:
+
+        def line_with(word: str) -> str:
+            lines = [line for line in strip_texts(play) if word in line]
+            assert lines, play.text
+            return lines[0]
+
+        async def press(*keys: str) -> None:
+            await play.press(*keys)
+            assert all(line.isascii() for line in strip_texts(play)), play.text
+
+        await press("N", "g", "space", "j")
+        assert line_with("bert").startswith("*  ") and line_with("waits").startswith(" > ")
+        assert "Running" in line_with("bert") and "Pending" in line_with("waits")
+        assert "= 2 jobs | 8 GPUs held" in play.text
+        await press("tab")
+        await play.until(lambda: "unhealthy" in play.text)
+        assert "x" in line_with("Ready |").split("Ready")[0]
+        assert "cordoned" in play.text.lower()
+        await press("escape", "N", "g", "enter")
+        focused, other = (line_with(title) for title in ("+= ", "+- "))
+        assert "instances" in focused and focused.rstrip().endswith("=+")
+        assert other.rstrip().endswith("-+")
+        await press("tab")
+        assert "instances" not in line_with("+= ")
+        for keys in (["escape", "ctrl+d"], ["escape", "question_mark"], ["escape", "n"], ["escape", "m"]):
+            await press(*keys)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 import themes
 from tests.terminal import Terminal
-from tests.ui.test_console import console_on, some_objects
+from tests.ui.test_console import console_on, kubeconfig_of, some_objects
 from tui.commands.console import choose_theme
 from tui.config_file import Config, read_config
 from tui.screens.jobs import JobsView
@@ -95,8 +97,8 @@ async def test_a_broken_theme_of_the_user_is_named_and_stops_nothing(tmp_path: P
 @pytest.mark.parametrize("size", [(60, 15), (120, 40)])
 async def test_every_theme_draws_every_part(tmp_path: Path, name: str, size: tuple[int, int]) -> None:
     async with console_on(tmp_path, theme=name, size=size, **some_objects()) as play:
-        for keys in (["tab"], ["tab", "N", "g", "enter"], ["escape", "ctrl+d"], ["escape", "question_mark"]):
-            await play.press(*keys)
+        for keys in ("tab", "escape N g enter", "escape ctrl+d", "escape question_mark"):
+            await play.press(*keys.split())
         assert "Delete" in play.text or "enter" in play.text
 
 
@@ -136,3 +138,30 @@ def test_a_theme_that_is_not_there_is_wrong_usage_and_says_which_there_are(tmp_p
             "There are: dark, light, contrast, contrast-light, safe, safe-light, ansi, mono, mine"
             in console.text
         )
+
+
+COLOURED = re.compile(rb"\x1b\[(?:[0-9]+;)*(?:3[0-8]|4[0-8]|9[0-7]|10[0-7])(?:;[0-9]+)*m")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("words", "said", "is_coloured"),
+    [
+        ((), {"NO_COLOR": "1"}, False),
+        (("--mono",), {}, False),
+        (("--theme", "dark"), {"NO_COLOR": "1"}, True),
+    ],
+)
+def test_no_colour_is_sent_where_none_is_wanted(
+    tmp_path: Path, words: tuple[str, ...], said: dict[str, str], is_coloured: bool
+) -> None:
+    (tmp_path / "kubeconfig").write_text(yaml.safe_dump(kubeconfig_of("http://127.0.0.1:1")))
+    folders = {name: str(tmp_path) for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME")}
+    env = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLORTERM")}
+    env |= {"TERM": "xterm-256color", "PYTHONPATH": str(ROOT), **folders, **said}
+    command = [sys.executable, "-P", "-m", "tui", "--kubeconfig", str(tmp_path / "kubeconfig"), *words]
+    with Terminal(command, env=env) as console:
+        console.wait_for("Jobs (")
+        console.send(":q\r")
+        assert console.wait_for_end() == 0
+        assert bool(COLOURED.search(bytes(console.output))) is is_coloured

@@ -33,6 +33,8 @@ def prepare(options: ConsoleOptions) -> ConsoleOptions:
             "Commands work without one; what it prints instead is: gpuconsole list"
         )
     theme = choose_theme(options, terminal.colours())
+    # The palette does what it asks for; Textual itself would make greys of the terminal's own colours.
+    os.environ.pop("NO_COLOR", None)
     if not options.is_sandbox and not _has_cluster(options):
         from k8s.access import SANDBOX_HINT
         from tui.commands.output import confirm
