@@ -88,6 +88,7 @@ class JobView(ExplainedJob):
         self._progress = ""
         self._last: Job | None = None
         self._is_looking = False
+        self._seen: tuple[object, ...] = ()
 
     def compose_body(self) -> ComposeResult:
         """Lay out why it waits, what went wrong, and the panes."""
@@ -155,8 +156,12 @@ class JobView(ExplainedJob):
         self.redraw()
 
     def watch_snapshot(self) -> None:
-        """Show the new picture."""
-        self.redraw()
+        """Show the new picture, where it tells anything new of this job."""
+        snapshot, found = self.snapshot, self.snapshot.job(self.ref)
+        seen = (found, snapshot.is_synced, snapshot.stale, snapshot.clock_offset_s)
+        if seen != self._seen:
+            self._seen = seen
+            self.redraw()
 
     def watch_filter_text(self, text: str) -> None:
         """Filter the tables."""

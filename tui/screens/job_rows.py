@@ -36,11 +36,10 @@ CONDITION_COLUMNS = (
 )
 EVENT_COLUMNS = (
     Column("age", "AGE", align="right"),
-    Column("type", "TYPE", min_width=7, priority=2),
-    Column("about", "ABOUT", elide="middle", min_width=12, max_width=30),
-    Column("reason", "REASON", elide="end", min_width=15, max_width=24),
+    Column("about", "ABOUT", elide="middle", min_width=10, max_width=30),
+    Column("reason", "REASON", elide="end", min_width=12, max_width=24),
     Column("count", "×", align="right", priority=1),
-    Column("message", "MESSAGE", elide="end", min_width=26, max_width=400),
+    Column("message", "MESSAGE", elide="end", min_width=18, max_width=400),
 )
 SILENT_S = 120.0
 """A running instance that has printed nothing for so long, while others do, is pointed out."""
@@ -158,9 +157,8 @@ def event_row(happening: Happening, clock: Clock) -> Row:
         event.metadata.uid or event.metadata.name,
         (
             Cell(clock.age(event.at), "quiet"),
-            Cell(event.type or "", "pending" if is_warning else "quiet"),
             Cell(happening.about),
-            Cell(f"{'! ' if is_warning else ''}{event.reason or ''}", "bright" if is_warning else ""),
+            Cell(f"{'! ' if is_warning else ''}{event.reason or ''}", "pending" if is_warning else ""),
             Cell(str(happening.count), "" if happening.count > 1 else "quiet", sort=float(happening.count)),
             Cell(event.message or "", "" if is_warning else "quiet"),
         ),
