@@ -1,0 +1,75 @@
+"""What the rows and the title of the view of one job say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from k8s.logs.last import LastLine
+from k8s.status import Status
+from tests.why import NOW, instance, job_of
+from tui.format import Clock, cell_len
+from tui.screens.job_rows import INSTANCE_COLUMNS, instance_rows
+from tui.screens.job_title import job_title
+
+EXACT = Clock(NOW)
+LAST = [column.key for column in INSTANCE_COLUMNS].index("last")
+
+
+def printed(ago_s: float, looked_ago_s: float | None = None) -> LastLine:
+    """Return a line written so long before now."""
+    now_s = NOW.timestamp()
+    looked_s = None if looked_ago_s is None else now_s - looked_ago_s
+    return LastLine(int((now_s - ago_s) * 1e9), b"step 1", looked_s)
+
+
+def last_words(*lines: LastLine | None, clock: Clock = EXACT, status: Status = Status.RUNNING) -> list[str]:
+    """Return what stands under LAST LINE for instances that printed these lines."""
+    instances = [instance(f"worker-{place}", status) for place in range(len(lines))]
+    newest = {each.pod: line for each, line in zip(instances, lines, strict=True) if line is not None}
+    rows = instance_rows(instances, newest, clock, shows_lines=False)
+    return [row.cells[LAST].text for row in rows]
+
+
+def test_ages_grow_in_steps_and_silence_is_loud_only_where_others_print() -> None:
+    assert last_words(printed(3), printed(14), printed(252), None) == ["0s", "10s", "4m10s silent!", "–"]
+    assert last_words(printed(252), printed(300)) == ["4m10s", "5m00s"]
+    assert last_words(printed(252), printed(1), status=Status.SUCCEEDED) == ["4m10s", "0s"]
+
+
+def test_an_age_is_rough_where_clocks_differ_and_never_negative() -> None:
+    assert last_words(printed(7), printed(-30), clock=Clock(NOW, is_rough=True)) == ["~5s", "~0s"]
+
+
+def test_of_what_was_looked_at_a_while_ago_only_the_silence_that_was_seen_is_told() -> None:
+    assert last_words(printed(400, looked_ago_s=390)) == ["10s"]
+
+
+@pytest.mark.parametrize(
+    ("width", "title"),
+    [
+        (120, "Jobs › bert   PyTorchJob kubeflow.org/v1 · Running 2h13m · 1/1 pods · epoch 2/3 step 5/9"),
+        (72, "Jobs › bert   PyTorchJob · Running 2h13m · 1/1 pods · epoch 2/3 step 5/9"),
+        (62, "Jobs › bert   Running 2h13m · 1/1 pods · epoch 2/3 step 5/9"),
+        (52, "Jobs › bert   PyTorchJob · Running 2h13m · 1/1 pods"),
+        (40, "Jobs › bert   Running 2h13m · 1/1 pods"),
+        (30, "Jobs › bert   Running 2h13m ·…"),
+    ],
+)
+def test_the_title_leaves_out_what_matters_least(width: int, title: str) -> None:
+    job = job_of([instance(status=Status.RUNNING)], Status.RUNNING)
+    job = replace(job, started=NOW - timedelta(hours=2, minutes=13))
+    found = job_title(job.ref, job, Clock(NOW), width, progress="epoch 2/3 step 5/9")
+    assert found == title
+    assert cell_len(found) <= width
+
+
+def test_the_title_of_a_job_that_ended_tells_how_long_it_ran_and_of_one_that_is_gone_that() -> None:
+    job = job_of([instance(status=Status.FAILED)], Status.FAILED)
+    job = replace(job, started=NOW - timedelta(hours=5), finished=NOW - timedelta(hours=4))
+    assert "Failed 1h00m · 0/1 pods" in job_title(job.ref, job, Clock(NOW), 120)
+    assert job_title(job.ref, job, Clock(NOW), 120, is_gone=True).endswith("this is its last state")
+    assert job_title(job.ref, None, Clock(NOW), 120, is_gone=True).endswith("gone: there is no such job")
+    assert job_title(job.ref, None, Clock(NOW), 120) == "Jobs › bert   PyTorchJob kubeflow.org/v1"
