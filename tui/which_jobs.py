@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import getpass
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from k8s.snapshot import Job
 from k8s.status import Status
+from tui.person import login_name
 
 FINISHED_DAYS = 7.0
 """How long jobs are shown that have finished."""
@@ -69,9 +68,7 @@ def own_names(user: str) -> frozenset[str]:
         user: As the cluster or the kubeconfig calls them: `li`, `li@lab.org`, `oidc:li`.
     """
     names = {user, user.partition("@")[0], user.rpartition(":")[2].partition("@")[0]}
-    with suppress(KeyError, OSError):  # in a container nobody may have a name
-        names.add(getpass.getuser())
-    return frozenset(names - {""})
+    return frozenset({*names, login_name()} - {""})
 
 
 def is_fault(job: Job) -> bool:

@@ -11,7 +11,7 @@ from tui.commands.connect import check_may_change, cluster, read_jobs
 from tui.commands.errors import WrongUsage, say
 from tui.commands.output import confirm, is_interactive, write, write_object
 from tui.commands.which_job import NAME_HELP, find_job
-from tui.commands.wish import user_name
+from tui.person import login_name
 from tui.settings import ConsoleOptions
 
 
@@ -47,7 +47,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         ref = find_job(snapshot, flags.job).ref
         obj = await client.get(kind_of(ref).resource, ref.name, ref.namespace)
         taken = {each.ref.name for each in snapshot.jobs if each.ref.namespace == ref.namespace}
-        found = clone(obj, taken, name=flags.name, user=user_name())
+        found = clone(obj, taken, name=flags.name, user=login_name())
         what = f"{ref.kind} {ref.namespace}/{found.name}"
         if found.names_left:
             say(found.names_left)

@@ -15,9 +15,9 @@ from tui.commands.errors import say
 from tui.commands.logs import seconds
 from tui.commands.output import Column, add_format, write_object, write_table
 from tui.commands.values import Values, job_values, seconds_since, timestamp
-from tui.commands.wish import user_name
 from tui.deletion import delete_plan
 from tui.format import NOTHING, age, plural
+from tui.person import login_name
 from tui.settings import ConsoleOptions
 
 ENDED = (Status.SUCCEEDED, Status.FAILED)
@@ -68,7 +68,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         now = server_clock(client).now
         ended = _ended(snapshot, flags.status)
         old = [job for job in ended if _is_old(job, now, flags.older_than)]
-        user = user_name()
+        user = login_name()
         jobs = old if flags.all_users else [job for job in old if job.user == user]
         _say_what_stays(ended, old, jobs)
         _write(jobs, snapshot, now, flags.output)

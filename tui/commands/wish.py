@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import getpass
 import posixpath
 from collections.abc import Mapping, Sequence
 
 from k8s.spec import JobSpec, Mount
 from trainer.catalogue import TRAINERS, Trainer, find
 from tui.commands.errors import WrongUsage
+from tui.person import login_name
 
 WORKSPACE = Mount("workspace", "/workspace")
 """Where a packaged trainer writes unless told otherwise."""
@@ -87,21 +87,13 @@ def spec_of(flags: argparse.Namespace, namespace: str) -> JobSpec:
         clean_pods=flags.clean_task_policy,
         trainer=flags.trainer,
         log_dir=log_dir,
-        user=user_name(),
+        user=login_name(),
         labels=dict(flags.label),
     )
     if problems := spec.problems():
         lines = (f"{_FLAGS.get(name, f'--{name}')}: {words}" for name, words in problems.items())
         raise WrongUsage("\n".join(lines))
     return spec
-
-
-def user_name() -> str:
-    """Return who asks, empty when this machine does not know."""
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError, ImportError):
-        return ""
 
 
 def _command(flags: argparse.Namespace) -> tuple[tuple[str, ...], str, tuple[Mount, ...]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,7 @@ from k8s.kinds import JobRef
 from k8s.snapshot import Job
 from tui.deletion import DeletePlan, delete_plan
 from tui.keys import NEW_JOB
+from tui.person import login_name
 from tui.screens.choose import ConfirmScreen
 from tui.screens.view import View
 from tui.suspension import suspend_plan
@@ -38,7 +38,7 @@ def ask_for_job(console: Console, client: Client, like: Clone | None = None) -> 
         client,
         namespace=console.snapshot.namespace or client.access.namespace,
         state_folder=console.options.state_folder,
-        user=getpass.getuser(),
+        user=login_name(),
         clone=like,
     )
     screen.keys = console.given.keys(NEW_JOB)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import getpass
 import time
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from k8s.errors import KubeError
 from k8s.kinds import JobRef
+from tui.person import login_name
 from tui.screens.view import View
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ async def _clone(console: Console, client: Client, ref: JobRef) -> None:
     try:
         found = await client.get(resource_of(ref), ref.name, ref.namespace)
         taken = {job.ref.name for job in console.snapshot.jobs if job.ref.namespace == ref.namespace}
-        made = cloning.clone(found, taken, user=getpass.getuser())
+        made = cloning.clone(found, taken, user=login_name())
     except KubeError as error:
         console.notify(error.details, title=error.what, severity="error")
     else:

@@ -48,9 +48,15 @@ def holders(console: Console, wish: View.Go) -> None:
 
 
 def events(console: Console, wish: View.Go) -> None:
-    """Show what happens on the cluster."""
+    """Show what happens on the cluster, or only to a job."""
     from tui.screens.events import EventsView
+    from tui.screens.job import JobView
 
+    if wish.refs:
+        open(console, wish)
+        if isinstance(view := console.screen, JobView):
+            view.call_after_refresh(view.action_events)
+        return
     console.switch(EventsView(lambda: console.live))
 
 

@@ -23,7 +23,7 @@ class Command:
 
 
 COMMANDS = (
-    Command("jobs", ("job", "j"), "", "The jobs"),
+    Command("jobs", ("job", "j"), "", "The jobs; jobs all shows also those that finished long ago"),
     Command("nodes", ("node", "no"), "", "The nodes and who holds their GPUs"),
     Command("events", ("event", "ev"), "", "What happens on the cluster"),
     Command("volumes", ("pvc", "data"), "", "The volume claims"),

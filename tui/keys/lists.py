@@ -9,6 +9,7 @@ JOBS = (
     Key("jobs.logs", "l", "logs", "Logs, live", "logs", right="logs"),
     Key("jobs.previous", "p", "previous", "Logs of the run before the last restart", right="logs"),
     Key("jobs.why", "W", "why", "Why it waits, fails or restarts, and what would help", "why"),
+    Key("jobs.events", "v", "events", "What happened to the job and its pods"),
     Key("jobs.curves", "m", "curves", "Curves: loss and whatever else it writes", "curves"),
     Key("jobs.new", "n", "new_job", "New job", "new", True, right="new"),
     Key("jobs.clone", "b", "clone", "New job like this one", "clone", True, right="clone"),
@@ -40,7 +41,7 @@ NODES = (
     Key("nodes.owner", "o", "owner", "Open the job that holds most of it", "its job"),
     Key("nodes.sort_free", "1", "sort('free')", "Sort by free GPUs", "by free"),
     Key("nodes.sort_name", "N", "sort('name')", "Sort by name; again turns it round"),
-    Key("nodes.next_view", "tab", "next_view", "Jobs", "jobs"),
+    Key("nodes.next_view", "tab", "next_view", "Events", "events"),
 )
 """In the list of nodes."""
 
