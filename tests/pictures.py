@@ -71,7 +71,7 @@ async def visit(options: ConsoleOptions) -> None:
         await save(pilot, "jobs")
         await pilot.press("tab")
         await save(pilot, "nodes")
-        await pilot.press("tab", "N", "g", "enter")
+        await pilot.press("escape", "N", "g", "enter")
         await save(pilot, "job")
         await pilot.press("l", "a")
         await asyncio.to_thread(wait_for_lines, 16)

@@ -294,7 +294,7 @@ async def test_words_from_the_cluster_are_never_markup(tmp_path: Path) -> None:
         assert isinstance(play.console.screen, CurvesView)
         await play.press("escape", "escape", "tab")
         assert "[/i]" in play.text and "\x1b" not in play.text
-        await play.press("tab", "ctrl+d")
+        await play.press("escape", "ctrl+d")
         assert "[/b]" in play.text
 
 

@@ -218,7 +218,7 @@ async def test_a_dead_cluster_can_be_gone_to_used_and_left(tmp_path: Path) -> No
         await play.until(lambda: "dead / all namespaces" in clusters.header)
         await play.press("tab")
         assert isinstance(play.console.screen, NodesView)
-        await play.press("slash", "x", "escape", "question_mark", "escape", "tab", "ctrl+r")
+        await play.press("slash", "x", "escape", "question_mark", "escape", "escape", "ctrl+r")
         assert isinstance(play.console.screen, JobsView)
         await clusters.command("ctx lab")
         await clusters.until_shown("lab", "job-lab")

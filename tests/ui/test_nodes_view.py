@@ -175,7 +175,7 @@ async def test_nodes_are_sorted_by_name_and_by_what_is_free() -> None:
         (("enter",), ("holders", "a100-1", ())),
         (("d",), ("holders", "a100-1", ())),
         (("o",), ("open", "", ("bert-large-ft",))),
-        (("tab",), ("jobs", "", ())),
+        (("tab",), ("events", "", ())),
     ],
 )
 async def test_keys_lead_from_a_node_to_its_holders_its_job_and_the_next_view(

@@ -16,7 +16,7 @@ from k8s.text import sanitize
 from tui.collection import Followed
 from tui.format import NOTHING, Clock, Look, count, plural
 from tui.happened import Place, Teller, Told, jobs_by_place
-from tui.job_events import LONG_AGO, full_text
+from tui.job_events import full_text
 from tui.keys import EVENTS, Key
 from tui.screens.following import FollowingView, Reach
 from tui.screens.kept_rows import KeptRows
@@ -51,6 +51,7 @@ class EventsView(FollowingView):
         self._events: Followed[Event] = Followed(RESOURCE, Event)
         super().__init__(live, self._events)
         self._teller = Teller()
+        self._ageless: KeptRows[Told] = KeptRows()
         self._kept: KeptRows[Told] = KeptRows()
         self._drawn_for: tuple[int, tuple[Job, ...], bool] | None = None
         self._jobs: Mapping[Place, JobRef] = {}
@@ -67,9 +68,12 @@ class EventsView(FollowingView):
         table.empty = self.nothing(self._nothing_happened(namespace))
 
         def rows_of(columns: Sequence[Column]) -> list[Row]:
+            # Ages grow, all else stays: of ten thousand rows only that is written anew.
+            ageless = self._ageless.rows(told, lambda each: _ageless(each, columns), drawn_for=columns)
+            row_of = {row.key: row for row in ageless}
             return self._kept.rows(
                 told,
-                lambda each: _row(each, columns, clock),
+                lambda each: _aged(row_of[each.key], each.happening.newest.at, clock),
                 drawn_for=(columns, clock.is_rough),
                 now_s=clock.now.timestamp(),
                 age_s=lambda each: _age_s(each, clock.now),
@@ -126,12 +130,17 @@ class EventsView(FollowingView):
         return next((each for each in self._told if each.key == key), None)
 
 
-def _row(told: Told, columns: Sequence[Column], clock: Clock) -> Row:
+def _aged(row: Row, at: datetime | None, clock: Clock) -> Row:
+    """Return a row with an age in its first cell."""
+    age = Cell(clock.age(at), "quiet", sort=-at.timestamp() if at is not None else None)
+    return Row(row.key, (age, *row.cells[1:]))
+
+
+def _ageless(told: Told, columns: Sequence[Column]) -> Row:
     happening, event = told.happening, told.happening.newest
     look: Look = "pending" if happening.is_warning else "quiet"
-    age_s = -(event.at or LONG_AGO).timestamp() if event.at else None
     cells = {
-        "age": Cell(clock.age(event.at), "quiet", sort=age_s),
+        "age": Cell(""),
         "type": Cell(sanitize(event.type or NOTHING), look),
         "namespace": Cell(sanitize(told.namespace) or NOTHING, "quiet"),
         "about": Cell(sanitize(happening.about), "bright" if told.job else ""),
