@@ -58,13 +58,18 @@ class DeletePlan:
     @property
     def lines(self) -> tuple[str, ...]:
         """Return what to read before answering: the jobs, then what goes and what stays."""
+        return *self.names, "", *self.consequences
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the jobs, each with how it is, or the first of very many."""
         named = [_line(job) for job in self.jobs[:_MOST_NAMED]]
         if len(self.jobs) > _MOST_NAMED:
             named.append(f"and {len(self.jobs) - _MOST_NAMED} more")
         if self.hidden:
             one = self.hidden == 1
             named.append(f"{self.hidden} of these {'is' if one else 'are'} hidden by the filter.")
-        return *named, "", *self.consequences
+        return tuple(named)
 
     @property
     def consequences(self) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import Horizontal, Vertical
+from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Button, Input, Label
 
@@ -22,6 +22,7 @@ class DeleteScreen(ModalScreen[DeletePlan | None]):
 
     CSS_PATH: ClassVar = "choose.tcss"
     AUTO_FOCUS: ClassVar[str] = "#cancel"
+    VERTICAL_BREAKPOINTS = [(0, "-low"), (20, "-high")]  # noqa: RUF012
     BINDINGS: ClassVar[list[BindingType]] = bindings((*DIALOG, *DELETE))
 
     def __init__(self, plan: DeletePlan) -> None:
@@ -35,6 +36,8 @@ class DeleteScreen(ModalScreen[DeletePlan | None]):
         with Vertical(id="dialog"):
             yield Label(self._plan.question, id="question", markup=False)
             yield Label("", id="details", markup=False)
+            with VerticalScroll(id="reading"):
+                yield Label("\n".join(self._plan.names), markup=False)
             yield Label("", id="propagation", markup=False)
             if word:
                 yield Label(f"These are many. To delete them type: {word}", id="ask", markup=False)
@@ -42,7 +45,7 @@ class DeleteScreen(ModalScreen[DeletePlan | None]):
             with Horizontal(id="buttons"):
                 yield Button("Cancel", id="cancel", compact=True)
                 yield Button("Delete", id="do", compact=True, disabled=bool(word))
-            yield Label("tab other button · enter press it · p pods · esc cancel", id="keys", markup=False)
+            yield Label("tab other · enter press · p pods · esc cancel", id="keys", markup=False)
 
     def on_mount(self) -> None:
         """Say what goes."""
@@ -50,7 +53,7 @@ class DeleteScreen(ModalScreen[DeletePlan | None]):
 
     def _say(self) -> None:
         chosen = self._plan.propagation
-        self.query_one("#details", Label).update("\n".join(self._plan.lines))
+        self.query_one("#details", Label).update("\n".join(self._plan.consequences))
         self.query_one("#propagation", Label).update(f"p  {chosen}: {PROPAGATIONS[chosen]}")
 
     def action_propagation(self) -> None:
