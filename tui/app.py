@@ -128,7 +128,7 @@ class Console(PacedApp[int]):
 
     def on_mount(self) -> None:
         """Show home, then reach for the cluster."""
-        self._push(JobsView(ascii_only=self.options.is_ascii), self._wish)
+        self._push(JobsView(), self._wish)
         self.call_after_refresh(self.connect)
         if self.options.kept_theme and not themes.find(self.options.kept_theme, self.palettes):
             kept = self.options.kept_theme

@@ -266,15 +266,14 @@ def _trimmed(value: float, digits: int = 3) -> str:
     return f"{value:.{digits}g}" if abs(value) < 10**digits else f"{value:.0f}"
 
 
-def gpu_bar(busy: int, free: int, bad: int = 0, *, width: int = 8, ascii_only: bool = False) -> str:
+def gpu_bar(busy: int, free: int, bad: int = 0, *, width: int = 8) -> str:
     """Draw GPUs as cells, `▮▮▮▯▯✕`: held, free, unhealthy.
 
     One cell is one GPU while they fit into `width`; beyond that the cells are
     shares, and whatever exists at all keeps at least one cell.
     """
-    marks = "#-x" if ascii_only else "▮▯✕"
     amounts = shares((max(0, busy), max(0, free), max(0, bad)), width)
-    return "".join(mark * cells for cells, mark in zip(amounts, marks, strict=True))
+    return "".join(mark * cells for cells, mark in zip(amounts, "▮▯✕", strict=True))
 
 
 def shares(amounts: Sequence[int], width: int) -> list[int]:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from typing import Any
 
 from rich.cells import cell_len, get_character_cell_size, set_cell_size
 from rich.segment import Segment
+from textual.app import App
 from textual.color import Color
 from textual.filter import LineFilter
 
@@ -79,6 +81,11 @@ class AsciiOnly(LineFilter):
             segment if segment.text.isascii() else Segment(segment.text.translate(_IN_ASCII), segment.style)
             for segment in segments
         ]
+
+
+def lets_out_only_ascii(app: App[Any]) -> bool:
+    """Tell whether every glyph is written in ASCII."""
+    return any(isinstance(gate, AsciiOnly) for gate in app.get_line_filters())
 
 
 def _is_plain(text: str) -> bool:

@@ -36,10 +36,9 @@ class TableApp(App[None]):
 
     CSS_PATH = themes.STYLESHEET
 
-    def __init__(self, given_rows: Sequence[Row] = (), *, ascii_only: bool = False) -> None:
+    def __init__(self, given_rows: Sequence[Row] = ()) -> None:
         super().__init__()
         self.given_rows = given_rows
-        self.ascii_only = ascii_only
         self.chosen: list[str] = []
         self.highlighted: list[str | None] = []
         for palette in themes.load().values():
@@ -50,7 +49,7 @@ class TableApp(App[None]):
         return themes.variable_defaults(dark=self.current_theme.dark, ansi=self.current_theme.ansi)
 
     def compose(self) -> ComposeResult:
-        yield Table(COLUMNS, empty="No jobs in this namespace", ascii_only=self.ascii_only)
+        yield Table(COLUMNS, empty="No jobs in this namespace")
 
     def on_mount(self) -> None:
         self.table.focus()
@@ -250,16 +249,6 @@ async def test_markup_and_escape_sequences_are_plain_text() -> None:
         text = "".join(lines(app))
         assert "a[/b]red<U+202E>␊end" in text
         assert not set(text) & {"\x1b", "\x9b", "\u202e", "\n"}
-
-
-async def test_ascii_terminals_get_ascii_marks() -> None:
-    app = TableApp(rows(2), ascii_only=True)
-    async with app.run_test() as pilot:
-        await pilot.press("space")
-        app.table.set_sort_mark("gpus", descending=True)
-        await pilot.pause()
-        assert lines(app)[1].startswith("*> job-0")
-        assert all(line.isascii() for line in lines(app))
 
 
 async def test_a_click_moves_the_cursor_and_a_double_click_opens() -> None:

@@ -113,7 +113,6 @@ def test_padded_text_takes_exactly_the_cells_given(text: str, width: int) -> Non
 
 def test_one_cell_is_one_gpu_while_they_fit() -> None:
     assert fmt.gpu_bar(3, 2, 1) == "▮▮▮▯▯✕"
-    assert fmt.gpu_bar(3, 2, 1, ascii_only=True) == "###--x"
     assert fmt.gpu_bar(0, 0, 0) == ""
 
 

@@ -59,7 +59,7 @@ def ctx(console: Console, wish: View.Go) -> None:
         console.begin(_change_context, wish.argument, group="context", exclusive=True)
         return
     read = partial(read_kubeconfig, console.options.kubeconfig)
-    console.show(ContextsView(read, ascii_only=console.options.is_ascii))
+    console.show(ContextsView(read))
 
 
 async def _change_context(console: Console, name: str) -> None:
@@ -77,7 +77,7 @@ async def _change_context(console: Console, name: str) -> None:
     namespace = "" if console.options.is_all_namespaces else context.namespace
     progress = f"Connecting to {sanitize(name)}…"
     console.snapshot = ClusterSnapshot(name, context.user, namespace, progress=progress)
-    console.switch(JobsView(ascii_only=console.options.is_ascii))
+    console.switch(JobsView())
     console.connect()
 
 

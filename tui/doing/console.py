@@ -33,7 +33,7 @@ def back(console: Console, wish: View.Go) -> None:
     if console.is_deep:
         console.go_back()
     elif not isinstance(console.screen, JobsView):
-        console.switch(JobsView(ascii_only=console.options.is_ascii))
+        console.switch(JobsView())
 
 
 def last(console: Console, wish: View.Go) -> None:

@@ -30,21 +30,21 @@ READABLE: Mapping[str, Resource] = {
 
 def jobs(console: Console, wish: View.Go) -> None:
     """Show the list of jobs."""
-    console.switch(JobsView(ascii_only=console.options.is_ascii))
+    console.switch(JobsView())
 
 
 def nodes(console: Console, wish: View.Go) -> None:
     """Show the list of nodes."""
     from tui.screens.nodes import NodesView
 
-    console.switch(NodesView(ascii_only=console.options.is_ascii))
+    console.switch(NodesView())
 
 
 def holders(console: Console, wish: View.Go) -> None:
     """Show who holds the GPUs of a node."""
     from tui.screens.holders import HoldersView
 
-    console.show(HoldersView(wish.argument, ascii_only=console.options.is_ascii))
+    console.show(HoldersView(wish.argument))
 
 
 def events(console: Console, wish: View.Go) -> None:
@@ -82,9 +82,7 @@ def open(console: Console, wish: View.Go) -> None:
     from tui.screens.job import JobView
 
     if (meant := console.meant(wish)) and (live := console.live) is not None:
-        view = JobView(
-            *meant, outage=live.outage, pods=lambda: live.pods, ascii_only=console.options.is_ascii
-        )
+        view = JobView(*meant, outage=live.outage, pods=lambda: live.pods)
         console.show(view)
 
 
@@ -103,7 +101,6 @@ def logs(console: Console, wish: View.Go, *, is_previous: bool = False) -> None:
             instance=wish.argument if wish.refs else "",
             is_previous=is_previous,
             folder=console.options.state_folder / "logs",
-            ascii_only=console.options.is_ascii,
         )
         console.show(screen)
 
@@ -119,7 +116,7 @@ def curves(console: Console, wish: View.Go) -> None:
         def job() -> Job | None:
             return console.snapshot.job(ref)
 
-        console.show(CurvesView(ref, CurveFeed(client, ref, job), ascii_only=console.options.is_ascii))
+        console.show(CurvesView(ref, CurveFeed(client, ref, job)))
 
 
 def yaml(console: Console, wish: View.Go) -> None:
@@ -149,8 +146,7 @@ def _show_yaml(
 
     outage = console.live.outage if console.live is not None else None
     place = namespace if resource.is_namespaced else ""
-    ascii_only = console.options.is_ascii
-    console.show(YamlScreen(heading, client, resource, name, place, outage=outage, ascii_only=ascii_only))
+    console.show(YamlScreen(heading, client, resource, name, place, outage=outage))
 
 
 def why(console: Console, wish: View.Go) -> None:
@@ -167,7 +163,7 @@ def why(console: Console, wish: View.Go) -> None:
                 return f"There is no {ref.kind} {ref.name} any more."
             return (await answer_why(client, job, console.snapshot)).as_text()
 
-        console.show(TextView(_heading(ref, "why"), fetch, ascii_only=console.options.is_ascii))
+        console.show(TextView(_heading(ref, "why"), fetch))
 
 
 def _heading(ref: JobRef, what: str) -> str:

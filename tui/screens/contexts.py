@@ -35,9 +35,9 @@ class ContextsView(ListView):
     BINDINGS: ClassVar[list[BindingType]] = bindings(CONTEXTS)
     COLUMNS: ClassVar[tuple[Column, ...]] = COLUMNS
 
-    def __init__(self, read: Callable[[], Kubeconfig], *, ascii_only: bool = False) -> None:
+    def __init__(self, read: Callable[[], Kubeconfig]) -> None:
         """Show what `read` finds; it is run in a thread, for home folders may be slow."""
-        super().__init__(ascii_only=ascii_only)
+        super().__init__()
         self._read = read
         self._contexts: dict[str, Context] = {}
         self._problem = ""

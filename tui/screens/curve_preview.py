@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tui.charts.series import Series
 from tui.curve_feed import CurveFeed
-from tui.widgets.curve_chart import Curve, CurveChart, View
+from tui.widgets.curve_chart import Curve, CurveChart
 
 FIRST_TAG = "train/loss"
 """What is shown where there is such a tag."""
@@ -13,9 +13,9 @@ FIRST_TAG = "train/loss"
 class CurvePreview(CurveChart):
     """The loss, or whatever else a job writes first; not there while there is nothing to draw."""
 
-    def __init__(self, *, ascii_only: bool, id: str, classes: str) -> None:
+    def __init__(self, *, id: str, classes: str) -> None:
         """Make an empty chart."""
-        super().__init__(view=View(ascii_only=ascii_only), id=id, classes=classes)
+        super().__init__(id=id, classes=classes)
         self._series_by_run: dict[tuple[str, str, str], Series] = {}
         self.has_points = False
         """Whether there is anything to draw."""

@@ -19,7 +19,6 @@ from tui.keys import CURVES, Key
 from tui.match import matcher
 from tui.screens.view import View, bindings
 from tui.widgets.curve_chart import Curve, CurveChart
-from tui.widgets.curve_chart import View as ChartView
 
 LEAST_ROWS = 10
 """Lines that a chart needs, with its frame, to say anything."""
@@ -33,9 +32,9 @@ class CurvesView(View):
     KEYS: ClassVar[tuple[Key, ...]] = CURVES
     BINDINGS: ClassVar[list[BindingType]] = bindings(CURVES)
 
-    def __init__(self, ref: JobRef, feed: CurveFeed, *, ascii_only: bool = False) -> None:
+    def __init__(self, ref: JobRef, feed: CurveFeed) -> None:
         """Show what `feed` reads of the job `ref`."""
-        super().__init__(ascii_only=ascii_only)
+        super().__init__()
         self._ref = ref
         self._feed = feed
         self._series: dict[tuple[str, str], Series] = {}
@@ -78,8 +77,7 @@ class CurvesView(View):
         ordered = sorted(tags, key=lambda tag: (_rank(tag), tag))
         grid = self.query_one("#charts")
         await grid.remove_children()
-        view = ChartView(ascii_only=self.ascii_only)
-        self._charts = {tag: CurveChart(tag, view=view, classes="pane") for tag in ordered}
+        self._charts = {tag: CurveChart(tag, classes="pane") for tag in ordered}
         await grid.mount_all(self._charts.values())
         self._share_height()
         self.watch_filter_text(self.filter_text)

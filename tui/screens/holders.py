@@ -42,9 +42,9 @@ class HoldersView(ListView):
     BINDINGS: ClassVar[list[BindingType]] = bindings(HOLDERS)
     COLUMNS: ClassVar[tuple[Column, ...]] = COLUMNS
 
-    def __init__(self, node: str, *, ascii_only: bool = False) -> None:
+    def __init__(self, node: str) -> None:
         """Make the view of the node with this name."""
-        super().__init__(ascii_only=ascii_only)
+        super().__init__()
         self._node_name = node
         self._jobs: dict[str, tuple[Job, Instance]] = {}
 

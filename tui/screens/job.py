@@ -62,7 +62,6 @@ class JobView(ExplainedJob):
         *,
         outage: Outage | None = None,
         pods: Callable[[], Mapping[str, Pod]] = dict,
-        ascii_only: bool = False,
         why_rest_s: float = WHY_REST_S,
     ) -> None:
         """Show the job `ref`; `client` is asked for its events, its logs' last lines, and why it waits.
@@ -72,13 +71,12 @@ class JobView(ExplainedJob):
             ref: The job.
             outage: Where to wait while the cluster is away.
             pods: Returns the pods that are known, by uid.
-            ascii_only: Draw nothing but ASCII.
             why_rest_s: Shortest time between two looks for why it waits.
         """
-        super().__init__(client, ref, ascii_only=ascii_only, why_rest_s=why_rest_s)
+        super().__init__(client, ref, why_rest_s=why_rest_s)
         self._outage = outage or Outage(client)
         self._pods = pods
-        self._panes = JobPanes(ascii_only=ascii_only)
+        self._panes = JobPanes()
         self._lines = LastLines(client, self._outage, on_change=self.redraw)
         self._feed = CurveFeed(client, ref, lambda: self.snapshot.job(ref))
         self._events: list[Event] = []

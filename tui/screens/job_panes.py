@@ -34,25 +34,21 @@ class JobPanes(Container):
     Where there is no room for all, conditions and events share a place: the one with the focus has it.
     """
 
-    def __init__(self, *, ascii_only: bool) -> None:
+    def __init__(self) -> None:
         """Make empty panes."""
         super().__init__(id="panes")
-        plain = {"ascii_only": ascii_only}
-        self.instances = Table(
-            INSTANCE_COLUMNS, empty="No instances.", id="instances", classes="pane", **plain
-        )
+        self.instances = Table(INSTANCE_COLUMNS, empty="No instances.", id="instances", classes="pane")
         """The job's instances."""
-        self.curve = CurvePreview(id="curve", classes="pane", **plain)
+        self.curve = CurvePreview(id="curve", classes="pane")
         """Its loss."""
         self.conditions = Table(
             CONDITION_COLUMNS,
             empty="The operator has said nothing yet.",
             id="conditions",
             classes="pane",
-            **plain,
         )
         """What its object says."""
-        self.events = Table(EVENT_COLUMNS, empty="No events.", id="events", classes="pane", **plain)
+        self.events = Table(EVENT_COLUMNS, empty="No events.", id="events", classes="pane")
         """What happened to it."""
 
     def compose(self) -> ComposeResult:

@@ -22,11 +22,9 @@ WHY_REST_S = 10.0
 class ExplainedJob(JobActions):
     """Knows the sentence that explains how its job is; `redraw` is called when there is another."""
 
-    def __init__(
-        self, client: Client, ref: JobRef, *, ascii_only: bool = False, why_rest_s: float = WHY_REST_S
-    ) -> None:
+    def __init__(self, client: Client, ref: JobRef, *, why_rest_s: float = WHY_REST_S) -> None:
         """Prepare; nothing is asked yet. See `JobView` for what is given."""
-        super().__init__(ascii_only=ascii_only)
+        super().__init__()
         self.ref = ref
         self.why = ""
         """Why it waits, in a sentence; empty where there is nothing to explain."""

@@ -45,9 +45,9 @@ class JobsView(ListView):
     COLUMNS: ClassVar[tuple[Column, ...]] = COLUMNS
     PREVIEWS: ClassVar[bool] = True
 
-    def __init__(self, *, ascii_only: bool = False) -> None:
+    def __init__(self) -> None:
         """Make the view: the newest jobs first."""
-        super().__init__(ascii_only=ascii_only)
+        super().__init__()
         self._kept: KeptRows[Job] = KeptRows()
         self._by_uid: dict[str, Job] = {}
         self._only_faults = False

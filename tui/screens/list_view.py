@@ -46,7 +46,7 @@ class ListView(View):
     def compose_body(self) -> ComposeResult:
         """Lay out the table."""
         yield Label("", id="notice", markup=False)
-        table = Table(self.COLUMNS, ascii_only=self.ascii_only)
+        table = Table(self.COLUMNS)
         if not self.PREVIEWS:
             yield table
             return

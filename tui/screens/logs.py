@@ -79,7 +79,6 @@ class LogsScreen(View):
         is_previous: bool = False,
         folder: Path | None = None,
         logs: JobLogs | None = None,
-        ascii_only: bool = False,
     ) -> None:
         """Show the logs of the job `ref`.
 
@@ -90,9 +89,8 @@ class LogsScreen(View):
             is_previous: Begin with the runs before the last restart.
             folder: Where `ctrl+s` saves to; without one it does not.
             logs: The reader; made here unless a caller needs it otherwise.
-            ascii_only: Draw with ASCII only.
         """
-        super().__init__(ascii_only=ascii_only)
+        super().__init__()
         self.ref = ref
         """The job that is shown."""
         self._client = client
@@ -109,9 +107,7 @@ class LogsScreen(View):
     def compose_body(self) -> ComposeResult:
         """Lay out the list of ranks and the panes."""
         with Horizontal(id="body"):
-            yield Table(
-                _COLUMNS, empty="No pods yet.", ascii_only=self.ascii_only, id="ranks", classes="pane"
-            )
+            yield Table(_COLUMNS, empty="No pods yet.", id="ranks", classes="pane")
             yield Container(id="panes")
 
     def on_mount(self) -> None:

@@ -49,9 +49,9 @@ class NodesView(ListView):
     COLUMNS: ClassVar[tuple[Column, ...]] = COLUMNS
     PREVIEWS: ClassVar[bool] = True
 
-    def __init__(self, *, ascii_only: bool = False) -> None:
+    def __init__(self) -> None:
         """Make the view: the nodes by their names."""
-        super().__init__(ascii_only=ascii_only)
+        super().__init__()
         self._kept: KeptRows[NodeRow] = KeptRows()
 
     def on_mount(self) -> None:

@@ -32,11 +32,9 @@ class TextView(View):
     WRAPS: ClassVar[bool] = True
     """Whether long lines are broken at first."""
 
-    def __init__(
-        self, heading: str, fetch: Callable[[], Awaitable[str]], *, ascii_only: bool = False
-    ) -> None:
+    def __init__(self, heading: str, fetch: Callable[[], Awaitable[str]]) -> None:
         """Show under `heading` what `fetch` returns."""
-        super().__init__(ascii_only=ascii_only)
+        super().__init__()
         self._heading = sanitize(heading)
         self._fetch = fetch
         self._text = ""

@@ -117,11 +117,9 @@ class View(Screen[None]):
             """Return what two wishes for the same view have in common."""
             return (self.where, self.argument, self.refs)
 
-    def __init__(self, *, ascii_only: bool = False) -> None:
-        """Make the view; `ascii_only` draws nothing but ASCII."""
+    def __init__(self) -> None:
+        """Make the view."""
         super().__init__()
-        self.ascii_only = ascii_only
-        """Whether only ASCII is drawn."""
         self.given = Given()
         """What the application gives; set before the view is shown."""
         self.wish: View.Go | None = None
@@ -131,7 +129,7 @@ class View(Screen[None]):
 
     def compose(self) -> ComposeResult:
         """Lay out the frame around the body."""
-        yield StatusLine(ascii_only=self.ascii_only).data_bind(View.snapshot)
+        yield StatusLine().data_bind(View.snapshot)
         yield Label("", id="title", markup=False)
         yield from self.compose_body()
         yield Label("", id="totals", markup=False)

@@ -41,7 +41,6 @@ class YamlScreen(TextView):
         namespace: str,
         *,
         outage: Outage | None = None,
-        ascii_only: bool = False,
     ) -> None:
         """Show an object.
 
@@ -52,9 +51,8 @@ class YamlScreen(TextView):
             name: Its name.
             namespace: Its namespace; empty for objects without one.
             outage: Where to wait while the cluster is away.
-            ascii_only: Draw nothing but ASCII.
         """
-        super().__init__(heading, self._get, ascii_only=ascii_only)
+        super().__init__(heading, self._get)
         self._client = client
         self._resource = resource
         self._object_name = name

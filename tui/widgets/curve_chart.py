@@ -18,6 +18,7 @@ from k8s.text import sanitize
 from tui.charts.picture import Picture, draw
 from tui.charts.view import PAINTS, Curve, View, XAxis
 from tui.keys import CHART
+from tui.line_filters import lets_out_only_ascii
 from tui.widgets.bindings import bindings
 
 __all__ = ["Curve", "CurveChart", "View"]
@@ -77,6 +78,10 @@ class CurveChart(Widget, can_focus=True):
         self._drawn = Picture([], 0)
         self._drawn_width = 0
         self._base = Style()
+
+    def on_mount(self) -> None:
+        """Draw with ASCII marks where nothing else is let out: all of braille would become one of them."""
+        self.view = replace(self.view, ascii_only=lets_out_only_ascii(self.app))
 
     def set_curves(self, title: str, curves: Sequence[Curve], *, empty: str = "No points yet") -> None:
         """Show other curves."""

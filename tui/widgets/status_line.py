@@ -33,11 +33,6 @@ class StatusLine(Widget):
     snapshot: reactive[ClusterSnapshot] = reactive(ClusterSnapshot, layout=False)
     """What is shown."""
 
-    def __init__(self, *, ascii_only: bool = False) -> None:
-        """Make the line; `ascii_only` draws the bar of GPUs with ASCII."""
-        super().__init__()
-        self._ascii_only = ascii_only
-
     def on_mount(self) -> None:
         """Count the age of old rows up while the cluster is away."""
         self.set_interval(5, self._tick)
@@ -56,7 +51,7 @@ class StatusLine(Widget):
         gpus = Text()
         if snapshot.nodes:
             total, held = snapshot.gpus_total, snapshot.gpus_allocated
-            bar = gpu_bar(held, max(0, total - held), width=bar_width, ascii_only=self._ascii_only)
+            bar = gpu_bar(held, max(0, total - held), width=bar_width)
             of_all = "?" if "nodes" in snapshot.problems else total
             gpus = Text.assemble((" GPUs ", quiet), bar, f" {held}/{of_all}")
             if snapshot.missing_gpus:
@@ -67,11 +62,8 @@ class StatusLine(Widget):
         room = width - gpus.cell_len - right.cell_len - 4
         left = self._left(snapshot)
         left.truncate(max(8, room), overflow="ellipsis")
-        rule = "-" if self._ascii_only else "─"
         fill = max(1, room - left.cell_len + 1)
-        return Text.assemble(
-            left, " ", (rule * fill, quiet), gpus, (rule * 2, quiet), right, no_wrap=True, end=""
-        )
+        return Text.assemble(left, " ", ("─" * fill, quiet), gpus, ("──", quiet), right, no_wrap=True, end="")
 
     def _left(self, snapshot: ClusterSnapshot) -> Text:
         quiet = self._style("quiet")

@@ -77,7 +77,6 @@ class Table(TableCanvas, can_focus=True):
         columns: Iterable[Column] = (),
         *,
         empty: str = "Nothing here",
-        ascii_only: bool = False,
         id: str | None = None,
         classes: str | None = None,
     ) -> None:
@@ -86,11 +85,10 @@ class Table(TableCanvas, can_focus=True):
         Args:
             columns: The columns, left to right.
             empty: What to say where there is no row.
-            ascii_only: Draw the cursor as `>` and marks as `*`.
             id: The widget's id.
             classes: The widget's classes.
         """
-        super().__init__(columns, empty, ascii_only=ascii_only, id=id, classes=classes)
+        super().__init__(columns, empty, id=id, classes=classes)
         self._sort_mark = ("", False)
         self._picked = ""
         self._last_marked: str | None = None

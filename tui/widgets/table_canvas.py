@@ -46,9 +46,7 @@ class TableCanvas(Widget):
     flashes = True
     """Whether changes are pointed at, in columns that flash."""
 
-    def __init__(
-        self, columns: Iterable[Column], empty: str, *, ascii_only: bool, id: str | None, classes: str | None
-    ) -> None:
+    def __init__(self, columns: Iterable[Column], empty: str, *, id: str | None, classes: str | None) -> None:
         """Make an empty canvas."""
         super().__init__(id=id, classes=classes)
         self.set_reactive(TableCanvas.empty, empty)
@@ -59,7 +57,7 @@ class TableCanvas(Widget):
         self._fit = Fit()
         self._skipped_columns = 0
         self._marks: set[str] = set()
-        self._painter = Painter(self._look, ascii_only=ascii_only)
+        self._painter = Painter(self._look)
         self._painted: list[Line | None] = []
         self._flashes = Flashes()
         self._flash_timer: Timer | None = None

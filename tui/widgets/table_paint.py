@@ -56,10 +56,9 @@ Line = RowLine | Header | Words
 class Painter:
     """Turns lines into strips of the table's width."""
 
-    def __init__(self, style_of: Callable[[str], Style], *, ascii_only: bool) -> None:
+    def __init__(self, style_of: Callable[[str], Style]) -> None:
         """Make one that asks the table for the styles of its parts."""
         self._style_of = style_of
-        self._ascii_only = ascii_only
         self._columns: Sequence[Column] = ()
         self._fit = Fit()
         self._width = 0
@@ -104,7 +103,7 @@ class Painter:
             return [Segment(" " * GUTTER + text, self._style("empty"))]
         runs, beneath = self._detail(line) if line.is_detail else self._row(line), _beneath(line)
         words = Strip(_joined(runs)).adjust_cell_length(max(0, self._width - 1), self._style(*beneath))
-        thumb = (" ", "#" if self._ascii_only else "┃")[line.has_thumb]
+        thumb = " ┃"[line.has_thumb]
         return [*words, Segment(thumb, self._style(*beneath, "thumb" if line.has_thumb else ""))]
 
     def _style(self, *names: str) -> Style:
@@ -121,7 +120,7 @@ class Painter:
         return style
 
     def _header(self, header: Header) -> list[Segment]:
-        arrow = ("^v" if self._ascii_only else "↑↓")[header.largest_first]
+        arrow = "↑↓"[header.largest_first]
         quiet = self._style("header")
         runs = [(" " * GUTTER, quiet)]
         for index, cells in self._fit.widths:
@@ -143,8 +142,8 @@ class Painter:
 
     def _row(self, line: RowLine) -> list[tuple[str, Style]]:
         beneath = _beneath(line)
-        mark = ("*" if self._ascii_only else "●") if line.is_marked else " "
-        cursor = (">" if self._ascii_only else "▸") if line.at_cursor else " "
+        mark = "●" if line.is_marked else " "
+        cursor = "▸" if line.at_cursor else " "
         runs = [
             (mark, self._style(*beneath, "mark" if line.is_marked else "")),
             (cursor + " ", self._style(*beneath, "cursor-mark" if line.at_cursor else "")),
