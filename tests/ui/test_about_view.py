@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from k8s.snapshot import ClusterSnapshot, NodeRow
+from k8s.snapshot import ClusterSnapshot, Missing, NodeRow
 from tests.objects import joined, node
 from tests.scripted import Answer, Asked, Compute, Reply, refusal
 from tests.ui.test_console import Playground, console_on, some_objects
@@ -94,6 +94,20 @@ async def test_a_server_that_does_not_say_what_may_be_done_is_not_guessed_about(
         await play.until(lambda: "perhaps may list" in said(play))
 
 
+async def test_info_tells_what_may_not_be_read_how_far_clocks_differ_and_who_wants_silence(
+    tmp_path: Path,
+) -> None:
+    async with console_on(tmp_path, refused="nodes") as play:
+        busy = refusal(429, "busy", "TooManyRequests", headers={"Retry-After": "20"})
+        play.cluster.say(REVIEWS, busy, method="POST")
+        play.cluster.clock_ahead_s = 120.0
+        await open_info(play)
+        await play.until(lambda: "throttled: silence for" in said(play))
+        assert "not readable  nodes" in said(play) and "nobody knows whether they are real" in said(play)
+        assert "REAL" not in play.text
+        await play.until(lambda: "ahead of ours; ages are marked ~" in said(play))
+
+
 async def test_info_can_be_searched_and_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(OVERRIDE, "file")
     async with console_on(tmp_path, size=(80, 24), **some_objects()) as play:
@@ -140,6 +154,8 @@ def test_nothing_is_called_real_before_it_is_known_to_be() -> None:
     assert badge(simulated, is_sandbox=False) == "SIMULATED GPUS"
     assert badge(simulated, is_sandbox=True) == "SANDBOX · SIMULATED GPUS"
     assert badge(ClusterSnapshot(), is_sandbox=True) == "SANDBOX"
+    unseen = ClusterSnapshot(is_synced=True, kinds=("Job",), problems={"nodes": Missing("list", "nodes")})
+    assert badge(unseen, is_sandbox=False) == "", "who knows what its nodes would say"
 
 
 def _simulated() -> NodeRow:

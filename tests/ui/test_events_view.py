@@ -66,7 +66,7 @@ async def test_events_are_listed_the_newest_first_and_those_of_a_jobs_pods_as_on
         assert {"Warning", "+1", "6"} <= set(words)
         assert words[0].endswith("m"), "the age of the newest of them"
         assert "Events (3)" in play.text and "NAMESPACE" not in play.text
-        assert "Σ 4 events in 3 lines · 1 warning" in play.text
+        assert "Σ 4 events in 3 lines · 2 warnings" in play.text
         if size[0] >= 120:
             assert "pod/bert-worker-0 +1" in rows[1] and "Image is already present" in rows[0]
 

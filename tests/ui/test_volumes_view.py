@@ -145,7 +145,7 @@ async def test_a_refusal_is_said_in_a_sentence(tmp_path: Path) -> None:
     async with console_on(tmp_path) as play:
         serve(play.cluster, HERE, reply=refusal(403, words, "Forbidden"))
         await open_volumes(play)
-        await play.until(lambda: "may not list persistentvolumeclaims in namespace default." in play.text)
+        await play.until(lambda: "may not list volume claims in namespace default." in play.text)
         assert words in play.text and ":info tells what you may do" in play.text
 
 

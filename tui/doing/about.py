@@ -37,13 +37,16 @@ def info(console: Console, wish: View.Go) -> None:
         namespace = _namespace(console)
         return await about.fetch_rights(client, lambda need: rights.ask(need, namespace))
 
+    versions = [(name, found or "not installed") for name, found in about.versions().items()]
+    files = list(_files(console))
+
     def describe(snapshot: ClusterSnapshot, rights: Rights | None, why_not: str) -> str:
         sections = (
             ("Cluster", _cluster(console, snapshot)),
             (f"What you may do in namespace {_namespace(console)}", _rights(rights, why_not)),
             ("Terminal", _terminal(console)),
-            ("Files", _files(console)),
-            ("Versions", iter((name, found or "not installed") for name, found in about.versions().items())),
+            ("Files", files),
+            ("Versions", versions),
         )
         return about.as_text(sections)
 
@@ -67,32 +70,43 @@ def badge(snapshot: ClusterSnapshot, *, is_sandbox: bool) -> str:
     gpus = "SIMULATED GPUS" * snapshot.is_simulated
     if is_sandbox:
         return " · ".join(filter(None, ("SANDBOX", gpus)))
-    return gpus or "REAL" * bool(snapshot.is_synced and (snapshot.nodes or snapshot.kinds))
+    return gpus or "REAL" * (snapshot.is_synced and bool(snapshot.kinds) and "nodes" not in snapshot.problems)
 
 
 def _cluster(console: Console, snapshot: ClusterSnapshot) -> Fields:
-    access = console.client.access if console.client is not None else None
+    client = console.client
+    access = client.access if client is not None else None
     if _is_sandbox(console, snapshot):
         yield "this is", "a sandbox: processes on this machine, whatever image a job names"
     if snapshot.is_simulated:
         yield "its GPUs", "are simulated, as its nodes say themselves"
+    elif "nodes" in snapshot.problems:
+        yield "its GPUs", "nobody knows whether they are real: its nodes may not be listed"
     yield "link", _link(snapshot)
     yield "context", snapshot.context or "none"
     yield "server", about.address(access.host) if access else ""
     yield "version", snapshot.server_version
     yield "user", snapshot.user
     yield "namespace", (snapshot.namespace or "all namespaces") if access else ""
-    if access is None:
+    if client is None:
         return
-    kinds = dict.fromkeys(kind.resource.kind for kind in KINDS)
-    yield "job kinds", ", ".join(dict.fromkeys(snapshot.kinds)) or "not known yet"
+    none = "none that may be listed" if snapshot.is_synced else "not known yet"
+    yield "job kinds", ", ".join(dict.fromkeys(snapshot.kinds)) or none
     if snapshot.kinds:
-        yield "not served", ", ".join(kind for kind in kinds if kind not in snapshot.kinds)
+        resources = [kind.resource for kind in KINDS]
+        there = {*snapshot.kinds, *(each.kind for each in resources if each.full_name in snapshot.problems)}
+        yield (
+            "not served",
+            ", ".join(dict.fromkeys(each.kind for each in resources if each.kind not in there)),
+        )
+    unreadable: dict[str, list[str]] = {}
     for name, missing in snapshot.problems.items():
-        yield f"no {name}", missing.words
-    busy_s = snapshot.throttled_until_s - asyncio.get_running_loop().time()
+        unreadable.setdefault(missing.shown, []).append(name)
+    for shown, names in unreadable.items():
+        yield f"only in {shown}" if shown else "not readable", ", ".join(names)
+    busy_s = client.throttled_until_s - asyncio.get_running_loop().time()
     yield "requests", f"throttled: silence for {duration(busy_s)}" if busy_s > 0 else "not throttled"
-    yield "its clock", _clock(snapshot.clock_offset_s)
+    yield "its clock", _clock(client.server_clock_offset_s)
 
 
 def _link(snapshot: ClusterSnapshot) -> str:

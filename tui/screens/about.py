@@ -12,6 +12,8 @@ from tui.about import Rights
 from tui.screens.text import TextView
 from tui.widgets.text_lines import TextLine
 
+REWRITTEN_S = 2.0
+"""How often what no snapshot tells is looked at again: the server's wish for silence, its clock."""
 Describe = Callable[[ClusterSnapshot, Rights | None, str], str]
 """Returns the text, given what is known of the user's rights, and why that is nothing."""
 Learn = Callable[[], Awaitable[Rights]]
@@ -48,6 +50,7 @@ class AboutView(TextView):
     def on_mount(self) -> None:
         """Show what is known at once."""
         self.call_after_refresh(self._rewrite)
+        self.set_interval(REWRITTEN_S, self._rewrite)
         self.watch(self.app, "theme", self._rewrite, init=False)
 
     def on_resize(self) -> None:

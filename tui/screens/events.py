@@ -82,7 +82,7 @@ class EventsView(FollowingView):
         self.fill(table, ["namespace"] if namespace else [], rows_of)
         self.say("Events", len(told), "warnings only" if self._only_warnings else "")
         events = sum(len(each.events) for each in told)
-        warnings = sum(each.happening.is_warning for each in told)
+        warnings = sum(len(each.events) for each in told if each.happening.is_warning)
         folded = f" in {plural(len(told), 'line')}" if events != len(told) else ""
         self.put("totals", f"Σ {plural(events, 'event')}{folded} · {plural(warnings, 'warning')}")
 

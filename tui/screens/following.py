@@ -103,10 +103,10 @@ class FollowingView(ListView):
 
     def notice(self, snapshot: ClusterSnapshot) -> str:
         """Return why not all is shown, or why it may be old."""
-        missing = self._followed[0].missing
-        if snapshot.stale:
-            return snapshot.stale
-        return self._followed[0].trouble or (missing.words if missing and missing.shown else "")
+        first = self._followed[0]
+        if snapshot.stale or first.trouble or first.missing is None:
+            return snapshot.stale or first.trouble
+        return first.missing.words if first.missing.shown else first.missing.why
 
     def nothing(self, if_empty: str) -> str:
         """Return what stands in the empty table: what is true, and what to press.
@@ -116,9 +116,10 @@ class FollowingView(ListView):
         """
         first = self._followed[0]
         if first.is_refused:
-            missing = first.missing
-            said = missing.words.replace(". ", ".\n", 1) if missing else ""
-            return f"{said}\n:ns goes to another namespace · ctrl+r asks again · :info tells what you may do"
+            return (
+                f"This user may not list {self.NOUN}{_where(self.snapshot.namespace)}.\n"
+                ":ns goes to another namespace · ctrl+r asks again · :info tells what you may do"
+            )
         if first.state.is_synced:
             return if_empty
         if first.trouble and not self.snapshot.stale:
@@ -150,3 +151,7 @@ class FollowingView(ListView):
 
     def action_open(self) -> None:
         """Open what the cursor is on."""
+
+
+def _where(namespace: str) -> str:
+    return f" in namespace {namespace}" if namespace else ""

@@ -71,7 +71,8 @@ class VolumesView(FollowingView):
         waiting = sum(each.state == "Pending" for each in claims)
         self.put(
             "totals",
-            f"Σ {plural(len(claims), 'volume claim')} · {memory(held)} bound"
+            f"Σ {plural(len(claims), 'volume claim')}"
+            + (f" · {memory(held)} bound" if held else "")
             + (f" · {waiting} without a volume yet" if waiting else ""),
         )
 
