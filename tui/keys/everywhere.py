@@ -10,7 +10,7 @@ EVERYWHERE = (
         "app.filter",
         "slash",
         "filter",
-        "Filter; ? in it tells what can be typed",
+        "Filter what is shown; below is what can be typed",
         "filter",
         opens_prompt=True,
     ),

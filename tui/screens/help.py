@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from collections.abc import Iterator, Mapping, Sequence
+from textwrap import wrap
+from typing import ClassVar, Literal
 
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import VerticalScroll
+from textual.containers import Container, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
@@ -18,12 +19,18 @@ from tui.match import FILTERS
 from tui.screens.view import Given
 from tui.widgets.bindings import bindings
 
+Line = tuple[str, str, Literal["heading", "key", "refused"]]
+"""What is pressed or typed, what it does, and how that is meant."""
+KEY_CELLS = 11
+"""What the keys take at the left; longer ones have a line of their own."""
+
 
 class HelpScreen(ModalScreen[None]):
-    """The keys of the view behind it, those that work everywhere, and the commands."""
+    """The keys of the view behind it, those that work everywhere, filters and commands."""
 
     CSS_PATH = "help.tcss"
     AUTO_FOCUS: ClassVar[str] = "VerticalScroll"
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (110, "-wide")]  # noqa: RUF012
     COMPONENT_CLASSES: ClassVar[set[str]] = {"help--heading", "help--key", "help--refused"}
     BINDINGS: ClassVar[list[BindingType]] = bindings(HELP)
 
@@ -43,47 +50,56 @@ class HelpScreen(ModalScreen[None]):
         self._refused = refused
 
     def compose(self) -> ComposeResult:
-        """Lay out the text."""
-        with VerticalScroll():
-            yield Static(id="text", markup=False)
+        """Lay out two columns, which lie below each other where it is narrow."""
+        with VerticalScroll(), Container(id="columns"):
+            yield Static(id="here", markup=False)
+            yield Static(id="everywhere", markup=False)
 
-    def on_mount(self) -> None:
-        """Write the help once the theme's colours are known."""
+    def on_resize(self) -> None:
+        """Write anew for the new width."""
         self.call_after_refresh(self._write)
 
     def _write(self) -> None:
-        heading = self.get_component_rich_style("help--heading", partial=True)
-        key_style = self.get_component_rich_style("help--key", partial=True)
-        quiet = self.get_component_rich_style("help--refused", partial=True)
-        text = Text()
-        sections = (
-            (self._view, self._keys),
-            ("In tables", TABLE),
-            ("Everywhere", EVERYWHERE),
-            ("While typing", PROMPT),
-        )
-        for title, keys in sections:
-            if not keys:
-                continue
-            text.append(f"{title}\n", heading)
-            for key in self._given.keys(keys):
-                why = self._refused.get(key.id, "")
-                text.append(f"  {key.all_shown:<10} ", quiet if why else key_style)
-                text.append(f"{key.words}\n", quiet if why else "")
-                if why:
-                    text.append(f"{'':13}{sanitize(why)}\n", quiet)
-            text.append("\n")
-        text.append("Filters, after /\n", heading)
-        for typed, words in FILTERS:
-            text.append(f"  {typed:<22} ", key_style)
-            text.append(f"{words}\n")
-        text.append("\nCommands, after :\n", heading)
+        here = [*self._section(self._view, self._keys), *self._section("In tables", TABLE)]
+        everywhere = [
+            *self._section("Everywhere", EVERYWHERE),
+            *self._section("While typing", PROMPT),
+            *_filters(),
+            *self._commands(),
+        ]
+        for place, lines in (("#here", here), ("#everywhere", everywhere)):
+            column = self.query_one(place, Static)
+            column.update(self._text(lines, column.size.width))
+
+    def _section(self, title: str, keys: Sequence[Key]) -> Iterator[Line]:
+        if not keys:
+            return
+        yield title, "", "heading"
+        for key in self._given.keys(keys):
+            why = sanitize(self._refused.get(key.id, ""))
+            yield key.all_shown, f"{key.words}. {why}" if why else key.words, "refused" if why else "key"
+        yield "", "", "key"
+
+    def _commands(self) -> Iterator[Line]:
+        yield "Commands, after :", "", "heading"
         for command in COMMANDS:
-            if command.changes and self._given.is_read_only:
-                continue
-            text.append(f"  {f'{command.name} {command.takes.upper()}'.strip():<22} ", key_style)
-            text.append(f"{command.words}\n")
-        self.query_one("#text", Static).update(text)
+            if not (command.changes and self._given.is_read_only):
+                yield f"{command.name} {command.takes.upper()}".strip(), command.words, "key"
+
+    def _text(self, lines: Sequence[Line], width: int) -> Text:
+        """Set keys at the left and words at the right, with an edge of their own where they wrap."""
+        text = Text()
+        for key, words, look in lines:
+            style = self.get_component_rich_style(f"help--{look}", partial=True)
+            text.append(f"{'' if look == 'heading' else '  '}{key}", style)
+            if words:
+                room = KEY_CELLS - len(key)
+                text.append(" " * room if room > 1 else "\n" + " " * (KEY_CELLS + 2))
+                edge = "\n" + " " * (KEY_CELLS + 2)
+                words_style = style if look == "refused" else ""
+                text.append(edge.join(wrap(words, max(20, width - KEY_CELLS - 2))), words_style)
+            text.append("\n")
+        return text
 
     def action_close(self) -> None:
         """Go back to the view."""
@@ -93,3 +109,10 @@ class HelpScreen(ModalScreen[None]):
         """Scroll by lines."""
         scroll = self.query_one(VerticalScroll)
         scroll.scroll_relative(y=rows, animate=False)
+
+
+def _filters() -> Iterator[Line]:
+    yield "Filters, after /", "", "heading"
+    for typed, words in FILTERS:
+        yield typed, words, "key"
+    yield "", "", "key"
