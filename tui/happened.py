@@ -78,7 +78,8 @@ class Teller:
             if kept is None or kept.events != events_told:
                 kept = _told(events_told, jobs)
             self._told[key] = kept
-        return sorted(self._told.values(), key=_newest, reverse=True)
+        # Of one second, what the server names last came last.
+        return sorted(reversed(self._told.values()), key=_newest, reverse=True)
 
 
 def _newest(told: Told) -> datetime:

@@ -75,7 +75,7 @@ class NamespacesView(FollowingView):
         self.put(
             "totals",
             f"Σ {plural(len(found), 'namespace')} · {plural(whole.jobs, 'unfinished job')}"
-            f" · {whole.gpus_held} GPUs held · {whole.gpus_waiting} requested and waiting",
+            f" · {plural(whole.gpus_held, 'GPU')} held · {whole.gpus_waiting} requested and waiting",
         )
 
     def notice(self, snapshot: ClusterSnapshot) -> str:
