@@ -65,24 +65,65 @@ async def visit(options: ConsoleOptions) -> None:
             jobs = {job.ref.name: job.status for job in console.snapshot.jobs}
             return jobs.get("digits-baseline") is Status.RUNNING and jobs.get("vit-h-probe") is Status.FAILED
 
+        async def show(name: str, *keys: str) -> None:
+            await pilot.press(*keys)
+            await save(pilot, name)
+
         await until(pilot, is_running)
         await pilot.press("N", "g")
         await until(pilot, lambda: "loss" in log_of("digits-baseline"))
-        await save(pilot, "jobs")
-        await pilot.press("tab")
-        await save(pilot, "nodes")
-        await pilot.press("escape", "N", "g", "enter")
-        await save(pilot, "job")
-        await pilot.press("l", "a")
+        await show("jobs")
+        await show("nodes", "tab")
+        await show("holders", "enter")
+        await show("events", "escape", "tab")
+        await show("volumes", "tab")
+        await pilot.press("tab", "N", "g", "enter")
+        await asyncio.to_thread(wait_for_lines, 8)
+        await show("job")
+        await show("yaml", "Y")
+        await pilot.press("escape", "l", "a")
         await asyncio.to_thread(wait_for_lines, 16)
-        await save(pilot, "logs")
+        await show("logs")
         await pilot.press("escape", "m")
         await until(pilot, lambda: "val/accuracy" in curves_of("digits-baseline"))
         await asyncio.sleep(2)
-        await save(pilot, "curves")
-        await pilot.press("escape", "escape", "n")
+        await show("curves")
+        await show("why", "escape", "escape", *":why llm-70b-eval", "enter")
+        await show("palette", "escape", "ctrl+p", *"logs")
+        await show("delete", "escape", "N", "g", "space", "j", "space", "ctrl+d")
+        await show("help", "escape", "question_mark")
+        await pilot.press("escape", "n")
         await asyncio.sleep(2)
-        await save(pilot, "new")
+        await show("new")
+    make_tour()
+
+
+TOUR = ("jobs", "why", "nodes", "job", "logs", "curves", "new", "delete")
+"""The pictures of the tour, in their order."""
+STEP_S = 3
+"""How long each of them is seen."""
+
+
+def make_tour() -> None:
+    """Put some of the pictures one after the other into one that moves by itself."""
+    pictures = [(FOLDER / f"{name}.svg").read_text() for name in TOUR]
+    box = pictures[0].split('viewBox="')[1].split('"')[0]
+    width, height = box.split()[2:]
+    share = 100 / len(TOUR)
+    style = f"""
+.step {{ opacity: 0; animation: step {STEP_S * len(TOUR)}s step-end infinite; }}
+.step:first-of-type {{ opacity: 1; }}
+@keyframes step {{ 0% {{ opacity: 1 }} {share}% {{ opacity: 0 }} 100% {{ opacity: 0 }} }}
+"""
+    sized = f'<svg width="{width}" height="{height}" '
+    steps = [
+        f'<g class="step" style="animation-delay: {number * STEP_S}s">'
+        + picture.replace("<svg ", sized, 1)
+        + "</g>"
+        for number, picture in enumerate(pictures)
+    ]
+    whole = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{box}"><style>{style}</style>'
+    (FOLDER / "tour.svg").write_text("\n".join([whole, *steps, "</svg>\n"]))
 
 
 def log_of(job: str) -> str:
