@@ -1,11 +1,12 @@
 """Where the cluster is and how to log in: a kubeconfig's context, or the pod we run in.
 
-The kubernetes package does certificates, passwords, OIDC and in-cluster access. It is slow to
-import, so it is imported when a cluster is first reached, not at start.
+The kubernetes package logs in at identity providers: OIDC, GCP. It takes longer to import than
+all else until rows are shown, so it is imported where a kubeconfig names one of these, and nowhere else.
 """
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import os
 import ssl
@@ -50,12 +51,12 @@ class Access:
     """`BearerToken` to the whole Authorization header."""
     verify_ssl: bool = True
     ssl_ca_cert: str | None = None
+    ssl_ca_pem: str = field(default="", repr=False)
+    """The certificate authority itself, where it stands in the kubeconfig; it wins over the file."""
     cert_file: str | None = None
     key_file: str | None = None
     tls_server_name: str | None = None
     proxy: str | None = field(default=None, repr=False)
-    refresh_api_key_hook: Any = None
-    """Set by the package's in-cluster loader; not used, the token file is reread as any other is."""
     token_file: str = ""
     """File that holds the token; it wins over `api_key`."""
     token_file_s: float = TOKEN_FILE_S
@@ -64,6 +65,8 @@ class Access:
     """What prints credentials when it is run."""
     loader: Any = None
     """The package's loader, where it can log in by itself: OIDC, GCP."""
+    own: Credentials = field(default_factory=Credentials, repr=False)
+    """The certificate that stands in the kubeconfig itself."""
     _given: Credentials = field(default_factory=Credentials, repr=False)
     expires: datetime | None = None
     """When the credentials said that they would be over."""
@@ -142,11 +145,17 @@ class Access:
         self.api_key["BearerToken"] = _bearer(Path(self.token_file).read_text(encoding="utf-8"))
 
     def _note_certificate(self) -> None:
-        digest = hashlib.sha256((self._given.certificate + self._given.key).encode())
+        shown = self._shown
+        digest = hashlib.sha256((shown.certificate + shown.key).encode())
         for path in (self.cert_file, self.key_file):
             with suppress(OSError):  # `ssl_context` says what is wrong with it
                 digest.update(Path(path).read_bytes() if path else b"")
         self._certificate = digest.hexdigest()
+
+    @property
+    def _shown(self) -> Credentials:
+        """Return the certificate to show that is in no file: of two, the newer one."""
+        return self._given if self._given.certificate else self.own
 
     def ssl_context(self) -> ssl.SSLContext | None:
         """Return the TLS settings with the newest certificate; None for a server without TLS.
@@ -156,13 +165,16 @@ class Access:
         """
         if not self.host.startswith("https"):
             return None
+        shown = self._shown
         try:
-            context = ssl.create_default_context(cafile=self.ssl_ca_cert)
-            if self._given.certificate:
+            context = ssl.create_default_context(
+                cafile=None if self.ssl_ca_pem else self.ssl_ca_cert, cadata=self.ssl_ca_pem or None
+            )
+            if shown.certificate:
                 with tempfile.TemporaryDirectory() as folder:  # Python reads certificates from files only
                     both = Path(folder, "login.pem")
                     both.touch(0o600)
-                    both.write_text(f"{self._given.certificate.strip()}\n{self._given.key.strip()}\n")
+                    both.write_text(f"{shown.certificate.strip()}\n{shown.key.strip()}\n")
                     _load_certificate(context, str(both), None)
             elif self.cert_file:
                 _load_certificate(context, self.cert_file, self.key_file)
@@ -194,53 +206,110 @@ async def load(
     except LoginFailed as error:
         hint = "Run the login command of your kubeconfig by hand to see what it lacks."
         raise NoCluster("Could not log in to the cluster.", str(error), hint) from None
-    except Exception as error:  # whatever the package makes of a kubeconfig that is none
-        why = f"{files}: {without_secrets(str(error)) or type(error).__name__}"
+    except (OSError, ValueError) as error:
+        why = f"{files}: {without_secrets(str(error))}"
         raise NoCluster(UNUSABLE, sanitize(why), SANDBOX_HINT) from None
     access.namespace = namespace or access.namespace
     return access
 
 
 async def _access_of(chosen: Chosen) -> Access:
-    from kubernetes.aio.config import load_kube_config_from_dict
+    where, user, cluster = chosen.context, chosen.user, chosen.cluster
+    access = Access(
+        host=where.server.rstrip("/"),
+        context=where.name,
+        user=where.user,
+        namespace=where.namespace,
+        token_file=str(user.get("tokenFile", "")),
+        verify_ssl=not cluster.get("insecure-skip-tls-verify"),
+        tls_server_name=cluster.get("tls-server-name"),
+    )
+    if access.host.startswith("https"):
+        _read_certificates(access, cluster, user)
+    access.proxy = _proxy(cluster.get("proxy-url"), access.host)
+    if token := user.get("token"):
+        access.api_key["BearerToken"] = _bearer(str(token))
+    elif isinstance(login := user.get("exec"), Mapping):
+        access.command = LoginCommand.from_user(login, cluster)
+    elif "auth-provider" in user:
+        access.loader = _provider_of(chosen)
+    elif "username" in user and "password" in user:
+        both = base64.b64encode(f"{user['username']}:{user['password']}".encode())
+        access.api_key["BearerToken"] = f"Basic {both.decode()}"
+    await access._log_in()
+    return access
 
-    where, user = chosen.context, dict(chosen.user)
-    access = Access(context=where.name, user=where.user, namespace=where.namespace)
-    login, token = user.pop("exec", None), user.pop("token", None)
-    access.token_file = str(user.pop("tokenFile", ""))
+
+def _read_certificates(access: Access, cluster: Mapping[str, Any], user: Mapping[str, Any]) -> None:
+    """Take over certificates, which a kubeconfig names or holds; what it holds wins.
+
+    Raises:
+        OSError: A file that is named is not there.
+        ValueError: What is held is not base64.
+    """
+    access.ssl_ca_cert = _existing(cluster.get("certificate-authority"))
+    access.ssl_ca_pem = _held(cluster, "certificate-authority")
+    access.cert_file = _existing(user.get("client-certificate"))
+    access.key_file = _existing(user.get("client-key"))
+    certificate, key = _held(user, "client-certificate"), _held(user, "client-key")
+    if certificate or key:
+        access.own = Credentials(
+            certificate=certificate or _text(access.cert_file), key=key or _text(access.key_file)
+        )
+    access._note_certificate()
+
+
+def _existing(path: str | None) -> str | None:
+    if path:
+        os.stat(path)
+    return path
+
+
+def _held(entry: Mapping[str, Any], name: str) -> str:
+    """Return the PEM that stands in an entry; beside it there may be words in any language."""
+    return base64.b64decode(str(entry.get(f"{name}-data", ""))).decode("ascii", "ignore")
+
+
+def _text(path: str | None) -> str:
+    return Path(path).read_text(encoding="ascii", errors="ignore") if path else ""
+
+
+def _provider_of(chosen: Chosen) -> Any:
+    """Return what logs in at an identity provider.
+
+    Raises:
+        LoginFailed: The kubeconfig does not say how.
+    """
+    from kubernetes.aio.config.kube_config import KubeConfigLoader
+
+    where = chosen.context
+    user = {key: value for key, value in chosen.user.items() if key != "exec"}
     config = {
         "current-context": where.name,
         "contexts": [{"name": where.name, "context": {"cluster": where.cluster, "user": where.user}}],
         "clusters": [{"name": where.cluster, "cluster": dict(chosen.cluster)}],
         "users": [{"name": where.user, "user": user}],
     }
-    provider = "auth-provider" in user
     try:
-        loader = await load_kube_config_from_dict(config, client_configuration=access)
-    except Exception as error:
-        if provider:
-            raise LoginFailed(without_secrets(str(error)) or type(error).__name__) from None
-        raise
-    access.proxy = _proxy(access.proxy, access.host)
-    if token:
-        access.api_key["BearerToken"] = _bearer(str(token))
-    elif isinstance(login, Mapping):
-        access.command = LoginCommand.from_user(login, chosen.cluster)
-    await access._log_in()
-    access.loader = loader if provider else None
-    return access
+        return KubeConfigLoader(config)
+    except Exception as error:  # whatever the package makes of a provider that is none
+        raise LoginFailed(without_secrets(str(error)) or type(error).__name__) from None
 
 
 def _in_cluster(namespace: str, folder: Path) -> Access:
-    from kubernetes.aio.config import ConfigException
-    from kubernetes.aio.config.incluster_config import InClusterConfigLoader
-
-    access = Access(context=IN_CLUSTER, token_file=str(folder / "token"))
+    host, port = (os.environ.get(f"KUBERNETES_SERVICE_{name}", "") for name in ("HOST", "PORT"))
+    access = Access(
+        host=f"https://{f'[{host}]' if ':' in host else host}:{port}",
+        context=IN_CLUSTER,
+        token_file=str(folder / "token"),
+    )
     try:
-        InClusterConfigLoader(access.token_file, str(folder / "ca.crt")).load_and_set(access)
+        if not host or not port:
+            raise ValueError("this is no pod")
+        access.ssl_ca_cert = _existing(str(folder / "ca.crt"))
         access._read_token_file()
         access.namespace = namespace or (folder / "namespace").read_text().strip() or "default"
-    except (ConfigException, OSError, ValueError) as error:
+    except (OSError, ValueError) as error:
         named = os.environ.get("KUBECONFIG") or "~/.kube/config"
         why = sanitize(f"There is no kubeconfig at {named}.")
         raise NoCluster("No cluster to talk to.", why, SANDBOX_HINT) from error

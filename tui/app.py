@@ -354,7 +354,7 @@ class Console(PacedApp[int]):
 
 def _import_what_is_slow() -> None:
     """Import, in a thread, what would keep the first frame and the first keys waiting."""
-    for name in ("tui.live", "kubernetes.aio.config"):
+    for name in ("tui.live", "k8s.rights"):
         importlib.import_module(name)
 
 
