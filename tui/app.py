@@ -345,9 +345,10 @@ class Console(PacedApp[int]):
 
     def _names(self) -> Mapping[Argument, Sequence[str]]:
         """Return what commands may take."""
+        seen = {job.ref.namespace for job in self.live.all_jobs} if self.live is not None else set[str]()
         return {
             "job": [job.ref.name for job in self.snapshot.jobs],
-            "namespace": ["all", *sorted({job.ref.namespace for job in self.snapshot.jobs})],
+            "namespace": [*self.given.recent, "all", *sorted(seen.difference(self.given.recent))],
             "theme": list(self.palettes),
         }
 
@@ -364,5 +365,5 @@ def run_console(options: ConsoleOptions, reach: Reach = _as_they_are) -> int:
     try:
         console.run(mouse=False)
     finally:
-        terminal.restore()
+        terminal.restore(keeps_cursor=True)
     return console.return_code or 0

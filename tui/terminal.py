@@ -26,9 +26,11 @@ GRACE_S = 10.0
 
 _RESTORE = (
     "\x1b[?2026l\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?1004l\x1b[?2004l\x1b[<u"
-    "\x1b[?7h\x1b[?25h\x1b[?1049l\x1b[0m"
+    "\x1b[?7h\x1b[?25h\x1b[0m"
 )
-"""Mouse, focus and paste reports off, wrapping and cursor on, main screen, plain colours."""
+"""Mouse, focus and paste reports off, wrapping and cursor on, plain colours."""
+_MAIN_SCREEN, _MAIN_SCREEN_AS_IT_IS = "\x1b[?1049l", "\x1b[?1047l"
+"""The main screen; the first also puts the cursor back to where it was before the console."""
 _WRITABLE_S = 0.5
 """How long a terminal that does not read is waited for at the end."""
 _before: dict[int, list[Any]] = {}
@@ -115,13 +117,18 @@ def on_signals(leave: Callable[[int], None]) -> None:
         signal.signal(number, caught)
 
 
-def restore() -> None:
-    """Put the terminal back by force; harmless when it is as it should be, or gone, or not reading."""
+def restore(*, keeps_cursor: bool = False) -> None:
+    """Put the terminal back by force; harmless when it is as it should be, or gone, or not reading.
+
+    Args:
+        keeps_cursor: The console has left already, so what it printed after that is not written over.
+    """
+    sequence = _RESTORE + (_MAIN_SCREEN_AS_IT_IS if keeps_cursor else _MAIN_SCREEN)
     for fd, attributes in _before.items():
         try:
             termios.tcsetattr(fd, termios.TCSANOW, attributes)
             if select.select([], [fd], [], _WRITABLE_S)[1]:
-                os.write(fd, _RESTORE.encode())
+                os.write(fd, sequence.encode())
         except (OSError, termios.error):
             continue
 

@@ -56,6 +56,12 @@ def test_a_signal_ends_the_console_and_restores_the_terminal(
         assert sequence in console.output
 
 
+def test_what_is_printed_once_the_console_has_left_is_not_written_over(console: Terminal) -> None:
+    console.send("\x03")
+    console.wait_for_end()
+    assert console.output.count(b"\x1b[?1049l") == 1  # each puts the cursor back to where it was at the start
+
+
 def test_ctrl_c_leaves_and_restores_the_terminal(console: Terminal) -> None:
     console.send("\x03")
     assert console.wait_for_end() == 0
