@@ -18,7 +18,9 @@ def ago(**time: float) -> str:
 
 def lab() -> dict[str, Any]:
     """Return the lab's objects, as `console_on` takes them."""
-    return {"nodes": _nodes(), "pods": _pods(), "jobs": _JOBS, "batch": _BATCH, "more": {MPI_JOBS: [_VIT]}}
+    jobs = _Jobs()
+    more = {MPI_JOBS: [jobs.vit]}
+    return {"nodes": _nodes(), "pods": _pods(jobs), "jobs": jobs.pytorch, "batch": jobs.batch, "more": more}
 
 
 def _machine(name: str, model: str, *, bad: int = 0, gpus: int = 8, **spec: Any) -> Object:
@@ -67,82 +69,99 @@ def _ended(kind: str, at: str, message: str = "") -> Object:
     return {"type": kind, "status": "True", "lastTransitionTime": at, "message": message}
 
 
-_BERT = _job("bert-large-ft", 4, 4, "li", ago(hours=2, minutes=15))
-_LLM = _job("llm-70b-eval", 8, 4, "li", ago(minutes=9))
-_SWEEP = _job("sweep-lr-3e4", 1, 4, "chen", ago(minutes=32))
-_SEGMENT = _job("segment-anything-distill-worker-bench", 2, 8, "maria", ago(hours=26))
-_LOST = _job("whisper-v3-large", 1, 8, "chen", ago(hours=5))
-_FAILED = _job(
-    "rl-ppo-atari",
-    1,
-    2,
-    "maria",
-    ago(hours=3),
-    startTime=ago(hours=3),
-    completionTime=ago(hours=1),
-    conditions=[
-        _ended(
-            "Failed", ago(hours=1), "PyTorchJob rl-ppo-atari is failed because 1 Master replica(s) failed."
+class _Jobs:
+    """The lab's jobs, as old as they are meant to be at the moment when they are made."""
+
+    def __init__(self) -> None:
+        self.bert = _job("bert-large-ft", 4, 4, "li", ago(hours=2, minutes=15))
+        self.llm = _job("llm-70b-eval", 8, 4, "li", ago(minutes=9))
+        self.sweep = _job("sweep-lr-3e4", 1, 4, "chen", ago(minutes=32))
+        self.segment = _job("segment-anything-distill-worker-bench", 2, 8, "maria", ago(hours=26))
+        self.lost = _job("whisper-v3-large", 1, 8, "chen", ago(hours=5))
+        self.failed = _job(
+            "rl-ppo-atari",
+            1,
+            2,
+            "maria",
+            ago(hours=3),
+            startTime=ago(hours=3),
+            completionTime=ago(hours=1),
+            conditions=[
+                _ended(
+                    "Failed",
+                    ago(hours=1),
+                    "PyTorchJob rl-ppo-atari is failed because 1 Master replica(s) failed.",
+                )
+            ],
         )
-    ],
-)
-_DONE = _job(
-    "resnet50-baseline",
-    1,
-    8,
-    "li",
-    ago(days=2),
-    startTime=ago(days=2),
-    completionTime=ago(days=1, hours=18),
-    conditions=[_ended("Succeeded", ago(days=1, hours=18))],
-)
-_OLD = [
-    _job(
-        f"ablation-{number}",
-        1,
-        1,
-        "li",
-        ago(days=20 + number),
-        startTime=ago(days=20 + number),
-        completionTime=ago(days=19 + number),
-        conditions=[_ended("Succeeded", ago(days=19 + number))],
-    )
-    for number in range(1, 4)
-]
-_JOBS = [_BERT, _LLM, _SWEEP, _SEGMENT, _LOST, _FAILED, _DONE, *_OLD]
-_HELD = batch_job("night-eval", 2, 2, suspend=True)
-_HELD["metadata"]["creationTimestamp"] = ago(hours=7)
-_BATCH = [_HELD]
-_VIT: Object = {
-    "apiVersion": "kubeflow.org/v2beta1",
-    "kind": "MPIJob",
-    "metadata": {
-        "name": "vit-h-pretrain",
-        "namespace": "default",
-        "uid": "job-vit-h-pretrain",
-        "resourceVersion": "1",
-        "creationTimestamp": ago(hours=11, minutes=6),
-        "annotations": {"gpuconsole.dev/user": "maria"},
-    },
-    "spec": {
-        "slotsPerWorker": 8,
-        "mpiReplicaSpecs": {
-            "Launcher": {"replicas": 1, "template": {"spec": {"containers": [{"name": "launcher"}]}}},
-            "Worker": {
-                "replicas": 2,
-                "template": {
-                    "spec": {"containers": [{"name": "w", "resources": {"limits": {"nvidia.com/gpu": 8}}}]}
+        self.done = _job(
+            "resnet50-baseline",
+            1,
+            8,
+            "li",
+            ago(days=2),
+            startTime=ago(days=2),
+            completionTime=ago(days=1, hours=18),
+            conditions=[_ended("Succeeded", ago(days=1, hours=18))],
+        )
+        self.old = [
+            _job(
+                f"ablation-{number}",
+                1,
+                1,
+                "li",
+                ago(days=20 + number),
+                startTime=ago(days=20 + number),
+                completionTime=ago(days=19 + number),
+                conditions=[_ended("Succeeded", ago(days=19 + number))],
+            )
+            for number in range(1, 4)
+        ]
+        self.pytorch = [
+            self.bert,
+            self.llm,
+            self.sweep,
+            self.segment,
+            self.lost,
+            self.failed,
+            self.done,
+            *self.old,
+        ]
+        self.held = batch_job("night-eval", 2, 2, suspend=True)
+        self.held["metadata"]["creationTimestamp"] = ago(hours=7)
+        self.batch = [self.held]
+        self.vit: Object = {
+            "apiVersion": "kubeflow.org/v2beta1",
+            "kind": "MPIJob",
+            "metadata": {
+                "name": "vit-h-pretrain",
+                "namespace": "default",
+                "uid": "job-vit-h-pretrain",
+                "resourceVersion": "1",
+                "creationTimestamp": ago(hours=11, minutes=6),
+                "annotations": {"gpuconsole.dev/user": "maria"},
+            },
+            "spec": {
+                "slotsPerWorker": 8,
+                "mpiReplicaSpecs": {
+                    "Launcher": {"replicas": 1, "template": {"spec": {"containers": [{"name": "launcher"}]}}},
+                    "Worker": {
+                        "replicas": 2,
+                        "template": {
+                            "spec": {
+                                "containers": [{"name": "w", "resources": {"limits": {"nvidia.com/gpu": 8}}}]
+                            }
+                        },
+                    },
                 },
             },
-        },
-    },
-    "status": {"startTime": ago(hours=11, minutes=4)},
-}
+            "status": {"startTime": ago(hours=11, minutes=4)},
+        }
 
 
-def _mpi_pod(role: str, index: int, on: str, gpus: int) -> Object:
+def _mpi_pod(job: Object, role: str, index: int, on: str, gpus: int) -> Object:
     pod = pod_of(
-        _VIT,
+        job,
         f"{role}-{index}" if role == "worker" else role,
         on=on,
         gpus=gpus,
@@ -159,7 +178,7 @@ def _mpi_pod(role: str, index: int, on: str, gpus: int) -> Object:
     return pod
 
 
-def _pods() -> list[Object]:
+def _pods(jobs: _Jobs) -> list[Object]:
     unschedulable = {
         "type": "PodScheduled",
         "status": "False",
@@ -177,16 +196,18 @@ def _pods() -> list[Object]:
     since = ago(hours=2, minutes=13)
     places = [("master-0", "a100-1"), ("worker-0", "a100-1"), ("worker-1", "a100-2"), ("worker-2", "a100-2")]
     return [
-        *(pod_of(_BERT, place, on=on, gpus=4, startTime=since) for place, on in places),
-        _mpi_pod("launcher", 0, "login-1", 0),
-        _mpi_pod("worker", 0, "a100-3", 8),
-        _mpi_pod("worker", 1, "a100-7", 8),
-        pod_of(_SWEEP, "master-0", on="a100-4", gpus=4, startTime=ago(minutes=31), containerStatuses=[crash]),
-        pod_of(_SEGMENT, "master-0", on="a100-5", gpus=8, startTime=ago(hours=26)),
-        pod_of(_SEGMENT, "worker-0", on="a100-6", gpus=8, startTime=ago(hours=26)),
-        pod_of(_LOST, "master-0", on="h100-1", gpus=8, startTime=ago(hours=5)),
+        *(pod_of(jobs.bert, place, on=on, gpus=4, startTime=since) for place, on in places),
+        _mpi_pod(jobs.vit, "launcher", 0, "login-1", 0),
+        _mpi_pod(jobs.vit, "worker", 0, "a100-3", 8),
+        _mpi_pod(jobs.vit, "worker", 1, "a100-7", 8),
+        pod_of(
+            jobs.sweep, "master-0", on="a100-4", gpus=4, startTime=ago(minutes=31), containerStatuses=[crash]
+        ),
+        pod_of(jobs.segment, "master-0", on="a100-5", gpus=8, startTime=ago(hours=26)),
+        pod_of(jobs.segment, "worker-0", on="a100-6", gpus=8, startTime=ago(hours=26)),
+        pod_of(jobs.lost, "master-0", on="h100-1", gpus=8, startTime=ago(hours=5)),
         *(
-            pod_of(_LLM, place, phase="Pending", gpus=4, conditions=[unschedulable])
+            pod_of(jobs.llm, place, phase="Pending", gpus=4, conditions=[unschedulable])
             for place in ("master-0", *(f"worker-{index}" for index in range(7)))
         ),
         *(_notebook(user, gpus, on) for user, gpus, on in (("li", 1, "a100-4"), ("chen", 2, "a100-8"))),
