@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from textual.widgets import Input
 
 from k8s.models import convert
 from k8s.models.namespace import Quota
@@ -96,6 +97,13 @@ async def test_a_name_after_the_command_goes_there_at_once(tmp_path: Path) -> No
         assert isinstance(play.console.screen, JobsView)
         assert isinstance(play.console, Console)
         assert play.console.given.recent == ["vision"]
+
+
+async def test_namespaces_that_are_not_shown_are_offered_while_one_types(tmp_path: Path) -> None:
+    async with console_on(tmp_path, **objects()) as play:
+        field = play.console.screen.query_one(Input)
+        await play.press("colon", *"ns", "space", "v")
+        await play.until(lambda: field._suggestion == "ns vision")
 
 
 async def test_namespaces_are_sorted_and_left(tmp_path: Path) -> None:
