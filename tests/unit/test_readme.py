@@ -1,0 +1,30 @@
+"""README tells of the keys that there are."""
+
+from __future__ import annotations
+
+from tests.readme import README, keys_in, with_keys
+from tui.commands.keys_table import as_markdown
+from tui.keys import COMMANDS, PLACES
+
+
+def test_readme_lists_the_keys_and_commands_that_there_are() -> None:
+    written = keys_in(README.read_text(encoding="utf-8"))
+    assert written == as_markdown(), "README lists other keys than there are: run python -m tests.readme"
+
+
+def test_the_list_of_keys_names_each_key_and_each_command_once() -> None:
+    lines = as_markdown().splitlines()
+    for _, keys in PLACES:
+        for key in keys:
+            (line,) = [line for line in lines if line.endswith(f" `{key.id}` |")]
+            assert key.words in line
+    for command in COMMANDS:
+        typed = f"{command.name} {command.takes.upper()}".strip()
+        assert lines.count(f"| `{typed}` | {command.words} |") == 1
+
+
+def test_the_list_of_keys_takes_the_place_of_the_one_before_and_of_nothing_else() -> None:
+    text = "# Title\n<!-- keys -->\nold\n<!-- /keys -->\nThe rest.\n"
+    written = with_keys(text)
+    assert written == f"# Title\n<!-- keys -->\n{as_markdown()}<!-- /keys -->\nThe rest.\n"
+    assert with_keys(written) == written
