@@ -31,6 +31,7 @@ from k8s.text import sanitize, sanitize_lines
 from tui import terminal
 from tui.doing import WISHES
 from tui.driver import PacedApp
+from tui.format import cell_len
 from tui.keys import COMMANDS, EVERYWHERE, find_command
 from tui.keys.commands import Argument
 from tui.keys_file import UserKeys, read_keys
@@ -329,9 +330,10 @@ class Console(PacedApp[int]):
         timeout: float | None = None,
         markup: bool = False,
     ) -> None:
-        """Say what happened: an error in a box of its own, all else on the view's line below."""
-        if severity != "error" and isinstance(self.screen, View):
-            words = " ".join(part for part in (title, message) if part)
+        """Say what happened: on the view's line below; an error, or what is too long, in a box of its own."""
+        words = " ".join(part for part in (title, *message.split("\n")) if part)
+        fits = cell_len(words) < self.size.width - 3
+        if severity != "error" and fits and isinstance(self.screen, View):
             self.screen.flash(words, severity, for_s=timeout or FLASH_S)
         else:
             title, message = sanitize(title), sanitize_lines(message)

@@ -41,6 +41,11 @@ class DeletePlan:
         return tuple(each for job in self.jobs for each in pods_of(job))
 
     @property
+    def running(self) -> int:
+        """Return how many of them have not ended yet."""
+        return sum(not each.status.is_final for each in self.pods)
+
+    @property
     def gpus(self) -> int:
         """Return the GPUs that they hold now."""
         return sum(job.gpus_allocated for job in self.jobs)
@@ -66,10 +71,7 @@ class DeletePlan:
         named = [_line(job) for job in self.jobs[:_MOST_NAMED]]
         if len(self.jobs) > _MOST_NAMED:
             named.append(f"and {len(self.jobs) - _MOST_NAMED} more")
-        if self.hidden:
-            one = self.hidden == 1
-            named.append(f"{self.hidden} of these {'is' if one else 'are'} hidden by the filter.")
-        return tuple(named)
+        return (*named, *hidden_words(self.hidden))
 
     @property
     def consequences(self) -> tuple[str, ...]:
@@ -108,6 +110,11 @@ def pods_of(job: Job) -> tuple[Instance, ...]:
     return tuple(each for each in job.instances if each.pod)
 
 
+def hidden_words(hidden: int) -> tuple[str, ...]:
+    """Say how many of the jobs that are meant cannot be seen in the list; nothing where all can be."""
+    return (f"{hidden} of these {'is' if hidden == 1 else 'are'} hidden by the filter.",) if hidden else ()
+
+
 def _line(job: Job) -> str:
     pods = len(pods_of(job))
     has = [plural(pods, "pod")] if pods else []
@@ -117,8 +124,14 @@ def _line(job: Job) -> str:
 
 
 def _going(plan: DeletePlan) -> str:
-    pods = plural(len(plan.pods), "pod")
-    return f"{pods} will be ended and {plural(plan.gpus, 'GPU')} freed; their logs go too."
+    pods, running = len(plan.pods), plan.running
+    if not pods:
+        return "There are no pods to end."
+    logs = "its logs" if pods == 1 else "their logs"
+    if not running:
+        return f"{plural(pods, 'pod')} that {'has' if pods == 1 else 'have'} ended and {logs} go too."
+    freed = f" and {plural(plan.gpus, 'GPU')} freed" if plan.gpus else ""
+    return f"{plural(running, 'pod')} will be ended{freed}; {logs} go too."
 
 
 def _pods_first(plan: DeletePlan) -> str:
@@ -126,9 +139,13 @@ def _pods_first(plan: DeletePlan) -> str:
 
 
 def _running_on(plan: DeletePlan) -> str:
-    pods, gpus = plural(len(plan.pods), "pod"), plural(plan.gpus, "GPU")
-    runs, holds = ("runs", "holds") if len(plan.pods) == 1 else ("run", "hold")
-    return f"Only the jobs go: {pods} {runs} on and {holds} {gpus}, and nobody ends them or starts them anew."
+    if not plan.running:
+        return "Only the jobs go: no pod of theirs runs, and those that have ended stay with their logs."
+    one = plan.running == 1
+    runs, holds, them = ("runs", "holds", "it") if one else ("run", "hold", "them")
+    held = f" and {holds} {plural(plan.gpus, 'GPU')}" if plan.gpus else ""
+    pods = plural(plan.running, "pod")
+    return f"Only the jobs go: {pods} {runs} on{held}, and nobody ends {them} or starts {them} anew."
 
 
 _CONSEQUENCES: Mapping[Propagation, Callable[[DeletePlan], str]] = {
@@ -139,13 +156,16 @@ _CONSEQUENCES: Mapping[Propagation, Callable[[DeletePlan], str]] = {
 
 
 def _freeing(plan: DeletePlan) -> str:
-    pods, gpus = plural(len(plan.pods), "pod"), plural(plan.gpus, "GPU")
-    return f"with {pods} and their logs, freeing {gpus}"
+    logs = "its logs" if len(plan.pods) == 1 else "their logs"
+    freed = f", freeing {plural(plan.gpus, 'GPU')}" if plan.gpus else ""
+    return f"with {plural(len(plan.pods), 'pod')} and {logs}{freed}"
 
 
 def _leaving(plan: DeletePlan) -> str:
-    pods, gpus = plural(len(plan.pods), "pod"), plural(plan.gpus, "GPU")
-    return f"but leave {pods} running, holding {gpus}"
+    if not plan.running:
+        return "but leave the pods, which have ended"
+    held = f", holding {plural(plan.gpus, 'GPU')}" if plan.gpus else ""
+    return f"but leave {plural(plan.running, 'pod')} running{held}"
 
 
 _ENDS: Mapping[Propagation, Callable[[DeletePlan], str]] = {

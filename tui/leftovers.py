@@ -86,8 +86,11 @@ def _sentence(left: Left, waited_s: float) -> str:
     if left.is_gone and not left.pods:
         return f"{name} is gone."
     if left.is_gone:
-        gpus, runs = plural(left.job.gpus_allocated, "GPU"), "runs" if len(left.pods) == 1 else "run"
-        return f"{name} is gone; {_pods(left)} of it {runs} on as asked, with {gpus}."
+        gpus, one = left.job.gpus_allocated, len(left.pods) == 1
+        if not gpus:
+            return f"{name} is gone; {_pods(left)} of it {'stays' if one else 'stay'} as asked."
+        runs = "runs" if one else "run"
+        return f"{name} is gone; {_pods(left)} of it {runs} on as asked, with {plural(gpus, 'GPU')}."
     if left.pods:
         shown = "; ".join(f"{pod} {how}" for pod, how in left.pods[:_MOST_NAMED])
         more = f"; and {len(left.pods) - _MOST_NAMED} more" if len(left.pods) > _MOST_NAMED else ""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from k8s.snapshot import Job
 from k8s.suspending import why_not
 from k8s.text import sanitize
-from tui.deletion import pods_of
+from tui.deletion import hidden_words, pods_of
 from tui.format import plural
 
 _MOST_NAMED = 10
@@ -24,6 +24,8 @@ class SuspendPlan:
     """The others, each with why not, as a sentence."""
     is_suspended: bool
     """What they are to be."""
+    hidden: int = 0
+    """How many of those that were meant are not to be seen where they were marked."""
 
     @property
     def question(self) -> str:
@@ -39,7 +41,7 @@ class SuspendPlan:
         left = [f"{_title(job)} stays as it is: {sanitize(why)}" for job, why in self.refused[:_MOST_NAMED]]
         if len(self.refused) > _MOST_NAMED:
             left.append(f"and so do {len(self.refused) - _MOST_NAMED} more.")
-        return (*named, "", self._consequence, *left)
+        return (*named, *hidden_words(self.hidden), "", self._consequence, *left)
 
     @property
     def sentence(self) -> str:
@@ -56,18 +58,22 @@ class SuspendPlan:
         if not self.is_suspended:
             gpus = plural(sum(job.gpus_requested for job in self.jobs), "GPU")
             return f"It starts anew, from its last checkpoint if it reads one, and asks for {gpus}."
-        pods = plural(sum(len(pods_of(job)) for job in self.jobs), "pod")
-        gpus = plural(sum(job.gpus_allocated for job in self.jobs), "GPU")
-        return f"{pods} will be ended and {gpus} freed; what they have not saved is lost, and their logs go."
+        pods = sum(len(pods_of(job)) for job in self.jobs)
+        gpus = sum(job.gpus_allocated for job in self.jobs)
+        they, their = ("it has", "its") if pods == 1 else ("they have", "their")
+        freed = f" and {plural(gpus, 'GPU')} freed" if gpus else ""
+        ended = f"{plural(pods, 'pod')} will be ended{freed}"
+        return f"{ended}; what {they} not saved is lost, and {their} logs go."
 
 
-def suspend_plan(jobs: Iterable[Job], *, is_suspended: bool) -> SuspendPlan:
-    """Return what suspending, or resuming, these jobs means."""
+def suspend_plan(jobs: Iterable[Job], *, is_suspended: bool, hidden: int = 0) -> SuspendPlan:
+    """Return what suspending, or resuming, these jobs means; `hidden` of them cannot be seen in the list."""
     answers = [(job, why_not(job, is_suspended=is_suspended)) for job in jobs]
     return SuspendPlan(
         tuple(job for job, why in answers if not why),
         tuple((job, why) for job, why in answers if why),
         is_suspended,
+        hidden,
     )
 
 

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 import tui.screens
+from tests.objects import node, pytorch_job
+from tests.ui.test_console import console_on
 
 SHEETS = sorted(Path(tui.screens.__file__).parent.glob("*.tcss"))
 SHARED = {"view.tcss", "list_view.tcss", "text.tcss"}
@@ -23,3 +25,25 @@ def test_the_sheet_of_one_view_changes_no_part_of_another_that_was_opened_after_
         one.strip() for rule in re.findall(r"([^{}]+)\{", text) for one in rule.split(",") if "#" in one
     ]
     assert [one for one in selectors if not re.match(r"[A-Z]\w+", one)] == []
+
+
+async def test_all_lines_of_what_happened_are_said_and_what_does_not_fit_comes_in_a_box(
+    tmp_path: Path,
+) -> None:
+    async with console_on(tmp_path, nodes=[node("a100-1", 8)], size=(80, 24)) as play:
+        play.console.notify("bert is gone.\nvit is gone; 2 pods of it stay as asked.")
+        await play.until(lambda: "bert is gone. vit is gone; 2 pods of it stay as asked." in play.text)
+        play.console.notify("\n".join(f"job-{number} is still there after 60 s." for number in range(3)))
+        await play.until(lambda: all(f"job-{number} is still" in play.text for number in range(3)))
+
+
+async def test_the_question_before_a_delete_says_how_many_marked_jobs_a_filter_hides(tmp_path: Path) -> None:
+    jobs = [pytorch_job(name, uid=f"uid-{name}") for name in ("bert", "vit")]
+    async with console_on(tmp_path, nodes=[node("a100-1", 8)], jobs=jobs) as play:
+        await play.until(lambda: len(play.table.shown_rows) == 2)
+        await play.press("space", "j", "space", *"/vit", "enter")
+        for key, question in (("ctrl+d", "Delete 2 jobs?"), ("H", "Suspend 2 jobs?")):
+            await play.press(key)
+            await play.until(lambda asked=question: asked in play.text)
+            assert "1 of these is hidden by the filter." in play.text
+            await play.press("escape")

@@ -75,6 +75,42 @@ def test_each_propagation_says_what_becomes_of_the_pods(
     assert end in plan.sentence
 
 
+@pytest.mark.parametrize(
+    ("phase", "gpus", "propagation", "words", "end"),
+    [
+        (
+            "Succeeded",
+            8,
+            "Background",
+            "1 pod that has ended and its logs go too.",
+            "with 1 pod and its logs?",
+        ),
+        ("Running", 0, "Background", "1 pod will be ended; its logs go too.", "with 1 pod and its logs?"),
+        ("Failed", 8, "Orphan", "Only the jobs go: no pod of theirs runs", "but leave the pods, which have ended?"),
+        (
+            "Running",
+            0,
+            "Orphan",
+            "Only the jobs go: 1 pod runs on, and nobody ends it or",
+            "leave 1 pod running?",
+        ),
+    ],
+)
+def test_what_has_ended_is_not_ended_and_what_holds_no_gpus_frees_none(
+    phase: str, gpus: int, propagation: Propagation, words: str, end: str
+) -> None:
+    job = pytorch_job("bert", workers=1, gpus=gpus)
+    pod = pod_of(job, "master-0", on="n1", gpus=gpus)
+    pod["status"] = {**pod["status"], "phase": phase}
+    plan = plan_of(seen([node("n1", 8)], [pod], [job]), propagation=propagation)
+    assert plan.consequences[0].startswith(words)
+    assert plan.sentence.endswith(end)
+
+
+def test_a_job_without_pods_has_none_to_end() -> None:
+    assert plan_of(seen([], [], [BERT])).consequences[0] == "There are no pods to end."
+
+
 def test_more_than_a_few_have_to_be_typed_and_marks_that_are_hidden_are_counted() -> None:
     snapshot = seen([], [], [batch_job(f"job-{number}", gpus=0) for number in range(12)])
     refs = [job.ref for job in snapshot.jobs]

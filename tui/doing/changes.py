@@ -128,7 +128,7 @@ def _ask_to_suspend(console: Console, wish: View.Go, *, is_suspended: bool) -> N
     if (client := _changeable(console)) is None or console.meant(wish) is None:
         return
     jobs = [job for ref in console.all_meant(wish) if (job := console.snapshot.job(ref)) is not None]
-    plan = suspend_plan(jobs, is_suspended=is_suspended)
+    plan = suspend_plan(jobs, is_suspended=is_suspended, hidden=min(wish.hidden, len(jobs)))
     if not plan.jobs:
         for job, why in plan.refused[:1]:
             console.notify(why, title=f"{job.ref.kind} {job.ref.name}:", severity="warning")

@@ -151,9 +151,13 @@ class JobsView(ListView):
         job = self.subject(self.query_one(Table).cursor_key)
         return [job.ref] if job is not None else []
 
-    def _go(self, where: str, refs: list[JobRef]) -> None:
+    def _go(self, where: str, refs: list[JobRef], *, hidden: int = 0) -> None:
         if refs:
-            self.post_message(self.Go(where, refs=refs))
+            self.post_message(self.Go(where, refs=refs, hidden=hidden))
+
+    def _go_with_all(self, where: str) -> None:
+        """Wish for something with what is marked; how much of that is hidden is told with the question."""
+        self._go(where, self._chosen(), hidden=self.query_one(Table).hidden_marks)
 
     def on_table_chosen(self, event: Table.Chosen) -> None:
         """Open the job."""
@@ -207,15 +211,15 @@ class JobsView(ListView):
 
     def action_delete(self) -> None:
         """Ask whether to delete what is marked, or the job under the cursor."""
-        self._go("delete", self._chosen())
+        self._go_with_all("delete")
 
     def action_hold(self) -> None:
         """Ask whether to suspend what is marked, or the job under the cursor."""
-        self._go("suspend", self._chosen())
+        self._go_with_all("suspend")
 
     def action_resume(self) -> None:
         """Ask whether to resume what is marked, or the job under the cursor."""
-        self._go("resume", self._chosen())
+        self._go_with_all("resume")
 
     def action_new_job(self) -> None:
         """Fill in a new job."""
