@@ -20,7 +20,8 @@ def lab() -> dict[str, Any]:
     """Return the lab's objects, as `console_on` takes them."""
     jobs = _Jobs()
     more = {MPI_JOBS: [jobs.vit]}
-    return {"nodes": _nodes(), "pods": _pods(jobs), "jobs": jobs.pytorch, "batch": jobs.batch, "more": more}
+    pods = [_as_told(pod) for pod in _pods(jobs)]
+    return {"nodes": _nodes(), "pods": pods, "jobs": jobs.pytorch, "batch": jobs.batch, "more": more}
 
 
 def _machine(name: str, model: str, *, bad: int = 0, gpus: int = 8, **spec: Any) -> Object:
@@ -212,6 +213,16 @@ def _pods(jobs: _Jobs) -> list[Object]:
         ),
         *(_notebook(user, gpus, on) for user, gpus, on in (("li", 1, "a100-4"), ("chen", 2, "a100-8"))),
     ]
+
+
+def _as_told(pod: Object) -> Object:
+    """Add what a kubelet tells of every pod: since when it is there, and that its container runs."""
+    since = pod["status"].get("startTime")
+    runs = {"name": "pytorch", "restartCount": 0, "state": {"running": {"startedAt": since}}}
+    if since:
+        pod["metadata"].setdefault("creationTimestamp", since)
+        pod["status"].setdefault("containerStatuses", [runs])
+    return pod
 
 
 def _notebook(user: str, gpus: int, on: str) -> Object:
