@@ -20,13 +20,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from k8s.contexts import SANDBOX_HINT, UNUSABLE, Chosen, kubeconfig_files, read_kubeconfig
+from k8s.contexts import SANDBOX_HINT, UNUSABLE, Chosen, read_kubeconfig
 from k8s.errors import LOGIN_HINT, NoCluster, Unauthorized
 from k8s.login import Credentials, LoginCommand, LoginFailed, without_secrets
 from k8s.proxies import proxy_from
 from k8s.text import sanitize
 
-__all__ = ["SANDBOX_HINT", "Access", "kubeconfig_files", "load"]
+__all__ = ["SANDBOX_HINT", "Access", "load"]
 
 IN_CLUSTER = "in-cluster"
 """What stands for a context's name inside a pod."""

@@ -15,6 +15,7 @@ from typing import Any
 import yaml
 
 from k8s.errors import NoCluster
+from k8s.kubeconfigs import kubeconfig_files
 from k8s.text import sanitize
 
 SANDBOX_HINT = "Point KUBECONFIG at one, or try the single-machine cluster: gpuconsole --sandbox"
@@ -90,12 +91,6 @@ class Kubeconfig:
         if not context.server:
             raise NoCluster(UNUSABLE, sanitize(f"{files}: {context.cluster} names no server."), SANDBOX_HINT)
         return Chosen(context, cluster or {}, user or {})
-
-
-def kubeconfig_files() -> list[Path]:
-    """Return the kubeconfig files that kubectl would merge, those that exist."""
-    text = os.environ.get("KUBECONFIG") or "~/.kube/config"
-    return [path for part in text.split(os.pathsep) if part and (path := Path(part).expanduser()).is_file()]
 
 
 def read_kubeconfig(kubeconfig: str = "") -> Kubeconfig:

@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from k8s.kinds.base import JobRef
-from k8s.models import Condition, Taint
-from k8s.status import Status
+if TYPE_CHECKING:  # the first frame needs these values, and not what reads objects
+    from k8s.kinds.base import JobRef
+    from k8s.models import Condition, Taint
+    from k8s.status import Status
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,6 +103,9 @@ def _run(words: list[str]) -> int:
         parser.error(f"only {' and '.join(_TAKE_WORDS)} take words after --")
     flags.rest = rest
     options = options_of(flags)
+    if not options.config_file.exists():
+        return _do(options, flags)
+    # Slow to import, and most people set nothing.
     from k8s.devices import recognising
     from tui.commands.errors import say
     from tui.config_file import read_config

@@ -25,16 +25,14 @@ from textual.worker import Worker
 
 import themes
 from k8s.errors import KubeError
-from k8s.kinds import JobRef
 from k8s.snapshot import ClusterSnapshot
 from k8s.text import sanitize, sanitize_lines
 from tui import terminal
 from tui.doing import WISHES
 from tui.driver import PacedApp
 from tui.format import cell_len
-from tui.keys import COMMANDS, EVERYWHERE, find_command
+from tui.keys import COMMANDS, EVERYWHERE, UserKeys, find_command
 from tui.keys.commands import Argument
-from tui.keys_file import UserKeys, read_keys
 from tui.line_filters import AsciiOnly, Harmless
 from tui.screens.jobs import JobsView
 from tui.screens.too_small import TooSmall, is_too_small
@@ -44,6 +42,7 @@ from tui.widgets.bindings import bindings
 
 if TYPE_CHECKING:
     from k8s.client import Client
+    from k8s.kinds import JobRef
     from k8s.rights import Rights
     from tui.live import Live
 
@@ -63,7 +62,11 @@ async def _as_they_are(options: ConsoleOptions, _progress: Callable[[str], None]
 class Console(PacedApp[int]):
     """The application. Its one state is `snapshot`; everything on screen is bound to it."""
 
-    CSS_PATH = [themes.STYLESHEET, Path(__file__).parent / "screens" / "view.tcss"]  # noqa: RUF012
+    CSS_PATH = [  # noqa: RUF012
+        themes.STYLESHEET,
+        # Home's own too: what a view brings later makes everything be read anew.
+        *(Path(__file__).parent / "screens" / name for name in ("view.tcss", "list_view.tcss")),
+    ]
     BINDINGS: ClassVar[list[BindingType]] = bindings(
         replace(key, opens_prompt=True) for key in EVERYWHERE if key.id == "app.interrupt"
     )
@@ -210,11 +213,13 @@ class Console(PacedApp[int]):
         self._push(view, wish)
 
     def switch(self, view: View) -> None:
-        """Make a view the home below which there is nothing."""
+        """Make a view the home below which there is nothing; one that was wished for alike stays as it was left."""
         self._remember()
         while self.is_deep:
             self.pop_screen()
-        self.switch_screen(self._prepared(view, self._wish))
+        home = self.screen
+        if not (isinstance(home, View) and home.wish and home.wish.place == self._wish.place):
+            self.switch_screen(self._prepared(view, self._wish))
 
     def go_back(self) -> None:
         """Take away the view that is shown."""
@@ -363,7 +368,12 @@ def _import_what_is_slow() -> None:
 
 def run_console(options: ConsoleOptions, reach: Reach = _as_they_are) -> int:
     """Open the console and return the exit status."""
-    console = Console(options, reach, read_keys(options.keys_file))
+    keys = UserKeys()
+    if options.keys_file.exists():  # reading YAML is slow to import, and most people keep our keys
+        from tui.keys_file import read_keys
+
+        keys = read_keys(options.keys_file)
+    console = Console(options, reach, keys)
     try:
         console.run(mouse=False)
     finally:

@@ -7,12 +7,11 @@ table.down: [j, down, ctrl+n]
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import yaml
 
-from tui.keys import DIALOG, EVERYWHERE, HELP, NEW_JOB, PLACES, PROMPT, Key, remapped
+from tui.keys import DIALOG, EVERYWHERE, HELP, NEW_JOB, PLACES, PROMPT, Key, UserKeys, remapped
 
 _MODIFIERS = ("ctrl", "shift", "alt")
 _CHARACTERS = {
@@ -47,16 +46,6 @@ _NAMED = {
 }
 _TYPING = frozenset(key.id for key in PROMPT)
 """Keys of the prompt, where letters are text."""
-
-
-@dataclass(frozen=True, slots=True)
-class UserKeys:
-    """What keys.yaml says."""
-
-    keymap: Mapping[str, str] = field(default_factory=dict)
-    """Ids to keys as Textual names them, with commas between."""
-    problems: tuple[str, ...] = ()
-    """What could not be used, each with its line, and what clashes; the rest is used all the same."""
 
 
 def read_keys(path: Path) -> UserKeys:

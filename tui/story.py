@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from k8s.models import Condition, Event, Taint
 from k8s.snapshot import Holder, Job, NodeRow
 from k8s.status import Status
 from k8s.text import log_text, sanitize
@@ -29,6 +28,7 @@ from tui.format import (
 from tui.gpu_cells import job_mark, node_cells
 
 if TYPE_CHECKING:
+    from k8s.models import Condition, Event, Taint
     from tui.glance import Glance
 
 Lines = list[list[Run]]

@@ -18,7 +18,9 @@ from k8s.kinds.base import Replica
 from k8s.models import Meta, Pod, PodSpec
 from k8s.nodes import holder_of
 from k8s.snapshot import Holder, Instance, Job
-from k8s.status import Declaration, Part, Status, ended_at, job_status, pod_status
+from k8s.status import Status
+from k8s.status.job import Declaration, Part, job_status
+from k8s.status.pod import ended_at, pod_status
 
 LONG_AGO = datetime.min.replace(tzinfo=UTC)
 """When something was made that does not say when."""

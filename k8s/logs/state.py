@@ -9,7 +9,8 @@ import msgspec
 
 from k8s.errors import KubeError
 from k8s.models import ContainerStatus, Pod, Terminated
-from k8s.status import Status, pod_status
+from k8s.status import Status
+from k8s.status.pod import pod_status
 
 
 class ContainerView(NamedTuple):

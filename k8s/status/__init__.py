@@ -4,8 +4,6 @@ A pod's word comes from `pod`, a job's from the table of rules in `job`, which k
 job's object *and* its pods: an operator's list of conditions alone does not tell.
 """
 
-from k8s.status.job import Declaration, Part, job_status
-from k8s.status.pod import NOBODY_SILENT, ended_at, pod_status
 from k8s.status.words import Status
 
-__all__ = ["NOBODY_SILENT", "Declaration", "Part", "Status", "ended_at", "job_status", "pod_status"]
+__all__ = ["Status"]

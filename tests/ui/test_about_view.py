@@ -16,7 +16,7 @@ from tui.about import address, as_text, words_of
 from tui.app import Console
 from tui.clipboard import OVERRIDE
 from tui.doing.about import badge
-from tui.keys_file import UserKeys
+from tui.keys import UserKeys
 from tui.screens.about import AboutView
 from tui.settings import ConsoleOptions
 

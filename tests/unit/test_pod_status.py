@@ -9,7 +9,8 @@ import msgspec
 import pytest
 
 from k8s.models import Pod
-from k8s.status import Status, ended_at, pod_status
+from k8s.status import Status
+from k8s.status.pod import ended_at, pod_status
 
 
 def pod(phase: str, *, node: str = "n", deleted: bool = False, policy: str = "", **status: Any) -> Pod:

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from k8s.status import Declaration, Part, Status, job_status
+from k8s.status import Status
+from k8s.status.job import Declaration, Part, job_status
 from k8s.status.job import RULES
 
 

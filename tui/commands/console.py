@@ -13,6 +13,7 @@ from dataclasses import replace
 
 import themes
 from k8s.errors import KubeError, NoCluster
+from k8s.kubeconfigs import kubeconfig_files
 from k8s.text import sanitize
 from tui import terminal
 from tui.commands.errors import WrongUsage, say
@@ -36,7 +37,7 @@ def prepare(options: ConsoleOptions) -> ConsoleOptions:
     # The palette does what it asks for; Textual itself would make greys of the terminal's own colours.
     os.environ.pop("NO_COLOR", None)
     if not options.is_sandbox and not _has_cluster(options):
-        from k8s.access import SANDBOX_HINT
+        from k8s.contexts import SANDBOX_HINT
         from tui.commands.output import confirm
 
         say("There is no kubeconfig. The sandbox is a cluster of processes on this machine.")
@@ -100,6 +101,4 @@ def choose_theme(options: ConsoleOptions, colours: terminal.Colours) -> str:
 
 def _has_cluster(options: ConsoleOptions) -> bool:
     """Tell whether there is anything to try; whether it works is seen later."""
-    from k8s.access import kubeconfig_files
-
     return bool(options.kubeconfig or kubeconfig_files() or "KUBERNETES_SERVICE_HOST" in os.environ)

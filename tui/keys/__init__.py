@@ -9,7 +9,7 @@ from __future__ import annotations
 from tui.keys.commands import COMMANDS, Command, find_command
 from tui.keys.everywhere import DELETE, DIALOG, EVERYWHERE, PROMPT, TABLE
 from tui.keys.job import CHART, CURVES, JOB, LOG, LOGS
-from tui.keys.key import Key, remapped
+from tui.keys.key import Key, UserKeys, remapped
 from tui.keys.lists import CONTEXTS, EVENTS, HOLDERS, JOBS, NAMESPACES, NODES, VOLUMES
 from tui.keys.others import CARD, HELP, NEW_JOB, TEXT, YAML
 
@@ -40,6 +40,7 @@ __all__ = [
     "YAML",
     "Command",
     "Key",
+    "UserKeys",
     "find_command",
     "remapped",
 ]

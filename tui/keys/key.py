@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 _WRITTEN = {
     "escape": "esc",
@@ -61,6 +61,16 @@ class Key:
     def all_shown(self) -> str:
         """Return every key as people write them: `j ↓`."""
         return " ".join(written(key) for key in self.keys.split(","))
+
+
+@dataclass(frozen=True, slots=True)
+class UserKeys:
+    """What keys.yaml says."""
+
+    keymap: Mapping[str, str] = field(default_factory=dict)
+    """Ids to keys as Textual names them, with commas between."""
+    problems: tuple[str, ...] = ()
+    """What could not be used, each with its line, and what clashes; the rest is used all the same."""
 
 
 def written(key: str) -> str:
