@@ -14,6 +14,7 @@ from tests.scripted import Answer, Held, page, refusal
 from tests.ui.test_console import Playground, bert, console_on, some_objects
 from tui.happened import Teller, jobs_by_place
 from tui.screens.card import CardScreen
+from tui.screens.contexts import ContextsView
 from tui.screens.events import EventsView
 from tui.screens.help import HelpScreen
 from tui.screens.job import JobView
@@ -82,13 +83,16 @@ async def test_events_come_and_go_by_watch(tmp_path: Path) -> None:
         await play.until(lambda: "Created" not in play.text)
 
 
-async def test_nothing_is_asked_while_something_covers_the_list_and_then_it_goes_on(tmp_path: Path) -> None:
+async def test_nothing_is_asked_below_another_view_and_then_it_goes_on(tmp_path: Path) -> None:
     async with console_on(tmp_path, **some_objects()) as play:
         watch = serve(play.cluster, HERE, made)
         await open_events(play)
         await play.cluster.until_asked(HERE, watch=True)
         await play.press("question_mark")
         assert isinstance(play.console.screen, HelpScreen)
+        assert not watch.is_over.is_set()
+        await play.press("escape", "colon", *"ctx", "enter")
+        assert isinstance(play.console.screen, ContextsView)
         await play.until(watch.is_over.is_set)
         await play.press("escape")
         await play.cluster.until_asked(HERE, 2, watch=True)

@@ -7,13 +7,17 @@ from pathlib import Path
 import pytest
 from textual.widgets import Input
 
+from tests.objects import pytorch_job
 from tests.ui.test_console import console_on, some_objects
+from tui.app import Console
+from tui.screens import list_view
 from tui.screens.job import JobView
 from tui.screens.jobs import JobsView
 from tui.screens.jump import JumpScreen
+from tui.screens.list_view import ListView
 from tui.screens.nodes import NodesView
 from tui.screens.too_small import TooSmall
-from tui.widgets.table import Table
+from tui.widgets.table import Cell, Column, Row, Table
 
 
 async def test_minus_goes_to_the_view_before_and_back_again_without_end(tmp_path: Path) -> None:
@@ -32,6 +36,52 @@ async def test_minus_goes_to_the_view_before_and_back_again_without_end(tmp_path
         assert isinstance(play.console.screen, NodesView)
         await play.press("minus")
         assert isinstance(play.console.screen, JobView)
+
+
+class Drawn(ListView):
+    """A list of jobs that writes down, for each time it draws, how many there are, and whether they flash."""
+
+    CSS_PATH = str(Path(list_view.__file__).with_suffix(".tcss"))
+    COLUMNS = (Column("name", "NAME"),)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.draws: list[tuple[int, bool]] = []
+
+    def draw(self, table: Table) -> None:
+        table.set_rows([Row(job.uid, (Cell(job.ref.name),)) for job in self.snapshot.jobs])
+        self.draws.append((table.row_count, table.flashes))
+
+
+async def test_a_view_draws_below_a_question_but_below_another_view_only_once_it_is_shown_again(
+    tmp_path: Path,
+) -> None:
+    async with console_on(tmp_path, **some_objects()) as play:
+        console, jobs = play.console, Drawn()
+        assert isinstance(console, Console)
+        console.switch(jobs)
+
+        async def add_job(name: str) -> None:
+            play.watches["jobs"].event("ADDED", pytorch_job(name))
+            await play.until(lambda: name in {job.ref.name for job in console.snapshot.jobs})
+            await play.pilot.pause()
+
+        await play.until(lambda: jobs.draws)
+        assert jobs.draws[0] == (2, False), "what is there from the start does not flash"
+        await play.press("question_mark")
+        assert console.screen is not jobs
+        await add_job("below a question")
+        assert jobs.draws[-1] == (3, True)
+        await play.press("escape")
+        before = len(jobs.draws)
+        await play.press("colon", *"ctx", "enter")
+        await play.until(lambda: not jobs.is_shown)
+        for name in ("one", "two", "three"):
+            await add_job(name)
+        assert len(jobs.draws) == before
+        await play.press("escape")
+        await play.until(lambda: jobs.is_shown)
+        assert jobs.draws[before:] == [(6, True)]
 
 
 async def test_a_filter_and_a_command_in_one_packet_are_told_apart(tmp_path: Path) -> None:

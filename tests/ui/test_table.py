@@ -261,14 +261,6 @@ async def test_a_click_moves_the_cursor_and_a_double_click_opens() -> None:
         assert app.chosen == ["job-3"]
 
 
-async def test_the_header_points_at_the_sorted_column() -> None:
-    app = TableApp(rows(2))
-    async with app.run_test(size=(80, 24)) as pilot:
-        app.table.set_sort_mark("name", descending=True)
-        await pilot.pause()
-        assert "NAME↓" in lines(app)[0]
-
-
 async def test_ten_thousand_rows_are_set_and_moved_through_at_once() -> None:
     many = rows(10_000)
     app = TableApp(many)

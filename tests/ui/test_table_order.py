@@ -122,21 +122,6 @@ async def test_a_click_on_a_title_sorts_by_its_column() -> None:
         assert names(app) == ["b", "a"]
 
 
-async def test_rows_a_view_sorted_itself_stay_as_given_until_the_user_sorts() -> None:
-    app = OrderApp([row("b"), row("a")])
-    async with app.run_test(size=(80, 24)) as pilot:
-        app.table.set_sort_mark("name", descending=True)
-        assert names(app) == ["b", "a"]
-        assert "NAME↓" in painted(app.table)[0]
-        await pilot.press("O")
-        app.table.set_sort_mark("name", descending=True)
-        assert names(app) == ["a", "b"]
-        app.table.set_sort_mark("gpus")
-        await pilot.pause()
-        assert names(app) == ["b", "a"]
-        assert app.orders == [("name", False), None]
-
-
 async def test_the_cursor_keeps_its_line_when_a_long_list_is_turned_round() -> None:
     app = OrderApp([row(f"job-{index}") for index in range(500)])
     async with app.run_test(size=(80, 24)) as pilot:

@@ -48,28 +48,26 @@ class AboutView(TextView):
         return self._describe(self.snapshot, self._rights, self._why_not)
 
     def on_mount(self) -> None:
-        """Show what is known at once."""
-        self.call_after_refresh(self._rewrite)
-        self.set_interval(REWRITTEN_S, self._rewrite)
-        self.watch(self.app, "theme", self._rewrite, init=False)
+        """Look again now and then."""
+        self.set_interval(REWRITTEN_S, self.redraw)
+        self.watch(self.app, "theme", self.redraw, init=False)
 
     def on_resize(self) -> None:
         """Tell the new size."""
-        self._rewrite()
+        self.redraw()
 
     def watch_snapshot(self, before: ClusterSnapshot, now: ClusterSnapshot) -> None:
         """Write what has changed; in another namespace, or on another cluster, ask again."""
-        if not self.is_drawable:
-            return
-        self._rewrite()
-        if (before.context, before.namespace, bool(before.kinds)) != (
+        self.redraw()
+        if self.is_shown and (before.context, before.namespace, bool(before.kinds)) != (
             now.context,
             now.namespace,
             bool(now.kinds),
         ):
             self.read()
 
-    def _rewrite(self) -> None:
+    def paint(self) -> None:
+        """Write what is known."""
         self._write(self._described())
 
     def _write(self, text: str) -> None:

@@ -60,17 +60,13 @@ class ContextsView(ListView):
 
     def draw(self, table: Table) -> None:
         """Fill the table and the lines around it."""
-        by, is_turned = self.order
-        table.set_sort_mark(by, descending=is_turned)
         table.empty = "There is no context." if self._is_read else "Reading the kubeconfig…"
-        contexts = sorted(self._contexts.values(), key=lambda each: each.name, reverse=is_turned)
         here = self.snapshot.context
-        table.set_rows([_row(context, is_here=context.name == here) for context in contexts])
-        self.set_title(f"Contexts ({len(contexts)})" + (f"  /{self.filter_text}" if self.filter_text else ""))
+        table.set_rows([_row(context, is_here=context.name == here) for context in self._contexts.values()])
+        amount = len(self._contexts)
+        self.set_title(f"Contexts ({amount})" + (f"  /{self.filter_text}" if self.filter_text else ""))
         self.put("notice", self._problem)
-        self.put(
-            "totals", f"Σ {plural(len(contexts), 'context')}" + (f" · now {sanitize(here)}" if here else "")
-        )
+        self.put("totals", f"Σ {plural(amount, 'context')}" + (f" · now {sanitize(here)}" if here else ""))
 
     def on_table_chosen(self, event: Table.Chosen) -> None:
         """Go to the cluster."""

@@ -47,9 +47,16 @@ class CurvesView(View):
         yield VerticalScroll(id="charts", can_focus=False)
 
     def on_mount(self) -> None:
-        """Begin to follow the files."""
+        """Say what is shown."""
         self._say()
+
+    def uncovered(self) -> None:
+        """Follow the files."""
         self._follow()
+
+    def covered(self) -> None:
+        """Read nothing."""
+        self.workers.cancel_group(self, "curves")
 
     @work(group="curves", exclusive=True)
     async def _follow(self) -> None:

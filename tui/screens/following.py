@@ -27,8 +27,6 @@ class FollowingView(ListView):
 
     NOUN: ClassVar[str] = "objects"
     """What is listed, as in `No events`."""
-    ORDER: ClassVar[tuple[str, bool] | None] = ("name", False)
-    """How the table is sorted at first; None: in the order in which rows are given."""
     NEXT_VIEW: ClassVar[str] = "jobs"
     """Where `tab` goes."""
 
@@ -40,27 +38,28 @@ class FollowingView(ListView):
         self._followed = followed
         self._changed = asyncio.Event()
         self._following: Worker[None] | None = None
-        self._is_shown = False
 
     def on_mount(self) -> None:
-        """Sort, and let ages grow though nothing changes."""
-        self.query_one(Table).order = self.ORDER
+        """Let ages grow though nothing changes."""
         self.set_interval(AGES_S, self._changed.set)
 
-    def on_screen_resume(self) -> None:
+    @property
+    def is_synced(self) -> bool:
+        """Whether all that is listed was read once."""
+        return self._followed[0].state.is_synced
+
+    def uncovered(self) -> None:
         """Follow again."""
-        self._is_shown = True
         self._keep_following()
         self.redraw()
 
-    def on_screen_suspend(self) -> None:
-        """Let go while something else covers the view."""
-        self._is_shown = False
+    def covered(self) -> None:
+        """Let go."""
         self._stop()
 
     def watch_snapshot(self) -> None:
         """Follow what the console shows, and draw in turn with what is followed."""
-        if self._is_shown:
+        if self.is_shown:
             self._keep_following()
         if self._following is None:
             self.redraw()
@@ -131,10 +130,6 @@ class FollowingView(ListView):
         super().action_retry()
         for each in self._followed:
             each.poke()
-
-    def action_sort(self, by: str) -> None:
-        """Sort by a column, or turn the order round."""
-        self.query_one(Table).action_sort(by)
 
     def action_all_namespaces(self) -> None:
         """Show all namespaces, or again only ours."""

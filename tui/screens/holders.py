@@ -41,6 +41,7 @@ class HoldersView(ListView):
     KEYS: ClassVar[tuple[Key, ...]] = HOLDERS
     BINDINGS: ClassVar[list[BindingType]] = bindings(HOLDERS)
     COLUMNS: ClassVar[tuple[Column, ...]] = COLUMNS
+    ORDER: ClassVar[tuple[str, bool] | None] = None
 
     def __init__(self, node: str) -> None:
         """Make the view of the node with this name."""
@@ -102,10 +103,6 @@ class HoldersView(ListView):
     def action_why(self) -> None:
         """Show why the job is as it is."""
         self._go("why")
-
-    def action_sort(self, by: str) -> None:
-        """Sort by a column, or turn the order round."""
-        self.query_one(Table).action_sort(by)
 
 
 def _title(name: str, node: NodeRow | None, clock: Clock) -> str:

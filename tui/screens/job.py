@@ -8,7 +8,6 @@ from typing import ClassVar
 from textual import work
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.screen import ModalScreen
 from textual.widgets import Label
 
 from k8s.client import Client
@@ -85,7 +84,6 @@ class JobView(ExplainedJob):
         self._happened_from: tuple[object, object] = (None, None)
         self._progress = ""
         self._last: Job | None = None
-        self._is_looking = False
         self._seen: tuple[object, ...] = ()
 
     def compose_body(self) -> ComposeResult:
@@ -99,20 +97,16 @@ class JobView(ExplainedJob):
         self._panes.restore()
         self.set_interval(AGE_STEP_S, self.redraw)
 
-    def on_screen_resume(self) -> None:
+    def uncovered(self) -> None:
         """Begin to ask the cluster, or go on."""
-        if not self._is_looking:
-            self._is_looking = True
-            self._follow_events()
-            self._follow_lines()
-            self._consider_curve()
+        self._follow_events()
+        self._follow_lines()
+        self._consider_curve()
 
-    def on_screen_suspend(self) -> None:
-        """Ask for nothing while another view is shown; a question above this one is none."""
-        if not isinstance(self.app.screen, ModalScreen):
-            self._is_looking = False
-            for group in ("events", "lines", "curve"):
-                self.workers.cancel_group(self, group)
+    def covered(self) -> None:
+        """Ask for nothing."""
+        for group in ("events", "lines", "curve"):
+            self.workers.cancel_group(self, group)
 
     def on_resize(self) -> None:
         """Show more or fewer columns, and the curve where there is room for it."""
@@ -127,7 +121,7 @@ class JobView(ExplainedJob):
     def _consider_curve(self) -> None:
         """Read the curve only while there is a place for it."""
         is_read = any(each.group == "curve" and not each.is_finished for each in self.workers)
-        if self._is_looking and self.has_class("-wide") and not is_read:
+        if self.is_shown and self.has_class("-wide") and not is_read:
             self._follow_curve()
         elif is_read and not self.has_class("-wide"):
             self.workers.cancel_group(self, "curve")
@@ -161,6 +155,11 @@ class JobView(ExplainedJob):
             self._seen = seen
             self.redraw()
 
+    @property
+    def is_drawable(self) -> bool:
+        """Tell whether its parts are there."""
+        return super().is_drawable and self._panes.is_mounted
+
     def watch_filter_text(self, text: str) -> None:
         """Filter the tables."""
         for table in self.query(Table):
@@ -174,10 +173,8 @@ class JobView(ExplainedJob):
         """Return the job."""
         return self.ref
 
-    def redraw(self) -> None:
-        """Draw all panes and lines from what is known."""
-        if not self.is_drawable or not self._panes.is_mounted:
-            return
+    def paint(self) -> None:
+        """Draw all panes and lines."""
         found = self.snapshot.job(self.ref)
         is_gone = found is None and self.snapshot.is_synced
         job = found or self._last

@@ -33,10 +33,6 @@ class ExplainedJob(JobActions):
         self._why_rest_s = why_rest_s
         self._ask_again_at_s = 0.0
 
-    def redraw(self) -> None:
-        """Draw all panes and lines from what is known."""
-        raise NotImplementedError
-
     def consider_why(self, job: Job | None) -> None:
         """Ask why it waits when that is not known yet; what is known is dropped when it is no longer so."""
         if job is None or not _waits(job):

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import BindingType
 
-from k8s.kinds import JobRef
 from k8s.snapshot import ClusterSnapshot, Job, Missing
 from k8s.status import Status
 from tui.empty_words import no_faults, no_jobs, only_older
@@ -20,6 +19,9 @@ from tui.screens.view import bindings
 from tui.story import status_words
 from tui.which_jobs import FINISHED_DAYS, Chosen, choose, is_loud, own_names, silent_ranks
 from tui.widgets.table import Cell, Column, Row, Table
+
+if TYPE_CHECKING:
+    from k8s.kinds import JobRef
 
 COLUMNS = (
     Column("name", "NAME", min_width=16, elide="middle", max_width=48),
@@ -43,20 +45,19 @@ class JobsView(ListView):
     KEYS: ClassVar[tuple[Key, ...]] = JOBS
     BINDINGS: ClassVar[list[BindingType]] = bindings(JOBS)
     COLUMNS: ClassVar[tuple[Column, ...]] = COLUMNS
+    ORDER: ClassVar[tuple[str, bool] | None] = ("age", False)
     PREVIEWS: ClassVar[bool] = True
 
     def __init__(self) -> None:
-        """Make the view: the newest jobs first."""
+        """Make the view."""
         super().__init__()
         self._kept: KeptRows[Job] = KeptRows()
         self._by_uid: dict[str, Job] = {}
         self._only_faults = False
 
     def on_mount(self) -> None:
-        """Put the newest jobs first, and let ages grow though nothing changes."""
-        table = self.query_one(Table)
-        table.order = ("age", False)
-        self.watch(table, "is_wide", self.redraw, init=False)
+        """Let ages grow though nothing changes."""
+        self.watch(self.query_one(Table), "is_wide", self.redraw, init=False)
         if self.wish is not None and self.wish.argument == "all":
             self.given.switches["older"] = True
         self.set_interval(10, self.redraw)
@@ -241,10 +242,6 @@ class JobsView(ListView):
         """Show only the jobs that need somebody, or all."""
         self._only_faults = not self._only_faults
         self.redraw()
-
-    def action_sort(self, by: str) -> None:
-        """Sort by a column, or turn the order round."""
-        self.query_one(Table).action_sort(by)
 
     def action_all_namespaces(self) -> None:
         """Show all namespaces, or again only ours."""

@@ -7,7 +7,6 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.containers import Horizontal
-from textual.reactive import reactive
 from textual.widgets import Label
 
 from k8s.snapshot import ClusterSnapshot, Job, NodeRow
@@ -32,14 +31,13 @@ class ListView(View):
     AUTO_FOCUS: ClassVar[str] = "Table"
     COLUMNS: ClassVar[tuple[Column, ...]] = ()
     """The table's columns, left to right."""
-    DESCENDING: ClassVar[frozenset[str]] = frozenset()
-    """What is sorted with the largest first unless turned round."""
+    ORDER: ClassVar[tuple[str, bool] | None] = ("name", False)
+    """How the table is sorted at first: see `Table.order`; None: in the order in which rows are given."""
     PREVIEWS: ClassVar[bool] = False
     """Whether a wide terminal shows beside the table what is under the cursor: see `subject`."""
 
-    order: reactive[tuple[str, bool]] = reactive(("name", False), init=False)
-    """Sorted by what, and whether largest first."""
-
+    _was_synced = False
+    """Whether the first lists were in when it was drawn last: only after that something changes."""
     _first_row: str | None = ""
     """The row at the top while the first lists come in and the cursor was not moved; None after that."""
 
@@ -53,6 +51,10 @@ class ListView(View):
         with Horizontal(id="list"):
             yield table
             yield Preview(self.given.client)
+
+    def on_mount(self) -> None:
+        """Sort."""
+        self.query_one(Table).order = self.ORDER
 
     def on_resize(self) -> None:
         """Make room for the preview, or take it away."""
@@ -87,13 +89,19 @@ class ListView(View):
     def draw(self, table: Table) -> None:
         """Fill the table and the lines around it from the snapshot."""
 
-    def redraw(self) -> None:
-        """Draw, if there is anything to draw on."""
-        if self.is_drawable:
-            table = self.query_one(Table)
-            self.draw(table)
-            self._begin_at_the_top(table)
-            self.show_preview()
+    @property
+    def is_synced(self) -> bool:
+        """Whether all that is listed was read once."""
+        return self.snapshot.is_synced
+
+    def paint(self) -> None:
+        """Draw the table, and tell of what is under the cursor."""
+        table = self.query_one(Table)
+        table.flashes = self._was_synced
+        self.draw(table)
+        self._was_synced = self.is_synced
+        self._begin_at_the_top(table)
+        self.show_preview()
 
     def _begin_at_the_top(self, table: Table) -> None:
         """Keep the cursor on the first row while the first lists come in, until it is moved."""
@@ -102,15 +110,11 @@ class ListView(View):
         if self._first_row in ("", table.cursor_key):
             table.action_go(0)
             self._first_row = table.cursor_key or ""
-        if self.snapshot.is_synced or self._first_row != (table.cursor_key or ""):
+        if self.is_synced or self._first_row != (table.cursor_key or ""):
             self._first_row = None
 
     def watch_snapshot(self) -> None:
         """Show the new picture."""
-        self.redraw()
-
-    def watch_order(self) -> None:
-        """Sort anew."""
         self.redraw()
 
     def watch_filter_text(self, text: str) -> None:
@@ -147,5 +151,4 @@ class ListView(View):
 
     def action_sort(self, by: str) -> None:
         """Sort by a column, or turn the order round."""
-        was, is_turned = self.order
-        self.order = (by, not is_turned if was == by else by in self.DESCENDING)
+        self.query_one(Table).action_sort(by)

@@ -114,7 +114,7 @@ class LogsScreen(View):
         """Open the first pane and begin to read."""
         self.query_one("#ranks").border_title = "ranks"
         self._add_pane(self._first_choice())
-        self.set_interval(1, self._draw)
+        self.set_interval(1, self.redraw)
         self._read()
         self._take_targets()
 
@@ -134,7 +134,7 @@ class LogsScreen(View):
         if self._panes and not self._has_chosen and self._logs.targets:
             self._has_chosen = True
             self._open(self._panes[0], self._first_choice())
-        self._draw()
+        self.redraw()
 
     def _first_choice(self) -> Choice:
         """Return what to show first: what was asked for, else rank 0, else the chief."""
@@ -159,7 +159,7 @@ class LogsScreen(View):
         pane.choice, pane.feed = choice, self._logs.open(choice)
         self._show(pane)
         self._logs.focus(each.choice for each in self._panes)
-        self._draw()
+        self.redraw()
 
     def _show(self, pane: _Pane) -> None:
         choice = pane.choice
@@ -174,17 +174,20 @@ class LogsScreen(View):
         for number, name in enumerate(_NUMBERS, start=1):
             panes.set_class(len(self._panes) == number, name)
         self._logs.focus(each.choice for each in self._panes)
-        self._draw()
+        self.redraw()
 
     @property
     def _pane(self) -> _Pane:
         """Return the pane with the focus, or else the first."""
         return next((pane for pane in self._panes if pane.view.has_focus), self._panes[0])
 
-    def _draw(self) -> None:
+    @property
+    def is_drawable(self) -> bool:
+        """Tell whether its parts are there."""
+        return super().is_drawable and bool(self._panes)
+
+    def paint(self) -> None:
         """Say what is shown and how; keep the list of ranks fresh while it is in sight."""
-        if not self._panes or not self.is_drawable:
-            return
         rows = self._logs.rows()
         for pane in self._panes:
             title = self._pane_title(pane.choice, rows)
@@ -240,7 +243,7 @@ class LogsScreen(View):
             else:
                 for pane in self._panes:
                     pane.view.filter_text = text
-            self._draw()
+            self.redraw()
 
     def on_log_view_copy(self, event: LogView.Copy) -> None:
         """Have the text copied."""
@@ -250,11 +253,11 @@ class LogsScreen(View):
     def on_log_view_changed(self, event: LogView.Changed) -> None:
         """Say whether it follows, and which match it is at."""
         event.stop()
-        self._draw()
+        self.redraw()
 
     def on_descendant_focus(self) -> None:
         """Speak of the pane that has the focus."""
-        self._draw()
+        self.redraw()
 
     def on_table_chosen(self, event: Table.Chosen) -> None:
         """Show the ranks that are marked, or the one under the cursor."""
@@ -290,7 +293,7 @@ class LogsScreen(View):
         else:
             table.set_filter(None)
             self._panes[0].view.focus()
-        self._draw()
+        self.redraw()
 
     def action_step(self, step: int) -> None:
         """Show the next rank, or the one before, in the pane with the focus."""

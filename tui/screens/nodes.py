@@ -50,13 +50,12 @@ class NodesView(ListView):
     PREVIEWS: ClassVar[bool] = True
 
     def __init__(self) -> None:
-        """Make the view: the nodes by their names."""
+        """Make the view."""
         super().__init__()
         self._kept: KeptRows[NodeRow] = KeptRows()
 
     def on_mount(self) -> None:
-        """Put the nodes in the order of their names, and let ages grow though nothing changes."""
-        self.query_one(Table).order = ("name", False)
+        """Let ages grow though nothing changes."""
         self.set_interval(10, self.redraw)
 
     def draw(self, table: Table) -> None:
@@ -107,10 +106,6 @@ class NodesView(ListView):
             "Whoever holds its GPUs is in another namespace; :ns all shows all." if node and node.jobs else ""
         )
         self.flash(held or "Nobody holds a GPU here.")
-
-    def action_sort(self, by: str) -> None:
-        """Sort by a column, or turn the order round."""
-        self.query_one(Table).action_sort(by)
 
     def action_next_view(self) -> None:
         """Go to the events."""

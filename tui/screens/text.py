@@ -23,7 +23,7 @@ SIDE_CELLS = 16
 
 
 class TextView(View):
-    """Text that was asked for once; `ctrl+r` asks again. What is typed after `/` is marked, not left out."""
+    """Text that is asked for when it is shown, and by `ctrl+r`. What is typed after `/` is marked."""
 
     CSS_PATH = "text.tcss"
     AUTO_FOCUS: ClassVar[str] = "TextLines"
@@ -46,9 +46,16 @@ class TextView(View):
         yield self._reader
 
     def on_mount(self) -> None:
-        """Ask for the text."""
+        """Say what is shown."""
         self.call_after_refresh(self.say)  # there is no title to write before that
+
+    def uncovered(self) -> None:
+        """Ask for the text."""
         self.read()
+
+    def covered(self) -> None:
+        """Ask no longer."""
+        self.workers.cancel_group(self, "read")
 
     @work(exclusive=True, group="read")
     async def read(self) -> None:

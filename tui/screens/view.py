@@ -10,11 +10,10 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.message import Message
 from textual.reactive import reactive
-from textual.screen import Screen
+from textual.screen import ModalScreen, Screen
 from textual.timer import Timer
 from textual.widgets import Input, Label
 
-from k8s.kinds import JobRef
 from k8s.snapshot import ClusterSnapshot
 from k8s.text import sanitize_lines
 from tui.completion import complete
@@ -27,6 +26,7 @@ from tui.widgets.status_line import StatusLine
 
 if TYPE_CHECKING:
     from k8s.client import Client
+    from k8s.kinds import JobRef
 
 __all__ = ["Given", "View", "bindings"]
 
@@ -124,6 +124,9 @@ class View(Screen[None]):
         """What the application gives; set before the view is shown."""
         self.wish: View.Go | None = None
         """The wish that it was made for; set before the view is shown."""
+        self.is_shown = False
+        """Whether no other view covers it; a question above it does not."""
+        self._is_behind = True
         self._written: dict[str, str] = {}
         self._flash_ends: Timer | None = None
 
@@ -212,9 +215,35 @@ class View(Screen[None]):
         """Return the job that the view's keys act on now, where there is one."""
         return None
 
+    def redraw(self) -> None:
+        """Draw what is known; a view that another one covers draws once it is shown again."""
+        self._is_behind = not (self.is_shown and self.is_drawable)
+        if not self._is_behind:
+            self.paint()
+
+    def paint(self) -> None:
+        """Draw what is known; called by `redraw`."""
+
+    def uncovered(self) -> None:
+        """Begin to ask for what only this view shows, or go on; called when it is shown."""
+
+    def covered(self) -> None:
+        """Ask for nothing more; called when another view is shown instead."""
+
     def on_screen_resume(self) -> None:
-        """Find out what may be done here."""
+        """Catch up with what came in the meantime, and find out what may be done here."""
+        if not self.is_shown:
+            self.is_shown = True
+            self.uncovered()
+        if self._is_behind:
+            self.redraw()
         self.ask_rights()
+
+    def on_screen_suspend(self) -> None:
+        """Rest while another view is shown; a question above this one is none."""
+        if self.is_shown and not isinstance(self.app.screen, ModalScreen):
+            self.is_shown = False
+            self.covered()
 
     def ask_rights(self) -> None:
         """Find out which of the view's keys would be refused."""

@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 
 from textual import work
 from textual.binding import BindingType
-from textual.screen import ModalScreen
 
 from k8s.client import Client
 from k8s.errors import Forbidden, Invalid, KubeError, NotFound
@@ -63,25 +62,12 @@ class YamlScreen(TextView):
         self._shows_managed = False
         self._shows_secrets = False
         self._is_live = True
-        self._is_away = False
         self._state = ""
 
     async def _get(self) -> str:
         """Return the object as it is now, without its secrets."""
         obj = await self._client.get(self._resource, self._object_name, self._namespace)
         return to_text(list(object_text(obj).lines))
-
-    def on_screen_resume(self) -> None:
-        """Go on reading."""
-        if self._is_away:
-            self._is_away = False
-            self.read()
-
-    def on_screen_suspend(self) -> None:
-        """Ask for nothing while another view is shown; a question above this one is none."""
-        if not isinstance(self.app.screen, ModalScreen):
-            self._is_away = True
-            self.workers.cancel_group(self, "read")
 
     @work(exclusive=True, group="read")
     async def read(self) -> None:

@@ -89,7 +89,6 @@ class Table(TableCanvas, can_focus=True):
             classes: The widget's classes.
         """
         super().__init__(columns, empty, id=id, classes=classes)
-        self._sort_mark = ("", False)
         self._picked = ""
         self._last_marked: str | None = None
 
@@ -110,13 +109,6 @@ class Table(TableCanvas, can_focus=True):
             len(self._marks) - sum(row.key in self._marks for row in self._rows.shown) if self._marks else 0
         )
 
-    def set_sort_mark(self, column: str | None, *, descending: bool = False) -> None:
-        """Point in the header at the column by which the rows given are sorted."""
-        mark = (column or "", descending)
-        if mark != self._sort_mark:
-            self._sort_mark, self.order = mark, None
-            self._say_order()
-
     def cursor_moved(self) -> None:
         """Tell the screen."""
         self.post_message(self.Highlighted(self, self.cursor_key))
@@ -133,10 +125,8 @@ class Table(TableCanvas, can_focus=True):
         self.post_message(self.Sorted(self, self.cursor_key))
 
     def _say_order(self) -> None:
-        by, largest_first = self._sort_mark
-        if self.order is not None:
-            by, largest_first = self.order[0], self._rows.largest_first
-        self._header = Header(by, largest_first, self._picked)
+        by = self.order[0] if self.order is not None else ""
+        self._header = Header(by, self._rows.largest_first, self._picked)
         self._repaint()
 
     def _tell_marks(self) -> None:
