@@ -213,7 +213,7 @@ class Console(PacedApp[int]):
         self._push(view, wish)
 
     def switch(self, view: View) -> None:
-        """Make a view the home below which there is nothing; one that was wished for alike stays as it was left."""
+        """Make a view the home below which there is nothing; one wished for alike stays as it was left."""
         self._remember()
         while self.is_deep:
             self.pop_screen()

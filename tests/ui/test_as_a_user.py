@@ -47,3 +47,28 @@ async def test_the_question_before_a_delete_says_how_many_marked_jobs_a_filter_h
             await play.until(lambda asked=question: asked in play.text)
             assert "1 of these is hidden by the filter." in play.text
             await play.press("escape")
+
+
+async def test_the_way_back_to_a_list_finds_its_cursor_and_its_filter_as_they_were(tmp_path: Path) -> None:
+    jobs = [pytorch_job(name, uid=f"uid-{name}") for name in ("bert", "vit", "vit-2")]
+    async with console_on(tmp_path, nodes=[node("a100-1", 8)], jobs=jobs) as play:
+        await play.until(lambda: len(play.table.shown_rows) == 3)
+        await play.press(*"/vit", "enter", "j")
+        was = play.table.cursor_key
+        for way in (("W", "minus"), ("enter", *":jobs", "enter"), ("W", "escape")):
+            await play.press(*way)
+            await play.until(lambda: "Jobs (2 of 3)  /vit" in play.text)
+            assert play.table.cursor_key == was
+        assert play.table.row_count == 2
+
+
+async def test_home_reached_by_escape_from_another_list_is_gone_back_to_as_home(tmp_path: Path) -> None:
+    async with console_on(tmp_path, nodes=[node("a100-1", 8)], jobs=[pytorch_job("bert")]) as play:
+        await play.press("tab", "escape")
+        await play.until(lambda: "Jobs (1)" in play.text)
+        await play.press("tab")
+        await play.until(lambda: "Nodes (1)" in play.text)
+        await play.press("minus")
+        await play.until(lambda: "Jobs (1)" in play.text)
+        await play.press("minus")
+        await play.until(lambda: "Nodes (1)" in play.text)

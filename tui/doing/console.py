@@ -33,7 +33,7 @@ def back(console: Console, wish: View.Go) -> None:
     if console.is_deep:
         console.go_back()
     elif not isinstance(console.screen, JobsView):
-        console.switch(JobsView())
+        console.post_message(View.Go("jobs"))
 
 
 def last(console: Console, wish: View.Go) -> None:

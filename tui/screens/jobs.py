@@ -57,7 +57,8 @@ class JobsView(ListView):
 
     def on_mount(self) -> None:
         """Let ages grow though nothing changes."""
-        self.watch(self.query_one(Table), "is_wide", self.redraw, init=False)
+        for table in self.query(Table):
+            self.watch(table, "is_wide", self.redraw, init=False)
         if self.wish is not None and self.wish.argument == "all":
             self.given.switches["older"] = True
         self.set_interval(10, self.redraw)

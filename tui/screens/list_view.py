@@ -54,7 +54,8 @@ class ListView(View):
 
     def on_mount(self) -> None:
         """Sort."""
-        self.query_one(Table).order = self.ORDER
+        for table in self.query(Table):  # there is none in a view that was left before it was laid out
+            table.order = self.ORDER
 
     def on_resize(self) -> None:
         """Make room for the preview, or take it away."""
