@@ -113,18 +113,21 @@ def _run(words: list[str]) -> int:
     config = read_config(options.config_file)
     for key in config.unknown:
         say(f"{options.config_file} names what is no setting: {key}")
-    options = replace(options, kept_theme=config.theme)
+    options = replace(options, kept_theme=config.theme, finished_days=config.finished_days)
     with recognising(config.accelerators):
         return _do(options, flags)
 
 
 def _do(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     if flags.chosen is None:
+        gc.disable()
         from tui.commands.console import prepare, reach
 
         options = prepare(options)
         from tui.app import run_console
 
+        gc.freeze()  # what was made so far, code and its like, stays to the end: no look need pass it
+        gc.enable()
         return run_console(options, reach)
     module = importlib.import_module(f"tui.commands.{flags.module}")
     status: int = asyncio.run(module.run(options, flags))

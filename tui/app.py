@@ -107,6 +107,7 @@ class Console(PacedApp[int]):
             self._names,
             client=lambda: self.client,
             hold_keys=self._hold_keys,
+            finished_days=options.finished_days,
         )
         """What every view gets."""
         self._reach = reach

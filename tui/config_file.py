@@ -15,8 +15,12 @@ from pathlib import Path
 import yaml
 
 from k8s.errors import KubeError
+from tui.settings import FINISHED_DAYS
 
+MOST_DAYS = 36500
+"""A hundred years: finished jobs are shown for ever."""
 _TEXT = "tag:yaml.org,2002:str"
+_NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 _NO_ACCELERATORS = ("cpu", "memory", "pods", "ephemeral-storage")
 
 
@@ -30,6 +34,8 @@ class Config:
     """Keys that mean nothing here, each with its line: `acelerators (line 3)`."""
     theme: str = ""
     """The palette that was chosen last; empty for none."""
+    finished_days: float = FINISHED_DAYS
+    """How long the list shows jobs that have finished."""
 
 
 def read_config(path: Path) -> Config:
@@ -107,17 +113,19 @@ def _root(path: Path, text: str) -> yaml.MappingNode | None:
 
 def _config(path: Path, root: yaml.MappingNode | None) -> Config:
     accelerators: tuple[str, ...] = ()
-    theme = ""
+    theme, finished_days = "", FINISHED_DAYS
     unknown = []
     for key, value in root.value if root else ():
         if key.value == "accelerators":
             accelerators = tuple(_patterns(path, value))
         elif key.value == "theme":
             theme = _name(path, value)
+        elif key.value == "finished_days":
+            finished_days = _days(path, value)
         else:
             name = key.value if isinstance(key, yaml.ScalarNode) else "a key of several parts"
             unknown.append(f"{name} (line {_line(key)})")
-    return Config(accelerators, tuple(unknown), theme)
+    return Config(accelerators, tuple(unknown), theme, finished_days)
 
 
 def _with_theme(text: str, root: yaml.MappingNode | None, name: str) -> str:
@@ -140,6 +148,17 @@ def _name(path: Path, value: yaml.Node) -> str:
         raise _refusal(path, _line(value), "theme", "the name of a theme is expected, as dark")
     name: str = value.value
     return name
+
+
+def _days(path: Path, value: yaml.Node) -> float:
+    try:
+        days = float(yaml.safe_load(value.value)) if value.tag in _NUMBERS else 0.0
+    except (TypeError, ValueError, OverflowError):
+        days = 0.0
+    if not 0 < days <= MOST_DAYS:
+        why = f"a number of days is expected, more than 0 and at most {MOST_DAYS}"
+        raise _refusal(path, _line(value), "finished_days", why)
+    return days
 
 
 def _patterns(path: Path, value: yaml.Node) -> Iterator[str]:

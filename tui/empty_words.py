@@ -52,7 +52,8 @@ def no_faults(jobs: int) -> str:
 
 def only_older(jobs: int, days: float) -> str:
     """Say that all jobs are old."""
-    return f"{plural(jobs, 'job')} finished more than {days:.0f} days ago, and none since.\no shows them."
+    ago = f"{days:g} day{'s' * (days != 1)} ago"
+    return f"{plural(jobs, 'job')} finished more than {ago}, and none since.\no shows them."
 
 
 def no_nodes(snapshot: ClusterSnapshot) -> str:

@@ -9,6 +9,9 @@ from platformdirs import PlatformDirs
 
 _DIRS = PlatformDirs("gpuconsole", appauthor=False)
 
+FINISHED_DAYS = 7.0
+"""How long jobs are shown that have finished, unless config.yaml says otherwise."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsoleOptions:
@@ -29,6 +32,8 @@ class ConsoleOptions:
     """The palette asked for now; empty for none."""
     kept_theme: str = ""
     """The palette that config.yaml names; empty for none."""
+    finished_days: float = FINISHED_DAYS
+    """How long the list shows jobs that have finished."""
     is_mono: bool = False
     """Without colours."""
     is_ascii: bool = False

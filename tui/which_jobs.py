@@ -9,9 +9,8 @@ from datetime import datetime, timedelta
 from k8s.snapshot import Job
 from k8s.status import Status
 from tui.person import login_name
+from tui.settings import FINISHED_DAYS
 
-FINISHED_DAYS = 7.0
-"""How long jobs are shown that have finished."""
 _FAULTS = (Status.FAILED, Status.RESTARTING, Status.UNKNOWN)
 _AT_REST = (Status.SUCCEEDED, Status.SUSPENDED)
 
@@ -37,6 +36,7 @@ def choose(
     only_mine: bool = False,
     only_faults: bool = False,
     with_older: bool = False,
+    finished_days: float = FINISHED_DAYS,
 ) -> Chosen:
     """Choose what is shown.
 
@@ -47,6 +47,7 @@ def choose(
         only_mine: Leave out other people's, unless none is known to be the user's.
         only_faults: Leave out what needs nobody.
         with_older: Show also those that finished long ago.
+        finished_days: How long ago that is.
     """
     names = frozenset(users)
     mine = [job for job in jobs if job.user in names]
@@ -56,7 +57,7 @@ def choose(
         shown = [job for job in shown if is_fault(job)]
     if with_older:
         return Chosen(shown, len(mine), is_mine, 0)
-    oldest = now - timedelta(days=FINISHED_DAYS)
+    oldest = now - timedelta(days=finished_days)
     young = [job for job in shown if not job.status.is_final or _ended(job, now) >= oldest]
     return Chosen(young, len(mine), is_mine, len(shown) - len(young))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,9 +15,11 @@ from k8s.snapshot import ClusterSnapshot, Job, Missing
 from k8s.status import Status
 from tests.hosted import Hosted, hosted
 from tests.objects import batch_job, joined, node, pod_of, pytorch_job
-from tests.scene import MPI_JOBS, lab
+from tests.scene import MPI_JOBS, ago, lab
+from tests.ui.test_console import console_on
 from tui.screens.jobs import JobsView
-from tui.which_jobs import FINISHED_DAYS, choose, is_fault, own_names, silent_ranks
+from tui.settings import FINISHED_DAYS
+from tui.which_jobs import choose, is_fault, own_names, silent_ranks
 from tui.widgets.table import Table
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -140,6 +143,21 @@ async def test_mine_faults_and_older_jobs_are_shown_by_a_key_each_and_the_title_
         assert {"ablation-1", "ablation-2", "ablation-3"} < names(app)
         assert "Jobs (14)" in app.text and "older" not in app.text
         assert "Σ 14 jobs · 63 GPUs held · 36 requested and waiting" in app.text
+
+
+@pytest.mark.parametrize(
+    ("days", "words"), [(1.0, "1 job finished more than 1 day ago, and none since."), (3.0, "Jobs (1)")]
+)
+async def test_how_long_finished_jobs_are_shown_is_the_users_to_say(
+    tmp_path: Path, days: float, words: str
+) -> None:
+    done = pytorch_job("done")
+    done["status"] = {
+        "conditions": [{"type": "Succeeded", "status": "True"}],
+        "completionTime": ago(hours=36),
+    }
+    async with console_on(tmp_path, jobs=[done], finished_days=days) as play:
+        await play.until(lambda: words in play.text)
 
 
 async def test_jobs_all_shows_the_old_ones_too() -> None:

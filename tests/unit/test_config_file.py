@@ -28,6 +28,11 @@ def test_further_accelerators_are_read(tmp_path: Path) -> None:
     assert read_config(path) == Config(accelerators=("example.com/npu-*", "other.com/x"))
 
 
+@pytest.mark.parametrize(("text", "days"), [("7", 7.0), ("0.5", 0.5), ("36500", 36500.0)])
+def test_how_long_finished_jobs_are_shown_is_read(tmp_path: Path, text: str, days: float) -> None:
+    assert read_config(written(tmp_path, f"finished_days: {text}\n")) == Config(finished_days=days)
+
+
 def test_a_key_that_is_no_setting_is_named_with_its_line(tmp_path: Path) -> None:
     path = written(tmp_path, "accelerators: [a.com/b]\nacelerators: [c.com/d]\n? [x]\n: 1\n")
     assert read_config(path) == Config(
@@ -45,6 +50,16 @@ def test_a_key_that_is_no_setting_is_named_with_its_line(tmp_path: Path) -> None
         ("accelerators:\n- '*'\n", "line 2, accelerators: * matches resources that are no GPUs."),
         ("theme: [dark]\n", "line 1, theme: the name of a theme is expected, as dark."),
         ("a: 1\ntheme:\n", "line 2, theme: the name of a theme is expected"),
+        ("a: 1\nfinished_days: 0\n", "line 2, finished_days: a number of days is expected, more than 0"),
+        ("finished_days: -1\n", "line 1, finished_days: a number of days is expected"),
+        ("finished_days: .nan\n", "line 1, finished_days: a number of days is expected"),
+        ("finished_days: .inf\n", "line 1, finished_days: a number of days is expected"),
+        ("finished_days: soon\n", "line 1, finished_days: a number of days is expected"),
+        ("finished_days:\n", "line 1, finished_days: a number of days is expected"),
+        ("finished_days: [7]\n", "line 1, finished_days: a number of days is expected"),
+        ("finished_days: '7'\n", "line 1, finished_days: a number of days is expected"),
+        ("finished_days: !!int soon\n", "line 1, finished_days: a number of days is expected"),
+        ("finished_days: true\n", "line 1, finished_days: a number of days is expected"),
         ("- accelerators\n", "line 1: keys and values are expected"),
         ("a: 1\nb: [1\n", "line 3: "),
         ("a: \x01\n", "line 1: this is no YAML."),

@@ -17,7 +17,7 @@ from tui.screens.kept_rows import KeptRows
 from tui.screens.list_view import ListView, progress_of
 from tui.screens.view import bindings
 from tui.story import status_words
-from tui.which_jobs import FINISHED_DAYS, Chosen, choose, is_loud, own_names, silent_ranks
+from tui.which_jobs import Chosen, choose, is_loud, own_names, silent_ranks
 from tui.widgets.table import Cell, Column, Row, Table
 
 if TYPE_CHECKING:
@@ -96,13 +96,14 @@ class JobsView(ListView):
             only_mine=switches.get("mine", False),
             only_faults=self._only_faults,
             with_older=switches.get("older", False),
+            finished_days=self.given.finished_days,
         )
 
     def _empty(self, snapshot: ClusterSnapshot, chosen: Chosen) -> str:
         if not snapshot.jobs:
             return no_jobs(snapshot, is_read_only=self.given.is_read_only)
         if chosen.older:
-            return only_older(chosen.older, FINISHED_DAYS)
+            return only_older(chosen.older, self.given.finished_days)
         return no_faults(len(snapshot.jobs))
 
     def _say(self, chosen: Chosen) -> None:

@@ -19,6 +19,7 @@ from k8s.text import sanitize_lines
 from tui.completion import complete
 from tui.keys import EVERYWHERE, PROMPT, Key, remapped
 from tui.keys.commands import Argument
+from tui.settings import FINISHED_DAYS
 from tui.widgets.bindings import bindings
 from tui.widgets.key_bar import KeyBar
 from tui.widgets.prompt import Prompt
@@ -65,6 +66,8 @@ class Given:
     """Returns the cluster once it is reached, for what no snapshot tells."""
     switches: dict[str, bool] = field(default_factory=dict)
     """What the user switched on or off for as long as the console runs, by the switch's name."""
+    finished_days: float = FINISHED_DAYS
+    """How long the list shows jobs that have finished."""
     recent: list[str] = field(default_factory=list)
     """Namespaces of this cluster that were gone to, the newest first."""
 
