@@ -186,6 +186,8 @@ class Console(PacedApp[int]):
 
         def take(snapshot: ClusterSnapshot) -> None:
             if self.live is live:
+                if snapshot.is_synced and not self.snapshot.is_synced:
+                    self.hurry()
                 self.snapshot = snapshot
 
         take(live.snapshot())

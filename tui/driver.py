@@ -211,6 +211,11 @@ class PacedApp(App[ReturnType]):
     def __init__(self) -> None:
         super().__init__(driver_class=ConsoleDriver)
 
+    def hurry(self) -> None:
+        """Paint what changes now as if a key had been pressed: somebody waits for it."""
+        if self.driver is not None:
+            self.driver.pace.press(asyncio.get_running_loop().time())
+
     def _fatal_error(self) -> None:
         """End with the traceback of a bug, but not with the values at hand: tokens may be among them."""
         self.bell()
@@ -230,5 +235,5 @@ class PacedApp(App[ReturnType]):
             for widget in widgets:
                 if isinstance(widget, Screen):
                     setattr(widget, _TIMER, Painter(widget, self.driver))
-                    self.driver.pace.press(asyncio.get_running_loop().time())
+                    self.hurry()
         return super()._register(parent, *widgets, before=before, after=after, cache=cache)

@@ -36,6 +36,8 @@ from tui.format import count
 
 PUBLISH_S = 0.1
 """Shortest time between two snapshots."""
+FIRST_S = 0.01
+"""The same until everything was listed once: somebody waits for it."""
 RESTS = 4
 """Times as long as making a snapshot took, there is none: keys are answered in between."""
 _TROUBLES: tuple[tuple[type[KubeError], str], ...] = (
@@ -132,9 +134,11 @@ class Live:
                 await self._changed.wait()
                 self._changed.clear()
                 began_s = asyncio.get_running_loop().time()
-                publish(await self._snapshot_in_turns())
+                snapshot = await self._snapshot_in_turns()
+                publish(snapshot)
                 took_s = asyncio.get_running_loop().time() - began_s
-                await asyncio.sleep(max(PUBLISH_S, RESTS * took_s))
+                shortest_s = PUBLISH_S if snapshot.is_synced else FIRST_S
+                await asyncio.sleep(max(shortest_s, RESTS * took_s))
 
     def _start(self, mirror: Mirror[Any]) -> None:
         """Run a mirror in place of the one of the same resource, if anything runs yet."""

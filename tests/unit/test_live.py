@@ -38,7 +38,7 @@ async def test_ten_pictures_a_second_are_enough_and_the_last_one_is_complete() -
             for number in range(2000):
                 streams[NODES].event("ADDED", node(f"more-{number}"))
             await feed.until(lambda each: len(each.nodes) == 2001)
-            times = [at_s for at_s, _ in feed.published]
+            times = [at_s for at_s, _ in feed.published[before:]]
             assert len(feed.published) - before < 2000 / 10
             assert all(later - earlier >= PUBLISH_S * 0.95 for earlier, later in pairwise(times))
 
