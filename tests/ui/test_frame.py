@@ -15,6 +15,7 @@ from tui.screens.job import JobView
 from tui.screens.jobs import JobsView
 from tui.screens.jump import JumpScreen
 from tui.screens.list_view import ListView
+from tui.screens.logs import LogsScreen
 from tui.screens.nodes import NodesView
 from tui.screens.too_small import TooSmall
 from tui.widgets.table import Cell, Column, Row, Table
@@ -110,8 +111,10 @@ async def test_commands_in_one_packet_are_all_run(tmp_path: Path) -> None:
             *"bert",
             "enter",
         )
-        for key in (*typed, "escape"):
+        for key in typed:
             play.console.simulate_key(key)
+        await play.until(lambda: isinstance(play.console.screen, LogsScreen))
+        await play.press("escape")
         await play.until(lambda: isinstance(play.console.screen, NodesView))
         assert not play.console.screen.is_prompt_open  # type: ignore[attr-defined]
         assert len(play.console.screen_stack) == 2

@@ -52,6 +52,11 @@ class ListView(View):
             yield table
             yield Preview(self.given.client)
 
+    @property
+    def is_drawable(self) -> bool:
+        """Tell whether its parts are there, the table among them."""
+        return super().is_drawable and bool(self.query(Table))
+
     def on_mount(self) -> None:
         """Sort."""
         for table in self.query(Table):  # there is none in a view that was left before it was laid out
