@@ -30,6 +30,9 @@ WHEEL_LINES = 3
 """Lines that one notch of the mouse wheel scrolls."""
 _PARTS = ("header", "picked", "detail", "empty", "mark", "cursor", "cursor-mark", "flash", "thumb")
 
+LEAST_S = 0.01
+"""The shortest time for a timer: Textual divides by it when it is late."""
+
 
 class TableCanvas(Widget):
     """Rows, one of them under the cursor, and some of them in sight."""
@@ -325,7 +328,7 @@ class TableCanvas(Widget):
         """Wait for the end of what flashes; where nothing does, nothing waits."""
         end_s = self._flashes.next_end_s
         if end_s is not None and self._flash_timer is None:
-            self._flash_timer = self.set_timer(max(0.0, end_s - monotonic()), self._end_flashes)
+            self._flash_timer = self.set_timer(max(LEAST_S, end_s - monotonic()), self._end_flashes)
 
     def _end_flashes(self) -> None:
         self._flash_timer = None
