@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from textual import events
 from textual.widgets import Input
 
 from tests.objects import pytorch_job
@@ -112,7 +113,7 @@ async def test_commands_in_one_packet_are_all_run(tmp_path: Path) -> None:
             "enter",
         )
         for key in typed:
-            play.console.simulate_key(key)
+            play.console.post_message(events.Key(key, " " if key == "space" else None))
         await play.until(lambda: isinstance(play.console.screen, LogsScreen))
         await play.press("escape")
         await play.until(lambda: isinstance(play.console.screen, NodesView))
