@@ -127,6 +127,13 @@ class Console(PacedApp[int]):
         theme = self.current_theme
         return themes.variable_defaults(dark=theme.dark, ansi=theme.ansi)
 
+    def refresh_css(self, animate: bool = True) -> None:
+        """Read the look anew; before there is anything to look at, note the theme: all is read with it then."""
+        if self._is_mounted:
+            super().refresh_css(animate=animate)
+        else:
+            self.stylesheet.set_variables(self.get_css_variables())
+
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Let every line of every widget pass our gates, before its colours are changed."""
         return [*(gate for gate in self._gates if gate.enabled), *super().get_line_filters()]
