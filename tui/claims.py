@@ -16,7 +16,7 @@ from k8s.models.claim import Claim
 from k8s.resources import CLAIMS, EVENTS, PODS
 from k8s.spec import USER_ANNOTATION
 from tui.format import plural
-from tui.job_events import LONG_AGO
+from tui.job_events import in_time
 
 CLAIM_EVENTS = "involvedObject.kind=PersistentVolumeClaim"
 """Selects the events that are about claims."""
@@ -43,7 +43,7 @@ def newest_by_claim(events: Iterable[Event]) -> dict[str, Event]:
     found: dict[str, Event] = {}
     for event in events:
         uid = event.involved_object.uid
-        if uid not in found or (event.at or LONG_AGO) >= (found[uid].at or LONG_AGO):
+        if uid not in found or in_time(event) >= in_time(found[uid]):
             found[uid] = event
     return found
 

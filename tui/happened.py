@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 
 from k8s.kinds import JobRef
-from k8s.models import Event
+from k8s.models import Event, ObjectReference
 from k8s.snapshot import Job
-from tui.job_events import LONG_AGO, Happening
+from tui.job_events import Happening, fold, in_time
 
 _SHORT: Mapping[str, str] = {"PersistentVolumeClaim": "pvc", "PersistentVolume": "pv"}
 """Kinds with long names, and what people type for them."""
@@ -78,25 +77,16 @@ class Teller:
             if kept is None or kept.events != events_told:
                 kept = _told(events_told, jobs)
             self._told[key] = kept
-        # Of one second, what the server names last came last.
-        return sorted(reversed(self._told.values()), key=_newest, reverse=True)
-
-
-def _newest(told: Told) -> datetime:
-    return told.happening.newest.at or LONG_AGO
+        return sorted(self._told.values(), key=lambda told: in_time(told.happening.newest), reverse=True)
 
 
 def _told(events: tuple[Event, ...], jobs: Mapping[Place, JobRef]) -> Told:
-    newest = max(events, key=lambda event: event.at or LONG_AGO)
-    about = newest.involved_object
-    namespace = about.namespace or newest.metadata.namespace
-    others = len({event.involved_object.name for event in events}) - 1
-    starts = [event.first_timestamp or event.at for event in events]
-    happening = Happening(
-        newest,
-        f"{_SHORT.get(about.kind, about.kind.lower()) or '?'}/{about.name}" + (f" +{others}" if others else ""),
-        sum(max(1, event.count or 1) for event in events),
-        min((start for start in starts if start is not None), default=None),
-    )
+    happening = fold((_kubectl_name(event.involved_object), event) for event in events)
+    about = happening.newest.involved_object
+    namespace = about.namespace or happening.newest.metadata.namespace
     job = jobs.get((namespace, about.kind, about.name))
     return Told(events[0].metadata.uid, happening, namespace, job, events)
+
+
+def _kubectl_name(about: ObjectReference) -> str:
+    return f"{_SHORT.get(about.kind, about.kind.lower()) or '?'}/{about.name}"

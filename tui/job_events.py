@@ -10,7 +10,7 @@ Sources: training-operator and Volcano `podgroup-<uid>`, Kueue `GetWorkloadNameF
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -99,26 +99,41 @@ def happenings(events: Iterable[Event], relatives: Relatives, since: datetime | 
     Events that say the same of several objects of one kind are one.
     """
     alike: dict[tuple[str, ...], list[tuple[str, Event]]] = {}
-    for event in events:
-        name = relatives.name_of(event.involved_object)
-        if name is None or (since is not None and event.at is not None and event.at < since):
-            continue
+    for name, event in relevant(events, relatives, since):
         key = (event.involved_object.kind, event.type or "", event.reason or "", event.message or "")
         alike.setdefault(key, []).append((name, event))
-    found = [_folded(each) for each in alike.values()]
-    return sorted(found, key=lambda each: each.newest.at or LONG_AGO, reverse=True)
+    return sorted(map(fold, alike.values()), key=lambda each: in_time(each.newest), reverse=True)
 
 
-def _folded(alike: list[tuple[str, Event]]) -> Happening:
-    alike.sort(key=lambda each: each[1].at or LONG_AGO)
-    names = list(dict.fromkeys(name for name, _ in alike))
-    starts = [event.first_timestamp or event.at for _, event in alike]
+def relevant(
+    events: Iterable[Event], relatives: Relatives, since: datetime | None
+) -> Iterator[tuple[str, Event]]:
+    """Return a job's events, each after what it is about in the job's words; see `happenings`."""
+    for event in events:
+        name = relatives.name_of(event.involved_object)
+        if name is not None and (since is None or event.at is None or event.at >= since):
+            yield name, event
+
+
+def fold(alike: Iterable[tuple[str, Event]]) -> Happening:
+    """Return events that say the same, each after what it is about, as one."""
+    in_turn = sorted(alike, key=lambda each: in_time(each[1]))
+    names = list(dict.fromkeys(name for name, _ in in_turn))
+    starts = [event.first_timestamp or event.at for _, event in in_turn]
     return Happening(
-        alike[-1][1],
+        in_turn[-1][1],
         f"{names[0]} +{len(names) - 1}" if len(names) > 1 else names[0],
-        sum(max(1, event.count or 1) for _, event in alike),
+        sum(max(1, event.count or 1) for _, event in in_turn),
         min((start for start in starts if start is not None), default=None),
     )
+
+
+def in_time(event: Event) -> tuple[datetime, str]:
+    """Return what puts events in turn: the second, for some know no more, then when each was seen first.
+
+    Source: client-go `makeEvent`: a name ends in the time in ns, 16 hexadecimal digits.
+    """
+    return (event.at or LONG_AGO).replace(microsecond=0), event.metadata.name.rpartition(".")[2]
 
 
 def full_text(happening: Happening) -> str:

@@ -174,6 +174,7 @@ async def test_events_of_a_job_are_those_of_the_job_and_its_pods(run: CommandLin
     assert all(found[at]["at"] <= found[at + 1]["at"] for at in range(len(found) - 1))
     printed = await run("events", "restarts")
     assert printed.titles() == ["AGE", "TYPE", "ABOUT", "REASON", "COUNT", "MESSAGE"]
+    assert {each["about"] for each in found} == {"job", "master-0"}
     ended = await run("events", "done")
     assert (ended.status, ended.out) == (0, "")
     assert ended.err.startswith("No events of PyTorchJob default/done")

@@ -69,7 +69,7 @@ async def test_events_are_listed_the_newest_first_and_those_of_a_jobs_pods_as_on
         assert "Events (3)" in play.text and "NAMESPACE" not in play.text
         assert "Σ 4 events in 3 lines · 2 warnings" in play.text
         if size[0] >= 120:
-            assert "pod/bert-worker-0 +1" in rows[1] and "Image is already present" in rows[0]
+            assert "pod/bert-master-0 +1" in rows[1] and "Image is already present" in rows[0]
 
 
 async def test_events_come_and_go_by_watch(tmp_path: Path) -> None:

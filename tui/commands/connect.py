@@ -61,8 +61,15 @@ async def read_jobs(options: ConsoleOptions, client: Client, *, has_nodes: bool 
         KubeError: The cluster cannot be read at all.
         Forbidden: There are no jobs, as far as this user may list them.
     """
-    namespace = scope(options, client)
-    snapshot = await Live(client, namespace).read_once()
+    return (await read_cluster(options, client, has_nodes=has_nodes))[0]
+
+
+async def read_cluster(
+    options: ConsoleOptions, client: Client, *, has_nodes: bool = False
+) -> tuple[ClusterSnapshot, Live]:
+    """Read what `read_jobs` reads, and return also what it was made from."""
+    live = Live(client, scope(options, client))
+    snapshot = await live.read_once()
     missing = snapshot.problems.values() if has_nodes else snapshot.missing_jobs
     words = [f"{each.resource}: {each.words}" for each in missing]
     is_hidden = any(not each.shown and each.resource != PODS.full_name for each in missing)
@@ -70,7 +77,7 @@ async def read_jobs(options: ConsoleOptions, client: Client, *, has_nodes: bool 
         raise Forbidden("Not all jobs can be listed.", "\n".join(words))
     for line in words:
         say(line)
-    return snapshot
+    return snapshot, live
 
 
 def check_may_change(options: ConsoleOptions, doing: str) -> None:
