@@ -8,12 +8,12 @@ from typing import Any
 
 from k8s import models
 from k8s.kinds import JobRef
-from k8s.models import Condition, Node
+from k8s.models import Condition, Event, Node
 from k8s.snapshot import Holder, Instance, Job, NodeRow, Share
 from k8s.status import Status
 from k8s.why import Answer, Evidence
 from k8s.why.gather import declared_of
-from k8s.why.objects import SeenEvent, WholePod
+from k8s.why.objects import WholePod
 from tests.objects import GPU, Object, node, pytorch_job
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -103,7 +103,7 @@ def pod(name: str, spec: Object | None = None, age_s: float = 300, **status: Any
     return found
 
 
-def event(about: str, reason: str, message: str, *, kind: str = "Pod", seconds_ago: float = 10) -> SeenEvent:
+def event(about: str, reason: str, message: str, *, kind: str = "Pod", seconds_ago: float = 10) -> Event:
     """Return an event about an object of the job's namespace."""
     obj = {
         "metadata": {"name": f"{about}.{reason}", "uid": f"{about}.{reason}.{seconds_ago}"},
@@ -112,7 +112,7 @@ def event(about: str, reason: str, message: str, *, kind: str = "Pod", seconds_a
         "message": message,
         "lastTimestamp": ago(seconds_ago),
     }
-    found: SeenEvent = models.convert(obj, SeenEvent)
+    found: Event = models.convert(obj, Event)
     return found
 
 

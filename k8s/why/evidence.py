@@ -13,7 +13,7 @@ import msgspec
 
 from k8s import models
 from k8s.kinds import DeclaredJob
-from k8s.models import ContainerStatus, Node
+from k8s.models import ContainerStatus, Event, Node
 from k8s.snapshot import Instance, Job, NodeRow
 from k8s.status import Status
 from k8s.why import amounts
@@ -28,7 +28,6 @@ from k8s.why.objects import (
     PodWish,
     PriorityClass,
     Quota,
-    SeenEvent,
     StorageClass,
     WholePod,
     Workload,
@@ -62,7 +61,7 @@ class Evidence:
     """The job's object is no longer there."""
     pods: Mapping[str, WholePod] = field(default_factory=dict)
     """Those of the job's pods that were read, by name."""
-    events: tuple[SeenEvent, ...] = ()
+    events: tuple[Event, ...] = ()
     """Of the job, its pods, its PodGroup, its Workload; oldest first."""
     nodes: tuple[Node, ...] | None = None
     """All nodes; None when nobody looked, or may not."""
@@ -164,7 +163,7 @@ class Evidence:
                     found.setdefault(name, Counter())[holder.job] += holder.gpus
         return found
 
-    def events_of(self, kinds: str | None, *reasons: str, names: set[str] | None = None) -> list[SeenEvent]:
+    def events_of(self, kinds: str | None, *reasons: str, names: set[str] | None = None) -> list[Event]:
         """Return events about objects of a kind, or of any but pods when `kinds` is None; newest first.
 
         Args:

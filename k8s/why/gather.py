@@ -13,7 +13,7 @@ import msgspec
 from k8s.client import Client
 from k8s.errors import Forbidden, KubeError, NotFound
 from k8s.kinds import KINDS, DeclaredJob, JobKind, JobRef, kind_of
-from k8s.models import Meta, Node
+from k8s.models import Event, Meta, Node
 from k8s.resources import CLAIMS, EVENTS, NODES, PODS, SECRETS, Resource
 from k8s.snapshot import ClusterSnapshot, Instance, Job
 from k8s.status import Status
@@ -30,7 +30,6 @@ from k8s.why.objects import (
     PodGroup,
     PriorityClass,
     Quota,
-    SeenEvent,
     StorageClass,
     WholePod,
     Workload,
@@ -152,12 +151,12 @@ async def _own_pods(asking: Asking, job: Job, kind: JobKind) -> dict[str, WholeP
     return found | {name: pod for name, pod in named.items() if pod is not None}
 
 
-async def _events(asking: Asking, job: Job, names: Iterable[str]) -> tuple[SeenEvent, ...]:
+async def _events(asking: Asking, job: Job, names: Iterable[str]) -> tuple[Event, ...]:
     """Read the events about objects by their names, oldest first; those of earlier namesakes are left out."""
     wanted = dict.fromkeys(name for name in names if name)
     lists = await asyncio.gather(
         *(
-            asking.listed(EVENTS, SeenEvent, job.ref.namespace, field_selector=f"involvedObject.name={name}")
+            asking.listed(EVENTS, Event, job.ref.namespace, field_selector=f"involvedObject.name={name}")
             for name in wanted
         )
     )
@@ -171,7 +170,7 @@ async def _events(asking: Asking, job: Job, names: Iterable[str]) -> tuple[SeenE
     return tuple(sorted(events.values(), key=lambda event: order(event.at)))
 
 
-async def _first_events(asking: Asking, evidence: Evidence) -> tuple[SeenEvent, ...]:
+async def _first_events(asking: Asking, evidence: Evidence) -> tuple[Event, ...]:
     """Read the job's own events, and who could not make pods for it.
 
     Between some jobs and their pods stands another object, of which the name is known: the Jobs of a
@@ -182,7 +181,7 @@ async def _first_events(asking: Asking, evidence: Evidence) -> tuple[SeenEvent, 
     makers = {f"{job.ref.name}-{each.role}{end}" for each in evidence.podless for end in ("", "-0")}
     if not makers:
         return own
-    refusals = await asking.listed(EVENTS, SeenEvent, job.ref.namespace, field_selector="reason=FailedCreate")
+    refusals = await asking.listed(EVENTS, Event, job.ref.namespace, field_selector="reason=FailedCreate")
     return *own, *(each for each in refusals or () if each.involved_object.name in makers)
 
 

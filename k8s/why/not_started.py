@@ -5,18 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from k8s.models import ContainerStatus, Terminated
+from k8s.models import ContainerStatus, Event, Terminated
 from k8s.snapshot import Instance
 from k8s.status import Status
 from k8s.status.pod import PULL_REASONS, exit_words
 from k8s.why.answer import Cause, Fact
 from k8s.why.evidence import Evidence
 from k8s.why.fit import is_ready
-from k8s.why.objects import SeenEvent
 from k8s.why.words import count, cut, names, seconds_between, span, verb
 
 _CONFIG_REASONS = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError", "StartError")
-_QUIET_REASONS = ("", "ContainerCreating", "PodInitializing")
 _MASTER_INITS = ("init-pytorch",)
 """Init containers of operators that do nothing but wait for the master's name."""
 _CODE_INITS = ("init-code",)
@@ -199,7 +197,7 @@ _NODE_TROUBLES: Mapping[str, str] = {
 """Beginnings of reasons of a kubelet's events to what the pod waits for."""
 
 
-def _times(event: SeenEvent) -> str:
+def _times(event: Event) -> str:
     return count(event.count or 1, "time")
 
 

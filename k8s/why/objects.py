@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from k8s.models import Condition, Event, Meta, PodSpec, PodStatus, Quantities, Resources, Value
+from k8s.models import Condition, Meta, PodSpec, PodStatus, Quantities, Resources, Value
 
 
 class Toleration(Value, frozen=True):
@@ -135,12 +135,6 @@ class WholePod(Value, frozen=True):
         return self.status.phase in ("Succeeded", "Failed")
 
 
-class SeenEvent(Event, frozen=True):
-    """An event, and who reports it where `source` is empty."""
-
-    reporting_component: str | None = ""
-
-
 class QuotaSpec(Value, frozen=True):
     """For which pods a quota counts; all, when nothing is said."""
 
@@ -218,7 +212,6 @@ class PriorityClass(Value, frozen=True):
 
     metadata: Meta
     value: int = 0
-    preemption_policy: str = ""
 
 
 class Existing(Value, frozen=True):

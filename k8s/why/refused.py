@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
+from k8s.models import Event
 from k8s.why import amounts
 from k8s.why.answer import Cause, Fact
 from k8s.why.evidence import Evidence
-from k8s.why.objects import Limit, SeenEvent
+from k8s.why.objects import Limit
 from k8s.why.words import amount, bare_amount, cut, names
 
 
@@ -26,7 +27,7 @@ def cannot_create(seen: Evidence) -> Cause | None:
     return None
 
 
-def _event_fact(event: SeenEvent) -> Fact:
+def _event_fact(event: Event) -> Fact:
     about = event.involved_object
     return Fact("event", f"{about.kind}/{about.name} {event.reason}: {cut(event.message)}")
 

@@ -201,7 +201,6 @@ def test_the_later_owner_has_a_shared_cell_alone() -> None:
     canvas.column(0, 0, 3, 1)
     canvas.column(1, 0, 0, 2)
     assert canvas.row(0) == [("⠈", 2)]
-    assert canvas.owner_at(0, 0) == 2
 
 
 def test_a_line_is_never_interrupted() -> None:

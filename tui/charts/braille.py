@@ -81,10 +81,6 @@ class Canvas:
             bottom = before - 1
         self.column(x, top, bottom, owner)
 
-    def owner_at(self, column: int, row: int) -> int:
-        """Say whose dots are in a cell; 0 if there are none."""
-        return self._owners[row * self.width + column]
-
     def row(self, row: int) -> list[tuple[str, int]]:
         """Give one row as pieces of text and their owner; empty pieces have owner 0."""
         start, end = row * self.width, (row + 1) * self.width
