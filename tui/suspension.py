@@ -56,8 +56,8 @@ class SuspendPlan:
     @property
     def _consequence(self) -> str:
         if not self.is_suspended:
-            gpus = plural(sum(job.gpus_requested for job in self.jobs), "GPU")
-            return f"It starts anew, from its last checkpoint if it reads one, and asks for {gpus}."
+            wanted = plural(sum(job.gpus_requested for job in self.jobs), "GPU")
+            return f"It starts anew, from its last checkpoint if it reads one, and asks for {wanted}."
         pods = sum(len(pods_of(job)) for job in self.jobs)
         gpus = sum(job.gpus_allocated for job in self.jobs)
         they, their = ("it has", "its") if pods == 1 else ("they have", "their")
