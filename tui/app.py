@@ -128,7 +128,7 @@ class Console(PacedApp[int]):
         return themes.variable_defaults(dark=theme.dark, ansi=theme.ansi)
 
     def refresh_css(self, animate: bool = True) -> None:
-        """Read the look anew; before there is anything to look at, note the theme: all is read with it then."""
+        """Read the look anew; before anything is shown only note the theme, with which all is read then."""
         if self._is_mounted:
             super().refresh_css(animate=animate)
         else:

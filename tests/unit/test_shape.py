@@ -13,6 +13,7 @@ import pytest
 
 from k8s import snapshot, spec
 from k8s.kinds import CREATABLE
+from tests.terminal import Terminal
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("tui", "k8s", "trainer", "themes")
@@ -77,3 +78,67 @@ def test_what_talks_to_clusters_neither_draws_nor_trains(module: str) -> None:
 
 def test_what_feeds_the_console_does_not_draw() -> None:
     assert imported_by("tui.live") & {"textual", "rich", "torch", "kubernetes"} == set()
+
+
+NOT_FOR_THE_FIRST_FRAME = (
+    *("aiohttp", "kubernetes", "yaml"),
+    *("k8s.access", "k8s.client", "k8s.contexts", "k8s.kinds", "k8s.models", "k8s.status.job"),
+    *("tui.config_file", "tui.curve_feed", "tui.keys_file", "tui.live", "tui.screens.job"),
+)
+"""What needs a cluster, or a file of the user's: with each of them the console would open later."""
+
+
+@pytest.mark.parametrize("words", [[], ["--sandbox"]], ids=["kubeconfig", "sandbox"])
+def test_the_console_opens_before_what_talks_to_clusters_is_imported(
+    words: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / ".kube").mkdir()
+    (tmp_path / ".kube" / "config").write_text("")
+    code = (
+        "import sys\n"
+        "from tui.__main__ import find_intruder\n"
+        "from tui.commands.parser import make_parser, options_of\n"
+        "options = options_of(make_parser().parse_args(sys.argv[1:]))\n"
+        "from tui.commands.console import prepare\n"
+        "options = prepare(options)\n"
+        "from tui.app import Console\n"
+        "Console(options)\n"
+        f"print('loaded', [name for name in {NOT_FOR_THE_FIRST_FRAME} if name in sys.modules], 'done')"
+    )
+    env = {"HOME": str(tmp_path), "TERM": "xterm-256color", "PYTHONPATH": str(ROOT)}
+    with Terminal([sys.executable, "-P", "-c", code, *words], env=env) as terminal:
+        assert "loaded [] done" in terminal.wait_for("done")
+
+
+@pytest.mark.parametrize(
+    "user",
+    [
+        "token: t",
+        "client-certificate-data: eA==, client-key-data: eA==",
+        "username: li, password: x",
+        "exec: {apiVersion: client.authentication.k8s.io/v1, command: 'true'}",
+    ],
+)
+def test_a_cluster_is_reached_without_the_kubernetes_package(user: str, tmp_path: Path) -> None:
+    kubeconfig = tmp_path / "config"
+    kubeconfig.write_text(
+        "current-context: lab\n"
+        "contexts: [{name: lab, context: {cluster: lab, user: li}}]\n"
+        "clusters: [{name: lab, cluster: {server: 'https://127.0.0.1:1'}}]\n"
+        f"users: [{{name: li, user: {{{user}}}}}]\n"
+    )
+    code = (
+        "import asyncio, sys\n"
+        "from k8s.access import load\n"
+        "from k8s.errors import NoCluster\n"
+        "try:\n"
+        "    print(asyncio.run(load(sys.argv[1])).host)\n"
+        "except NoCluster as error:\n"
+        "    print(error.what)\n"
+        "print('kubernetes' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(kubeconfig)], capture_output=True, text=True, cwd=ROOT, check=True
+    )
+    reached = "Could not log in to the cluster." if "exec" in user else "https://127.0.0.1:1"
+    assert done.stdout.splitlines() == [reached, "False"]
