@@ -5,6 +5,8 @@ from __future__ import annotations
 from k8s.snapshot import ClusterSnapshot
 from tui.format import count, plural
 
+ELSEWHERE = ":ns goes to another namespace · ctrl+r asks again · :info tells what you may do"
+"""What to press where nothing may be read."""
 READING = "Reading the cluster…"
 """While the first lists have not come."""
 
@@ -31,13 +33,18 @@ def no_jobs(snapshot: ClusterSnapshot, *, is_read_only: bool) -> str:
     if words := no_cluster(snapshot):
         return words
     where = f"in namespace {snapshot.namespace}" if snapshot.namespace else "on this cluster"
+    unread = any(
+        not missing.shown for name, missing in snapshot.problems.items() if name not in ("nodes", "pods")
+    )
+    if unread and not snapshot.kinds:
+        return f"This user may not list jobs {where}.\n{ELSEWHERE}"
     lines = [f"No jobs {where}."]
     shown = next((missing.shown for missing in snapshot.problems.values() if missing.shown), "")
     if shown:
         lines.append(f"You may see namespace {shown} only; what others run is not shown.")
     if snapshot.nodes and not snapshot.gpus_total and "nodes" not in snapshot.problems:
         lines.append("No node offers a GPU: a job that asks for one would wait. tab: nodes")
-    if snapshot.kinds and set(snapshot.kinds) == {"Job"}:
+    if not unread and set(snapshot.kinds) == {"Job"}:
         lines.append("No training operator is installed: there are Jobs, but no PyTorchJobs.")
     keys = [] if is_read_only else ["n makes a new one"]
     keys += ["0 shows all namespaces"] if snapshot.namespace and not shown else []

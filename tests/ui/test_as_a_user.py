@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 import tui.screens
+from k8s.snapshot import ClusterSnapshot, Missing
 from tests.objects import node, pytorch_job
 from tests.ui.test_console import console_on
+from tui.empty_words import no_jobs
 
 SHEETS = sorted(Path(tui.screens.__file__).parent.glob("*.tcss"))
 SHARED = {"view.tcss", "list_view.tcss", "text.tcss"}
@@ -72,3 +74,17 @@ async def test_home_reached_by_escape_from_another_list_is_gone_back_to_as_home(
         await play.until(lambda: "Jobs (1)" in play.text)
         await play.press("minus")
         await play.until(lambda: "Nodes (1)" in play.text)
+
+
+def snapshot_of(unread: tuple[str, ...], kinds: tuple[str, ...]) -> ClusterSnapshot:
+    """Return what is known where these collections may not be listed in namespace `lab`."""
+    problems = {name: Missing("list", name, "lab", why="No.") for name in unread}
+    return ClusterSnapshot(context="c", namespace="lab", is_synced=True, problems=problems, kinds=kinds)
+
+
+def test_what_may_not_be_read_is_not_called_absent() -> None:
+    nothing = no_jobs(snapshot_of(("pods", "jobs.batch", "pytorchjobs.kubeflow.org"), ()), is_read_only=False)
+    assert nothing.startswith("This user may not list jobs in namespace lab.\n:ns goes")
+    one_kind = no_jobs(snapshot_of(("nodes", "pytorchjobs.kubeflow.org"), ("Job",)), is_read_only=False)
+    assert "operator" not in one_kind
+    assert "operator" in no_jobs(snapshot_of(("nodes",), ("Job",)), is_read_only=False)

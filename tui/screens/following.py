@@ -10,7 +10,7 @@ from textual.worker import Worker
 
 from k8s.snapshot import ClusterSnapshot
 from tui.collection import Followed, follow
-from tui.empty_words import no_cluster
+from tui.empty_words import ELSEWHERE, no_cluster
 from tui.format import count
 from tui.live import Live
 from tui.screens.list_view import ListView
@@ -115,10 +115,7 @@ class FollowingView(ListView):
         """
         first = self._followed[0]
         if first.is_refused:
-            return (
-                f"This user may not list {self.NOUN}{_where(self.snapshot.namespace)}.\n"
-                ":ns goes to another namespace · ctrl+r asks again · :info tells what you may do"
-            )
+            return f"This user may not list {self.NOUN}{_where(self.snapshot.namespace)}.\n{ELSEWHERE}"
         if first.state.is_synced:
             return if_empty
         if first.trouble and not self.snapshot.stale:
