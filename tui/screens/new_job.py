@@ -54,9 +54,8 @@ class NewJobScreen(Screen[JobRef | None]):
     AUTO_FOCUS: ClassVar[str] = "#field-name TextLine"
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide")]  # noqa: RUF012
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(key.keys, key.action, key.words, show=False, priority=key.keys != "escape")
+        Binding(key.keys, key.action, key.words, show=False, priority=key.keys != "escape", id=key.id)
         for key in NEW_JOB
-        if key.action
     ]
     focused: Reactive[Widget | None] = Reactive(None, repaint=False)
     """The widget with the focus. Fields draw what it changes: Textual's own draws the whole screen."""
@@ -272,6 +271,8 @@ class NewJobScreen(Screen[JobRef | None]):
 
     def _settle(self, ref: JobRef | None) -> None:
         self._is_settled = True
+        for group in ("open", "claims"):  # what they would fill in is being taken down
+            self.workers.cancel_group(self, group)
         self.dismiss(ref)
 
     def on_unmount(self) -> None:

@@ -14,10 +14,19 @@ from textual.widgets import Static
 
 from k8s.text import sanitize
 from tui.format import cell_len, head
+from tui.keys import TEXT
 
 _NAME = re.compile(r"( *(?:- )*)([\w./-]+:)(?= |$)")
 _MARGIN = 3
 """Cells that a line cannot have: one at each side, and the scroll bar."""
+
+_SCROLLS = {
+    "text.down": "scroll_down",
+    "text.up": "scroll_up",
+    "text.start": "scroll_home",
+    "text.end": "scroll_end",
+}
+"""Keys of any text, and what a pane that scrolls does for them."""
 
 
 class YamlView(VerticalScroll):
@@ -28,10 +37,9 @@ class YamlView(VerticalScroll):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("j", "scroll_down", "Down", show=False),
-        Binding("k", "scroll_up", "Up", show=False),
-        Binding("g", "scroll_home", "Start", show=False),
-        Binding("G", "scroll_end", "End", show=False),
+        Binding(key.keys, _SCROLLS[key.id], key.words, show=False, id=key.id)
+        for key in TEXT
+        if key.id in _SCROLLS
     ]
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
