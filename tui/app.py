@@ -325,11 +325,19 @@ class Console(PacedApp[int]):
             what = f"No job {sanitize(wish.argument)!r} here." if wish.argument else "Which job?"
             self.notify("Type its name after the command.", title=what, severity="warning", markup=False)
             return None
+        if not wish.refs:  # from here on it is as if it had been wished for by a key
+            wish.refs, wish.argument = (refs[0],), ""
         return self.client, refs[0]
 
     def all_meant(self, wish: View.Go) -> list[JobRef]:
-        """Return every job that a wish is about: those it names, or those with the name that was typed."""
-        return list(wish.refs) or [job.ref for job in self.snapshot.jobs if job.ref.name == wish.argument]
+        """Return every job that a wish is about: those it names, or else what is shown."""
+        if wish.refs or wish.argument:
+            return list(wish.refs) or [job.ref for job in self.snapshot.jobs if job.ref.name == wish.argument]
+        view = self.screen
+        if not isinstance(view, View):
+            return []
+        shown = view.about()
+        return [shown] if shown is not None else list(view.wish.refs[:1] if view.wish else ())
 
     def note_refusal(self, error: KubeError) -> None:
         """Remember what the cluster has refused this user, so that it is not offered again."""

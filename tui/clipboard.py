@@ -2,7 +2,8 @@
 
 Over SSH only the terminal can reach the clipboard of the person at it. It is asked by an escape sequence
 (OSC 52), which no terminal answers and many ignore: so it is never said to have arrived.
-tmux and GNU screen hand on what is wrapped for them.
+tmux is asked by its own command, for by default it takes no sequence from programs; GNU screen hands on
+what is wrapped for it.
 """
 
 from __future__ import annotations
@@ -33,8 +34,14 @@ _TOOLS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("DISPLAY", ("xclip", "-selection", "clipboard")),
     ("DISPLAY", ("xsel", "--clipboard", "--input")),
     ("", ("pbcopy",)),
+    ("TMUX", ("tmux", "load-buffer", "-w", "-")),
 )
-"""What puts text into the clipboard of this machine, and the variable without which it has none."""
+"""What puts text into the clipboard of this machine, and the variable without which it has none.
+
+tmux keeps the text to be pasted, and hands it on to the terminal at which the person is, also over SSH.
+Source: tmux 3.2's `CHANGES`, "Add a -w flag to load-buffer".
+"""
+_REACHES_THE_PERSON = "tmux"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +99,8 @@ def sequence(text: str, env: Mapping[str, str]) -> str:
     """Return the escape sequence that asks the terminal to take a text, wrapped for what is between."""
     plain = f"\x1b]52;c;{base64.b64encode(text.encode()).decode()}\x07"
     if env.get("TMUX"):
-        return "\x1bPtmux;" + plain.replace("\x1b", "\x1b\x1b") + "\x1b\\"
+        # With set-clipboard it takes the first for itself, with allow-passthrough it hands on the second.
+        return plain + "\x1bPtmux;" + plain.replace("\x1b", "\x1b\x1b") + "\x1b\\"
     if env.get("STY") or env.get("TERM", "").startswith("screen"):
         pieces = [plain[at : at + _SCREEN_CHUNK] for at in range(0, len(plain), _SCREEN_CHUNK)]
         return "".join(f"\x1bP{piece}\x1b\\" for piece in pieces)
@@ -110,16 +118,17 @@ def _no_sequence(text: str, env: Mapping[str, str]) -> str:
 
 def _tools(env: Mapping[str, str], *, is_asked_for: bool) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield the programs that may take a copy, each by its path and the words that run it."""
-    if not is_asked_for and any(env.get(name) for name in ("SSH_CONNECTION", "SSH_TTY", "SSH_CLIENT")):
-        return
+    is_remote = any(env.get(name) for name in ("SSH_CONNECTION", "SSH_TTY", "SSH_CLIENT"))
     for needed, words in _TOOLS:
+        if is_remote and not is_asked_for and words[0] != _REACHES_THE_PERSON:
+            continue
         tool = shutil.which(words[0], path=env.get("PATH", "")) if not needed or env.get(needed) else None
         if tool is not None:
             yield tool, words
 
 
 def _run_tool(text: str, env: Mapping[str, str], *, is_asked_for: bool) -> str:
-    """Return the tool that took the text; none over SSH, where its clipboard is nobody's."""
+    """Return the tool that took the text; over SSH none whose clipboard is nobody's."""
     for tool, words in _tools(env, is_asked_for=is_asked_for):
         try:
             # Some of them stay to serve the clipboard: their output must not be waited for.

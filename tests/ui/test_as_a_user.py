@@ -89,3 +89,17 @@ def test_what_may_not_be_read_is_not_called_absent() -> None:
     one_kind = no_jobs(snapshot_of(("nodes", "pytorchjobs.kubeflow.org"), ("Job",)), is_read_only=False)
     assert "operator" not in one_kind
     assert "operator" in no_jobs(snapshot_of(("nodes",), ("Job",)), is_read_only=False)
+
+
+async def test_a_command_about_a_job_means_the_one_under_the_cursor_or_shown_where_none_is_named(
+    tmp_path: Path,
+) -> None:
+    jobs = [pytorch_job(name, uid=f"uid-{name}") for name in ("bert", "vit")]
+    async with console_on(tmp_path, nodes=[node("a100-1", 8)], jobs=jobs) as play:
+        await play.until(lambda: len(play.table.shown_rows) == 2)
+        await play.press("j", *":why", "enter")
+        await play.until(lambda: "Jobs › vit › why" in play.text)
+        await play.press(*":yaml", "enter")
+        await play.until(lambda: "Jobs › vit › YAML" in play.text)
+        await play.press(*":why bert", "enter")
+        await play.until(lambda: "Jobs › bert › why" in play.text)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tui.clipboard import LARGEST_ENCODED, copy, sequence
+from tui.clipboard import LARGEST_ENCODED, copy, sequence, way
 
 REMOTE = {"TERM": "xterm-256color", "SSH_CONNECTION": "10.0.0.1 1 10.0.0.2 22", "PATH": ""}
 
@@ -42,9 +42,22 @@ def test_over_ssh_the_terminal_is_asked_and_nobody_claims_that_it_took_it(tmp_pa
     assert list(tmp_path.iterdir()) == []
 
 
-def test_tmux_hands_on_what_is_wrapped_with_doubled_escapes() -> None:
-    assert sequence("x", {"TMUX": "/tmp/s,1,0"}) == "\x1bPtmux;\x1b\x1b]52;c;eA==\x07\x1b\\"
+def test_tmux_takes_a_sequence_or_hands_on_what_is_wrapped_with_doubled_escapes() -> None:
+    plain = "\x1b]52;c;eA==\x07"
+    assert sequence("x", {"TMUX": "/tmp/s,1,0"}) == f"{plain}\x1bPtmux;\x1b{plain}\x1b\\"
     assert sequence("x", {"TERM": "tmux-256color"}) == "\x1b]52;c;eA==\x07"
+
+
+def test_tmux_is_asked_by_its_own_command_also_over_ssh(tmp_path: Path) -> None:
+    taken = tmp_path / "taken"
+    path = a_tool(tmp_path / "bin", "tmux", f'printf "%s " "$@" > {taken}; cat >> {taken}')
+    terminal = Terminal()
+    env = {**REMOTE, "TMUX": "/tmp/s,1,0", "PATH": path}
+    copied = copy("x", terminal.write, env, folder=tmp_path)
+    assert taken.read_text() == "load-buffer -w - x"
+    assert (copied.words, terminal.text, way(env)) == ("1 line copied by tmux.", "", "the tool tmux")
+    a_tool(tmp_path / "bin", "tmux", "exit 1")  # before 3.2 it knew no -w
+    assert copy("x", terminal.write, env, folder=tmp_path).how == "osc52"
 
 
 def test_screen_hands_on_pieces_that_it_has_room_for() -> None:
