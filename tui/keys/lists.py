@@ -53,7 +53,10 @@ HOLDERS = (
 )
 """In the list of who holds the GPUs of a node."""
 
-CONTEXTS = (Key("contexts.sort_name", "N", "sort('name')", "Sort by name; again turns it round"),)
+CONTEXTS = (
+    Key("contexts.open", "enter,d", "open", "Go to its cluster", "go there"),
+    Key("contexts.sort_name", "N", "sort('name')", "Sort by name; again turns it round"),
+)
 """In the list of contexts."""
 
 EVENTS = (

@@ -71,7 +71,12 @@ class ContextsView(ListView):
     def on_table_chosen(self, event: Table.Chosen) -> None:
         """Go to the cluster."""
         event.stop()
-        self.post_message(self.Go("ctx", event.key))
+        self.action_open()
+
+    def action_open(self) -> None:
+        """Go to the cluster of the context under the cursor."""
+        if (key := self.query_one(Table).cursor_key) is not None:
+            self.post_message(self.Go("ctx", key))
 
     def action_retry(self) -> None:
         """Read the kubeconfigs again."""

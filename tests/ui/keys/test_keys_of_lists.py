@@ -124,7 +124,7 @@ async def test_keys_of_namespaces(tmp_path: Path) -> None:
         assert changes(play) == []
 
 
-@proves("contexts.sort_name")
+@proves("contexts.sort_name", "contexts.open")
 async def test_keys_of_contexts(tmp_path: Path) -> None:
     async with world(tmp_path) as play:
         hands = Hands.on(play)
@@ -132,6 +132,18 @@ async def test_keys_of_contexts(tmp_path: Path) -> None:
         await play.press(*typed("ctx"))
         await play.until(ordered(play, "attic", "lab"))
         await hands.press("contexts.sort_name", ordered(play, "lab", "attic"))
+        await play.press("N")
+
+        async def go_back() -> None:
+            await play.press(*typed("ctx lab"))
+            await play.until(seen(play, " lab / default ", " Jobs (3 of 4)"))
+            await play.press(*typed("ctx"))
+            await play.until(ordered(play, "attic", "lab"))
+            await play.press("g")
+
+        await play.press("g")
+        await play.until(at(play, "attic"))
+        await hands.press("contexts.open", seen(play, " attic / default ", " Jobs (3 of 4)"), undo=go_back)
 
 
 def _add_context(kubeconfig: Path, name: str) -> None:
