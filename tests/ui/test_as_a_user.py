@@ -11,6 +11,7 @@ import tui.screens
 from k8s.snapshot import ClusterSnapshot, Missing
 from tests.objects import node, pytorch_job
 from tests.ui.test_console import console_on
+from tui.completion import complete
 from tui.empty_words import no_jobs
 
 SHEETS = sorted(Path(tui.screens.__file__).parent.glob("*.tcss"))
@@ -109,3 +110,19 @@ async def test_what_is_typed_into_the_palette_is_seen(tmp_path: Path) -> None:
     async with console_on(tmp_path, nodes=[node("a100-1", 8)]) as play:
         await play.press("ctrl+p", *"volum")
         await play.until(lambda: "│ volum" in play.text and "The volume claims" in play.text)
+
+
+async def test_a_console_that_changes_nothing_says_so_and_completes_no_command_that_would(
+    tmp_path: Path,
+) -> None:
+    async with console_on(tmp_path, nodes=[node("a100-1", 8)], is_read_only=True, size=(60, 15)) as play:
+        assert "read-only" in play.text.split("\n")[0]
+        await play.press("tab")
+        await play.until(lambda: "Nodes (1)" in play.text)
+        assert "read-only" in play.text.split("\n")[0]
+
+
+def test_commands_that_change_are_completed_only_where_something_may_be_changed() -> None:
+    assert complete("ne", {}) == "new"
+    assert complete("ne", {}, is_read_only=True) == ""
+    assert complete("sub", {}, is_read_only=True) == ""

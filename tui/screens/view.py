@@ -135,7 +135,7 @@ class View(Screen[None]):
 
     def compose(self) -> ComposeResult:
         """Lay out the frame around the body."""
-        yield StatusLine().data_bind(View.snapshot)
+        yield StatusLine(is_read_only=self.given.is_read_only).data_bind(View.snapshot)
         yield Label("", id="title", markup=False)
         yield from self.compose_body()
         yield Label("", id="totals", markup=False)
@@ -294,7 +294,7 @@ class View(Screen[None]):
         self.add_class("-typing")
         self.query_one(Prompt).open(
             ":",
-            complete=lambda text: complete(text, names, typed),
+            complete=lambda text: complete(text, names, typed, is_read_only=self.given.is_read_only),
             history=typed,
             on_submit=lambda text: self.given.hold_keys() if text.strip() else None,
         )

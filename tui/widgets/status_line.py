@@ -33,6 +33,11 @@ class StatusLine(Widget):
     snapshot: reactive[ClusterSnapshot] = reactive(ClusterSnapshot, layout=False)
     """What is shown."""
 
+    def __init__(self, *, is_read_only: bool = False) -> None:
+        """Show an empty picture; `is_read_only` says that nothing is changed from here."""
+        super().__init__()
+        self._is_read_only = is_read_only
+
     def on_mount(self) -> None:
         """Count the age of old rows up while the cluster is away."""
         self.set_interval(5, self._tick)
@@ -47,6 +52,8 @@ class StatusLine(Widget):
         width = self.size.width
         right = self._right(snapshot)
         quiet = self._style("quiet")
+        if self._is_read_only:
+            right = Text.assemble(" read-only ", ("──", quiet), right)
         bar_width = 16 if width >= 100 else 8
         gpus = Text()
         if snapshot.nodes:
