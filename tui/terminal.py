@@ -39,6 +39,7 @@ _before: dict[int, list[Any]] = {}
 _COLOUR_SYSTEMS: Mapping[Colours, str] = {"256": "256", "true": "truecolor"}
 """What Textual is told of each; of the others that there are sixteen."""
 _COLOURS_BY_SUFFIX: Mapping[str, Colours] = {"256color": "256", "direct": "true", "truecolor": "true"}
+_ASCII_LOCALES = ("C", "POSIX")
 _NO_TERMINALS = ("", "dumb", "unknown")
 """Names of what cannot move its cursor."""
 _TRUE_COLOUR_TERMINALS = ("alacritty", "contour", "foot", "ghostty", "kitty", "wezterm", "xterm-kitty")
@@ -87,9 +88,19 @@ def colours() -> Colours:
 
 
 def wants_ascii() -> bool:
-    """Tell whether the locale cannot show more than ASCII."""
-    encoding = (sys.stdout.encoding or "").lower().replace("-", "")
-    return not encoding.startswith("utf")
+    """Tell whether the locale cannot show more than ASCII.
+
+    Python itself takes the locale C for UTF-8, and sets LC_CTYPE to say so: it is the user's word that counts.
+    Source: PEP 538, PEP 540.
+    """
+    language, letters = os.environ.get("LANG", ""), os.environ.get("LC_CTYPE", "")
+    if language in _ASCII_LOCALES and letters.startswith("C."):
+        letters = ""
+    if locale := os.environ.get("LC_ALL") or letters or language:
+        encoding = "" if locale in _ASCII_LOCALES else locale.partition("@")[0].rpartition(".")[2]
+    else:
+        encoding = sys.stdout.encoding or ""
+    return not encoding.lower().startswith("utf")
 
 
 def on_signals(leave: Callable[[int], None]) -> None:
