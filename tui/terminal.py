@@ -90,7 +90,7 @@ def colours() -> Colours:
 def wants_ascii() -> bool:
     """Tell whether the locale cannot show more than ASCII.
 
-    Python itself takes the locale C for UTF-8, and sets LC_CTYPE to say so: it is the user's word that counts.
+    Python takes the locale C for UTF-8, and sets LC_CTYPE to say so; what counts is the user's word.
     Source: PEP 538, PEP 540.
     """
     language, letters = os.environ.get("LANG", ""), os.environ.get("LC_CTYPE", "")
