@@ -212,8 +212,10 @@ async def test_jobs_are_sorted_by_name_age_and_status_and_turned_round() -> None
 
 async def test_the_cursor_stays_at_the_top_while_the_first_lists_come_in() -> None:
     jobs = picture().jobs
-    async with hosted(JobsView(), picture(jobs=jobs[3:5], is_synced=False)) as (app, pilot):
+    part = replace(jobs[0], uid="part-of-another", created=datetime.now(UTC))
+    async with hosted(JobsView(), picture(jobs=(part, *jobs[3:5]), is_synced=False)) as (app, pilot):
         table = app.screen.query_one(Table)
+        assert table.cursor_key == "part-of-another"
         app.view.snapshot = picture(jobs=jobs)
         await pilot.pause()
         assert table.cursor_key == table.shown_rows[0].key

@@ -113,7 +113,9 @@ class ListView(View):
         """Keep the cursor on the first row while the first lists come in, until it is moved."""
         if self._first_row is None:
             return
-        if self._first_row in ("", table.cursor_key):
+        # A row may go again: of a Job that was read before the job whose part it is.
+        is_gone = all(row.key != self._first_row for row in table.shown_rows)
+        if is_gone or self._first_row == table.cursor_key:
             table.action_go(0)
             self._first_row = table.cursor_key or ""
         if self.is_synced or self._first_row != (table.cursor_key or ""):
