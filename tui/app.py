@@ -73,7 +73,7 @@ class Console(PacedApp[int]):
     ENABLE_COMMAND_PALETTE = False
     TITLE = "gpuconsole"
 
-    snapshot: reactive[ClusterSnapshot] = reactive(ClusterSnapshot, layout=False)
+    snapshot: reactive[ClusterSnapshot] = reactive(ClusterSnapshot, repaint=False)
     """The newest picture of the cluster."""
 
     def __init__(

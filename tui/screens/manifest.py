@@ -44,7 +44,7 @@ class ManifestScreen(Screen[JobRef | None]):
     """
     AUTO_FOCUS: ClassVar[str] = "Lines"
     BINDINGS: ClassVar[list[BindingType]] = bindings(KEYS)
-    snapshot: reactive[ClusterSnapshot] = reactive(ClusterSnapshot, layout=False)
+    snapshot: reactive[ClusterSnapshot] = reactive(ClusterSnapshot, repaint=False)
     """The cluster as it is now."""
     doing: reactive[str] = reactive("", init=False)
     """What is being asked of the server; empty while nothing is."""

@@ -59,7 +59,7 @@ class NewJobScreen(Screen[JobRef | None]):
     ]
     focused: Reactive[Widget | None] = Reactive(None, repaint=False)
     """The widget with the focus. Fields draw what it changes: Textual's own draws the whole screen."""
-    snapshot: reactive[ClusterSnapshot] = reactive(ClusterSnapshot, layout=False)
+    snapshot: reactive[ClusterSnapshot] = reactive(ClusterSnapshot, repaint=False)
     """The cluster as it is now: what is free, which names are taken."""
     doing: reactive[str] = reactive("", init=False)
     """What is being asked of the server; empty while nothing is."""

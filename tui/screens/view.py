@@ -84,7 +84,7 @@ class View(Screen[None]):
     KEYS: ClassVar[tuple[Key, ...]] = ()
     """The keys of this view, beside those that work everywhere."""
 
-    snapshot: reactive[ClusterSnapshot] = reactive(ClusterSnapshot, layout=False)
+    snapshot: reactive[ClusterSnapshot] = reactive(ClusterSnapshot, repaint=False)
     """What is shown."""
     filter_text: reactive[str] = reactive("")
     """What was typed after `/`."""
