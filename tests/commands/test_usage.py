@@ -168,13 +168,6 @@ async def test_a_job_that_is_not_there_is_named(run: CommandLine) -> None:
         assert "nope" in ended.err
 
 
-async def test_the_console_needs_a_terminal(run: CommandLine) -> None:
-    ended = await run.process()
-    assert (ended.status, ended.out) == (2, "")
-    assert "needs a terminal" in ended.err
-    assert "gpuconsole list" in ended.err
-
-
 async def test_a_package_that_intrudes_is_named(alone: CommandLine) -> None:
     (alone.home / "themes").mkdir()
     (alone.home / "themes" / "__init__.py").write_text("")

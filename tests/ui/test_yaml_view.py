@@ -113,6 +113,7 @@ async def test_it_stands_still_when_asked_and_reads_again_on_demand(tmp_path: Pa
     watch = Stream()
     async with yaml_view(tmp_path, watch=watch) as play:
         await play.until(lambda: " live" in title(play))
+        await play.cluster.until_asked(ALL, watch=True)
         await play.press("r")
         await watch.is_over.wait()
         await play.until(lambda: " still" in title(play))

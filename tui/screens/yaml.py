@@ -74,7 +74,7 @@ class YamlScreen(TextView):
         """Read the object, and unless it is to stand still every version after this one."""
         self.put("notice", "" if self._object is not None else "Reading…")
         where = (self._resource, self._object_name, self._namespace)
-        self._state = "live" if self._is_live else "still"
+        self._state = "" if self._object is None else "live" if self._is_live else "still"
         try:
             if self._is_live:
                 await follow_object(self._client, *where, self._take, self._outage)
@@ -102,8 +102,7 @@ class YamlScreen(TextView):
             return
         self.put("notice", "")
         self._object = obj
-        if self._is_live:
-            self._state = "live"
+        self._state = "live" if self._is_live else "still"
         self._write()
 
     @work(exclusive=True, group="write")
