@@ -21,6 +21,12 @@ def no_cluster(snapshot: ClusterSnapshot) -> str:
             "ctrl+r tries again once a kubeconfig says where one is; q leaves.\n"
             "gpuconsole --sandbox makes a small cluster on this machine."
         )
+    if snapshot.trouble == "login expired":
+        return (
+            "The cluster does not know who asks, so nothing of it can be shown.\n"
+            "Log in to it again, then ctrl+r tries at once.\n"
+            ":ctx shows the other clusters of your kubeconfig."
+        )
     return (
         "The cluster was not reached, so nothing of it can be shown.\n"
         "It is tried again by itself; ctrl+r tries at once.\n"

@@ -111,6 +111,7 @@ class BatchJob:
         failures = whole(status.get("failed")) or 0
         return replace(
             job,
+            has_status=True,  # Kubernetes runs it: while it may make no pods it only writes no status
             restarts=failures if limit is None else min(failures, limit),
             restarts_allowed=limit,
             # Without numbers the pods are interchangeable, so none can be waiting for another.

@@ -264,6 +264,8 @@ class JobLogs:
             follower.is_over = True
             self.problems[follower.target.name] = str(error)
             words = f"cannot be read. {error.details or error.what}"
+            if "previous terminated container" in error.why:  # as kubelets word it, and pass it on as a 400
+                words = "there was no run before this one, or its log is gone"
             self._take(follower.target, [Marker(Mark.NOTE, words, follower.target, 0, next(self._numbers))])
         self._changed.set()
 

@@ -9,7 +9,7 @@ import pytest
 
 import tui.screens
 from k8s.snapshot import ClusterSnapshot, Missing
-from tests.objects import node, pytorch_job
+from tests.objects import batch_job, joined, node, pytorch_job
 from tests.ui.test_console import console_on
 from tui.completion import complete
 from tui.empty_words import no_jobs
@@ -126,3 +126,16 @@ def test_commands_that_change_are_completed_only_where_something_may_be_changed(
     assert complete("ne", {}) == "new"
     assert complete("ne", {}, is_read_only=True) == ""
     assert complete("sub", {}, is_read_only=True) == ""
+
+
+def test_who_is_not_known_to_the_cluster_is_told_to_log_in_not_that_it_is_away() -> None:
+    words = no_jobs(
+        ClusterSnapshot(context="c", stale="Unauthorized", trouble="login expired"), is_read_only=False
+    )
+    assert words.startswith("The cluster does not know who asks") and "Log in" in words
+
+
+def test_no_operator_is_blamed_for_a_job_that_kubernetes_itself_runs() -> None:
+    waiting = joined([], [], [batch_job("over-quota"), pytorch_job("bert")])[1]
+    assert waiting["over-quota"].reason == "no pods yet"
+    assert waiting["bert"].reason == "no pods yet: its operator has not answered"
