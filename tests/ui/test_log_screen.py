@@ -276,3 +276,10 @@ async def test_a_job_without_pods_says_so_and_starts_when_they_come(tmp_path: Pa
         assert isinstance(app, Host)
         app.snapshot = snapshot_of(pod)
         await until(pilot, lambda: panes(pilot) == [["hello from 0"]])
+
+
+async def test_where_there_was_no_run_before_it_is_said_in_our_words(tmp_path: Path) -> None:
+    async with shown(pod_of(0), tmp_path=tmp_path) as pilot:
+        await until(pilot, lambda: panes(pilot) == [["hello from 0"]])
+        await pilot.press("p")
+        await until(pilot, lambda: "there was no run before this one" in "".join(panes(pilot)[0]))

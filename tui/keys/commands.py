@@ -35,6 +35,7 @@ COMMANDS = (
     Command("why", (), "job", "Why a job waits, fails or restarts"),
     Command("info", ("about",), "", "Versions, cluster, and what you may do"),
     Command("yaml", ("y",), "job", "As YAML: a job, pod/NAME, secret/NAME"),
+    Command("bundle", (), "job", "A file for support: all that is known of a job, its secrets removed"),
     Command("theme", (), "theme", "Another theme"),
     Command("help", ("h",), "", "The keys"),
     Command("quit", ("q", "q!"), "", "Leave"),
