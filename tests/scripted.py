@@ -178,9 +178,12 @@ class Stream:
         try:
             while True:
                 piece = asyncio.ensure_future(self._pieces.get())
-                await asyncio.wait([piece, ended], return_when=asyncio.FIRST_COMPLETED)
-                if not piece.done():
-                    piece.cancel()
+                try:
+                    await asyncio.wait([piece, ended], return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    if not piece.done():
+                        piece.cancel()
+                if piece.cancelled() or not piece.done():
                     return _break(request, response)
                 sent = piece.result()
                 if sent is None:

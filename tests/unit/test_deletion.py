@@ -86,7 +86,13 @@ def test_each_propagation_says_what_becomes_of_the_pods(
             "with 1 pod and its logs?",
         ),
         ("Running", 0, "Background", "1 pod will be ended; its logs go too.", "with 1 pod and its logs?"),
-        ("Failed", 8, "Orphan", "Only the jobs go: no pod of theirs runs", "but leave the pods, which have ended?"),
+        (
+            "Failed",
+            8,
+            "Orphan",
+            "Only the jobs go: no pod of theirs runs",
+            "but leave the pods, which have ended?",
+        ),
         (
             "Running",
             0,

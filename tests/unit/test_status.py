@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from k8s.status import Status
-from k8s.status.job import Declaration, Part, job_status
-from k8s.status.job import RULES
+from k8s.status.job import RULES, Declaration, Part, job_status
 
 
 def part(number: int, status: Status, reason: str = "", **more: Any) -> Part:

@@ -18,11 +18,11 @@ from k8s.snapshot import Job
 from trainer.tfevents import Curve, EventFiles, EventFolder
 from tui.commands.connect import cluster, read_jobs
 from tui.commands.errors import say
-from tui.log_points import read_log_points
 from tui.commands.output import add_format, write, write_object
 from tui.commands.plots import Line, plot
 from tui.commands.which_job import NAME_HELP, find_job, titles
 from tui.curve_feed import CurveFeed
+from tui.log_points import read_log_points
 from tui.settings import ConsoleOptions
 
 

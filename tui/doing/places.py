@@ -55,7 +55,7 @@ def events(console: Console, wish: View.Go) -> None:
     if wish.refs:
         open(console, wish)
         if isinstance(view := console.screen, JobView):
-            view.call_after_refresh(view.action_events)
+            view.call_after_refresh(view.show_events)
         return
     console.switch(EventsView(lambda: console.live))
 

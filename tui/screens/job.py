@@ -281,6 +281,10 @@ class JobView(ExplainedJob):
         """Show the pane with the focus alone, or all of them again."""
         self._panes.toggle_full()
 
+    def show_events(self) -> None:
+        """Begin with the events, among the other panes."""
+        self._panes.go_to(self._panes.events)
+
     def action_events(self) -> None:
         """Show the events alone; from there, all panes again."""
         panes = self._panes

@@ -30,13 +30,14 @@ class StatusLine(Widget):
     StatusLine { height: 1; }
     """
 
-    snapshot: reactive[ClusterSnapshot] = reactive(ClusterSnapshot, layout=False)
+    snapshot: reactive[ClusterSnapshot] = reactive(ClusterSnapshot, repaint=False)
     """What is shown."""
 
     def __init__(self, *, is_read_only: bool = False) -> None:
         """Show an empty picture; `is_read_only` says that nothing is changed from here."""
         super().__init__()
         self._is_read_only = is_read_only
+        self._said = Text()
 
     def on_mount(self) -> None:
         """Count the age of old rows up while the cluster is away."""
@@ -46,8 +47,17 @@ class StatusLine(Widget):
         if self.snapshot.stale or self.snapshot.throttled_until_s:
             self.refresh()
 
+    def watch_snapshot(self) -> None:
+        """Draw only what says something new: pictures come ten times a second."""
+        if self.is_mounted and self._words() != self._said:
+            self.refresh()
+
     def render(self) -> Text:
         """Draw what fits; the state of the connection is never given up."""
+        self._said = self._words()
+        return self._said
+
+    def _words(self) -> Text:
         snapshot = self.snapshot
         width = self.size.width
         right = self._right(snapshot)
