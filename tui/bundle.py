@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import platform
+import re
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterator
 from importlib.metadata import PackageNotFoundError, version
@@ -49,8 +50,9 @@ Object = dict[str, Any]
 
 
 def bundle_name(job: Job, now_s: float) -> str:
-    """Return what to call the file of a job's bundle."""
-    return f"gpuconsole-{job.ref.name}-{time.strftime('%Y%m%d-%H%M%S', time.localtime(now_s))}.tar.gz"
+    """Return what to call the file of a job's bundle; what no cluster allows in names is cut and cleaned."""
+    name = re.sub(r"[^A-Za-z0-9.-]", "_", job.ref.name)[:100]
+    return f"gpuconsole-{name}-{time.strftime('%Y%m%d-%H%M%S', time.localtime(now_s))}.tar.gz"
 
 
 async def make_bundle(

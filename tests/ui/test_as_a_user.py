@@ -11,6 +11,7 @@ import tui.screens
 from k8s.snapshot import ClusterSnapshot, Missing
 from tests.objects import batch_job, joined, node, pytorch_job
 from tests.ui.test_console import console_on
+from tui.bundle import bundle_name
 from tui.completion import complete
 from tui.empty_words import no_jobs
 
@@ -139,3 +140,8 @@ def test_no_operator_is_blamed_for_a_job_that_kubernetes_itself_runs() -> None:
     waiting = joined([], [], [batch_job("over-quota"), pytorch_job("bert")])[1]
     assert waiting["over-quota"].reason == "no pods yet"
     assert waiting["bert"].reason == "no pods yet: its operator has not answered"
+
+
+def test_the_file_of_a_bundle_has_a_name_that_a_folder_takes_whatever_the_job_is_called() -> None:
+    job = joined([], [], [pytorch_job("../a\0b" + "x" * 500)])[1].popitem()[1]
+    assert re.fullmatch(r"gpuconsole-[A-Za-z0-9._-]{1,100}-\d{8}-\d{6}\.tar\.gz", bundle_name(job, 0.0))

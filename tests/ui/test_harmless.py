@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -327,8 +328,8 @@ async def hostile_console(tmp_path: Path, text: str, made: type[Console]) -> Asy
             yield pilot
 
 
-LEFT_OUT = {"quit", "shell"}
-"""What would end the test, or needs a real terminal."""
+LEFT_OUT = {"quit", "shell", "contexts.open"}
+"""What would end the test, needs a real terminal, or leaves the cluster's objects behind."""
 
 
 async def walk(pilot: Pilot[int], *, presses_keys: bool) -> set[str]:
@@ -347,26 +348,32 @@ async def walk(pilot: Pilot[int], *, presses_keys: bool) -> set[str]:
         await pilot.press(*keys)
         await look()
 
-    async def go(where: str) -> None:
+    async def go(where: str, argument: str = "") -> None:
         for _ in range(6):
             if isinstance(console.screen, View):
                 break
             await press("escape")
-        console.screen.post_message(View.Go(where))
+        console.screen.post_message(View.Go(where, argument))
         is_new = await look() not in visited
         view = console.screen
         if is_new and presses_keys and isinstance(view, View):
             visited.add(type(view).__name__)
             for key in view.KEYS:
-                if key.action and not LEFT_OUT & {key.action, key.id.partition(".")[2]}:
+                if key.action and not LEFT_OUT & {key.action, key.id, key.id.partition(".")[2]}:
                     await press(key.keys.split(",")[0])
                     await press("escape") if not isinstance(console.screen, View) else None
+
+    arguments = cycle(("all", ""))
+
+    async def go_home() -> None:
+        # Another argument makes another list: one that is gone back to is as the keys have left it.
+        await go("jobs", next(arguments))
 
     visited = set[str]()
     for command in COMMANDS:
         if command.name in LEFT_OUT:
             continue
-        await go("jobs")
+        await go_home()
         if command.takes and not isinstance(console, Ungated):
             await press("colon", *command.name, "space", "tab")
             await press("escape")
@@ -379,7 +386,7 @@ async def walk(pilot: Pilot[int], *, presses_keys: bool) -> set[str]:
         ("ctrl+d",),
         ("slash", "x"),
     ):
-        await go("jobs")
+        await go_home()
         for name in keys:
             await press(name)
     await go("jobs")
