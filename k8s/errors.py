@@ -112,6 +112,8 @@ _BY_CODE: Mapping[int, type[KubeError]] = {
     429: Throttled,
 }
 
+_QUOTA = "exceeded quota"
+"""What a 403 says that is no matter of rights. Source: kubernetes `plugin/pkg/admission/resourcequota`."""
 _HINTS: Mapping[int, str] = {
     401: LOGIN_HINT,
     403: "Pick another namespace, or ask for a role that allows it.",
@@ -132,7 +134,8 @@ def from_status(code: int, status: object, doing: str, retry_after: str = "") ->
     said = _mapping(status)
     why = str(said.get("message") or f"The server answered {code}.")[:2000]
     kind = _BY_CODE.get(code, ServerFailed)
-    error = kind(f"Could not {doing}.", why=f"The cluster says: {why}", hint=_HINTS.get(code, ""))
+    hint = "Ask for less, or for a larger quota." if _QUOTA in why else _HINTS.get(code, "")
+    error = kind(f"Could not {doing}.", why=f"The cluster says: {why}", hint=hint)
     details = _mapping(said.get("details"))
     if isinstance(error, Invalid):
         causes = details.get("causes")

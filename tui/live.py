@@ -335,6 +335,10 @@ def _trouble(mirrors: Sequence[Mirror[Any]], outage: KubeError | None) -> tuple[
             reason = problem.why or problem.what
             if isinstance(problem, Unauthorized):
                 reason = f"{problem.details} ctrl+r tries at once."
+            elif isinstance(problem, Unreachable):
+                reason = (
+                    f"{reason.rstrip('.')}. The cluster is asked again until it answers; ctrl+r asks at once."
+                )
             if outage is None and len(ailing) < sum(not mirror.state.is_absent for mirror in mirrors):
                 reason = f"{', '.join(mirror.resource.full_name for mirror, _ in found)}: {reason}"
             heard_s = [mirror.heard_at_s for mirror, _ in ailing if mirror.heard_at_s]

@@ -106,3 +106,10 @@ def test_whatever_the_body_was_it_becomes_an_error_in_words(code: int, body: obj
 
 def test_a_long_refusal_is_cut() -> None:
     assert len(from_status(500, {"message": "x" * 100_000}, "list pods").why) < 2100
+
+
+def test_a_quota_that_is_used_up_is_no_matter_of_rights() -> None:
+    said = {"message": 'pods "a" is forbidden: exceeded quota: gpus, requested: requests.nvidia.com/gpu=8'}
+    error = from_status(403, said, "create Pod a")
+    assert isinstance(error, Forbidden)
+    assert error.hint == "Ask for less, or for a larger quota."
