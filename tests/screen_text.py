@@ -1,0 +1,74 @@
+"""A screen as text that can be read, compared and kept: what stands where, and how it looks."""
+
+from __future__ import annotations
+
+import os
+import string
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from rich.style import Style
+from textual.app import App
+from textual.strip import Strip
+
+FOLDER = Path(__file__).parent / "golden" / "screens"
+UPDATE = "UPDATE_SCREENS"
+"""Variable that writes what is seen instead of comparing it; look at it before it is kept."""
+_LETTERS = string.ascii_letters + string.digits
+
+
+def text_of(app: App[Any]) -> str:
+    """Return what stands on the screen, line by line."""
+    return "\n".join(strip.text.rstrip() for strip in _strips(app))
+
+
+def looks_of(app: App[Any]) -> str:
+    """Return how every cell looks: a letter for each style, runs of it counted, and the styles below."""
+    letters: dict[str, str] = {}
+    lines = []
+    for strip in _strips(app):
+        cells = [letters.setdefault(name, _LETTERS[len(letters)]) for name in _names(strip)]
+        lines.append("".join(f"{len(list(run))}{letter}" for letter, run in groupby(cells)))
+    return "\n".join([*lines, "", *(f"{letter} {name}" for name, letter in letters.items())])
+
+
+def _strips(app: App[Any]) -> Sequence[Strip]:
+    return app.screen._compositor.render_strips()
+
+
+def _names(strip: Strip) -> list[str]:
+    return [_name(segment.style or Style()) for segment in strip for _ in range(segment.cell_length)]
+
+
+def _name(style: Style) -> str:
+    """Return a style in words, without what no terminal shows."""
+    shown = Style(
+        color=style.color,
+        bgcolor=style.bgcolor,
+        bold=style.bold,
+        dim=style.dim,
+        italic=style.italic,
+        underline=style.underline,
+        reverse=style.reverse,
+        strike=style.strike,
+    )
+    return str(shown)
+
+
+def compare(name: str, parts: Mapping[str, str]) -> None:
+    """Compare a screen with the one that is kept under this name, or keep it.
+
+    Args:
+        name: Of the file, without its ending.
+        parts: What is compared: the text and the looks, by the names of the looks.
+    """
+    seen = "".join(f"== {part}\n{content}\n" for part, content in parts.items())
+    path = FOLDER / f"{name}.txt"
+    if os.environ.get(UPDATE):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(seen, encoding="utf-8")
+        return
+    assert path.is_file(), f"{path.name} is not kept yet: run with {UPDATE}=1, look at it, and keep it"
+    assert seen.splitlines() == path.read_text(encoding="utf-8").splitlines()
