@@ -17,8 +17,12 @@ SETTINGS := pyproject.toml .ci/constraints.txt
 demo: $(VENV)/.ready
 	@$(BIN)/gpuconsole --sandbox
 
+# The real cluster is one for all; the rest runs in as many processes as this.
+WORKERS ?= 2
+
 test: $(VENV)/.ready-dev
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -m cluster
+	$(BIN)/python -m pytest -m "not cluster" -n $(WORKERS) --dist loadfile
 
 check: $(VENV)/.ready-dev
 	$(BIN)/ruff format --check .

@@ -98,8 +98,8 @@ class Console(PacedApp[int]):
         """Its mirror, from then on."""
         self.rights: Rights | None = None
         """What this user may do there."""
-        self.forwards: dict[JobRef, tuple[str, Worker[None]]] = {}
-        """Jobs whose TensorBoard is forwarded: its address here, and what carries it."""
+        self.forwards: dict[JobRef, Worker[None]] = {}
+        """Jobs whose TensorBoard is forwarded, and what carries it."""
         self._keys = keys or UserKeys()
         self.given = Given(
             self._keys.keymap,

@@ -149,6 +149,18 @@ async def test_the_title_tells_how_far_the_job_says_it_is_and_nothing_else(tmp_p
         assert play.text.splitlines()[1].endswith("Running · 3/3 pods")
 
 
+async def test_where_its_tensorboard_is_forwarded_to_stays_on_the_screen(tmp_path: Path) -> None:
+    async with job_view(tmp_path, logs={"master-0": Log(printed("hello"))}) as play:
+        view = play.console.screen
+        assert isinstance(view, JobView)
+        play.console.given.forwarded[view.ref] = "http://127.0.0.1:4242"
+        view.redraw()
+        await play.until(lambda: "TensorBoard: http://127.0.0.1:4242" in play.text)
+        play.console.given.forwarded.clear()
+        view.redraw()
+        await play.until(lambda: "TensorBoard:" not in play.text)
+
+
 async def test_nothing_is_asked_while_another_view_is_shown(tmp_path: Path) -> None:
     logs = {place: Log(printed("step 1")) for place in PLACES}
     async with job_view(tmp_path, logs=logs, size=(120, 40)) as play:

@@ -49,11 +49,10 @@ def forward(console: Console, wish: View.Go) -> None:
     if meant := console.meant(wish):
         client, ref = meant
         if ref in console.forwards:
-            _, worker = console.forwards.pop(ref)
-            worker.cancel()
+            console.forwards.pop(ref).cancel()
             console.notify(f"The TensorBoard of {ref.name} is no longer forwarded.")
         elif job := console.snapshot.job(ref):
-            console.forwards[ref] = "", console.begin(_forward, client, job, group="forward")
+            console.forwards[ref] = console.begin(_forward, client, job, group="forward")
 
 
 async def _forward(console: Console, client: Client, job: Job) -> None:
@@ -74,7 +73,7 @@ async def _forward(console: Console, client: Client, job: Job) -> None:
         place = await find_tensorboard(client, job)
         async with open_forward(client, place.pod, place.namespace, place.port, on_change=tell) as opened:
             address = f"http://{opened.address}"
-            console.forwards[job.ref] = address, console.forwards[job.ref][1]
+            console.given.forwarded[job.ref] = address
             console.notify(
                 f"{address} is the TensorBoard of {job.ref.name}; the same key ends it.", timeout=TOLD_S
             )
@@ -83,3 +82,5 @@ async def _forward(console: Console, client: Client, job: Job) -> None:
         console.forwards.pop(job.ref, None)
         console.note_refusal(error)
         console.notify(error.details, title=error.what, severity="error")
+    finally:
+        console.given.forwarded.pop(job.ref, None)

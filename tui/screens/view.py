@@ -68,6 +68,8 @@ class Given:
     """What the user switched on or off for as long as the console runs, by the switch's name."""
     finished_days: float = FINISHED_DAYS
     """How long the list shows jobs that have finished."""
+    forwarded: dict[JobRef, str] = field(default_factory=dict)
+    """Jobs whose TensorBoard is forwarded, and its address here."""
     recent: list[str] = field(default_factory=list)
     """Namespaces of this cluster that were gone to, the newest first."""
 
