@@ -186,13 +186,12 @@ class JobView(ExplainedJob):
             self._draw_panes(job, clock)
         title = job_title(self.ref, job, clock, self.size.width - 2, progress=self._progress, is_gone=is_gone)
         self.set_title(f"{title}   /{sanitize(self.filter_text)}" if self.filter_text else title)
-        address = self.given.forwarded.get(self.ref, "")
-        self.put("totals", f"TensorBoard: {address}" if address else "")
         self.consider_why(None if is_gone else job)
         reason = "" if job is None or is_gone or self.why else job.reason
         self.put("why", self.why)
         self.put("notice", "\n".join(map(sanitize, (self.snapshot.stale or reason).split("\n"))))
-        self.put("totals", self._lines_words())
+        address = self.given.forwarded.get(self.ref, "")
+        self.put("totals", f"TensorBoard: {address}" if address else self._lines_words())
 
     def _lines_words(self) -> str:
         if self._lines.problem:
