@@ -121,13 +121,14 @@ def _run(words: list[str]) -> int:
 def _do(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     if flags.chosen is None:
         gc.disable()
-        from tui.commands.console import prepare, reach
+        try:
+            from tui.commands.console import prepare, reach
 
-        options = prepare(options)
-        from tui.app import run_console
-
+            options = prepare(options)
+            from tui.app import run_console
+        finally:
+            gc.enable()
         gc.freeze()  # what was made so far, code and its like, stays to the end: no look need pass it
-        gc.enable()
         return run_console(options, reach)
     module = importlib.import_module(f"tui.commands.{flags.module}")
     status: int = asyncio.run(module.run(options, flags))

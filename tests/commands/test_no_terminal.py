@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ async def test_in_a_pipe_it_prints_the_jobs_and_says_that_it_needs_a_terminal(ru
     assert (alone.status, alone.out) == (2, listed.out)
     assert alone.out.splitlines()[0].split()[0] == "NAME"
     assert alone.err.splitlines()[0] == "The console needs a terminal, and this is none."
+    assert gc.isenabled()
 
 
 async def test_where_nothing_can_be_listed_it_says_why_besides(alone: CommandLine) -> None:
