@@ -162,6 +162,8 @@ def test_no_colour_is_sent_where_none_is_wanted(
     command = [sys.executable, "-P", "-m", "tui", "--kubeconfig", str(tmp_path / "kubeconfig"), *words]
     with Terminal(command, env=env) as console:
         console.wait_for("Jobs (")
-        console.send(":q\r")
+        console.send(":q")
+        console.wait_for(":quit")  # what is typed, and the cursor on what is suggested
+        console.send("\r")
         assert console.wait_for_end() == 0
         assert bool(COLOURED.search(bytes(console.output))) is is_coloured
