@@ -24,7 +24,7 @@ from k8s.contexts import SANDBOX_HINT, UNUSABLE, Chosen, read_kubeconfig
 from k8s.errors import LOGIN_HINT, NoCluster, Unauthorized
 from k8s.login import Credentials, LoginCommand, LoginFailed, without_secrets
 from k8s.proxies import proxy_from
-from k8s.text import sanitize
+from k8s.text.sanitize import sanitize
 
 __all__ = ["SANDBOX_HINT", "Access", "load"]
 

@@ -16,7 +16,7 @@ import yaml
 
 from k8s.errors import NoCluster
 from k8s.kubeconfigs import kubeconfig_files
-from k8s.text import sanitize
+from k8s.text.sanitize import sanitize
 
 SANDBOX_HINT = "Point KUBECONFIG at one, or try the single-machine cluster: gpuconsole --sandbox"
 UNUSABLE = "This kubeconfig cannot be used."

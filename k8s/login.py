@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
 
-from k8s.text import sanitize
+from k8s.text.sanitize import sanitize
 
 LONGEST_S = 60.0
 """How long a login may take: somebody may have to confirm it elsewhere."""

@@ -26,7 +26,7 @@ from textual.worker import Worker
 import themes
 from k8s.errors import KubeError
 from k8s.snapshot import ClusterSnapshot
-from k8s.text import sanitize, sanitize_lines
+from k8s.text.sanitize import sanitize, sanitize_lines
 from tui import terminal
 from tui.doing import WISHES
 from tui.driver import PacedApp

@@ -23,7 +23,7 @@ from k8s.logs import Target, targets_of
 from k8s.resources import EVENTS, PODS, Resource
 from k8s.snapshot import ClusterSnapshot, Instance, Job
 from k8s.submit import to_yaml
-from k8s.text import log_text
+from k8s.text.sanitize import log_text
 from k8s.why import answer_why
 from k8s.why.gather import GROUP_KEYS, KUEUE, KUEUE_VERSIONS, POD_GROUPS
 from tui.bundle_file import Bundle, BundleFile

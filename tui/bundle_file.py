@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from k8s.redact import Redactor
+from k8s.text.redact import Redactor
 
 
 @dataclass(frozen=True, slots=True)

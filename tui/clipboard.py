@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from k8s.text import sanitize
+from k8s.text.sanitize import sanitize
 from tui.format import plural
 
 LARGEST_ENCODED = 74_994

@@ -8,7 +8,7 @@ from typing import Literal
 
 from k8s.kinds import JobRef
 from k8s.snapshot import ClusterSnapshot, Instance, Job
-from k8s.text import sanitize
+from k8s.text.sanitize import sanitize
 from tui.format import plural
 
 MOST_WITHOUT_TYPING = 5

@@ -13,7 +13,7 @@ from k8s.models import Pod
 from k8s.resources import PODS
 from k8s.snapshot import ClusterSnapshot, Job
 from k8s.status.pod import pod_status
-from k8s.text import sanitize
+from k8s.text.sanitize import sanitize
 from tui.deletion import DeletePlan, pods_of
 from tui.format import plural
 

@@ -1,6 +1,6 @@
 """The last gates before the terminal: every line that any widget draws passes them.
 
-Words from outside are made readable where they are drawn, by `k8s.text.sanitize`. Should a
+Words from outside are made readable where they are drawn, by `k8s.text.sanitize.sanitize`. Should a
 widget forget to, or Textual draw something by itself, nothing in it can do harm all the same.
 """
 
@@ -16,7 +16,7 @@ from textual.app import App
 from textual.color import Color
 from textual.filter import LineFilter
 
-from k8s.text import UNSAFE
+from k8s.text.sanitize import UNSAFE
 
 _LIKES = {
     char: like

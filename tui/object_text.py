@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from k8s.redact import MARK, Redactor
-from k8s.yaml_lines import YamlLine, yaml_lines
+from k8s.text.redact import MARK, Redactor
+from k8s.text.yaml_writer import YamlLine, yaml_lines
 
 MASK = "••••"
 """Stands for a secret."""

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from k8s.text import sanitize
+from k8s.text.sanitize import sanitize
 
 FOLDER = "saved"
 """Name of the folder in the state folder."""

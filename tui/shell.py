@@ -21,7 +21,7 @@ from typing import Protocol, Self
 from k8s import exec
 from k8s.client import Client
 from k8s.errors import Unreachable
-from k8s.text import sanitize
+from k8s.text.sanitize import sanitize
 
 LEFT, TERMINAL_GONE = 255, 129
 """Exit codes of ours: the user left a shell that may run on; there is no terminal any more."""

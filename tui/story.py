@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from k8s.snapshot import Holder, Job, NodeRow
 from k8s.status import Status
-from k8s.text import log_text, sanitize
+from k8s.text.sanitize import log_text, sanitize
 from tui.format import (
     NOTHING,
     STATUS_LOOKS,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from k8s.snapshot import Job
 from k8s.suspending import why_not
-from k8s.text import sanitize
+from k8s.text.sanitize import sanitize
 from tui.deletion import hidden_words, pods_of
 from tui.format import plural
 

@@ -49,7 +49,7 @@ class Target(msgspec.Struct, frozen=True):
 
 
 class LogLine(msgspec.Struct, frozen=True, gc=False):
-    """One line as a process wrote it. Never show `text` itself: `k8s.text.log_text` makes it harmless."""
+    """One line as a process wrote it. `text` is shown only as `k8s.text.sanitize.log_text` makes it."""
 
     stamp_ns: int
     """When it was written, in ns since 1970; the time of the line before where the server gave none."""

@@ -17,7 +17,7 @@ from k8s.logs.feed import Choice
 from k8s.logs.follow import NORMAL, Follower, Pace, Wanted
 from k8s.logs.job import MAX_STREAMS
 from k8s.logs.lines import Item, LogLine, Mark, Marker, Target, in_time_order, write_stamp
-from k8s.text import log_text, sanitize
+from k8s.text.sanitize import log_text, sanitize
 
 _WINDOW_S = 0.25
 _LONGEST_LINE_BYTES = 64 * 1024 * 1024

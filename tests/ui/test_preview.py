@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from k8s.contexts import Kubeconfig
 from k8s.models import Event, convert
 from k8s.snapshot import NodeRow
-from k8s.text import UNSAFE, sanitize
+from k8s.text.sanitize import UNSAFE, sanitize
 from tests.hosted import hosted
 from tests.objects import joined, node, pod_of, pytorch_job
 from tests.scripted import Answer, ScriptedCluster, Stall, page, refusal

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from typing import Any
 
-from k8s.yaml_lines import to_text
+from k8s.text.yaml_writer import to_text
 from tui.object_text import MASK, is_fold, object_text
 
 MANAGED = [{"manager": "kubectl", "fieldsV1": {"f:spec": {"f:template": {}}}}]

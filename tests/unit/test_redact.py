@@ -11,8 +11,8 @@ import yaml
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from k8s.redact import MARK, Redactor, redacted, redacted_text
 from k8s.submit import to_yaml
+from k8s.text.redact import MARK, Redactor, redacted, redacted_text
 from tests.objects import Object, recorded
 
 NAMES = st.sampled_from(

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from k8s.text import sanitize
+from k8s.text.sanitize import sanitize
 from tui.saved_view import save_table, table_csv
 
 NOW = datetime(2026, 11, 21, 20, 0, 5)

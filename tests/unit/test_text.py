@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from k8s.text import (
+from k8s.text.sanitize import (
     DISPLAY_CAP,
     cap_line,
     collapse_carriage_returns,

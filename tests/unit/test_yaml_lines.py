@@ -8,8 +8,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from k8s.text import UNSAFE
-from k8s.yaml_lines import to_text, yaml_lines
+from k8s.text.sanitize import UNSAFE
+from k8s.text.yaml_writer import to_text, yaml_lines
 
 _TEXTS = st.one_of(
     st.text(max_size=20),

@@ -14,7 +14,7 @@ from dataclasses import replace
 import themes
 from k8s.errors import KubeError, NoCluster
 from k8s.kubeconfigs import kubeconfig_files
-from k8s.text import sanitize
+from k8s.text.sanitize import sanitize
 from tui import terminal
 from tui.commands.errors import WrongUsage, say
 from tui.settings import ConsoleOptions

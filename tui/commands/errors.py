@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from k8s.text import sanitize
+from k8s.text.sanitize import sanitize
 
 
 class WrongUsage(Exception):

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import yaml
 
-from k8s.text import sanitize
+from k8s.text.sanitize import sanitize
 from tui.format import cell_len, pad
 
 FORMATS = ("table", "wide", "json", "yaml")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import plotext
 
-from k8s.text import sanitize
+from k8s.text.sanitize import sanitize
 from tui.charts.downsample import downsample
 from tui.charts.series import Bands
 from tui.charts.ticks import number_ticks, whole_ticks

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from k8s.text import sanitize
+from k8s.text.sanitize import sanitize
 from k8s.why import Answer, answer_why
 from tui.commands.connect import cluster, read_jobs
 from tui.commands.output import add_format, write, write_object

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from k8s.kinds import JobRef
 from k8s.resources import CLAIMS, CONFIG_MAPS, EVENTS, NODES, PODS, SECRETS, SERVICES, Resource
 from k8s.snapshot import Job
-from k8s.text import sanitize
+from k8s.text.sanitize import sanitize
 from tui.screens.jobs import JobsView
 from tui.screens.view import View
 

@@ -10,7 +10,7 @@ from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Label, Static
 
-from k8s.text import sanitize
+from k8s.text.sanitize import sanitize
 from tui.keys import CARD
 from tui.widgets.bindings import bindings
 

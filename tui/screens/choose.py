@@ -11,7 +11,7 @@ from textual.containers import Horizontal, Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Button, Label
 
-from k8s.text import sanitize_lines
+from k8s.text.sanitize import sanitize_lines
 from tui.keys import DIALOG
 from tui.widgets.bindings import bindings
 

@@ -11,7 +11,7 @@ from textual.binding import BindingType
 
 from k8s.contexts import Context, Kubeconfig
 from k8s.errors import NoCluster
-from k8s.text import sanitize
+from k8s.text.sanitize import sanitize
 from tui.format import NOTHING, plural
 from tui.keys import CONTEXTS, Key
 from tui.screens.list_view import ListView

@@ -12,7 +12,7 @@ from k8s.kinds import JobRef
 from k8s.models import Event
 from k8s.resources import EVENTS as RESOURCE
 from k8s.snapshot import Job
-from k8s.text import sanitize
+from k8s.text.sanitize import sanitize
 from tui.collection import Followed
 from tui.format import NOTHING, Clock, Look, count, plural
 from tui.happened import Place, Teller, Told, jobs_by_place

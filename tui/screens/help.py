@@ -13,7 +13,7 @@ from textual.containers import Container, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from k8s.text import sanitize
+from k8s.text.sanitize import sanitize
 from tui.keys import COMMANDS, EVERYWHERE, HELP, PROMPT, TABLE, Key
 from tui.match import FILTERS
 from tui.screens.view import Given

@@ -8,7 +8,7 @@ from textual.binding import BindingType
 
 from k8s.kinds import JobRef
 from k8s.snapshot import ClusterSnapshot, Holder, Instance, Job, NodeRow
-from k8s.text import sanitize
+from k8s.text.sanitize import sanitize
 from tui.empty_words import no_cluster
 from tui.format import NOTHING, STATUS_LOOKS, Clock, Look, plural
 from tui.gpu_cells import BAD, FREE, MOST_CELLS, job_mark

@@ -11,7 +11,7 @@ from k8s.errors import KubeError
 from k8s.kinds import JobRef
 from k8s.snapshot import Job
 from k8s.status import Status
-from k8s.text import sanitize
+from k8s.text.sanitize import sanitize
 from k8s.why import answer_why
 from tui.screens.job_actions import JobActions
 

@@ -15,7 +15,7 @@ from textual.containers import Container, Horizontal
 from k8s.client import Client
 from k8s.kinds import JobRef
 from k8s.logs import EVERYTHING, Choice, Feed, JobLogs, LogLine, RankRow, Target, Wanted, targets_of
-from k8s.text import sanitize
+from k8s.text.sanitize import sanitize
 from tui.format import NOTHING, age, count, plural
 from tui.keys import LOGS, Key
 from tui.screens.view import View, bindings

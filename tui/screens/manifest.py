@@ -17,7 +17,7 @@ from k8s.errors import Invalid, KubeError, ServerFailed, Unreachable
 from k8s.kinds import JobRef, Manifest
 from k8s.snapshot import ClusterSnapshot
 from k8s.submit import create_manifest, to_yaml
-from k8s.text import sanitize
+from k8s.text.sanitize import sanitize
 from tui.format import plural
 from tui.keys import NEW_JOB
 from tui.manifest_text import read_manifest

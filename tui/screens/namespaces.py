@@ -10,7 +10,7 @@ from k8s.models.namespace import Namespace, Quota
 from k8s.resources import NAMESPACES as RESOURCE
 from k8s.resources import QUOTAS
 from k8s.snapshot import ClusterSnapshot
-from k8s.text import sanitize
+from k8s.text.sanitize import sanitize
 from tui.collection import Followed
 from tui.format import NOTHING, Clock, Look, plural
 from tui.keys import NAMESPACES, Key

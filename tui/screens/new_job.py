@@ -27,7 +27,7 @@ from k8s.errors import Invalid, KubeError, ServerFailed, Unreachable
 from k8s.kinds import JobRef
 from k8s.snapshot import ClusterSnapshot
 from k8s.submit import Refused, claim_names, create_job, to_yaml
-from k8s.text import sanitize
+from k8s.text.sanitize import sanitize
 from tui import job_draft
 from tui.format import age
 from tui.job_answers import JobAnswers

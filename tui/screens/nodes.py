@@ -11,7 +11,7 @@ from textual.binding import BindingType
 
 from k8s.snapshot import ClusterSnapshot, Job, Missing, NodeRow
 from k8s.status import Status
-from k8s.text import sanitize
+from k8s.text.sanitize import sanitize
 from tui.empty_words import no_nodes
 from tui.format import NOTHING, Clock, count, memory, plural
 from tui.gpu_cells import holder_words, node_cells

@@ -12,7 +12,7 @@ from textual.binding import BindingType
 from textual.widgets import Label
 
 from k8s.errors import KubeError
-from k8s.text import sanitize
+from k8s.text.sanitize import sanitize
 from tui.keys import TEXT, Key
 from tui.screens.view import View, bindings
 from tui.widgets.log_text import pattern_of

@@ -15,7 +15,7 @@ from textual.timer import Timer
 from textual.widgets import Input, Label
 
 from k8s.snapshot import ClusterSnapshot
-from k8s.text import sanitize_lines
+from k8s.text.sanitize import sanitize_lines
 from tui.completion import complete
 from tui.keys import EVERYWHERE, PROMPT, Key, remapped
 from tui.keys.commands import Argument

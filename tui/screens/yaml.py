@@ -13,8 +13,8 @@ from k8s.client import Client
 from k8s.errors import Forbidden, Invalid, KubeError, NotFound
 from k8s.outage import Outage
 from k8s.resources import Resource
-from k8s.text import sanitize
-from k8s.yaml_lines import to_text
+from k8s.text.sanitize import sanitize
+from k8s.text.yaml_writer import to_text
 from tui.format import plural
 from tui.keys import YAML, Key
 from tui.object_feed import follow_object

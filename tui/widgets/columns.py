@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Literal, NamedTuple
 
-from k8s.text import sanitize
+from k8s.text.sanitize import sanitize
 from tui.format import Look, Run, cell_len
 
 GAP = 2

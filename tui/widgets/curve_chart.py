@@ -14,7 +14,7 @@ from textual.reactive import reactive
 from textual.strip import Strip
 from textual.widget import Widget
 
-from k8s.text import sanitize
+from k8s.text.sanitize import sanitize
 from tui.charts.picture import Picture, draw
 from tui.charts.view import PAINTS, Curve, View, XAxis
 from tui.keys import CHART

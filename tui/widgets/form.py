@@ -19,7 +19,7 @@ from textual.widget import Widget
 from textual.widgets import Input, Label, Select, Static, TextArea
 from textual.widgets.text_area import Edit, EditResult
 
-from k8s.text import sanitize
+from k8s.text.sanitize import sanitize
 from tui.format import elide_end
 from tui.job_questions import Question
 from tui.widgets.line_input import LineInput

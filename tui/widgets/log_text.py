@@ -12,7 +12,7 @@ from rich.segment import Segment
 from rich.style import Style
 
 from k8s.logs import Item, LogLine
-from k8s.text import log_runs, log_text, sanitize
+from k8s.text.sanitize import log_runs, log_text, sanitize
 from tui.format import cell_len
 
 

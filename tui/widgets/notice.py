@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from textual.widgets import Static
 
-from k8s.text import sanitize_lines
+from k8s.text.sanitize import sanitize_lines
 
 
 class Notice(Static):

@@ -8,7 +8,7 @@ from textwrap import wrap
 from textual.content import Content
 from textual.widgets import Static
 
-from k8s.text import sanitize
+from k8s.text.sanitize import sanitize
 from tui.job_plan import PlanLine
 
 _MARKS: Mapping[str, tuple[str, str]] = {

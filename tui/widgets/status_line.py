@@ -11,7 +11,7 @@ from textual.reactive import reactive
 from textual.widget import Widget
 
 from k8s.snapshot import ClusterSnapshot
-from k8s.text import sanitize
+from k8s.text.sanitize import sanitize
 from tui.format import age, gpu_bar
 
 

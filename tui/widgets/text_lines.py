@@ -18,7 +18,7 @@ from textual.reactive import reactive
 from textual.strip import Strip
 from textual.widget import Widget
 
-from k8s.text import sanitize
+from k8s.text.sanitize import sanitize
 from tui.format import cell_len, head
 
 MOST_MATCHES = 10_000

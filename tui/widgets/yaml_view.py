@@ -12,7 +12,7 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
-from k8s.text import sanitize
+from k8s.text.sanitize import sanitize
 from tui.format import cell_len, head
 from tui.keys import TEXT
 

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from k8s.text import UNSAFE
+from k8s.text.sanitize import UNSAFE
 
 _PLAIN = re.compile(r"[A-Za-z_/•][\w ./@+=,()•-]*(?::[\w./@+=,()•-]+)*")
 """Texts that mean themselves without quotes, but for those below and those that end in a space."""

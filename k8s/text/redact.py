@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from k8s.secret_names import STRUCTURAL, looks_random, mentions_secret, names_secret
+from k8s.text.secret_names import STRUCTURAL, looks_random, mentions_secret, names_secret
 
 MARK = re.compile(r"<redacted [\w ./-]{1,80}>")
 """What stands where a secret was."""
