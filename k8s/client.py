@@ -17,7 +17,7 @@ from k8s.access import Access, load
 from k8s.connection import Connection
 from k8s.errors import Invalid
 from k8s.limiter import Limiter
-from k8s.resources import PODS, Resource
+from k8s.models.resources import PODS, Resource
 from k8s.wire import PATCHES, Query, json_object, lines, query_of, translated
 
 REQUEST_S = 30.0

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from k8s.devices import Counts, is_accelerator
 from k8s.models import Node, Pod
 from k8s.models.device_claim import ResourceClaim, ResourceSlice, SliceDevice
-from k8s.resources import Resource
+from k8s.models.resources import Resource
 
 GROUP = "resource.k8s.io"
 """API group of claims and slices, since Kubernetes 1.34 in version v1."""

@@ -8,8 +8,7 @@ from contextvars import ContextVar
 from fnmatch import fnmatchcase
 from functools import lru_cache
 
-from k8s import quantity
-from k8s.models import Container, PodSpec, Quantities, Resources
+from k8s.models import Container, PodSpec, Quantities, Resources, quantity
 
 KNOWN = (
     "nvidia.com/gpu",

@@ -17,7 +17,7 @@ import msgspec
 from k8s.client import Client
 from k8s.errors import KubeError, NotFound, ServerFailed, Throttled, Unauthorized, Unreachable
 from k8s.models import Value, convert
-from k8s.resources import Resource
+from k8s.models.resources import Resource
 
 _DOING = "find out which kinds the cluster has"
 

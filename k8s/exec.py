@@ -14,7 +14,7 @@ from typing import Any
 from k8s.channels import Channels
 from k8s.client import COMMAND_PROTOCOLS, Client
 from k8s.errors import Unreachable, from_status
-from k8s.resources import PODS
+from k8s.models.resources import PODS
 from k8s.wire import status_of
 
 STDIN, STDOUT, STDERR, ENDED, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255

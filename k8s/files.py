@@ -17,7 +17,7 @@ import aiohttp
 
 from k8s.client import Client
 from k8s.errors import KubeError, NotFound
-from k8s.resources import CLAIMS
+from k8s.models.resources import CLAIMS
 from k8s.wire import status_of, translated
 
 LOCAL_PATH = "gpuconsole.dev/path"

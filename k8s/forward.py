@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from k8s.channels import PIECE_BYTES, Channels
 from k8s.client import Client
 from k8s.errors import KubeError, ServerFailed, Unreachable
-from k8s.resources import PODS
+from k8s.models.resources import PODS
 
 LOOPBACK = "127.0.0.1"
 """The one address that is listened on."""

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import re
 
-from k8s import quantity
-from k8s.models import Meta
+from k8s.models import Meta, quantity
 
 _MODELS = (
     "nvidia.com/gpu.product",

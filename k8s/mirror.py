@@ -18,8 +18,8 @@ import msgspec
 from k8s.client import Client
 from k8s.errors import Expired, Forbidden, KubeError, NotFound, ServerFailed, from_status
 from k8s.models import WATCH_LINE, ListMeta, Meta, Reader, WatchEvent
+from k8s.models.resources import Resource
 from k8s.outage import Outage, pause
-from k8s.resources import Resource
 from k8s.snapshot import Missing
 
 PAGE_SIZE = 500

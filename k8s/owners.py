@@ -15,7 +15,7 @@ import msgspec
 from k8s.client import Client
 from k8s.errors import Forbidden, KubeError, NotFound
 from k8s.models import Meta, OwnerReference, meta_of
-from k8s.resources import Resource
+from k8s.models.resources import Resource
 
 MOST_OWNERS = 2000
 """Owners that are remembered; of more than that, only those nearest to their pods are shown."""

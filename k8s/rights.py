@@ -17,7 +17,7 @@ from weakref import WeakValueDictionary
 from k8s.client import Client
 from k8s.errors import Forbidden, Invalid, KubeError, NotFound
 from k8s.kinds import CREATABLE, KINDS, JobRef, kind_of
-from k8s.resources import ACCESS_REVIEWS, PODS, Resource
+from k8s.models.resources import ACCESS_REVIEWS, PODS, Resource
 
 KEPT_S = 300.0
 """How long an answer counts. Source: k9s, which asks again as often."""

@@ -13,8 +13,7 @@ from typing import Any
 
 import msgspec
 
-from k8s import quantity
-from k8s.models import Meta, Node
+from k8s.models import Meta, Node, quantity
 from k8s.snapshot import Holder, SharedMemory
 
 MEMORY = "aliyun.com/gpu-mem"

@@ -13,8 +13,8 @@ from k8s.errors import (
 )
 from k8s.mirror import Mirror
 from k8s.models import Meta, Pod, Reader
+from k8s.models.resources import PODS
 from k8s.outage import Outage, Waits
-from k8s.resources import PODS
 from tests.scripted import (
     WAIT_S,
     ScriptedCluster,

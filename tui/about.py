@@ -12,7 +12,7 @@ from k8s.client import Client
 from k8s.discovery import discover
 from k8s.errors import KubeError
 from k8s.kinds import CREATABLE, KINDS, JobKind
-from k8s.resources import CLAIMS, EVENTS, NAMESPACES, NODES, PODS, Resource
+from k8s.models.resources import CLAIMS, EVENTS, NAMESPACES, NODES, PODS, Resource
 from k8s.rights import Need, Right
 from tui.settings import ConsoleOptions
 

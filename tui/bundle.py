@@ -20,7 +20,7 @@ from k8s.client import Client
 from k8s.errors import KubeError, NotFound
 from k8s.kinds import kind_of
 from k8s.logs import Target, targets_of
-from k8s.resources import EVENTS, PODS, Resource
+from k8s.models.resources import EVENTS, PODS, Resource
 from k8s.snapshot import ClusterSnapshot, Instance, Job
 from k8s.submit import to_yaml
 from k8s.text.sanitize import log_text

@@ -8,13 +8,12 @@ from typing import Any
 
 from msgspec import ValidationError
 
-from k8s import quantity
 from k8s.client import Client
 from k8s.errors import KubeError
-from k8s.models import Event, convert
+from k8s.models import Event, convert, quantity
 from k8s.models.claim import Claim
-from k8s.resources import CLAIMS, EVENTS, PODS
-from k8s.spec import USER_ANNOTATION
+from k8s.models.job_spec import USER_ANNOTATION
+from k8s.models.resources import CLAIMS, EVENTS, PODS
 from tui.format import plural
 from tui.job_events import in_time
 

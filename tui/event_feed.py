@@ -11,8 +11,8 @@ from collections.abc import Callable
 from k8s.client import Client
 from k8s.mirror import Mirror
 from k8s.models import Event, Meta, Reader
+from k8s.models.resources import EVENTS
 from k8s.outage import Outage
-from k8s.resources import EVENTS
 
 PUBLISH_S = 0.1
 """Shortest time between two reports."""

@@ -13,7 +13,7 @@ from k8s.client import Client
 from k8s.errors import KubeError
 from k8s.logs.prefixes import RankReader
 from k8s.models import Event, convert
-from k8s.resources import EVENTS
+from k8s.models.resources import EVENTS
 from k8s.snapshot import Instance, Job
 from k8s.status import Status
 from k8s.wire import translated

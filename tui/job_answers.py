@@ -7,8 +7,8 @@ from dataclasses import fields
 
 from k8s.cloning import Clone, next_name
 from k8s.kinds import CREATABLE
+from k8s.models.job_spec import JobSpec
 from k8s.snapshot import Job
-from k8s.spec import JobSpec
 from tui.job_form import key_of_field, name_base, read, suggest_name, texts_of
 from tui.job_questions import ABOUT_COMMAND, RARE, SECTIONS, default_texts
 

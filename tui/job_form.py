@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from k8s.kinds import CREATABLE, CreatableKind
-from k8s.spec import LONGEST_NAME, JobSpec, Mount
+from k8s.models.job_spec import LONGEST_NAME, JobSpec, Mount
 from trainer.catalogue import TRAINERS, Argument, Trainer
 from tui.job_questions import COMMAND, DIRECTORIES, default_text, default_texts
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from k8s.models import Pod
-from k8s.resources import PODS
+from k8s.models.resources import PODS
 from k8s.snapshot import ClusterSnapshot, Job
 from k8s.status.pod import pod_status
 from k8s.text.sanitize import sanitize

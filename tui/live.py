@@ -28,9 +28,9 @@ from k8s.kinds.reader import JobReader
 from k8s.mirror import Mirror
 from k8s.models import Meta, Node, Pod, Reader
 from k8s.models.device_claim import ResourceClaim, ResourceSlice
+from k8s.models.resources import NODES, PODS, Resource
 from k8s.outage import Outage, Waits, pause
 from k8s.owners import Owners
-from k8s.resources import NODES, PODS, Resource
 from k8s.snapshot import ClusterSnapshot, Job
 from tui.format import count
 

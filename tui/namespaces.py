@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from k8s import devices, quantity
+from k8s import devices
+from k8s.models import quantity
 from k8s.models.namespace import Namespace, Quota
 from k8s.snapshot import Job, NodeRow
 

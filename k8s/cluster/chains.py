@@ -8,7 +8,7 @@ import msgspec
 
 from k8s.kinds import KINDS, DeclaredJob, JobRef
 from k8s.models import Meta, OwnerReference, Pod
-from k8s.resources import NODES, PODS
+from k8s.models.resources import NODES, PODS
 
 
 class Root(msgspec.Struct, frozen=True, gc=False):

@@ -7,7 +7,7 @@ from dataclasses import replace
 from k8s.kinds.base import DeclaredJob, Manifest, Replica
 from k8s.kinds.reading import Ending, declared
 from k8s.models import Pod
-from k8s.resources import Resource
+from k8s.models.resources import Resource
 
 _SERVERS = frozenset({"DaemonSet", "Deployment", "InferenceService", "ReplicaSet", "ReplicationController"})
 """Owners whose pods each do the whole work, so that one alone is of use."""

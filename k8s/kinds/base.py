@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from k8s.models import Condition, Meta, Pod
-from k8s.resources import Resource
-from k8s.spec import JobSpec
+from k8s.models.job_spec import JobSpec
+from k8s.models.resources import Resource
 from k8s.status import Status
 
 Manifest = dict[str, Any]

@@ -30,8 +30,8 @@ from k8s.kinds.reading import (
 from k8s.kinds.templates import metadata, pod_template
 from k8s.kinds.wishes import drop_defaults, in_words, named, take_metadata, take_template
 from k8s.models import Pod
-from k8s.resources import JOBS
-from k8s.spec import JobSpec
+from k8s.models.job_spec import JobSpec
+from k8s.models.resources import JOBS
 
 INDEX = "batch.kubernetes.io/job-completion-index"
 _OF_ANOTHER = (SET_NAME, JOB_NAME, OLD_JOB_NAME, ARENA_JOB_NAME)

@@ -15,7 +15,7 @@ from typing import Any
 from k8s.kinds.base import MOST_REPLICAS, DeclaredJob, JobKind, Manifest, Replica
 from k8s.kinds.reading import by_conditions, declared, number, part, place, pods_asked, status_of, whole
 from k8s.models import Pod
-from k8s.resources import JOB_SETS
+from k8s.models.resources import JOB_SETS
 
 SET_NAME = "jobset.sigs.k8s.io/jobset-name"
 GROUP = "jobset.sigs.k8s.io/replicatedjob-name"

@@ -11,7 +11,7 @@ from k8s.kinds.base import DeclaredJob, Manifest, Replica
 from k8s.kinds.kubeflow import JOB_NAME, JOB_ROLE, OPERATOR_NAME, REPLICA_INDEX, read_kubeflow_job
 from k8s.kinds.reading import number, part, place, pods_asked
 from k8s.models import Pod
-from k8s.resources import MPI_JOBS
+from k8s.models.resources import MPI_JOBS
 
 OLD_JOB_NAME, OLD_ROLE = "mpi-job-name", "mpi-job-role"
 

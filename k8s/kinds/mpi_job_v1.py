@@ -11,7 +11,7 @@ from k8s.kinds.kubeflow import JOB_NAME, OPERATOR_NAME, REPLICA_TYPE, read_kubef
 from k8s.kinds.mpi_job import OLD_JOB_NAME, OLD_ROLE, is_of_v1, launcher_and_workers, launcher_or_worker
 from k8s.kinds.reading import part
 from k8s.models import Pod
-from k8s.resources import MPI_JOBS_V1
+from k8s.models.resources import MPI_JOBS_V1
 
 
 class MPIJobV1:

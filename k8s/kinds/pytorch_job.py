@@ -31,8 +31,8 @@ from k8s.kinds.wishes import (
     take_template,
 )
 from k8s.models import Pod
-from k8s.resources import PYTORCH_JOBS
-from k8s.spec import JobSpec
+from k8s.models.job_spec import JobSpec
+from k8s.models.resources import PYTORCH_JOBS
 
 _OLD_JOB_NAME, _OLD_TYPE, _OLD_INDEX = "pytorch-job-name", "pytorch-replica-type", "pytorch-replica-index"
 MASTER_PORT = 23456

@@ -14,7 +14,7 @@ from typing import Any
 from k8s.kinds.base import DeclaredJob, Manifest, Replica
 from k8s.kinds.reading import Ending, declared, part, place, pods_asked, whole, words
 from k8s.models import Pod
-from k8s.resources import RAY_CLUSTERS
+from k8s.models.resources import RAY_CLUSTERS
 
 CLUSTER = "ray.io/cluster"
 NODE_TYPE = "ray.io/node-type"

@@ -11,8 +11,8 @@ import msgspec
 
 from k8s.kinds.base import MOST_REPLICAS, DeclaredJob, JobRef, Manifest, Replica
 from k8s.models import Condition, Meta, convert, meta_of
-from k8s.resources import Resource
-from k8s.spec import LOG_DIR_ANNOTATION, TRAINER_ANNOTATION, USER_ANNOTATION
+from k8s.models.job_spec import LOG_DIR_ANNOTATION, TRAINER_ANNOTATION, USER_ANNOTATION
+from k8s.models.resources import Resource
 from k8s.status import Status
 
 USERS = (

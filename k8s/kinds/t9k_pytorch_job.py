@@ -23,7 +23,7 @@ from k8s.kinds.t9k import (
     replica_specs,
 )
 from k8s.models import Pod, PodSpec, convert
-from k8s.resources import T9K_PYTORCH_JOBS
+from k8s.models.resources import T9K_PYTORCH_JOBS
 
 _RESTARTS = 3
 """The backoff limit of a job that names none."""

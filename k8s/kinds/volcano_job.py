@@ -11,7 +11,7 @@ from dataclasses import replace
 from k8s.kinds.base import DeclaredJob, Manifest, Replica
 from k8s.kinds.reading import Ending, declared, moment, number, part, place, pods_asked, whole, words
 from k8s.models import Condition, Pod
-from k8s.resources import VOLCANO_JOBS
+from k8s.models.resources import VOLCANO_JOBS
 from k8s.status import Status
 
 JOB_NAME = "volcano.sh/job-name"

@@ -13,8 +13,8 @@ from k8s.devices import is_accelerator
 from k8s.kinds.base import Manifest
 from k8s.kinds.reading import words
 from k8s.kinds.templates import environment
-from k8s.quantity import parse
-from k8s.spec import LOG_DIR_ANNOTATION, TRAINER_ANNOTATION, USER_ANNOTATION, JobSpec, Mount
+from k8s.models.job_spec import LOG_DIR_ANNOTATION, TRAINER_ANNOTATION, USER_ANNOTATION, JobSpec, Mount
+from k8s.models.quantity import parse
 
 _POD_DEFAULTS: Manifest = {
     "dnsPolicy": "ClusterFirst",

@@ -22,7 +22,7 @@ from k8s.logs.cursor import Cursor
 from k8s.logs.lines import KEPT_BYTES, Item, LogLine, Mark, Marker, Piece, Splitter, Target, write_stamp
 from k8s.logs.prefixes import RankReader
 from k8s.logs.state import UNKNOWN, ContainerView, container_view
-from k8s.resources import PODS
+from k8s.models.resources import PODS
 from k8s.wire import translated
 
 _BYTES_PER_TURN = 32 * 1024

@@ -17,7 +17,7 @@ from k8s.client import Client
 from k8s.errors import KubeError
 from k8s.mirror import Mirror
 from k8s.models import Reader, meta_of
-from k8s.resources import EVENTS, Resource
+from k8s.models.resources import EVENTS, Resource
 
 Manifest = dict[str, Any]
 

@@ -15,7 +15,7 @@ from k8s.access import Access
 from k8s.client import Client
 from k8s.errors import KubeError
 from k8s.limiter import Limiter
-from k8s.resources import CLAIMS
+from k8s.models.resources import CLAIMS
 from k8s.sandbox.api.certificate import server_context
 from k8s.sandbox.api.server import Server
 from k8s.sandbox.api.store import Store

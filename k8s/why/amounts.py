@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
 
-from k8s import quantity
-from k8s.models import Container, Node, Quantities
+from k8s.models import Container, Node, Quantities, quantity
 from k8s.snapshot import NodeRow
 from k8s.why.objects import PodWish
 

@@ -12,7 +12,7 @@ from k8s import models
 from k8s.client import Client
 from k8s.errors import Forbidden, KubeError, NotFound
 from k8s.models import Reader
-from k8s.resources import Resource
+from k8s.models.resources import Resource
 from k8s.why.words import cut
 
 AT_ONCE = 6

@@ -14,7 +14,7 @@ from k8s.client import Client
 from k8s.errors import Forbidden, KubeError, NotFound
 from k8s.kinds import KINDS, DeclaredJob, JobKind, JobRef, kind_of
 from k8s.models import Event, Meta, Node
-from k8s.resources import CLAIMS, EVENTS, NODES, PODS, SECRETS, Resource
+from k8s.models.resources import CLAIMS, EVENTS, NODES, PODS, SECRETS, Resource
 from k8s.snapshot import ClusterSnapshot, Instance, Job
 from k8s.status import Status
 from k8s.why import amounts

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from k8s.client import Client
-from k8s.resources import PODS, Resource
+from k8s.models.resources import PODS, Resource
 from tests.objects import GPU
 from tests.real import BUSYBOX
 
@@ -83,7 +83,7 @@ async def make_pod(
 
 async def pytorch_job(client: Client, name: str, workers: int, gpus: int) -> Object:
     """Make a PyTorchJob and its pods."""
-    from k8s.resources import PYTORCH_JOBS
+    from k8s.models.resources import PYTORCH_JOBS
 
     roles: Object = {"Master": {"replicas": 1, "template": template("pytorch", gpus)}}
     places = [("master", 0)]
@@ -104,7 +104,7 @@ async def pytorch_job(client: Client, name: str, workers: int, gpus: int) -> Obj
 
 async def mpi_job(client: Client, name: str, workers: int, gpus: int) -> Object:
     """Make an MPIJob v2beta1: worker pods, and a Job whose pod is the launcher."""
-    from k8s.resources import JOBS
+    from k8s.models.resources import JOBS
 
     roles = {
         "Launcher": {"replicas": 1, "template": template("mpi", 0)},
@@ -133,7 +133,7 @@ async def job_set(
     client: Client, name: str, pods: int, gpus: int, role: str = "node", owner: Object | None = None
 ) -> Object:
     """Make a JobSet of one replicated Job, and that Job; Kubernetes makes its pods."""
-    from k8s.resources import JOBS
+    from k8s.models.resources import JOBS
 
     labels = {
         "jobset.sigs.k8s.io/jobset-name": name,

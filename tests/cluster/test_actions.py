@@ -15,7 +15,7 @@ import pytest
 from k8s.client import Client
 from k8s.errors import Conflict, Forbidden, Invalid, KubeError
 from k8s.kinds import KINDS, JobKind, JobRef
-from k8s.resources import JOBS, PODS, PYTORCH_JOBS, Resource
+from k8s.models.resources import JOBS, PODS, PYTORCH_JOBS, Resource
 from k8s.rights import Right, Rights
 from k8s.status import Status
 from k8s.submit import delete_job

@@ -11,8 +11,8 @@ import yaml
 from k8s.client import Client
 from k8s.cloning import clone
 from k8s.kinds import CREATABLE
-from k8s.resources import JOBS
-from k8s.spec import JobSpec
+from k8s.models.job_spec import JobSpec
+from k8s.models.resources import JOBS
 from k8s.submit import create_manifest
 from tests.cluster import made
 from tests.cluster.feed import feed_of, job_called

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from k8s.client import Client
-from k8s.resources import PODS
+from k8s.models.resources import PODS
 from tests import real
 from tests.cluster import made
 from tui.app import Console

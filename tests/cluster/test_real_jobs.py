@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from k8s.client import Client
-from k8s.resources import JOBS, PODS
+from k8s.models.resources import JOBS, PODS
 from k8s.snapshot import ClusterSnapshot
 from k8s.status import Status
 from tests.cluster import made

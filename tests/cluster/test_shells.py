@@ -14,7 +14,7 @@ from k8s import exec
 from k8s.client import Client
 from k8s.errors import Forbidden, Invalid, KubeError, NotFound
 from k8s.forward import forward
-from k8s.resources import PODS
+from k8s.models.resources import PODS
 from tests.cluster import made
 from tests.sandbox.live.running import comes, goes
 

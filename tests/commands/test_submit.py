@@ -12,7 +12,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from k8s.spec import JobSpec
+from k8s.models.job_spec import JobSpec
 from tests.commands.conftest import CommandLine
 from tests.scripted import Answer, Asked, Compute, Reply, ScriptedCluster, refusal
 from tui.commands.errors import WrongUsage

@@ -18,7 +18,7 @@ from k8s.cluster import join
 from k8s.kinds import CREATABLE, CreatableKind, kind_of
 from k8s.kinds.reader import JobReader
 from k8s.models import Pod, Reader
-from k8s.spec import JobSpec, Mount
+from k8s.models.job_spec import JobSpec, Mount
 from k8s.submit import to_yaml
 from tests.objects import listed
 

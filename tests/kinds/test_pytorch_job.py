@@ -11,7 +11,7 @@ from k8s.cluster import join
 from k8s.kinds.pytorch_job import PyTorchJob
 from k8s.kinds.reader import JobReader
 from k8s.models import Pod, Reader
-from k8s.spec import JobSpec
+from k8s.models.job_spec import JobSpec
 from k8s.status import Status
 from tests.objects import FIXTURES, RECORDED, pytorch_job
 

@@ -17,7 +17,7 @@ from k8s.files import ExecFailed, RemoteFile, list_event_files, read_from
 from k8s.kinds import CREATABLE, CreatableKind
 from k8s.mirror import Mirror
 from k8s.models import Meta, Pod, Reader, WatchEvent
-from k8s.resources import NAMESPACES, NODES, PODS
+from k8s.models.resources import NAMESPACES, NODES, PODS
 from k8s.rights import Need, review
 from k8s.submit import Refused, create_job
 from tests import real

@@ -14,7 +14,7 @@ from k8s.discovery import discover
 from k8s.kinds import KINDS, JobKind, kind_of
 from k8s.kinds.base import DeclaredJob
 from k8s.models import Meta
-from k8s.resources import JOB_SETS, JOBS, MPI_JOBS, NAMESPACES, PYTORCH_JOBS, TRAIN_JOBS
+from k8s.models.resources import JOB_SETS, JOBS, MPI_JOBS, NAMESPACES, PYTORCH_JOBS, TRAIN_JOBS
 from tests import real
 from tests.kinds.made import SITUATIONS, kind_named, objects
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from k8s.kinds import CREATABLE, CreatableKind
-from k8s.spec import JobSpec, Mount
+from k8s.models.job_spec import JobSpec, Mount
 from tests.kinds.made import SITUATIONS, kind_named, objects
 from tests.objects import Object, recorded
 

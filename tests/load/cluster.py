@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from k8s.resources import JOBS, NODES, PODS, PYTORCH_JOBS, Resource
+from k8s.models.resources import JOBS, NODES, PODS, PYTORCH_JOBS, Resource
 from tests.load.objects import healthy_gpus, job_json, node_json
 from tests.load.pods import JobState, PodState, pod_json
 

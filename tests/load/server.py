@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from k8s.resources import PODS, Resource
+from k8s.models.resources import PODS, Resource
 from k8s.sandbox.api import tables
 from tests.load import logs
 from tests.load.cluster import Collection, Forgotten, LoadCluster

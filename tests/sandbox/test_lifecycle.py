@@ -18,7 +18,7 @@ import pytest
 from k8s import sandbox
 from k8s.client import Client
 from k8s.errors import KubeError
-from k8s.resources import CLAIMS, CONFIG_MAPS, EVENTS, NODES, PODS, PYTORCH_JOBS
+from k8s.models.resources import CLAIMS, CONFIG_MAPS, EVENTS, NODES, PODS, PYTORCH_JOBS
 from k8s.sandbox.places import Places
 from tests.sandbox.live.running import comes, eventually, has, marked, phase, pod, pytorch_job
 

@@ -10,7 +10,7 @@ import pytest
 
 from k8s.client import Client
 from k8s.errors import Conflict
-from k8s.resources import EVENTS, NAMESPACES, PODS, PYTORCH_JOBS
+from k8s.models.resources import EVENTS, NAMESPACES, PODS, PYTORCH_JOBS
 from k8s.sandbox.control import Views, keep_looking
 from k8s.sandbox.controllers.operators import Operators
 from k8s.sandbox.controllers.scheduler import NAME, Scheduler

@@ -15,7 +15,7 @@ import pytest
 from k8s.client import Client
 from k8s.mirror import Mirror
 from k8s.models import Reader, meta_of
-from k8s.resources import PODS
+from k8s.models.resources import PODS
 from k8s.snapshot import ClusterSnapshot
 from tests.load.running import LoadServer, difference, seen, told
 from tui.live import Live

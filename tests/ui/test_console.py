@@ -12,7 +12,7 @@ import pytest
 from textual.pilot import Pilot
 
 from k8s.files import LOCAL_PATH
-from k8s.spec import LOG_DIR_ANNOTATION
+from k8s.models.job_spec import LOG_DIR_ANNOTATION
 from tests.objects import Object, node, pod_of, pytorch_job
 from tests.scripted import Answer, ScriptedCluster, Stall, Stream, page, refusal
 from trainer.tfevents import EventWriter

@@ -22,8 +22,8 @@ from k8s.access import Access
 from k8s.client import Client
 from k8s.cloning import clone
 from k8s.kinds import CREATABLE, JobRef
+from k8s.models.job_spec import JobSpec, Mount
 from k8s.snapshot import ClusterSnapshot, Job, NodeRow, Share
-from k8s.spec import JobSpec, Mount
 from k8s.status import Status
 from tests.scripted import Answer, Compute, Drop, Reply, ScriptedCluster, Stall, page, refusal
 from tui.job_draft import FILE, keep_draft, read_draft, remember_image

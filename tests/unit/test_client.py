@@ -23,7 +23,7 @@ from k8s.errors import (
     Unauthorized,
     Unreachable,
 )
-from k8s.resources import JOBS, PODS
+from k8s.models.resources import JOBS, PODS
 from k8s.wire import lines
 from tests.scripted import (
     SUCCESS,

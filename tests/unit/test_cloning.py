@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from k8s.cloning import MADE_BY_SERVERS, NotCloned, cleaned, clone, next_name
 from k8s.kinds import CREATABLE, KINDS
-from k8s.spec import JobSpec
+from k8s.models.job_spec import JobSpec
 from tests.kinds.made import SITUATIONS, objects
 from tests.objects import Object, pytorch_job, recorded
 

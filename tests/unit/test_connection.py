@@ -16,7 +16,7 @@ from k8s.client import Client
 from k8s.connection import make_socket
 from k8s.errors import KubeError, NoCluster, ServerFailed, Throttled, Unreachable
 from k8s.limiter import Limiter
-from k8s.resources import PODS
+from k8s.models.resources import PODS
 from tests.certificates import issue, make_authority, server_tls
 from tests.scripted import (
     SUCCESS,

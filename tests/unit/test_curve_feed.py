@@ -11,7 +11,7 @@ from typing import Any
 from k8s.client import Client
 from k8s.files import LOCAL_PATH
 from k8s.kinds import JobRef
-from k8s.spec import LOG_DIR_ANNOTATION
+from k8s.models.job_spec import LOG_DIR_ANNOTATION
 from tests.objects import Object, joined, pod_of, pytorch_job
 from tests.scripted import WAIT_S, Answer, ScriptedCluster, Stream
 from trainer.tfevents import EventWriter

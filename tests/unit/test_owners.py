@@ -12,8 +12,8 @@ import pytest
 from k8s import owners
 from k8s.errors import ServerFailed
 from k8s.models import OwnerReference
+from k8s.models.resources import Resource
 from k8s.owners import Owners
-from k8s.resources import Resource
 from tests.scripted import WAIT_S, Answer, ScriptedCluster, refusal
 
 REPLICA_SETS = "/apis/apps/v1/namespaces/default/replicasets"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from k8s.quantity import count, parse
+from k8s.models.quantity import count, parse
 
 
 @pytest.mark.parametrize(

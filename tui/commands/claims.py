@@ -7,7 +7,7 @@ from datetime import datetime
 
 from k8s.models import convert
 from k8s.models.claim import Claim
-from k8s.resources import CLAIMS
+from k8s.models.resources import CLAIMS
 from tui.claims import owner_of
 from tui.commands.connect import cluster, scope, server_clock
 from tui.commands.errors import say

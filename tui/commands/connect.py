@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from k8s.client import Client
 from k8s.errors import Forbidden, KubeError
-from k8s.resources import PODS
+from k8s.models.resources import PODS
 from k8s.snapshot import ClusterSnapshot
 from tui.commands.errors import say
 from tui.format import Clock

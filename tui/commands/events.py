@@ -10,7 +10,7 @@ import msgspec
 
 from k8s.client import Client
 from k8s.models import Event, convert
-from k8s.resources import EVENTS
+from k8s.models.resources import EVENTS
 from tui.commands.connect import cluster, read_cluster, server_clock
 from tui.commands.errors import say
 from tui.commands.output import Column, add_format, write_object, write_table

@@ -7,7 +7,7 @@ from typing import Any
 
 from k8s.client import Client
 from k8s.errors import Forbidden, NotFound
-from k8s.resources import NODES, SERVICES
+from k8s.models.resources import NODES, SERVICES
 from k8s.snapshot import Instance, Job
 from tui.commands.connect import cluster, read_jobs, server_clock
 from tui.commands.output import Column, add_format, write, write_fields, write_object, write_table

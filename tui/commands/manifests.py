@@ -12,7 +12,7 @@ import yaml
 
 from k8s.errors import KubeError
 from k8s.kinds import KINDS, Manifest
-from k8s.resources import CLAIMS, CONFIG_MAPS, SECRETS, SERVICES, Resource
+from k8s.models.resources import CLAIMS, CONFIG_MAPS, SECRETS, SERVICES, Resource
 from tui.manifest_text import Loader
 
 LARGEST_BYTES = 3 * 2**20

@@ -9,7 +9,7 @@ from k8s.access import load
 from k8s.client import Client
 from k8s.errors import KubeError, NoCluster
 from k8s.kinds import CREATABLE, CreatableKind, Manifest
-from k8s.spec import JobSpec
+from k8s.models.job_spec import JobSpec
 from k8s.submit import claim_names, create_manifest, to_yaml
 from tui.commands.connect import check_may_change, cluster
 from tui.commands.errors import WrongUsage, say

@@ -6,7 +6,7 @@ import argparse
 import posixpath
 from collections.abc import Mapping, Sequence
 
-from k8s.spec import JobSpec, Mount
+from k8s.models.job_spec import JobSpec, Mount
 from trainer.catalogue import TRAINERS, Trainer, find
 from tui.commands.errors import WrongUsage
 from tui.person import login_name

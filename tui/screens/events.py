@@ -10,7 +10,7 @@ from textual.binding import BindingType
 
 from k8s.kinds import JobRef
 from k8s.models import Event
-from k8s.resources import EVENTS as RESOURCE
+from k8s.models.resources import EVENTS as RESOURCE
 from k8s.snapshot import Job
 from k8s.text.sanitize import sanitize
 from tui.collection import Followed

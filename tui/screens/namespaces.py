@@ -7,8 +7,8 @@ from typing import ClassVar
 from textual.binding import BindingType
 
 from k8s.models.namespace import Namespace, Quota
-from k8s.resources import NAMESPACES as RESOURCE
-from k8s.resources import QUOTAS
+from k8s.models.resources import NAMESPACES as RESOURCE
+from k8s.models.resources import QUOTAS
 from k8s.snapshot import ClusterSnapshot
 from k8s.text.sanitize import sanitize
 from tui.collection import Followed

@@ -9,7 +9,7 @@ from textual.binding import BindingType
 
 from k8s.models import Event
 from k8s.models.claim import Claim
-from k8s.resources import CLAIMS, EVENTS
+from k8s.models.resources import CLAIMS, EVENTS
 from k8s.text.sanitize import sanitize
 from tui.claims import CLAIM_EVENTS, bytes_of, newest_by_claim, owner_of, why_pending
 from tui.collection import Followed

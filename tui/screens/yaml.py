@@ -11,8 +11,8 @@ from textual.binding import BindingType
 
 from k8s.client import Client
 from k8s.errors import Forbidden, Invalid, KubeError, NotFound
+from k8s.models.resources import Resource
 from k8s.outage import Outage
-from k8s.resources import Resource
 from k8s.text.sanitize import sanitize
 from k8s.text.yaml_writer import to_text
 from tui.format import plural

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from k8s import quantity
+from k8s.models import quantity
 from k8s.sandbox.api.refused import Cause
 from k8s.sandbox.api.shapes import LABEL_WORDS, NEGATIVE_WORDS, is_label, look_over
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from k8s.kinds import CREATABLE
-from k8s.resources import (
+from k8s.models.resources import (
     CLAIMS,
     CONFIG_MAPS,
     EVENTS,

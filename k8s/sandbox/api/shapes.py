@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from k8s import quantity
+from k8s.models import quantity
 from k8s.sandbox.api.refused import Cause
 
 SHAPES_TEXT = """

@@ -12,7 +12,7 @@ import msgspec
 
 from k8s.errors import KubeError
 from k8s.kinds import CREATABLE, CreatableKind
-from k8s.resources import JOBS, PODS
+from k8s.models.resources import JOBS, PODS
 from k8s.sandbox.control import Manifest, Recorder, View, Views, by_controller, controller_of
 from k8s.sandbox.controllers import batch, replicated
 from k8s.sandbox.controllers.plans import RESTARTS, carry_out

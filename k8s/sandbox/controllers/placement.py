@@ -12,7 +12,7 @@ import msgspec
 
 from k8s.devices import is_accelerator, of_pod
 from k8s.models import PodSpec
-from k8s.quantity import parse
+from k8s.models.quantity import parse
 
 Amounts = dict[str, Fraction]
 """Resource name to how much of it, in its base unit."""

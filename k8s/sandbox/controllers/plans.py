@@ -9,7 +9,7 @@ from typing import Any
 
 from k8s.client import Client
 from k8s.errors import Conflict, KubeError, NotFound
-from k8s.resources import PODS, SERVICES, Resource
+from k8s.models.resources import PODS, SERVICES, Resource
 from k8s.sandbox.control import Manifest, Recorder, View, now_text, seconds_since
 
 GANG = "gpuconsole.dev/gang"

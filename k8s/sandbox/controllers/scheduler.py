@@ -8,7 +8,7 @@ from collections.abc import Collection
 import msgspec
 
 from k8s.errors import Conflict, NotFound
-from k8s.resources import CLAIMS, NODES, PODS
+from k8s.models.resources import CLAIMS, NODES, PODS
 from k8s.sandbox.control import Manifest, Recorder, View, Views, controller_of
 from k8s.sandbox.controllers.placement import Room, Wish, asked_by, place, room_of, take
 from k8s.sandbox.controllers.plans import GANG, set_condition

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from k8s.errors import Conflict, KubeError, NotFound
-from k8s.resources import NODES, PODS
+from k8s.models.resources import NODES, PODS
 from k8s.sandbox.control import Manifest, Recorder, Views, controller_of, now_text
 from k8s.sandbox.node import nodes
 from k8s.sandbox.node.containers import PYTHONS, Surroundings

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from k8s.client import Client
 from k8s.errors import Conflict, KubeError, NotFound
-from k8s.resources import PODS
+from k8s.models.resources import PODS
 from k8s.sandbox.control import FIRST_DELAY_S, LONGEST_DELAY_S, Manifest, Recorder, now_text
 from k8s.sandbox.node import pod_status
 from k8s.sandbox.node.containers import CannotStart, Surroundings, launch_of

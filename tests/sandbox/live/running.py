@@ -11,7 +11,7 @@ from typing import Any
 
 from k8s.client import Client
 from k8s.errors import NotFound
-from k8s.resources import PODS, Resource
+from k8s.models.resources import PODS, Resource
 
 Manifest = dict[str, Any]
 PATIENCE_S = 20.0

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from k8s.client import Client
-from k8s.resources import CLAIMS, CONFIG_MAPS, EVENTS, NODES, PODS, SECRETS
+from k8s.models.resources import CLAIMS, CONFIG_MAPS, EVENTS, NODES, PODS, SECRETS
 from k8s.sandbox import SandboxAddress
 from tests.sandbox.live.running import (
     comes,

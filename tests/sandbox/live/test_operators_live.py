@@ -6,7 +6,7 @@ import asyncio
 import os
 
 from k8s.client import Client
-from k8s.resources import EVENTS, JOBS, PODS, PYTORCH_JOBS, SERVICES
+from k8s.models.resources import EVENTS, JOBS, PODS, PYTORCH_JOBS, SERVICES
 from tests.sandbox.live.running import (
     Manifest,
     batch_job,

@@ -10,7 +10,7 @@ import pytest
 
 from k8s.client import Client
 from k8s.forward import forward
-from k8s.resources import JOBS, PODS
+from k8s.models.resources import JOBS, PODS
 from k8s.sandbox import SandboxAddress
 from k8s.sandbox.node.ports import Ports
 from tests.sandbox.live.running import batch_job, comes, phase, pod

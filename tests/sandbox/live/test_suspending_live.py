@@ -10,7 +10,7 @@ from k8s.client import Client
 from k8s.kinds import JobRef
 from k8s.kinds.batch_job import BatchJob
 from k8s.kinds.pytorch_job import PyTorchJob
-from k8s.resources import Resource
+from k8s.models.resources import Resource
 from k8s.snapshot import ClusterSnapshot, Job
 from k8s.status import Status
 from k8s.submit import delete_job

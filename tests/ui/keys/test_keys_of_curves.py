@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from k8s.files import LOCAL_PATH
-from k8s.spec import LOG_DIR_ANNOTATION
+from k8s.models.job_spec import LOG_DIR_ANNOTATION
 from tests.objects import pytorch_job
 from tests.scripted import Answer
 from tests.ui.keys.proofs import Hands, proves
