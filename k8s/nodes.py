@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from k8s import devices
-from k8s.gpu_labels import gpu_memory, gpu_model, is_cut_into_slices, sharing
+from k8s.devices import accelerators
+from k8s.devices.node_labels import gpu_memory, gpu_model, is_cut_into_slices, sharing
 from k8s.models import Node, Pod
 from k8s.shared_gpus import MEMORY, memory_by_device, shared_memory
 from k8s.snapshot import Holder, NodeRow, Share, SharedMemory
@@ -31,7 +31,7 @@ def holder_of(pod: Pod, job: str) -> Holder | None:
     """
     if not pod.spec.node_name or pod.is_finished:
         return None
-    held = devices.of_pod(pod.spec)
+    held = accelerators.of_pod(pod.spec)
     if not held:
         return None
     meta = pod.metadata
@@ -41,7 +41,7 @@ def holder_of(pod: Pod, job: str) -> Holder | None:
         meta.namespace,
         meta.name,
         job,
-        devices.count(held),
+        accelerators.count(held),
         held,
         by_device,
         numbers,
@@ -69,9 +69,9 @@ def silent_nodes(nodes: Iterable[Node]) -> dict[str, str]:
 
 def node_row(node: Node, holders: Sequence[Holder]) -> NodeRow:
     """Return a node with the pods that hold its accelerators."""
-    total = devices.in_quantities(node.status.allocatable)
-    capacity = devices.in_quantities(node.status.capacity)
-    allocated = devices.total(holder.resources for holder in holders)
+    total = accelerators.in_quantities(node.status.allocatable)
+    capacity = accelerators.in_quantities(node.status.capacity)
+    allocated = accelerators.total(holder.resources for holder in holders)
     meta = node.metadata
     ready = any(found.type == "Ready" and found.status == "True" for found in node.status.conditions or ())
     addresses = {found.type: found.address for found in node.status.addresses or ()}
@@ -83,7 +83,7 @@ def node_row(node: Node, holders: Sequence[Holder]) -> NodeRow:
             max(0, capacity.get(name, 0) - total.get(name, 0)),
         )
         for name in sorted({*total, *capacity, *allocated})
-        if devices.is_countable(name)
+        if accelerators.is_countable(name)
     }
     return NodeRow(
         name=meta.name,

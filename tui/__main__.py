@@ -106,7 +106,7 @@ def _run(words: list[str]) -> int:
     if not options.config_file.exists():
         return _do(options, flags)
     # Slow to import, and most people set nothing.
-    from k8s.devices import recognising
+    from k8s.devices.accelerators import recognising
     from tui.commands.errors import say
     from tui.config_file import read_config
 

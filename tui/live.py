@@ -13,7 +13,7 @@ from typing import Any
 
 from k8s.client import Client
 from k8s.cluster import Joiner, Rows
-from k8s.device_claims import DEVICE_KINDS, DeviceClaims, DeviceKind
+from k8s.devices.dra import DEVICE_KINDS, DeviceClaims, DeviceKind
 from k8s.discovery import Catalogue, discover
 from k8s.errors import (
     Forbidden,

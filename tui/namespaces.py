@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from k8s import devices
+from k8s.devices import accelerators
 from k8s.models import quantity
 from k8s.models.namespace import Namespace, Quota
 from k8s.snapshot import Job, NodeRow
@@ -121,7 +121,7 @@ def limits_by_namespace(quotas: Iterable[Quota]) -> Mapping[str, Limit]:
         hard, used = quota.status.hard or {}, quota.status.used or {}
         for name, amount in hard.items():
             resource = name.removeprefix(_REQUESTS)
-            if resource == name or not devices.is_accelerator(resource):
+            if resource == name or not accelerators.is_accelerator(resource):
                 continue
             limit = Limit(quantity.count(used.get(name, 0)), quantity.count(amount), resource)
             before = found.get(quota.metadata.namespace)

@@ -10,8 +10,9 @@ from typing import Any, Self
 
 import msgspec
 
-from k8s import devices, models
+from k8s import models
 from k8s.cluster.chains import Root
+from k8s.devices import accelerators
 from k8s.kinds import DeclaredJob, JobRef, kind_of
 from k8s.kinds.any_owner import AnyOwner
 from k8s.kinds.base import Replica
@@ -57,14 +58,14 @@ class Member(msgspec.Struct, gc=False, eq=False):
     @classmethod
     def of(cls, pod: Pod, find_root: Callable[[Pod, bool], Root | None]) -> Self:
         """Work out what does not depend on other pods."""
-        held = devices.of_pod(pod.spec)
+        held = accelerators.of_pod(pod.spec)
         is_holder = bool(held) and not pod.is_finished
         root = find_root(pod, is_holder)
         meta = pod.metadata
         role, index = (kind_of(root.ref).instance_of(pod) if root is not None else None) or ("", None)
         return cls(
             pod,
-            devices.count(held),
+            accelerators.count(held),
             is_holder,
             root,
             (meta.creation_timestamp or LONG_AGO, meta.name, meta.uid),
@@ -343,4 +344,4 @@ def _gpus_of(template: Mapping[str, Any]) -> int:
         spec: PodSpec = models.convert(template.get("spec") or {}, PodSpec, strict=False)
     except (msgspec.ValidationError, AttributeError):  # a template can be anything
         return 0
-    return devices.count(devices.of_pod(spec))
+    return accelerators.count(accelerators.of_pod(spec))

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from k8s import devices
+from k8s.devices import accelerators
 from k8s.kinds.base import DeclaredJob, Manifest, Replica
 from k8s.kinds.reading import number, part, place, pods_asked, ranks_from, whole, words
 from k8s.kinds.t9k import (
@@ -98,7 +98,7 @@ def _processes(torchrun: Mapping[str, Any], template: Mapping[str, Any]) -> int:
             spec: PodSpec = convert(part(template, "spec"), PodSpec, strict=False)
         except msgspec.ValidationError:
             return 0
-        found: int | None = devices.count(devices.of_pod(spec))
+        found: int | None = accelerators.count(accelerators.of_pod(spec))
     else:
         found = number(words(per_node)) or whole(per_node)
     return found or 0

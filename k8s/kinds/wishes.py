@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from k8s.devices import is_accelerator
+from k8s.devices.accelerators import is_accelerator
 from k8s.kinds.base import Manifest
 from k8s.kinds.reading import words
 from k8s.kinds.templates import environment

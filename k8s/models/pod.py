@@ -49,7 +49,7 @@ class PodSpec(Value, frozen=True):
     resources: Resources | None = None
     """What it asks for as a whole, since Kubernetes 1.34."""
     claimed: dict[str, int] | None = None
-    """No field of the API's: driver to the devices that it holds by claims, see `k8s.device_claims`."""
+    """No field of the API's: driver to the devices that it holds by claims, see `k8s.devices.dra`."""
     priority_class_name: str = ""
     restart_policy: str = ""
 

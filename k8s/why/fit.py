@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from k8s import devices
+from k8s.devices import accelerators
 from k8s.models import Node
 from k8s.why import taints
 from k8s.why.affinity import mismatch
@@ -78,7 +78,7 @@ def main_resource(wanted: Iterable[str]) -> str:
 
 def importance(resource: str) -> tuple[int, str]:
     """Sort resources: accelerators, other devices, then cpu, memory, and the number of pods last."""
-    if devices.is_accelerator(resource):
+    if accelerators.is_accelerator(resource):
         return 0, resource
     if resource in _USUAL:
         return 2 + _USUAL.index(resource), resource

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from k8s import devices
+from k8s.devices import accelerators
 from k8s.why.affinity import demands
 from k8s.why.amounts import PODS, Amounts
 from k8s.why.answer import Cause, Fact
@@ -237,7 +237,7 @@ def _nearly(look: _Look) -> tuple[str, str]:
 
 
 def _noun(resource: str) -> str:
-    return "GPUs" if devices.is_accelerator(resource) else resource
+    return "GPUs" if accelerators.is_accelerator(resource) else resource
 
 
 def _pods_words(group: Group) -> str:
@@ -289,7 +289,7 @@ def _node_facts(look: _Look, resource: str) -> list[Fact]:
         left = bare_amount(resource, max(Fraction(), free[name].get(resource, Fraction())))
         text = f"{name}: {left} of {amount(resource, whole[name][resource])} free"
         holders = look.holders.get(name)
-        if devices.is_accelerator(resource) and holders:
+        if accelerators.is_accelerator(resource) and holders:
             text += f", held by {names(f'{job} ({gpus})' for job, gpus in holders.most_common())}"
         if name in closed:
             text += f", {closed[name]}"
@@ -303,7 +303,7 @@ def _smaller(look: _Look, resource: str) -> list[str]:
     """Return the advice to ask for fewer devices a pod, if any number would fit at once."""
     wanted = look.group.wanted[resource]
     pods = len(look.group.instances)
-    if not devices.is_accelerator(resource) or wanted > _MOST_TRIED:
+    if not accelerators.is_accelerator(resource) or wanted > _MOST_TRIED:
         return []
     for size in range(int(wanted) - 1, 0, -1):
         smaller = {**look.group.wanted, resource: Fraction(size)}
@@ -315,7 +315,7 @@ def _smaller(look: _Look, resource: str) -> list[str]:
 
 def _who_to_wait_for(look: _Look, resource: str) -> list[str]:
     """Return the advice to wait for the fewest jobs whose end would make room for one pod."""
-    if not devices.is_accelerator(resource):
+    if not accelerators.is_accelerator(resource):
         return []
     best: tuple[int, int, str, list[tuple[str, int]]] | None = None
     for node in look.open:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from k8s.cluster import join
-from k8s.device_claims import DeviceClaims, held_by_pod, offered_by_node
+from k8s.devices.dra import DeviceClaims, held_by_pod, offered_by_node
 from k8s.models import Node, Pod, Reader
 from k8s.models.device_claim import ResourceClaim, ResourceSlice
 from k8s.snapshot import Share

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from k8s.devices import count, is_accelerator, is_countable, of_pod, recognising
+from k8s.devices.accelerators import count, is_accelerator, is_countable, of_pod, recognising
 from k8s.models import Container, PodSpec, Resources
 
 GPU = "nvidia.com/gpu"

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from k8s.devices import is_accelerator, of_pod
+from k8s.devices.accelerators import is_accelerator, of_pod
 from k8s.models import PodSpec
 from k8s.models.quantity import parse
 

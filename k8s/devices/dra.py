@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from k8s.devices import Counts, is_accelerator
+from k8s.devices.accelerators import Counts, is_accelerator
 from k8s.models import Node, Pod
 from k8s.models.device_claim import ResourceClaim, ResourceSlice, SliceDevice
 from k8s.models.resources import Resource
