@@ -11,7 +11,7 @@ from typing import Any
 
 from k8s.errors import KubeError
 from k8s.kinds import CREATABLE, KINDS, CreatableKind, Manifest
-from k8s.kinds.reading import part
+from k8s.kinds.parse import part
 from k8s.models.job_spec import LOG_DIR_ANNOTATION, LONGEST_NAME, TRAINER_ANNOTATION, USER_ANNOTATION, JobSpec
 from k8s.models.resources import Resource
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from k8s.client import Client
 from k8s.errors import Forbidden, NotFound
-from k8s.kinds.reading import part, words
+from k8s.kinds.parse import part, words
 from k8s.models.resources import PODS, SERVICES
 from k8s.snapshot import Job
 

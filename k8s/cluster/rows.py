@@ -14,8 +14,8 @@ from k8s import models
 from k8s.cluster.chains import Root
 from k8s.devices import accelerators
 from k8s.kinds import DeclaredJob, JobRef, kind_of
-from k8s.kinds.any_owner import AnyOwner
 from k8s.kinds.base import Replica
+from k8s.kinds.unknown import AnyOwner
 from k8s.models import Meta, Pod, PodSpec
 from k8s.nodes import holder_of
 from k8s.snapshot import Holder, Instance, Job

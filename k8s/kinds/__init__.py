@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from k8s.kinds.any_owner import AnyOwner
 from k8s.kinds.base import CreatableKind, DeclaredJob, JobKind, JobRef, Manifest, Replica
 from k8s.kinds.batch_job import BatchJob
 from k8s.kinds.job_set import JobSet
-from k8s.kinds.mpi_job import MPIJob
-from k8s.kinds.mpi_job_v1 import MPIJobV1
-from k8s.kinds.mpi_job_v1alpha1 import MPIJobV1Alpha1
-from k8s.kinds.pytorch_job import PyTorchJob
-from k8s.kinds.ray_cluster import RayCluster
-from k8s.kinds.ray_job import RayJob
-from k8s.kinds.t9k_mpi_job import T9kMPIJob
-from k8s.kinds.t9k_pytorch_job import T9kPyTorchJob
-from k8s.kinds.train_job import TrainJob
+from k8s.kinds.kubeflow.mpi_job import MPIJob
+from k8s.kinds.kubeflow.mpi_job_v1 import MPIJobV1
+from k8s.kinds.kubeflow.mpi_job_v1alpha1 import MPIJobV1Alpha1
+from k8s.kinds.kubeflow.pytorch_job import PyTorchJob
+from k8s.kinds.kubeflow.train_job import TrainJob
+from k8s.kinds.ray.ray_cluster import RayCluster
+from k8s.kinds.ray.ray_job import RayJob
+from k8s.kinds.t9k.mpi_job import T9kMPIJob
+from k8s.kinds.t9k.pytorch_job import T9kPyTorchJob
+from k8s.kinds.unknown import AnyOwner
 from k8s.kinds.volcano_job import VolcanoJob
 
 CREATABLE: tuple[CreatableKind, ...] = (PyTorchJob(), BatchJob())

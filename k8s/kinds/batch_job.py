@@ -12,11 +12,12 @@ from itertools import islice
 from typing import Any
 
 from k8s.kinds.base import DeclaredJob, Manifest, Replica
+from k8s.kinds.from_manifest import drop_defaults, in_words, named, take_metadata, take_template
 from k8s.kinds.job_set import SET_NAME
-from k8s.kinds.kubeflow import JOB_NAME
-from k8s.kinds.mpi_job import OLD_JOB_NAME
-from k8s.kinds.mpi_job_v1alpha1 import JOB_NAME as ARENA_JOB_NAME
-from k8s.kinds.reading import (
+from k8s.kinds.kubeflow.common import JOB_NAME
+from k8s.kinds.kubeflow.mpi_job import OLD_JOB_NAME
+from k8s.kinds.kubeflow.mpi_job_v1alpha1 import JOB_NAME as ARENA_JOB_NAME
+from k8s.kinds.parse import (
     by_conditions,
     declared,
     number,
@@ -27,8 +28,7 @@ from k8s.kinds.reading import (
     whole,
     words,
 )
-from k8s.kinds.templates import metadata, pod_template
-from k8s.kinds.wishes import drop_defaults, in_words, named, take_metadata, take_template
+from k8s.kinds.to_manifest import metadata, pod_template
 from k8s.models import Pod
 from k8s.models.job_spec import JobSpec
 from k8s.models.resources import JOBS

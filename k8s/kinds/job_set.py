@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Any
 
 from k8s.kinds.base import MOST_REPLICAS, DeclaredJob, JobKind, Manifest, Replica
-from k8s.kinds.reading import by_conditions, declared, number, part, place, pods_asked, status_of, whole
+from k8s.kinds.parse import by_conditions, declared, number, part, place, pods_asked, status_of, whole
 from k8s.models import Pod
 from k8s.models.resources import JOB_SETS
 

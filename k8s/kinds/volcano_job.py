@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from k8s.kinds.base import DeclaredJob, Manifest, Replica
-from k8s.kinds.reading import Ending, declared, moment, number, part, place, pods_asked, whole, words
+from k8s.kinds.parse import Ending, declared, moment, number, part, place, pods_asked, whole, words
 from k8s.models import Condition, Pod
 from k8s.models.resources import VOLCANO_JOBS
 from k8s.status import Status

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from k8s.cluster import join
-from k8s.kinds.mpi_job import MPIJob
-from k8s.kinds.mpi_job_v1 import MPIJobV1
-from k8s.kinds.mpi_job_v1alpha1 import MPIJobV1Alpha1
+from k8s.kinds.kubeflow.mpi_job import MPIJob
+from k8s.kinds.kubeflow.mpi_job_v1 import MPIJobV1
+from k8s.kinds.kubeflow.mpi_job_v1alpha1 import MPIJobV1Alpha1
 from k8s.status import Status
 from tests.kinds.made import a_pod, jobs_in, objects
 from tests.objects import FIXTURES

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from k8s.kinds.ray_cluster import RayCluster
-from k8s.kinds.ray_job import RayJob
+from k8s.kinds.ray.ray_cluster import RayCluster
+from k8s.kinds.ray.ray_job import RayJob
 from k8s.status import Status
 from tests.kinds.made import a_pod, jobs_in, objects
 

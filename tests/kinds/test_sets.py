@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from k8s.kinds.job_set import JobSet
-from k8s.kinds.train_job import TrainJob
+from k8s.kinds.kubeflow.train_job import TrainJob
 from k8s.status import Status
 from tests.kinds.made import a_pod, jobs_in, objects
 

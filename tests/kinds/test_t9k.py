@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from k8s.kinds.t9k_mpi_job import T9kMPIJob
-from k8s.kinds.t9k_pytorch_job import T9kPyTorchJob
+from k8s.kinds.t9k.mpi_job import T9kMPIJob
+from k8s.kinds.t9k.pytorch_job import T9kPyTorchJob
 from k8s.status import Status
 from tests.kinds.made import a_pod, jobs_in, objects
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from k8s.kinds.batch_job import INDEX
-from k8s.kinds.pytorch_job import PyTorchJob
+from k8s.kinds.kubeflow.pytorch_job import PyTorchJob
 from k8s.sandbox.controllers import batch, replicated
 from k8s.sandbox.controllers.plans import Plan
 from tests.sandbox.live.running import Manifest, batch_job, pytorch_job

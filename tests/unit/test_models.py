@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from k8s.kinds import reading
+from k8s.kinds import parse
 from k8s.models import WATCH_LINE, Event, Node, Pod, Reader, meta_of, trimming
 from k8s.models.trimming import MOST_SHARED, shared
 from tests.objects import GPU, RECORDED, listed, node, pod_of, pytorch_job, read_jobs, recorded
@@ -213,5 +213,5 @@ def test_of_the_templates_of_a_thousand_jobs_only_what_decides_where_they_run_st
 
 
 def test_every_annotation_that_tells_a_jobs_user_or_queue_is_kept() -> None:
-    asked = (*reading.USERS, *reading.QUEUES)
+    asked = (*parse.USERS, *parse.QUEUES)
     assert trimming.kept(dict.fromkeys(asked, "x")) == dict.fromkeys(asked, "x")

@@ -9,7 +9,7 @@ import pytest
 from k8s.client import Client
 from k8s.kinds import JobRef
 from k8s.kinds.batch_job import BatchJob
-from k8s.kinds.pytorch_job import PyTorchJob
+from k8s.kinds.kubeflow.pytorch_job import PyTorchJob
 from k8s.models.resources import Resource
 from k8s.snapshot import ClusterSnapshot, Job
 from k8s.status import Status

@@ -8,8 +8,8 @@ and `mpi-job-role` are those of its versions before 0.4.
 from __future__ import annotations
 
 from k8s.kinds.base import DeclaredJob, Manifest, Replica
-from k8s.kinds.kubeflow import JOB_NAME, JOB_ROLE, OPERATOR_NAME, REPLICA_INDEX, read_kubeflow_job
-from k8s.kinds.reading import number, part, place, pods_asked
+from k8s.kinds.kubeflow.common import JOB_NAME, JOB_ROLE, OPERATOR_NAME, REPLICA_INDEX, read_kubeflow_job
+from k8s.kinds.parse import number, part, place, pods_asked
 from k8s.models import Pod
 from k8s.models.resources import MPI_JOBS
 

@@ -14,8 +14,8 @@ import msgspec
 
 from k8s.devices import accelerators
 from k8s.kinds.base import DeclaredJob, Manifest, Replica
-from k8s.kinds.reading import number, part, place, pods_asked, ranks_from, whole, words
-from k8s.kinds.t9k import (
+from k8s.kinds.parse import number, part, place, pods_asked, ranks_from, whole, words
+from k8s.kinds.t9k.common import (
     OWNER_NAME,
     job_of_t9k,
     place_in_t9k,

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from k8s.kinds.base import DeclaredJob, Manifest, Replica
-from k8s.kinds.reading import part, place, pods_asked, words
-from k8s.kinds.t9k import OWNER_NAME, job_of_t9k, place_in_t9k, read_t9k_job, replica_specs
+from k8s.kinds.parse import part, place, pods_asked, words
+from k8s.kinds.t9k.common import OWNER_NAME, job_of_t9k, place_in_t9k, read_t9k_job, replica_specs
 from k8s.models import Pod
 from k8s.models.resources import T9K_MPI_JOBS
 from k8s.status import Status

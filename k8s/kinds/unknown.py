@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from k8s.kinds.base import DeclaredJob, Manifest, Replica
-from k8s.kinds.reading import Ending, declared
+from k8s.kinds.parse import Ending, declared
 from k8s.models import Pod
 from k8s.models.resources import Resource
 

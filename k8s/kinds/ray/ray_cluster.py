@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from k8s.kinds.base import DeclaredJob, Manifest, Replica
-from k8s.kinds.reading import Ending, declared, part, place, pods_asked, whole, words
+from k8s.kinds.parse import Ending, declared, part, place, pods_asked, whole, words
 from k8s.models import Pod
 from k8s.models.resources import RAY_CLUSTERS
 

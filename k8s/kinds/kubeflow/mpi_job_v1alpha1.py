@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import Any
 
 from k8s.kinds.base import DeclaredJob, Manifest, Replica
-from k8s.kinds.mpi_job import launcher_or_worker
-from k8s.kinds.reading import Ending, declared, part, place, pods_asked, whole, words
+from k8s.kinds.kubeflow.mpi_job import launcher_or_worker
+from k8s.kinds.parse import Ending, declared, part, place, pods_asked, whole, words
 from k8s.models import Pod
 from k8s.models.resources import MPI_JOBS_V1ALPHA1
 from k8s.status import Status

@@ -1,6 +1,6 @@
 """From a job's object back to the wish that makes one like it; what a wish cannot say is named.
 
-The inverse of `k8s.kinds.templates`. What is understood is taken out of a copy of the object, so
+The inverse of `k8s.kinds.to_manifest`. What is understood is taken out of a copy of the object, so
 that whatever is left, known here or not, is found and gets a name.
 """
 
@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from k8s.devices.accelerators import is_accelerator
 from k8s.kinds.base import Manifest
-from k8s.kinds.reading import words
-from k8s.kinds.templates import environment
+from k8s.kinds.parse import words
+from k8s.kinds.to_manifest import environment
 from k8s.models.job_spec import LOG_DIR_ANNOTATION, TRAINER_ANNOTATION, USER_ANNOTATION, JobSpec, Mount
 from k8s.models.quantity import parse
 

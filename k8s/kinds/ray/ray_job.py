@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import Any
 
 from k8s.kinds.base import DeclaredJob, Manifest, Replica
-from k8s.kinds.ray_cluster import CLUSTER, fewest_pods, head_and_workers, place_in_cluster
-from k8s.kinds.reading import Ending, declared, moment, part, place, whole, words
+from k8s.kinds.parse import Ending, declared, moment, part, place, whole, words
+from k8s.kinds.ray.ray_cluster import CLUSTER, fewest_pods, head_and_workers, place_in_cluster
 from k8s.models import Pod
 from k8s.models.resources import RAY_JOBS
 from k8s.status import Status

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from k8s.kinds.base import DeclaredJob, Manifest, Replica
-from k8s.kinds.reading import by_conditions, declared, part, status_of, whole, words
+from k8s.kinds.parse import by_conditions, declared, part, status_of, whole, words
 from k8s.models.resources import Resource
 
 JOB_NAME = "training.kubeflow.org/job-name"

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from k8s.kinds.base import DeclaredJob, Manifest, Replica
-from k8s.kinds.reading import Ending, declared, number, part, status_of, whole, words
+from k8s.kinds.parse import Ending, declared, number, part, status_of, whole, words
 from k8s.models import Pod
 from k8s.models.resources import Resource
 from k8s.status import Status

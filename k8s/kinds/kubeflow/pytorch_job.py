@@ -11,17 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from k8s.kinds.base import DeclaredJob, Manifest, Replica
-from k8s.kinds.kubeflow import (
-    JOB_NAME,
-    JOB_ROLE,
-    OPERATOR_NAME,
-    REPLICA_INDEX,
-    REPLICA_TYPE,
-    read_kubeflow_job,
-)
-from k8s.kinds.reading import number, part, pods_asked, ranks_from, whole
-from k8s.kinds.templates import metadata, pod_template
-from k8s.kinds.wishes import (
+from k8s.kinds.from_manifest import (
     Understood,
     differences,
     drop_defaults,
@@ -30,6 +20,16 @@ from k8s.kinds.wishes import (
     take_metadata,
     take_template,
 )
+from k8s.kinds.kubeflow.common import (
+    JOB_NAME,
+    JOB_ROLE,
+    OPERATOR_NAME,
+    REPLICA_INDEX,
+    REPLICA_TYPE,
+    read_kubeflow_job,
+)
+from k8s.kinds.parse import number, part, pods_asked, ranks_from, whole
+from k8s.kinds.to_manifest import metadata, pod_template
 from k8s.models import Pod
 from k8s.models.job_spec import JobSpec
 from k8s.models.resources import PYTORCH_JOBS

@@ -7,9 +7,15 @@ a role but no `replica-index`. Before, mpi-operator v0.3: `mpi-job-name`, `mpi-j
 from __future__ import annotations
 
 from k8s.kinds.base import DeclaredJob, Manifest, Replica
-from k8s.kinds.kubeflow import JOB_NAME, OPERATOR_NAME, REPLICA_TYPE, read_kubeflow_job
-from k8s.kinds.mpi_job import OLD_JOB_NAME, OLD_ROLE, is_of_v1, launcher_and_workers, launcher_or_worker
-from k8s.kinds.reading import part
+from k8s.kinds.kubeflow.common import JOB_NAME, OPERATOR_NAME, REPLICA_TYPE, read_kubeflow_job
+from k8s.kinds.kubeflow.mpi_job import (
+    OLD_JOB_NAME,
+    OLD_ROLE,
+    is_of_v1,
+    launcher_and_workers,
+    launcher_or_worker,
+)
+from k8s.kinds.parse import part
 from k8s.models import Pod
 from k8s.models.resources import MPI_JOBS_V1
 

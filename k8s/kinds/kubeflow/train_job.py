@@ -12,7 +12,7 @@ from typing import Any
 
 from k8s.kinds.base import DeclaredJob, Manifest, Replica
 from k8s.kinds.job_set import SET_NAME, place_in_set, read_suspendable
-from k8s.kinds.reading import part, place, pods_asked, ranks_from, whole, words
+from k8s.kinds.parse import part, place, pods_asked, ranks_from, whole, words
 from k8s.models import Pod
 from k8s.models.resources import TRAIN_JOBS
 

@@ -1,0 +1,4 @@
+"""The job kinds of KubeRay.
+
+One file a kind; only `k8s.kinds` imports them.
+"""

@@ -1,0 +1,4 @@
+"""The job kinds of TensorStack.
+
+One file a kind; only `k8s.kinds` imports them.
+"""
