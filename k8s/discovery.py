@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from k8s.client import Client
+from k8s.client.client import Client
 from k8s.errors import KubeError, NotFound, ServerFailed, Throttled, Unauthorized, Unreachable
 from k8s.models import Value, convert
 from k8s.models.resources import Resource

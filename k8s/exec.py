@@ -11,11 +11,11 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from k8s.channels import Channels
-from k8s.client import COMMAND_PROTOCOLS, Client
+from k8s.client.channels import Channels
+from k8s.client.client import COMMAND_PROTOCOLS, Client
+from k8s.client.transport import status_of
 from k8s.errors import Unreachable, from_status
 from k8s.models.resources import PODS
-from k8s.wire import status_of
 
 STDIN, STDOUT, STDERR, ENDED, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
 """The channels. What comes on `ENDED` is a `v1.Status`; `CLOSE` is of protocol v5."""

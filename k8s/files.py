@@ -15,10 +15,10 @@ from typing import Any
 
 import aiohttp
 
-from k8s.client import Client
+from k8s.client.client import Client
+from k8s.client.transport import status_of, translated
 from k8s.errors import KubeError, NotFound
 from k8s.models.resources import CLAIMS
-from k8s.wire import status_of, translated
 
 LOCAL_PATH = "gpuconsole.dev/path"
 """Annotation of a claim whose volume is a folder of this machine."""

@@ -16,8 +16,8 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from k8s.channels import PIECE_BYTES, Channels
-from k8s.client import Client
+from k8s.client.channels import PIECE_BYTES, Channels
+from k8s.client.client import Client
 from k8s.errors import KubeError, ServerFailed, Unreachable
 from k8s.models.resources import PODS
 

@@ -15,7 +15,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
-from k8s.client import Client
+from k8s.client.client import Client
 from k8s.errors import Expired, Forbidden, KubeError, NotFound, ServerFailed, from_status
 from k8s.models import WATCH_LINE, ListMeta, Meta, Reader, WatchEvent
 from k8s.models.resources import Resource

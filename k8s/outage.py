@@ -8,7 +8,7 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from k8s.client import Client
+from k8s.client.client import Client
 from k8s.errors import KubeError, Throttled, Unauthorized, Unreachable
 
 _PROBED = "/version"

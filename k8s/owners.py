@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import msgspec
 
-from k8s.client import Client
+from k8s.client.client import Client
 from k8s.errors import Forbidden, KubeError, NotFound
 from k8s.models import Meta, OwnerReference, meta_of
 from k8s.models.resources import Resource

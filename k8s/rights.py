@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 from weakref import WeakValueDictionary
 
-from k8s.client import Client
+from k8s.client.client import Client
 from k8s.errors import Forbidden, Invalid, KubeError, NotFound
 from k8s.kinds import CREATABLE, KINDS, JobRef, kind_of
 from k8s.models.resources import ACCESS_REVIEWS, PODS, Resource

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from k8s.client import Client
+from k8s.client.client import Client
 from k8s.discovery import Catalogue
 from k8s.errors import Conflict, Invalid, KubeError, NotFound
 from k8s.kinds import KINDS, CreatableKind, JobRef, Manifest, kind_of

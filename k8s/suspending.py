@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from k8s.client import Client
+from k8s.client.client import Client
 from k8s.errors import Conflict, KubeError
 from k8s.kinds import DeclaredJob, JobKind, JobRef, Manifest, kind_of
 from k8s.kinds.reader import JobReader

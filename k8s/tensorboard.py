@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from k8s.client import Client
+from k8s.client.client import Client
 from k8s.errors import Forbidden, NotFound
 from k8s.kinds.parse import part, words
 from k8s.models.resources import PODS, SERVICES

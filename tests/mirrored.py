@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from k8s.client import Client
+from k8s.client.client import Client
 from k8s.errors import (
     KubeError,
 )

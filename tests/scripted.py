@@ -19,9 +19,9 @@ from typing import Any, Protocol, Self
 
 from aiohttp import web
 
-from k8s.access import Access
-from k8s.client import Client
-from k8s.limiter import Limiter
+from k8s.client.auth.cluster_config import Access
+from k8s.client.client import Client
+from k8s.client.rate_limiter import Limiter
 
 Object = Mapping[str, Any]
 WAIT_S = 30.0

@@ -11,9 +11,9 @@ from typing import Any
 
 from aiohttp import web
 
-from k8s.access import Access
-from k8s.client import Client
-from k8s.limiter import Limiter
+from k8s.client.auth.cluster_config import Access
+from k8s.client.client import Client
+from k8s.client.rate_limiter import Limiter
 from k8s.logs import Pace, Target, write_stamp
 
 NS = 1_000_000_000

@@ -13,7 +13,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.widgets import Static
 
-from k8s.client import Client
+from k8s.client.client import Client
 from k8s.errors import KubeError
 from tests.terminal import Terminal
 from tui import terminal

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from urllib.parse import urlsplit
 
-from k8s.client import Client
+from k8s.client.client import Client
 from k8s.discovery import discover
 from k8s.errors import KubeError
 from k8s.kinds import CREATABLE, KINDS, JobKind

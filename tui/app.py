@@ -41,7 +41,7 @@ from tui.settings import ConsoleOptions
 from tui.widgets.bindings import bindings
 
 if TYPE_CHECKING:
-    from k8s.client import Client
+    from k8s.client.client import Client
     from k8s.kinds import JobRef
     from k8s.rights import Rights
     from tui.live import Live
@@ -177,7 +177,7 @@ class Console(PacedApp[int]):
         """Reach the cluster, and mirror it until the end, or until another one is meant."""
         self.client = self.live = self.rights = None
         await asyncio.to_thread(_import_what_is_slow)
-        from k8s.client import Client
+        from k8s.client.client import Client
         from k8s.rights import Rights
         from tui.live import Live
 

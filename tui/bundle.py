@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from k8s.client import Client
+from k8s.client.client import Client
 from k8s.errors import KubeError, NotFound
 from k8s.kinds import kind_of
 from k8s.logs import Target, targets_of

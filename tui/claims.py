@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import ValidationError
 
-from k8s.client import Client
+from k8s.client.client import Client
 from k8s.errors import KubeError
 from k8s.models import Event, convert, quantity
 from k8s.models.claim import Claim

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import aclosing, suppress
 
 from k8s import files
-from k8s.client import Client
+from k8s.client.client import Client
 from k8s.errors import KubeError
 from k8s.kinds import DeclaredJob, JobRef, kind_of
 from k8s.logs import Follower, LogLine, Target, Wanted, targets_of

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from k8s.client import Client
+from k8s.client.client import Client
 from k8s.mirror import Mirror
 from k8s.models import Event, Meta, Reader
 from k8s.models.resources import EVENTS

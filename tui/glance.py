@@ -9,14 +9,14 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from k8s.client import Client
+from k8s.client.client import Client
+from k8s.client.transport import translated
 from k8s.errors import KubeError
 from k8s.logs.prefixes import RankReader
 from k8s.models import Event, convert
 from k8s.models.resources import EVENTS
 from k8s.snapshot import Instance, Job
 from k8s.status import Status
-from k8s.wire import translated
 
 MOST_EVENTS = 8
 """Events that are kept, the newest ones."""

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from k8s.client import Client
+from k8s.client.client import Client
 from k8s.cluster import Joiner, Rows
 from k8s.devices.dra import DEVICE_KINDS, DeviceClaims, DeviceKind
 from k8s.discovery import Catalogue, discover

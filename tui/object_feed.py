@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from typing import Any
 
-from k8s.client import Client
+from k8s.client.client import Client
 from k8s.errors import Expired, Forbidden, Invalid, KubeError, NotFound, ServerFailed, from_status
 from k8s.models.resources import Resource
 from k8s.outage import Outage

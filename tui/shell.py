@@ -19,7 +19,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from typing import Protocol, Self
 
 from k8s import exec
-from k8s.client import Client
+from k8s.client.client import Client
 from k8s.errors import Unreachable
 from k8s.text.sanitize import sanitize
 

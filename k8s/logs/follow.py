@@ -16,14 +16,14 @@ from itertools import count
 
 import aiohttp
 
-from k8s.client import Client
+from k8s.client.client import Client
+from k8s.client.transport import translated
 from k8s.errors import Forbidden, Invalid, KubeError, NotFound, Throttled, Unauthorized, Unreachable
 from k8s.logs.cursor import Cursor
 from k8s.logs.lines import KEPT_BYTES, Item, LogLine, Mark, Marker, Piece, Splitter, Target, write_stamp
 from k8s.logs.prefixes import RankReader
 from k8s.logs.state import UNKNOWN, ContainerView, container_view
 from k8s.models.resources import PODS
-from k8s.wire import translated
 
 _BYTES_PER_TURN = 32 * 1024
 """Read at once before others have their turn: two or three milliseconds of work."""

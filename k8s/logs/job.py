@@ -9,7 +9,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from itertools import count
 
-from k8s.client import Client
+from k8s.client.client import Client
 from k8s.errors import KubeError
 from k8s.logs.feed import EVERYTHING, Choice, Feed
 from k8s.logs.follow import NORMAL, Follower, Pace, Wanted

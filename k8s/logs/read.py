@@ -11,7 +11,7 @@ from itertools import count
 
 import msgspec
 
-from k8s.client import Client
+from k8s.client.client import Client
 from k8s.errors import NotFound
 from k8s.logs.feed import Choice
 from k8s.logs.follow import NORMAL, Follower, Pace, Wanted

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
-from k8s.client import Client
+from k8s.client.client import Client
 from k8s.errors import KubeError
 from k8s.mirror import Mirror
 from k8s.models import Reader, meta_of

@@ -11,10 +11,10 @@ import ssl
 from collections.abc import Callable
 from contextlib import suppress
 
-from k8s.access import Access
-from k8s.client import Client
+from k8s.client.auth.cluster_config import Access
+from k8s.client.client import Client
+from k8s.client.rate_limiter import Limiter
 from k8s.errors import KubeError
-from k8s.limiter import Limiter
 from k8s.models.resources import CLAIMS
 from k8s.sandbox.api.certificate import server_context
 from k8s.sandbox.api.server import Server

@@ -6,7 +6,7 @@ table of causes, each a function from `Evidence` to a `Cause` or nothing.
 
 from __future__ import annotations
 
-from k8s.client import Client
+from k8s.client.client import Client
 from k8s.snapshot import ClusterSnapshot, Job
 from k8s.why.answer import Answer, Fact
 from k8s.why.evidence import Evidence

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from k8s import models
-from k8s.client import Client
+from k8s.client.client import Client
 from k8s.errors import Forbidden, KubeError, NotFound
 from k8s.models import Reader
 from k8s.models.resources import Resource

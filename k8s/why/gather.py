@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from k8s.client import Client
+from k8s.client.client import Client
 from k8s.errors import Forbidden, KubeError, NotFound
 from k8s.kinds import KINDS, DeclaredJob, JobKind, JobRef, kind_of
 from k8s.models import Event, Meta, Node

@@ -31,7 +31,7 @@ RATE, STORM_S = 2000, int(os.environ.get("STORM_S", "60"))
 KEY_EVERY_S = 0.4
 _OURS = """
 import asyncio
-from k8s.client import Client
+from k8s.client.client import Client
 from tui.live import Live
 
 async def read(kubeconfig):

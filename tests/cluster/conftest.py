@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from k8s.client import Client
+from k8s.client.client import Client
 from k8s.models.resources import NAMESPACES
 from tests import real
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from k8s.client import Client
+from k8s.client.client import Client
 from k8s.snapshot import ClusterSnapshot, Job
 from tui.live import Live
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from k8s.client import Client
+from k8s.client.client import Client
 from k8s.models.resources import PODS, Resource
 from tests.objects import GPU
 from tests.real import BUSYBOX

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 import pytest
 
-from k8s.client import Client
+from k8s.client.client import Client
 from k8s.errors import Conflict, Forbidden, Invalid, KubeError
 from k8s.kinds import KINDS, JobKind, JobRef
 from k8s.models.resources import JOBS, PODS, PYTORCH_JOBS, Resource

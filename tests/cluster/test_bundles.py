@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from k8s.client import Client
+from k8s.client.client import Client
 from k8s.cloning import clone
 from k8s.kinds import CREATABLE
 from k8s.models.job_spec import JobSpec

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from k8s.client import Client
+from k8s.client.client import Client
 from k8s.models.resources import PODS
 from tests import real
 from tests.cluster import made

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from k8s.client import Client
+from k8s.client.client import Client
 from k8s.models.resources import PODS
 from k8s.status import Status
 from tests.cluster import made

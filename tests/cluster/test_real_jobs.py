@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from k8s.client import Client
+from k8s.client.client import Client
 from k8s.models.resources import JOBS, PODS
 from k8s.snapshot import ClusterSnapshot
 from k8s.status import Status

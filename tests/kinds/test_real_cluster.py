@@ -11,7 +11,7 @@ from uuid import uuid4
 import msgspec
 import pytest
 
-from k8s.client import Client
+from k8s.client.client import Client
 from k8s.errors import Forbidden, NotFound
 from k8s.files import ExecFailed, RemoteFile, list_event_files, read_from
 from k8s.kinds import CREATABLE, CreatableKind

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from k8s.client import Client
+from k8s.client.client import Client
 from k8s.discovery import discover
 from k8s.kinds import KINDS, JobKind, kind_of
 from k8s.kinds.base import DeclaredJob

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from k8s.client import Client
+from k8s.client.client import Client
 from k8s.models.resources import JOBS, NAMESPACES, PYTORCH_JOBS, Resource
 from k8s.why import Answer, answer_why
 from k8s.why.gather import QUOTAS

@@ -13,8 +13,8 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlencode
 
-from k8s.access import Access
-from k8s.client import Client
+from k8s.client.auth.cluster_config import Access
+from k8s.client.client import Client
 from k8s.kinds import KINDS
 from k8s.snapshot import ClusterSnapshot
 

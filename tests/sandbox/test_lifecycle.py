@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from k8s import sandbox
-from k8s.client import Client
+from k8s.client.client import Client
 from k8s.errors import KubeError
 from k8s.models.resources import CLAIMS, CONFIG_MAPS, EVENTS, NODES, PODS, PYTORCH_JOBS
 from k8s.sandbox.places import Places

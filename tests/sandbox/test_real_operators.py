@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from k8s.client import Client
+from k8s.client.client import Client
 from k8s.errors import Conflict
 from k8s.models.resources import EVENTS, NAMESPACES, PODS, PYTORCH_JOBS
 from k8s.sandbox.control import Views, keep_looking

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from k8s.access import Access
-from k8s.client import Client
+from k8s.client.auth.cluster_config import Access
+from k8s.client.client import Client
 from k8s.errors import KubeError
 from k8s.forward import forward
 from tests.sandbox.calls import PATIENCE_S, Api, pod

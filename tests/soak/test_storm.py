@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from k8s.client import Client
+from k8s.client.client import Client
 from k8s.mirror import Mirror
 from k8s.models import Reader, meta_of
 from k8s.models.resources import PODS

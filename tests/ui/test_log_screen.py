@@ -15,7 +15,7 @@ from textual.theme import Theme
 from textual.widgets import Label
 
 import themes
-from k8s.client import Client
+from k8s.client.client import Client
 from k8s.kinds import JobRef
 from k8s.logs import JobLogs, Wanted
 from k8s.snapshot import ClusterSnapshot, Instance, Job

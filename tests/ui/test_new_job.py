@@ -18,8 +18,8 @@ from textual.theme import Theme
 from textual.widgets import Button, Input, Label, Static
 
 import themes
-from k8s.access import Access
-from k8s.client import Client
+from k8s.client.auth.cluster_config import Access
+from k8s.client.client import Client
 from k8s.cloning import clone
 from k8s.kinds import CREATABLE, JobRef
 from k8s.models.job_spec import JobSpec, Mount

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from k8s.contexts import Kubeconfig
+from k8s.client.auth.kubeconfig import Kubeconfig
 from k8s.models import Event, convert
 from k8s.snapshot import NodeRow
 from k8s.text.sanitize import UNSAFE, sanitize

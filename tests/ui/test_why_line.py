@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from k8s.client import Client
+from k8s.client.client import Client
 from k8s.kinds import JobRef
 from k8s.snapshot import ClusterSnapshot
 from tests.objects import Object, node, pod_of, pytorch_job

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 import yaml
 
-from k8s.access import SANDBOX_HINT, load
-from k8s.client import Client
+from k8s.client.auth.cluster_config import SANDBOX_HINT, load
+from k8s.client.client import Client
 from k8s.errors import KubeError, NoCluster
 from tests.scripted import Answer, ScriptedCluster
 

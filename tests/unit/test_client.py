@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from k8s.client.transport import lines
 from k8s.errors import (
     Conflict,
     Expired,
@@ -24,7 +25,6 @@ from k8s.errors import (
     Unreachable,
 )
 from k8s.models.resources import JOBS, PODS
-from k8s.wire import lines
 from tests.scripted import (
     SUCCESS,
     Answer,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from k8s.clock import ServerClock
+from k8s.client.server_clock import ServerClock
 
 NOW_S = datetime(2026, 11, 20, 18, tzinfo=UTC).timestamp()
 

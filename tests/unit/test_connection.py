@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from k8s.access import load
-from k8s.client import Client
-from k8s.connection import make_socket
+from k8s.client.auth.cluster_config import load
+from k8s.client.client import Client
+from k8s.client.connection import make_socket
+from k8s.client.rate_limiter import Limiter
 from k8s.errors import KubeError, NoCluster, ServerFailed, Throttled, Unreachable
-from k8s.limiter import Limiter
 from k8s.models.resources import PODS
 from tests.certificates import issue, make_authority, server_tls
 from tests.scripted import (

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from k8s.client import Client
+from k8s.client.client import Client
 from k8s.files import LOCAL_PATH
 from k8s.kinds import JobRef
 from k8s.models.job_spec import LOG_DIR_ANNOTATION

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from k8s.client import Client
+from k8s.client.client import Client
 from k8s.logs.last import LastLine, LastLines
 from k8s.outage import Outage
 from tests.mirrored import HASTY

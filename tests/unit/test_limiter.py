@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from k8s.limiter import LONGEST_PAUSE_S, Limiter
+from k8s.client.rate_limiter import LONGEST_PAUSE_S, Limiter
 
 
 class _Jumping(selectors.SelectSelector):

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from k8s.client import Client
+from k8s.client.client import Client
 from k8s.errors import NotFound
 from k8s.logs import (
     EVERYTHING,

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from k8s.access import Access, load
-from k8s.client import Client
+from k8s.client.auth.cluster_config import Access, load
+from k8s.client.auth.exec_plugin import LoginCommand, LoginFailed, without_secrets
+from k8s.client.client import Client
 from k8s.errors import NoCluster, Unauthorized, Unreachable
-from k8s.login import LoginCommand, LoginFailed, without_secrets
 from tests.certificates import Certificate, encrypt, issue, make_authority, server_tls
 from tests.scripted import WAIT_S, Answer, Asked, Compute, ScriptedCluster, refusal
 from tests.unit.test_access import config, write

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from k8s.proxies import proxy_from
+from k8s.client.auth.proxy import proxy_from
 
 PROXY = "http://proxy:3128"
 

@@ -71,7 +71,7 @@ def test_the_command_starts_without_what_is_slow_to_import() -> None:
 
 
 @pytest.mark.parametrize(
-    "module", ["k8s.client", "k8s.mirror", "k8s.cluster", "k8s.submit", "k8s.files", "k8s.kinds"]
+    "module", ["k8s.client.client", "k8s.mirror", "k8s.cluster", "k8s.submit", "k8s.files", "k8s.kinds"]
 )
 def test_what_talks_to_clusters_neither_draws_nor_trains(module: str) -> None:
     assert imported_by(module) & {"textual", "rich", "torch", "kubernetes"} == set()
@@ -83,7 +83,14 @@ def test_what_feeds_the_console_does_not_draw() -> None:
 
 NOT_FOR_THE_FIRST_FRAME = (
     *("aiohttp", "kubernetes", "yaml"),
-    *("k8s.access", "k8s.client", "k8s.contexts", "k8s.kinds", "k8s.models", "k8s.status.job"),
+    *(
+        "k8s.client.auth.cluster_config",
+        "k8s.client.client",
+        "k8s.client.auth.kubeconfig",
+        "k8s.kinds",
+        "k8s.models",
+        "k8s.status.job",
+    ),
     *("tui.config_file", "tui.curve_feed", "tui.keys_file", "tui.live", "tui.screens.job"),
 )
 """What needs a cluster, or a file of the user's: with each of them the console would open later."""
@@ -130,7 +137,7 @@ def test_a_cluster_is_reached_without_the_kubernetes_package(user: str, tmp_path
     )
     code = (
         "import asyncio, sys\n"
-        "from k8s.access import load\n"
+        "from k8s.client.auth.cluster_config import load\n"
         "from k8s.errors import NoCluster\n"
         "try:\n"
         "    print(asyncio.run(load(sys.argv[1])).host)\n"

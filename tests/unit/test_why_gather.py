@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from k8s.client import Client
+from k8s.client.client import Client
 from k8s.errors import KubeError, Unreachable
 from k8s.snapshot import ClusterSnapshot, Job, Missing, NodeRow
 from k8s.status import Status

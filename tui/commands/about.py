@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from k8s.client import Client
+from k8s.client.client import Client
 from k8s.errors import KubeError
 from k8s.rights import review
 from tui import about

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 
-from k8s.client import REQUEST_S, Client
+from k8s.client.client import REQUEST_S, Client
 from k8s.errors import KubeError, NotFound
 from k8s.snapshot import ClusterSnapshot, Job
 from k8s.submit import delete_job

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
-from k8s.client import Client
+from k8s.client.client import Client
 from k8s.errors import Forbidden, KubeError
 from k8s.models.resources import PODS
 from k8s.snapshot import ClusterSnapshot

@@ -37,7 +37,7 @@ def prepare(options: ConsoleOptions) -> ConsoleOptions:
     # The palette does what it asks for; Textual itself would make greys of the terminal's own colours.
     os.environ.pop("NO_COLOR", None)
     if not options.is_sandbox and not _has_cluster(options):
-        from k8s.contexts import SANDBOX_HINT
+        from k8s.client.auth.kubeconfig import SANDBOX_HINT
         from tui.commands.output import confirm
 
         say("There is no kubeconfig. The sandbox is a cluster of processes on this machine.")

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
-from k8s.client import Client
+from k8s.client.client import Client
 from k8s.errors import KubeError
 from k8s.logs import LogLine, Options, read, targets_of
 from k8s.snapshot import Job

@@ -8,7 +8,7 @@ from datetime import datetime
 
 import msgspec
 
-from k8s.client import Client
+from k8s.client.client import Client
 from k8s.models import Event, convert
 from k8s.models.resources import EVENTS
 from tui.commands.connect import cluster, read_cluster, server_clock

@@ -7,7 +7,7 @@ import asyncio
 import signal
 import sys
 
-from k8s.client import Client
+from k8s.client.client import Client
 from k8s.forward import Forward, forward
 from k8s.snapshot import Job
 from k8s.tensorboard import PodPort, find_tensorboard

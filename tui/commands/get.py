@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from k8s.client import Client
+from k8s.client.client import Client
 from k8s.errors import Forbidden, NotFound
 from k8s.models.resources import NODES, SERVICES
 from k8s.snapshot import Instance, Job

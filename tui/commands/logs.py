@@ -9,7 +9,7 @@ import sys
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
-from k8s.client import Client
+from k8s.client.client import Client
 from k8s.errors import NotFound
 from k8s.kinds import JobRef
 from k8s.logs import LogLine, Options, Target, printed, read, targets_of

@@ -13,7 +13,7 @@ import threading
 from contextlib import suppress
 
 from k8s import exec
-from k8s.client import Client
+from k8s.client.client import Client
 from k8s.errors import Unreachable
 from k8s.snapshot import Instance
 from tui import terminal

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable
 
-from k8s.access import load
-from k8s.client import Client
+from k8s.client.auth.cluster_config import load
+from k8s.client.client import Client
 from k8s.errors import KubeError, NoCluster
 from k8s.kinds import CREATABLE, CreatableKind, Manifest
 from k8s.models.job_spec import JobSpec

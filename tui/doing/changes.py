@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING
 
-from k8s.client import Client
+from k8s.client.client import Client
 from k8s.errors import KubeError, NotFound
 from k8s.kinds import JobRef
 from k8s.snapshot import Job

@@ -52,7 +52,7 @@ def _show_namespace(console: Console, name: str, *, is_all: bool) -> None:
 
 def ctx(console: Console, wish: View.Go) -> None:
     """Go to another cluster, or show which there are."""
-    from k8s.contexts import read_kubeconfig
+    from k8s.client.auth.kubeconfig import read_kubeconfig
     from tui.screens.contexts import ContextsView
 
     if wish.argument:
@@ -64,7 +64,7 @@ def ctx(console: Console, wish: View.Go) -> None:
 
 async def _change_context(console: Console, name: str) -> None:
     """Leave the cluster as it is, dead or alive, and go to another; a sandbox too is left."""
-    from k8s.contexts import read_kubeconfig
+    from k8s.client.auth.kubeconfig import read_kubeconfig
 
     try:
         known = await asyncio.to_thread(read_kubeconfig, console.options.kubeconfig)

@@ -13,7 +13,7 @@ from tui.person import login_name
 from tui.screens.view import View
 
 if TYPE_CHECKING:
-    from k8s.client import Client
+    from k8s.client.client import Client
     from k8s.snapshot import Job
     from tui.app import Console
 

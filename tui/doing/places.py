@@ -13,7 +13,7 @@ from tui.screens.jobs import JobsView
 from tui.screens.view import View
 
 if TYPE_CHECKING:
-    from k8s.client import Client
+    from k8s.client.client import Client
     from tui.app import Console
 
 READABLE: Mapping[str, Resource] = {

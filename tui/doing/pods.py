@@ -11,7 +11,7 @@ from tui.instances import find_container, find_instance
 from tui.screens.view import View
 
 if TYPE_CHECKING:
-    from k8s.client import Client
+    from k8s.client.client import Client
     from tui.app import Console
 
 TOLD_S = 60.0

@@ -9,7 +9,7 @@ from typing import ClassVar
 from textual import work
 from textual.binding import BindingType
 
-from k8s.contexts import Context, Kubeconfig
+from k8s.client.auth.kubeconfig import Context, Kubeconfig
 from k8s.errors import NoCluster
 from k8s.text.sanitize import sanitize
 from tui.format import NOTHING, plural

@@ -6,7 +6,7 @@ import asyncio
 
 from textual import work
 
-from k8s.client import Client
+from k8s.client.client import Client
 from k8s.errors import KubeError
 from k8s.kinds import JobRef
 from k8s.snapshot import Job

@@ -12,7 +12,7 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Container, Horizontal
 
-from k8s.client import Client
+from k8s.client.client import Client
 from k8s.kinds import JobRef
 from k8s.logs import EVERYTHING, Choice, Feed, JobLogs, LogLine, RankRow, Target, Wanted, targets_of
 from k8s.text.sanitize import sanitize

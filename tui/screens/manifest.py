@@ -11,7 +11,7 @@ from textual.reactive import reactive
 from textual.screen import Screen
 from textual.widgets import Button, Label
 
-from k8s.client import Client
+from k8s.client.client import Client
 from k8s.cloning import Clone
 from k8s.errors import Invalid, KubeError, ServerFailed, Unreachable
 from k8s.kinds import JobRef, Manifest

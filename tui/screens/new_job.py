@@ -21,7 +21,7 @@ from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Button, Label
 
-from k8s.client import Client
+from k8s.client.client import Client
 from k8s.cloning import Clone
 from k8s.errors import Invalid, KubeError, ServerFailed, Unreachable
 from k8s.kinds import JobRef

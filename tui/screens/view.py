@@ -26,7 +26,7 @@ from tui.widgets.prompt import Prompt
 from tui.widgets.status_line import StatusLine
 
 if TYPE_CHECKING:
-    from k8s.client import Client
+    from k8s.client.client import Client
     from k8s.kinds import JobRef
 
 __all__ = ["Given", "View", "bindings"]

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from textual import work
 from textual.binding import BindingType
 
-from k8s.client import Client
+from k8s.client.client import Client
 from k8s.errors import Forbidden, Invalid, KubeError, NotFound
 from k8s.models.resources import Resource
 from k8s.outage import Outage

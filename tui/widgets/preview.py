@@ -22,7 +22,7 @@ from tui.format import Clock, Look, cell_len
 from tui.story import Lines, job_story, node_story
 
 if TYPE_CHECKING:
-    from k8s.client import Client
+    from k8s.client.client import Client
     from tui.glance import Glance
 
 DRAW_S = 0.06

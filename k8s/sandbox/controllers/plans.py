@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from k8s.client import Client
+from k8s.client.client import Client
 from k8s.errors import Conflict, KubeError, NotFound
 from k8s.models.resources import PODS, SERVICES, Resource
 from k8s.sandbox.control import Manifest, Recorder, View, now_text, seconds_since

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from k8s.client import Client
+from k8s.client.client import Client
 from k8s.errors import Conflict, KubeError, NotFound
 from k8s.models.resources import PODS
 from k8s.sandbox.control import FIRST_DELAY_S, LONGEST_DELAY_S, Manifest, Recorder, now_text

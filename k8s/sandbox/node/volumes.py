@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from k8s.client import Client
+from k8s.client.client import Client
 from k8s.errors import Conflict, KubeError, NotFound
 from k8s.models.resources import CLAIMS, CONFIG_MAPS, NAMESPACES, SECRETS
 from k8s.sandbox.control import Manifest, View

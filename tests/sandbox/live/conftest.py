@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from k8s import sandbox
-from k8s.client import Client
+from k8s.client.client import Client
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from k8s.client import Client
+from k8s.client.client import Client
 from k8s.errors import NotFound
 from k8s.models.resources import PODS, Resource
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from k8s.client import Client
+from k8s.client.client import Client
 from k8s.models.resources import CLAIMS, CONFIG_MAPS, EVENTS, NODES, PODS, SECRETS
 from k8s.sandbox import SandboxAddress
 from tests.sandbox.live.running import (

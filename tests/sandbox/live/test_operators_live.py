@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 
-from k8s.client import Client
+from k8s.client.client import Client
 from k8s.models.resources import EVENTS, JOBS, PODS, PYTORCH_JOBS, SERVICES
 from tests.sandbox.live.running import (
     Manifest,

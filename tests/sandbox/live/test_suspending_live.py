@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from k8s.client import Client
+from k8s.client.client import Client
 from k8s.kinds import JobRef
 from k8s.kinds.batch_job import BatchJob
 from k8s.kinds.kubeflow.pytorch_job import PyTorchJob

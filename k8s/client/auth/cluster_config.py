@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from k8s.contexts import SANDBOX_HINT, UNUSABLE, Chosen, read_kubeconfig
+from k8s.client.auth.exec_plugin import Credentials, LoginCommand, LoginFailed, without_secrets
+from k8s.client.auth.kubeconfig import SANDBOX_HINT, UNUSABLE, Chosen, read_kubeconfig
+from k8s.client.auth.proxy import proxy_from
 from k8s.errors import LOGIN_HINT, NoCluster, Unauthorized
-from k8s.login import Credentials, LoginCommand, LoginFailed, without_secrets
-from k8s.proxies import proxy_from
 from k8s.text.sanitize import sanitize
 
 __all__ = ["SANDBOX_HINT", "Access", "load"]

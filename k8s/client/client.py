@@ -1,7 +1,7 @@
 """The one seam to a cluster: requests, watches, logs and exec.
 
 Bodies come back raw or as JSON; errors come as `k8s.errors`. What changes the cluster is
-sent once; what is tried again, and how fast all goes, is said in `k8s.connection`.
+sent once; what is tried again, and how fast all goes, is said in `k8s.client.connection`.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any, Self
 
 import aiohttp
 
-from k8s.access import Access, load
-from k8s.connection import Connection
+from k8s.client.auth.cluster_config import Access, load
+from k8s.client.connection import Connection
+from k8s.client.rate_limiter import Limiter
+from k8s.client.transport import PATCHES, Query, json_object, lines, query_of, translated
 from k8s.errors import Invalid
-from k8s.limiter import Limiter
 from k8s.models.resources import PODS, Resource
-from k8s.wire import PATCHES, Query, json_object, lines, query_of, translated
 
 REQUEST_S = 30.0
 """Longest wait for an answer that is not a stream."""

@@ -16,11 +16,11 @@ from typing import Any
 
 import aiohttp
 
-from k8s.access import Access
-from k8s.clock import ServerClock
+from k8s.client.auth.cluster_config import Access
+from k8s.client.rate_limiter import Limiter
+from k8s.client.server_clock import ServerClock
+from k8s.client.transport import Query, status_of
 from k8s.errors import KubeError, ServerFailed, Throttled, Unauthorized, Unreachable, from_status
-from k8s.limiter import Limiter
-from k8s.wire import Query, status_of
 
 CONNECT_S = 10.0
 """Longest wait for a connection."""

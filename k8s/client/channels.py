@@ -12,8 +12,8 @@ from collections.abc import AsyncIterator
 import aiohttp
 from aiohttp import WSMsgType
 
+from k8s.client.transport import translated
 from k8s.errors import Unreachable
-from k8s.wire import translated
 
 PIECE_BYTES = 32 * 1024
 """Most that is sent at once."""

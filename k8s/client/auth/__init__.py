@@ -1,0 +1,4 @@
+"""Where a cluster is and who asks it: kubeconfig, exec plugins, certificates, proxies.
+
+Reads files and runs login commands; sends no request.
+"""
