@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from k8s.kinds import KINDS
-from k8s.outage import Waits
 from k8s.snapshot import ClusterSnapshot
+from k8s.watch.backoff import Waits
 from tests.objects import node, pod_of, pytorch_job
 from tests.scripted import WAIT_S, Answer, ScriptedCluster, Stream, page
 from tui.live import Live

@@ -11,10 +11,10 @@ from k8s.client.client import Client
 from k8s.errors import (
     KubeError,
 )
-from k8s.mirror import Mirror
 from k8s.models import Meta, Pod, Reader
 from k8s.models.resources import PODS
-from k8s.outage import Outage, Waits
+from k8s.watch.backoff import Outage, Waits
+from k8s.watch.mirror import Mirror
 from tests.scripted import (
     WAIT_S,
     ScriptedCluster,

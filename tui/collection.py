@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 from k8s.errors import Forbidden
-from k8s.mirror import Mirror, MirrorState
 from k8s.models import Meta, Reader
 from k8s.models.resources import Resource
 from k8s.snapshot import Missing
+from k8s.watch.mirror import Mirror, MirrorState
 from tui.format import count
 from tui.live import PUBLISH_S, RESTS, Live
 

@@ -9,10 +9,10 @@ import asyncio
 from collections.abc import Callable
 
 from k8s.client.client import Client
-from k8s.mirror import Mirror
 from k8s.models import Event, Meta, Reader
 from k8s.models.resources import EVENTS
-from k8s.outage import Outage
+from k8s.watch.backoff import Outage
+from k8s.watch.mirror import Mirror
 
 PUBLISH_S = 0.1
 """Shortest time between two reports."""

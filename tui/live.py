@@ -14,7 +14,6 @@ from typing import Any
 from k8s.client.client import Client
 from k8s.cluster import Joiner, Rows
 from k8s.devices.dra import DEVICE_KINDS, DeviceClaims, DeviceKind
-from k8s.discovery import Catalogue, discover
 from k8s.errors import (
     Forbidden,
     KubeError,
@@ -25,13 +24,14 @@ from k8s.errors import (
 )
 from k8s.kinds import KINDS, DeclaredJob, JobKind
 from k8s.kinds.reader import JobReader
-from k8s.mirror import Mirror
 from k8s.models import Meta, Node, Pod, Reader
 from k8s.models.device_claim import ResourceClaim, ResourceSlice
 from k8s.models.resources import NODES, PODS, Resource
-from k8s.outage import Outage, Waits, pause
-from k8s.owners import Owners
 from k8s.snapshot import ClusterSnapshot, Job
+from k8s.watch.backoff import Outage, Waits, pause
+from k8s.watch.discovery import Catalogue, discover
+from k8s.watch.mirror import Mirror
+from k8s.watch.owner_lookup import Owners
 from tui.format import count
 
 PUBLISH_S = 0.1

@@ -11,7 +11,7 @@ from typing import Any
 from k8s.client.client import Client
 from k8s.errors import Expired, Forbidden, Invalid, KubeError, NotFound, ServerFailed, from_status
 from k8s.models.resources import Resource
-from k8s.outage import Outage
+from k8s.watch.backoff import Outage
 
 REST_S = 1.0
 """Shortest time between two versions of an object that are handed over."""

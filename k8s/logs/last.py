@@ -16,8 +16,8 @@ from k8s.client.transport import query_of, translated
 from k8s.errors import Forbidden, Invalid, KubeError, NotFound
 from k8s.logs.lines import Target, read_stamp
 from k8s.models.resources import PODS
-from k8s.outage import Outage, pause
 from k8s.status import Status
+from k8s.watch.backoff import Outage, pause
 
 MAX_STREAMS = 16
 """Logs that are streamed; where there are more, none is."""

@@ -10,11 +10,11 @@ from uuid import uuid4
 import pytest
 
 from k8s.client.client import Client
-from k8s.discovery import discover
 from k8s.kinds import KINDS, JobKind, kind_of
 from k8s.kinds.base import DeclaredJob
 from k8s.models import Meta
 from k8s.models.resources import JOB_SETS, JOBS, MPI_JOBS, NAMESPACES, PYTORCH_JOBS, TRAIN_JOBS
+from k8s.watch.discovery import discover
 from tests import real
 from tests.kinds.made import SITUATIONS, kind_named, objects
 

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 from k8s.client.client import Client
 from k8s.logs.last import LastLine, LastLines
-from k8s.outage import Outage
+from k8s.watch.backoff import Outage
 from tests.mirrored import HASTY
 from tests.scripted import WAIT_S
 from tests.scripted_logs import NS, START_NS, Fault, ScriptedPod, connected, target

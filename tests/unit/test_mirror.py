@@ -12,7 +12,7 @@ from k8s.errors import (
     Unauthorized,
     Unreachable,
 )
-from k8s.outage import Waits
+from k8s.watch.backoff import Waits
 from tests.mirrored import ALL, PATIENT, pod, running
 from tests.scripted import (
     Answer,

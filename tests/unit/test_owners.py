@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from k8s import owners
 from k8s.errors import ServerFailed
 from k8s.models import OwnerReference
 from k8s.models.resources import Resource
-from k8s.owners import Owners
+from k8s.watch import owner_lookup
+from k8s.watch.owner_lookup import Owners
 from tests.scripted import WAIT_S, Answer, ScriptedCluster, refusal
 
 REPLICA_SETS = "/apis/apps/v1/namespaces/default/replicasets"
@@ -147,7 +147,7 @@ async def test_owners_that_nobody_wants_any_more_are_forgotten() -> None:
 
 
 async def test_the_number_of_owners_remembered_has_an_end() -> None:
-    most = owners.MOST_OWNERS
+    most = owner_lookup.MOST_OWNERS
     async with looking() as watched:
         many = [reference("Notebook", f"n{number}", "kubeflow.org/v1") for number in range(most + 5)]
         watched.owners.update(wanted(*many))

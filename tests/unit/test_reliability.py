@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from k8s.outage import Waits
+from k8s.watch.backoff import Waits
 from tests.feeds import (
     BERT,
     HASTY,

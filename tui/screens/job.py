@@ -15,10 +15,10 @@ from k8s.kinds import JobRef
 from k8s.logs import targets_of
 from k8s.logs.last import LastLines
 from k8s.models import Event, Pod
-from k8s.outage import Outage
 from k8s.snapshot import Job
 from k8s.status import Status
 from k8s.text.sanitize import log_text, sanitize
+from k8s.watch.backoff import Outage
 from tui.curve_feed import CurveFeed
 from tui.event_feed import follow_events
 from tui.format import Clock, duration, elide_end, plural

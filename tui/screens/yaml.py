@@ -12,9 +12,9 @@ from textual.binding import BindingType
 from k8s.client.client import Client
 from k8s.errors import Forbidden, Invalid, KubeError, NotFound
 from k8s.models.resources import Resource
-from k8s.outage import Outage
 from k8s.text.sanitize import sanitize
 from k8s.text.yaml_writer import to_text
+from k8s.watch.backoff import Outage
 from tui.format import plural
 from tui.keys import YAML, Key
 from tui.object_feed import follow_object

@@ -19,8 +19,8 @@ from k8s.client.client import Client
 from k8s.errors import Expired, Forbidden, KubeError, NotFound, ServerFailed, from_status
 from k8s.models import WATCH_LINE, ListMeta, Meta, Reader, WatchEvent
 from k8s.models.resources import Resource
-from k8s.outage import Outage, pause
 from k8s.snapshot import Missing
+from k8s.watch.backoff import Outage, pause
 
 PAGE_SIZE = 500
 """Objects in one page of a list."""
