@@ -63,7 +63,7 @@ class Joiner:
 
     @property
     def above(self) -> dict[str, tuple[str, OwnerReference]]:
-        """Return the owners of pods with accelerators that are no jobs, for `k8s.watch.owner_lookup` to look for."""
+        """Return the owners of pods with accelerators that are no jobs, for `owner_lookup` to look for."""
         return {
             reference.uid: (member.pod.metadata.namespace, reference)
             for member in self._strays.values()
