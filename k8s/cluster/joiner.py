@@ -8,12 +8,12 @@ from dataclasses import replace
 from datetime import datetime
 from time import perf_counter
 
-from k8s.cluster.chains import Chains
-from k8s.cluster.ordered import OrderedRows
-from k8s.cluster.rows import LONG_AGO, Member, Wish, job_row, owner_row
+from k8s.cluster.job_rows import LONG_AGO, Member, Wish, job_row, owner_row
+from k8s.cluster.node_rows import node_row, silent_nodes
+from k8s.cluster.owner_chain import Chains
+from k8s.cluster.sorted_rows import OrderedRows
 from k8s.kinds import DeclaredJob, JobRef
 from k8s.models import Meta, Node, OwnerReference, Pod
-from k8s.nodes import node_row, silent_nodes
 from k8s.snapshot import Holder, Job, NodeRow
 
 NOT_LISTED = "not listed"

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from k8s.cluster.gpushare import memory_by_device
+from k8s.cluster.node_rows import holder_of, node_row, silent_nodes
 from k8s.models import Meta, Node, Pod, convert
-from k8s.nodes import holder_of, node_row, silent_nodes
-from k8s.shared_gpus import memory_by_device
 from k8s.snapshot import ClusterSnapshot, Holder, NodeRow, Share
 from tests.objects import GPU, joined, node, pod_of, pytorch_job, recorded
 

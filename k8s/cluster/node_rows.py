@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from k8s.cluster.gpushare import MEMORY, memory_by_device, shared_memory
 from k8s.devices import accelerators
 from k8s.devices.node_labels import gpu_memory, gpu_model, is_cut_into_slices, sharing
 from k8s.models import Node, Pod
-from k8s.shared_gpus import MEMORY, memory_by_device, shared_memory
 from k8s.snapshot import Holder, NodeRow, Share, SharedMemory
 
 SIMULATED = "gpuconsole.dev/simulated"

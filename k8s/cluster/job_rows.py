@@ -11,13 +11,13 @@ from typing import Any, Self
 import msgspec
 
 from k8s import models
-from k8s.cluster.chains import Root
+from k8s.cluster.node_rows import holder_of
+from k8s.cluster.owner_chain import Root
 from k8s.devices import accelerators
 from k8s.kinds import DeclaredJob, JobRef, kind_of
 from k8s.kinds.base import Replica
 from k8s.kinds.unknown import AnyOwner
 from k8s.models import Meta, Pod, PodSpec
-from k8s.nodes import holder_of
 from k8s.snapshot import Holder, Instance, Job
 from k8s.status import Status
 from k8s.status.job import Declaration, Part, job_status
