@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 
 from k8s.client.client import Client
 from k8s.errors import KubeError
+from k8s.jobs.permissions import Need, Right
 from k8s.kinds import CREATABLE, KINDS, JobKind
 from k8s.models.resources import CLAIMS, EVENTS, NAMESPACES, NODES, PODS, Resource
-from k8s.rights import Need, Right
 from k8s.watch.discovery import discover
 from tui.settings import ConsoleOptions
 

@@ -42,8 +42,8 @@ from tui.widgets.bindings import bindings
 
 if TYPE_CHECKING:
     from k8s.client.client import Client
+    from k8s.jobs.permissions import Rights
     from k8s.kinds import JobRef
-    from k8s.rights import Rights
     from tui.live import Live
 
 
@@ -178,7 +178,7 @@ class Console(PacedApp[int]):
         self.client = self.live = self.rights = None
         await asyncio.to_thread(_import_what_is_slow)
         from k8s.client.client import Client
-        from k8s.rights import Rights
+        from k8s.jobs.permissions import Rights
         from tui.live import Live
 
         try:
@@ -380,7 +380,7 @@ class Console(PacedApp[int]):
 
 def _import_what_is_slow() -> None:
     """Import, in a thread, what would keep the first frame and the first keys waiting."""
-    for name in ("tui.live", "k8s.rights"):
+    for name in ("tui.live", "k8s.jobs.permissions"):
         importlib.import_module(name)
 
 

@@ -11,13 +11,13 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing, suppress
 
-from k8s import files
 from k8s.client.client import Client
 from k8s.errors import KubeError
+from k8s.jobs import pod_files
+from k8s.jobs.create import resource_of
 from k8s.kinds import DeclaredJob, JobRef, kind_of
 from k8s.logs import Follower, LogLine, Target, Wanted, targets_of
 from k8s.snapshot import Job
-from k8s.submit import resource_of
 from trainer.tfevents import Curve, EventFiles, EventFolder, Series
 from tui.log_points import add_log_points
 
@@ -162,7 +162,7 @@ class CurveFeed:
         if isinstance(self.events, EventFolder):
             return bool(await asyncio.to_thread(self.events.read_new)), LOCAL_S
         template = next((each.template for each in declared.replicas if each.is_chief), {})
-        folder = await files.local_folder(self._client, template, self._ref.namespace, declared.log_dir)
+        folder = await pod_files.local_folder(self._client, template, self._ref.namespace, declared.log_dir)
         if folder is not None:
             self.source = f"{declared.log_dir} on this machine"
             self.events = EventFolder(folder)
@@ -177,13 +177,13 @@ class CurveFeed:
         self.source = f"{folder} in {chief.pod}"
         namespace, container = self._ref.namespace, chief.containers[0]
         has_news = False
-        for file in await files.list_event_files(
+        for file in await pod_files.list_event_files(
             self._client, chief.pod, namespace, folder, container=container
         ):
             name = file.path.removeprefix(folder).lstrip("/")
             offset = self.events.offset(name)
             if file.size_bytes > offset:
-                chunk = await files.read_from(
+                chunk = await pod_files.read_from(
                     self._client, chief.pod, namespace, file.path, offset, container=container
                 )
                 has_news |= bool(self.events.feed(name, chunk))

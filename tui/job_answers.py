@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
 
-from k8s.cloning import Clone, next_name
+from k8s.jobs.clone import Clone, next_name
 from k8s.kinds import CREATABLE
 from k8s.models.job_spec import JobSpec
 from k8s.snapshot import Job

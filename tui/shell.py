@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Protocol, Self
 
-from k8s import exec
 from k8s.client.client import Client
 from k8s.errors import Unreachable
+from k8s.jobs import exec
 from k8s.text.sanitize import sanitize
 
 LEFT, TERMINAL_GONE = 255, 129

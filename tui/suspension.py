@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from k8s.jobs.suspend import why_not
 from k8s.snapshot import Job
-from k8s.suspending import why_not
 from k8s.text.sanitize import sanitize
 from tui.deletion import hidden_words, pods_of
 from tui.format import plural

@@ -14,12 +14,12 @@ import pytest
 
 from k8s.client.client import Client
 from k8s.errors import Conflict, Forbidden, Invalid, KubeError
+from k8s.jobs.create import delete_job
+from k8s.jobs.permissions import Right, Rights
+from k8s.jobs.suspend import suspend_job, suspend_patch
 from k8s.kinds import KINDS, JobKind, JobRef
 from k8s.models.resources import JOBS, PODS, PYTORCH_JOBS, Resource
-from k8s.rights import Right, Rights
 from k8s.status import Status
-from k8s.submit import delete_job
-from k8s.suspending import suspend_job, suspend_patch
 from tests.cluster import made
 from tests.cluster.feed import feed_of, job_called
 from tests.kinds.made import SITUATIONS, kind_named, objects

@@ -9,11 +9,11 @@ import pytest
 import yaml
 
 from k8s.client.client import Client
-from k8s.cloning import clone
+from k8s.jobs.clone import clone
+from k8s.jobs.create import create_manifest
 from k8s.kinds import CREATABLE
 from k8s.models.job_spec import JobSpec
 from k8s.models.resources import JOBS
-from k8s.submit import create_manifest
 from tests.cluster import made
 from tests.cluster.feed import feed_of, job_called
 from tui.bundle import make_bundle

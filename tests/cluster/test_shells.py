@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from k8s import exec
 from k8s.client.client import Client
 from k8s.errors import Forbidden, Invalid, KubeError, NotFound
-from k8s.forward import forward
+from k8s.jobs import exec
+from k8s.jobs.port_forward import forward
 from k8s.models.resources import PODS
 from tests.cluster import made
 from tests.sandbox.live.running import comes, goes

@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from k8s import exec
+from k8s.jobs import exec
 from tests.commands.conftest import CommandLine
 from tests.objects import pod_of, pytorch_job
 from tests.scripted import WAIT_S, Answer, ScriptedCluster, page, refusal

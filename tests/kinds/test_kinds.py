@@ -15,11 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from k8s.cluster import join
+from k8s.jobs.create import to_yaml
 from k8s.kinds import CREATABLE, CreatableKind, kind_of
 from k8s.kinds.reader import JobReader
 from k8s.models import Pod, Reader
 from k8s.models.job_spec import JobSpec, Mount
-from k8s.submit import to_yaml
 from tests.objects import listed
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "kinds"

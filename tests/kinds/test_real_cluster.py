@@ -13,12 +13,12 @@ import pytest
 
 from k8s.client.client import Client
 from k8s.errors import Forbidden, NotFound
-from k8s.files import ExecFailed, RemoteFile, list_event_files, read_from
+from k8s.jobs.create import Refused, create_job
+from k8s.jobs.permissions import Need, review
+from k8s.jobs.pod_files import ExecFailed, RemoteFile, list_event_files, read_from
 from k8s.kinds import CREATABLE, CreatableKind
 from k8s.models import Meta, Pod, Reader, WatchEvent
 from k8s.models.resources import NAMESPACES, NODES, PODS
-from k8s.rights import Need, review
-from k8s.submit import Refused, create_job
 from k8s.watch.mirror import Mirror
 from tests import real
 from tests.kinds.test_kinds import SPEC

@@ -10,7 +10,7 @@ import pytest
 from k8s.client.auth.cluster_config import Access
 from k8s.client.client import Client
 from k8s.errors import KubeError
-from k8s.forward import forward
+from k8s.jobs.port_forward import forward
 from tests.sandbox.calls import PATIENCE_S, Api, pod
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
-from k8s.files import LOCAL_PATH
+from k8s.jobs.pod_files import LOCAL_PATH
 from k8s.models.job_spec import LOG_DIR_ANNOTATION
 from tests.objects import Object, node, pod_of, pytorch_job
 from tests.scripted import Answer, ScriptedCluster, Stall, Stream, page, refusal

@@ -14,7 +14,7 @@ from textual.theme import Theme
 from textual.widgets import Button
 
 import themes
-from k8s.cloning import clone
+from k8s.jobs.clone import clone
 from k8s.kinds import JobRef
 from tests.objects import pytorch_job, recorded
 from tests.scripted import Answer, Reply, ScriptedCluster, refusal

@@ -20,7 +20,7 @@ from textual.widgets import Button, Input, Label, Static
 import themes
 from k8s.client.auth.cluster_config import Access
 from k8s.client.client import Client
-from k8s.cloning import clone
+from k8s.jobs.clone import clone
 from k8s.kinds import CREATABLE, JobRef
 from k8s.models.job_spec import JobSpec, Mount
 from k8s.snapshot import ClusterSnapshot, Job, NodeRow, Share

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from k8s import exec
+from k8s.jobs import exec
 from tests.commands.conftest import write_kubeconfig
 from tests.scripted import Reply, ScriptedCluster, refusal
 from tests.shell_app import InTerminal

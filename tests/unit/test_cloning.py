@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from k8s.cloning import MADE_BY_SERVERS, NotCloned, cleaned, clone, next_name
+from k8s.jobs.clone import MADE_BY_SERVERS, NotCloned, cleaned, clone, next_name
 from k8s.kinds import CREATABLE, KINDS
 from k8s.models.job_spec import JobSpec
 from tests.kinds.made import SITUATIONS, objects

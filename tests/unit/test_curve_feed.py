@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from k8s.client.client import Client
-from k8s.files import LOCAL_PATH
+from k8s.jobs.pod_files import LOCAL_PATH
 from k8s.kinds import JobRef
 from k8s.models.job_spec import LOG_DIR_ANNOTATION
 from tests.objects import Object, joined, pod_of, pytorch_job

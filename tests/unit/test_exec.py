@@ -12,9 +12,9 @@ from aiohttp import WSMsgType
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from k8s import exec
 from k8s.client.client import Client
 from k8s.errors import Forbidden, Invalid, KubeError, NotFound, ServerFailed, Unreachable
+from k8s.jobs import exec
 from tests.scripted import WAIT_S, Answer, ScriptedCluster, refusal
 from tests.talk import V4, Speaker, Talk
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from k8s.errors import KubeError, Unreachable
-from k8s.files import _READ, ExecFailed, RemoteFile, list_event_files, local_folder, read_from, run
+from k8s.jobs.pod_files import _READ, ExecFailed, RemoteFile, list_event_files, local_folder, read_from, run
 from tests.scripted import SUCCESS, Answer, ScriptedCluster, Socket, refusal
 
 EXEC = "/api/v1/namespaces/ns/pods/a/exec"

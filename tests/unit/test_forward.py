@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from k8s.errors import Forbidden, KubeError, NotFound
-from k8s.forward import CARRIED, FAILED, Forward, forward
+from k8s.jobs.port_forward import CARRIED, FAILED, Forward, forward
 from tests.scripted import WAIT_S, Reply, ScriptedCluster, refusal
 from tests.talk import V4, Speaker, Talk
 

@@ -11,7 +11,7 @@ import yaml
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from k8s.submit import to_yaml
+from k8s.jobs.create import to_yaml
 from k8s.text.redact import MARK, Redactor, redacted, redacted_text
 from tests.objects import Object, recorded
 

@@ -10,9 +10,9 @@ import pytest
 
 from k8s.client.rate_limiter import Limiter
 from k8s.errors import Forbidden, KubeError, from_status
+from k8s.jobs.permissions import ACTIONS, UNKNOWN, Need, Right, Rights, needs_of, review
 from k8s.kinds import CREATABLE, KINDS, JobRef
 from k8s.models.resources import ACCESS_REVIEWS, PODS
-from k8s.rights import ACTIONS, UNKNOWN, Need, Right, Rights, needs_of, review
 from tests.scripted import Answer, Asked, Compute, Drop, Held, Reply, ScriptedCluster, refusal, status_object
 
 PATH = ACCESS_REVIEWS.path()

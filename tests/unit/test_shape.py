@@ -71,7 +71,15 @@ def test_the_command_starts_without_what_is_slow_to_import() -> None:
 
 
 @pytest.mark.parametrize(
-    "module", ["k8s.client.client", "k8s.watch.mirror", "k8s.cluster", "k8s.submit", "k8s.files", "k8s.kinds"]
+    "module",
+    [
+        "k8s.client.client",
+        "k8s.watch.mirror",
+        "k8s.cluster",
+        "k8s.jobs.create",
+        "k8s.jobs.pod_files",
+        "k8s.kinds",
+    ],
 )
 def test_what_talks_to_clusters_neither_draws_nor_trains(module: str) -> None:
     assert imported_by(module) & {"textual", "rich", "torch", "kubernetes"} == set()

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from k8s.errors import Conflict, Forbidden, KubeError, NotFound
+from k8s.jobs.suspend import TRIES, suspend_job, suspend_patch, why_not
 from k8s.kinds import KINDS, JobKind, JobRef, kind_of
 from k8s.kinds.reader import JobReader
 from k8s.snapshot import Job
-from k8s.suspending import TRIES, suspend_job, suspend_patch, why_not
 from tests.kinds.made import SITUATIONS, kind_named, objects
 from tests.objects import FIXTURES, Object, joined, pytorch_job
 from tests.scripted import Answer, Asked, Compute, Reply, ScriptedCluster, refusal

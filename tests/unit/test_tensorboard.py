@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from k8s.errors import NotFound
+from k8s.jobs.tensorboard import PodPort, find_tensorboard
 from k8s.snapshot import Job
-from k8s.tensorboard import PodPort, find_tensorboard
 from tests.objects import joined, node, pod_of, pytorch_job
 from tests.scripted import Answer, ScriptedCluster, page, refusal
 

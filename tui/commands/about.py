@@ -6,7 +6,7 @@ import argparse
 
 from k8s.client.client import Client
 from k8s.errors import KubeError
-from k8s.rights import review
+from k8s.jobs.permissions import review
 from tui import about
 from tui.commands.connect import cluster
 from tui.commands.errors import say

@@ -9,8 +9,8 @@ from contextlib import suppress
 
 from k8s.client.client import REQUEST_S, Client
 from k8s.errors import KubeError, NotFound
+from k8s.jobs.create import delete_job
 from k8s.snapshot import ClusterSnapshot, Job
-from k8s.submit import delete_job
 from tui.commands.errors import WrongUsage, say
 from tui.commands.output import confirm, confirm_by_word, is_interactive, write
 from tui.commands.which_job import NAME_HELP, find_job, titles

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from k8s.cloning import Clone, clone
+from k8s.jobs.clone import Clone, clone
+from k8s.jobs.create import create_manifest, to_yaml
 from k8s.kinds import kind_of
-from k8s.submit import create_manifest, to_yaml
 from tui.commands.connect import check_may_change, cluster, read_jobs
 from tui.commands.errors import WrongUsage, say
 from tui.commands.output import confirm, is_interactive, write, write_object

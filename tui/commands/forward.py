@@ -8,9 +8,9 @@ import signal
 import sys
 
 from k8s.client.client import Client
-from k8s.forward import Forward, forward
+from k8s.jobs.port_forward import Forward, forward
+from k8s.jobs.tensorboard import PodPort, find_tensorboard
 from k8s.snapshot import Job
-from k8s.tensorboard import PodPort, find_tensorboard
 from tui.commands.connect import cluster, read_jobs
 from tui.commands.errors import WrongUsage, say
 from tui.commands.output import write

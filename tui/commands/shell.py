@@ -12,9 +12,9 @@ import sys
 import threading
 from contextlib import suppress
 
-from k8s import exec
 from k8s.client.client import Client
 from k8s.errors import Unreachable
+from k8s.jobs import exec
 from k8s.snapshot import Instance
 from tui import terminal
 from tui.commands.connect import check_may_change, cluster, read_jobs

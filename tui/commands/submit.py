@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from k8s.client.auth.cluster_config import load
 from k8s.client.client import Client
 from k8s.errors import KubeError, NoCluster
+from k8s.jobs.create import claim_names, create_manifest, to_yaml
 from k8s.kinds import CREATABLE, CreatableKind, Manifest
 from k8s.models.job_spec import JobSpec
-from k8s.submit import claim_names, create_manifest, to_yaml
 from tui.commands.connect import check_may_change, cluster
 from tui.commands.errors import WrongUsage, say
 from tui.commands.manifests import Wanted, read_manifests

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
+from k8s.jobs.suspend import suspend_job
 from k8s.snapshot import Job
-from k8s.suspending import suspend_job
 from tui.commands.acting import add_jobs, add_yes, check_can_ask, each, find_jobs, is_agreed
 from tui.commands.connect import check_may_change, cluster, read_jobs
 from tui.commands.errors import say

@@ -17,7 +17,7 @@ from tui.screens.view import View
 from tui.suspension import suspend_plan
 
 if TYPE_CHECKING:
-    from k8s.cloning import Clone
+    from k8s.jobs.clone import Clone
     from tui.app import Console
 
 LOOK_S = 1.0
@@ -81,7 +81,7 @@ def delete(console: Console, wish: View.Go) -> None:
 
 
 async def _delete(console: Console, client: Client, plan: DeletePlan) -> None:
-    from k8s.submit import delete_job
+    from k8s.jobs.create import delete_job
 
     async def end(job: Job) -> None:
         await delete_job(client, job.ref, job.uid, propagation=plan.propagation)
@@ -143,7 +143,7 @@ def _ask_to_suspend(console: Console, wish: View.Go, *, is_suspended: bool) -> N
 
 
 async def _suspend(console: Console, client: Client, jobs: Iterable[Job], is_suspended: bool) -> None:
-    from k8s.suspending import suspend_job
+    from k8s.jobs.suspend import suspend_job
 
     async def do(job: Job) -> None:
         await suspend_job(client, job.ref, job.uid, is_suspended=is_suspended)

@@ -15,8 +15,8 @@ from tui.screens.jobs import JobsView
 from tui.screens.view import View
 
 if TYPE_CHECKING:
+    from k8s.jobs.permissions import Rights
     from k8s.kinds import JobRef
-    from k8s.rights import Rights
     from tui.app import Console
 
 MOST_RECENT = 20

@@ -94,14 +94,14 @@ def clone(console: Console, wish: View.Go) -> None:
 
 
 async def _clone(console: Console, client: Client, ref: JobRef) -> None:
-    from k8s import cloning
-    from k8s.submit import resource_of
+    from k8s.jobs import clone
+    from k8s.jobs.create import resource_of
     from tui.doing.changes import ask_for_job, ask_for_manifest
 
     try:
         found = await client.get(resource_of(ref), ref.name, ref.namespace)
         taken = {job.ref.name for job in console.snapshot.jobs if job.ref.namespace == ref.namespace}
-        made = cloning.clone(found, taken, user=login_name())
+        made = clone.clone(found, taken, user=login_name())
     except KubeError as error:
         console.notify(error.details, title=error.what, severity="error")
     else:

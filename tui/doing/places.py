@@ -121,7 +121,7 @@ def curves(console: Console, wish: View.Go) -> None:
 
 def yaml(console: Console, wish: View.Go) -> None:
     """Show an object as YAML: a job's, or the one that is named as `pod/NAME`."""
-    from k8s.submit import resource_of
+    from k8s.jobs.create import resource_of
 
     if "/" not in wish.argument:
         if meant := console.meant(wish):

@@ -56,9 +56,9 @@ def forward(console: Console, wish: View.Go) -> None:
 
 
 async def _forward(console: Console, client: Client, job: Job) -> None:
-    from k8s.forward import Forward
-    from k8s.forward import forward as open_forward
-    from k8s.tensorboard import find_tensorboard
+    from k8s.jobs.port_forward import Forward
+    from k8s.jobs.port_forward import forward as open_forward
+    from k8s.jobs.tensorboard import find_tensorboard
 
     said = ""
 

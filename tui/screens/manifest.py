@@ -12,11 +12,11 @@ from textual.screen import Screen
 from textual.widgets import Button, Label
 
 from k8s.client.client import Client
-from k8s.cloning import Clone
 from k8s.errors import Invalid, KubeError, ServerFailed, Unreachable
+from k8s.jobs.clone import Clone
+from k8s.jobs.create import create_manifest, to_yaml
 from k8s.kinds import JobRef, Manifest
 from k8s.snapshot import ClusterSnapshot
-from k8s.submit import create_manifest, to_yaml
 from k8s.text.sanitize import sanitize
 from tui.format import plural
 from tui.keys import NEW_JOB

@@ -22,11 +22,11 @@ from textual.widget import Widget
 from textual.widgets import Button, Label
 
 from k8s.client.client import Client
-from k8s.cloning import Clone
 from k8s.errors import Invalid, KubeError, ServerFailed, Unreachable
+from k8s.jobs.clone import Clone
+from k8s.jobs.create import Refused, claim_names, create_job, to_yaml
 from k8s.kinds import JobRef
 from k8s.snapshot import ClusterSnapshot
-from k8s.submit import Refused, claim_names, create_job, to_yaml
 from k8s.text.sanitize import sanitize
 from tui import job_draft
 from tui.format import age

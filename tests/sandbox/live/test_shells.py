@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from k8s.client.client import Client
-from k8s.forward import forward
+from k8s.jobs.port_forward import forward
 from k8s.models.resources import JOBS, PODS
 from k8s.sandbox import SandboxAddress
 from k8s.sandbox.node.ports import Ports

@@ -7,14 +7,14 @@ import os
 import pytest
 
 from k8s.client.client import Client
+from k8s.jobs.create import delete_job
+from k8s.jobs.suspend import suspend_job, why_not
 from k8s.kinds import JobRef
 from k8s.kinds.batch_job import BatchJob
 from k8s.kinds.kubeflow.pytorch_job import PyTorchJob
 from k8s.models.resources import Resource
 from k8s.snapshot import ClusterSnapshot, Job
 from k8s.status import Status
-from k8s.submit import delete_job
-from k8s.suspending import suspend_job, why_not
 from tests.cluster.feed import feed_of, job_called
 from tests.sandbox.live.running import Manifest, batch_job, marked, pytorch_job
 from tui.commands.acting import wait_until_gone

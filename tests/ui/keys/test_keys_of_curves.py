@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from k8s.files import LOCAL_PATH
+from k8s.jobs.pod_files import LOCAL_PATH
 from k8s.models.job_spec import LOG_DIR_ANNOTATION
 from tests.objects import pytorch_job
 from tests.scripted import Answer

@@ -12,7 +12,7 @@ from aiohttp import web
 from textual import events
 from textual.keys import _character_to_key
 
-from k8s.forward import CARRIED, FAILED
+from k8s.jobs.port_forward import CARRIED, FAILED
 from tests.around import CLAIMS, NAMESPACES, QUOTAS, claim, event, in_namespace, namespace, serve
 from tests.around import EVENTS as ALL_EVENTS
 from tests.objects import Object, batch_job, node, pod_of, pytorch_job
