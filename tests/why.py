@@ -9,11 +9,11 @@ from typing import Any
 from k8s import models
 from k8s.kinds import JobRef
 from k8s.models import Condition, Event, Node
+from k8s.scheduling.objects import WholePod
 from k8s.snapshot import Holder, Instance, Job, NodeRow, Share
 from k8s.status import Status
 from k8s.why import Answer, Evidence
 from k8s.why.gather import declared_of
-from k8s.why.objects import WholePod
 from tests.objects import GPU, Object, node, pytorch_job
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)

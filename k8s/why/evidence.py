@@ -14,12 +14,8 @@ import msgspec
 from k8s import models
 from k8s.kinds import DeclaredJob
 from k8s.models import ContainerStatus, Event, Node
-from k8s.snapshot import Instance, Job, NodeRow
-from k8s.status import Status
-from k8s.why import amounts
-from k8s.why.amounts import Amounts
-from k8s.why.fit import Ground
-from k8s.why.objects import (
+from k8s.scheduling import requests
+from k8s.scheduling.objects import (
     Claim,
     Existing,
     LimitRange,
@@ -32,6 +28,10 @@ from k8s.why.objects import (
     WholePod,
     Workload,
 )
+from k8s.scheduling.predicates import Ground
+from k8s.scheduling.requests import Amounts
+from k8s.snapshot import Instance, Job, NodeRow
+from k8s.status import Status
 from k8s.why.room import Group
 from k8s.why.words import order, seconds_between
 
@@ -135,7 +135,7 @@ class Evidence:
             wish = self.wish(instance)
             names, _ = found.setdefault(_signature(wish), ([], wish))
             names.append(instance.name)
-        return tuple(Group(tuple(names), wish, amounts.of_pod(wish)) for names, wish in found.values())
+        return tuple(Group(tuple(names), wish, requests.of_pod(wish)) for names, wish in found.values())
 
     @cached_property
     def ground(self) -> Ground | None:
@@ -145,9 +145,9 @@ class Evidence:
         nodes = {node.metadata.name: node for node in self.nodes}
         return Ground(
             nodes=tuple(nodes.values()),
-            whole={name: amounts.whole_of(node) for name, node in nodes.items()},
+            whole={name: requests.whole_of(node) for name, node in nodes.items()},
             free={
-                name: amounts.free_of(node, self.rows.get(name), self.used.get(name))
+                name: requests.free_of(node, self.rows.get(name), self.used.get(name))
                 for name, node in nodes.items()
             },
         )
@@ -219,5 +219,5 @@ def _wish_of(spec: object) -> PodWish:
 
 def _signature(wish: PodWish) -> bytes:
     """Return what tells pods apart for a scheduler."""
-    demands = (wish.node_selector, wish.affinity, wish.tolerations, sorted(amounts.of_pod(wish).items()))
+    demands = (wish.node_selector, wish.affinity, wish.tolerations, sorted(requests.of_pod(wish).items()))
     return repr(demands).encode("utf-8", "replace")

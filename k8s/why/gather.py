@@ -15,13 +15,8 @@ from k8s.errors import Forbidden, KubeError, NotFound
 from k8s.kinds import KINDS, DeclaredJob, JobKind, JobRef, kind_of
 from k8s.models import Event, Meta, Node
 from k8s.models.resources import CLAIMS, EVENTS, NODES, PODS, SECRETS, Resource
-from k8s.snapshot import ClusterSnapshot, Instance, Job
-from k8s.status import Status
-from k8s.why import amounts
-from k8s.why.asking import Asking
-from k8s.why.evidence import Evidence, dig
-from k8s.why.fit import main_resource, refusal
-from k8s.why.objects import (
+from k8s.scheduling import requests
+from k8s.scheduling.objects import (
     Claim,
     Existing,
     LimitRange,
@@ -34,6 +29,11 @@ from k8s.why.objects import (
     WholePod,
     Workload,
 )
+from k8s.scheduling.predicates import main_resource, refusal
+from k8s.snapshot import ClusterSnapshot, Instance, Job
+from k8s.status import Status
+from k8s.why.asking import Asking
+from k8s.why.evidence import Evidence, dig
 from k8s.why.words import order
 
 QUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota")
@@ -296,7 +296,7 @@ async def _third_round(asking: Asking, evidence: Evidence) -> Evidence:
     )
 
 
-async def _used(asking: Asking, evidence: Evidence) -> dict[str, amounts.Amounts]:
+async def _used(asking: Asking, evidence: Evidence) -> dict[str, requests.Amounts]:
     """Add up the pods of the nodes that have room by all that is known so far."""
     names = _promising(evidence)
     lists = await asyncio.gather(
@@ -310,8 +310,8 @@ async def _used(asking: Asking, evidence: Evidence) -> dict[str, amounts.Amounts
         )
     )
     return {
-        name: amounts.add(
-            amounts.of_pod(pod.spec) for pod in pods if pod.spec.node_name == name and not pod.is_finished
+        name: requests.add(
+            requests.of_pod(pod.spec) for pod in pods if pod.spec.node_name == name and not pod.is_finished
         )
         for name, pods in zip(names, lists, strict=True)
         if pods is not None

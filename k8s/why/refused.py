@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable, Mapping
 
 from k8s.models import Event
-from k8s.why import amounts
+from k8s.scheduling import requests
+from k8s.scheduling.objects import Limit
 from k8s.why.answer import Cause, Fact
 from k8s.why.evidence import Evidence
-from k8s.why.objects import Limit
 from k8s.why.words import amount, bare_amount, cut, names
 
 
@@ -115,11 +115,11 @@ def no_such_account(seen: Evidence) -> Cause | None:
 def over_quota(seen: Evidence) -> Cause | None:
     """The namespace's quota has too little left, by arithmetic, where no event says so."""
     for instance in seen.podless:
-        wanted = amounts.of_pod(seen.wish(instance))
+        wanted = requests.of_pod(seen.wish(instance))
         for quota in seen.quotas:
             if quota.spec.scopes or quota.spec.scope_selector:
                 continue  # for some pods only; an event tells when it is for these
-            hard, used = amounts.read(quota.status.hard), amounts.read(quota.status.used)
+            hard, used = requests.read(quota.status.hard), requests.read(quota.status.used)
             for key, limit in hard.items():
                 want = wanted.get(_RESOURCE_OF.get(key) or key.removeprefix("requests."), None)
                 left = limit - used.get(key, 0)
@@ -135,14 +135,14 @@ def over_quota(seen: Evidence) -> Cause | None:
     return None
 
 
-_RESOURCE_OF: Mapping[str, str] = {"count/pods": amounts.PODS}
+_RESOURCE_OF: Mapping[str, str] = {"count/pods": requests.PODS}
 
 
 def out_of_limits(seen: Evidence) -> Cause | None:
     """A LimitRange allows no such pods, by arithmetic, where no event says so."""
     for instance in seen.podless:
-        containers = [amounts.of_container(each) for each in seen.wish(instance).containers]
-        asked = {"Container": containers, "Pod": [amounts.add(containers)]}
+        containers = [requests.of_container(each) for each in seen.wish(instance).containers]
+        asked = {"Container": containers, "Pod": [requests.add(containers)]}
         for limit_range in seen.limit_ranges:
             for limit in limit_range.spec.limits or ():
                 for each in asked.get(limit.type, ()):
@@ -157,10 +157,10 @@ def out_of_limits(seen: Evidence) -> Cause | None:
     return None
 
 
-def _beyond(limit: Limit, asked: amounts.Amounts) -> tuple[str, str] | None:
+def _beyond(limit: Limit, asked: requests.Amounts) -> tuple[str, str] | None:
     """Return what is asked and what is allowed in its place; None when it is within the limits."""
     for word, bounds, sign in (("at most", limit.max, 1), ("at least", limit.min, -1)):
-        for key, bound in amounts.read(bounds).items():
+        for key, bound in requests.read(bounds).items():
             if key in asked and (asked[key] - bound) * sign > 0:
                 return amount(key, asked[key]), f"{word} {bare_amount(key, bound)}"
     return None

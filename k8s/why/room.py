@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from k8s.devices import accelerators
-from k8s.why.affinity import demands
-from k8s.why.amounts import PODS, Amounts
+from k8s.scheduling.affinity import demands
+from k8s.scheduling.objects import PodWish
+from k8s.scheduling.predicates import Ground, Reason, Refusal, importance, main_resource, refusal
+from k8s.scheduling.requests import PODS, Amounts
 from k8s.why.answer import Cause, Fact
-from k8s.why.fit import Ground, Reason, Refusal, importance, main_resource, refusal
-from k8s.why.objects import PodWish
 from k8s.why.words import amount, bare_amount, count, names
 
 _NODES_SHOWN = 6

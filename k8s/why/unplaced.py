@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from k8s.scheduling.objects import Claim, PodWish
 from k8s.snapshot import Instance
 from k8s.why.answer import Cause, Fact
 from k8s.why.evidence import Evidence
 from k8s.why.held_back import PATIENCE_S
-from k8s.why.objects import Claim, PodWish
 from k8s.why.room import no_room
 from k8s.why.words import count, cut, names, seconds_between, span, verb
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from k8s import models
 from k8s.models import Taint
-from k8s.why import taints
-from k8s.why.affinity import demands, holds, mismatch
-from k8s.why.objects import PodWish, Requirement, Toleration
+from k8s.scheduling import taints
+from k8s.scheduling.affinity import demands, holds, mismatch
+from k8s.scheduling.objects import PodWish, Requirement, Toleration
 from tests.why import labelled, nodes_of
 
 LABELS = {"gpu": "h100", "zone": "a", "count": "8"}

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from k8s import models
-from k8s.why import amounts
-from k8s.why.objects import PodWish
+from k8s.scheduling import requests
+from k8s.scheduling.objects import PodWish
 from k8s.why.words import amount, clock, count, cut, names, span
 from tests.objects import GPU, node
 from tests.why import NOW, held, nodes_of
@@ -17,7 +17,7 @@ from tests.why import NOW, held, nodes_of
 
 def wanted(**spec: Any) -> dict[str, str]:
     wish: PodWish = models.convert(spec, PodWish)
-    return {name: str(number) for name, number in amounts.of_pod(wish).items() if name != "pods"}
+    return {name: str(number) for name, number in requests.of_pod(wish).items() if name != "pods"}
 
 
 def container(name: str = "main", restart: str = "", **resources: Any) -> dict[str, Any]:
@@ -57,14 +57,14 @@ def test_what_the_pod_as_a_whole_asks_for_replaces_the_sum_and_overhead_is_added
 
 def test_a_pod_takes_one_of_the_pods_of_a_node_and_nothing_of_what_makes_no_sense() -> None:
     wish: PodWish = models.convert({"containers": [container(requests={"cpu": "many"})]}, PodWish)
-    assert amounts.of_pod(wish) == {"pods": 1}
+    assert requests.of_pod(wish) == {"pods": 1}
 
 
 def test_free_is_what_is_allocatable_less_what_pods_request_and_gpus_are_as_the_console_counts_them() -> None:
     (found,) = nodes_of(node("a", 8))
-    free = amounts.free_of(found, held("a", 8, gpt=5), {"cpu": Fraction(60), GPU: Fraction(1)})
+    free = requests.free_of(found, held("a", 8, gpt=5), {"cpu": Fraction(60), GPU: Fraction(1)})
     assert free == {"cpu": 4, GPU: 3, "pods": 110}
-    assert amounts.free_of(found, None, None) == {"cpu": 64, GPU: 8, "pods": 110}
+    assert requests.free_of(found, None, None) == {"cpu": 64, GPU: 8, "pods": 110}
 
 
 @pytest.mark.parametrize(

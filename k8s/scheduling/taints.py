@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from k8s.models import Node, Taint
-from k8s.why.objects import Toleration
+from k8s.scheduling.objects import Toleration
 
 CORDON = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 """What cordoning a node amounts to; a pod that tolerates it is let in."""

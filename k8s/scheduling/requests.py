@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 
 from k8s.models import Container, Node, Quantities, quantity
+from k8s.scheduling.objects import PodWish
 from k8s.snapshot import NodeRow
-from k8s.why.objects import PodWish
 
 Amounts = dict[str, Fraction]
 """Resource name to an exact amount in its base unit; what is not named is nothing."""

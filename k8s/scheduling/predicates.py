@@ -8,10 +8,10 @@ from enum import StrEnum
 
 from k8s.devices import accelerators
 from k8s.models import Node
-from k8s.why import taints
-from k8s.why.affinity import mismatch
-from k8s.why.amounts import Amounts, lacking, subtract
-from k8s.why.objects import PodWish
+from k8s.scheduling import taints
+from k8s.scheduling.affinity import mismatch
+from k8s.scheduling.objects import PodWish
+from k8s.scheduling.requests import Amounts, lacking, subtract
 
 _USUAL = ("cpu", "memory")
 

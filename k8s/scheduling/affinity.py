@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from k8s.models import Node
-from k8s.why.objects import PodWish, Requirement, Term
+from k8s.scheduling.objects import PodWish, Requirement, Term
 
 NAME_FIELD = "metadata.name"
 """The one field that `matchFields` knows."""
