@@ -1,4 +1,4 @@
-"""What `k8s.why` looks at, built in a line or two."""
+"""What `k8s.diagnosis` looks at, built in a line or two."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from k8s import models
+from k8s.diagnosis import Answer, Evidence
+from k8s.diagnosis.gather import declared_of
 from k8s.kinds import JobRef
 from k8s.models import Condition, Event, Node
 from k8s.scheduling.objects import WholePod
 from k8s.snapshot import Holder, Instance, Job, NodeRow, Share
 from k8s.status import Status
-from k8s.why import Answer, Evidence
-from k8s.why.gather import declared_of
 from tests.objects import GPU, Object, node, pytorch_job
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)

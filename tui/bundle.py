@@ -17,6 +17,8 @@ from typing import Any
 import msgspec
 
 from k8s.client.client import Client
+from k8s.diagnosis import answer_why
+from k8s.diagnosis.gather import GROUP_KEYS, KUEUE, KUEUE_VERSIONS, POD_GROUPS
 from k8s.errors import KubeError, NotFound
 from k8s.jobs.create import to_yaml
 from k8s.kinds import kind_of
@@ -24,8 +26,6 @@ from k8s.logs import Target, targets_of
 from k8s.models.resources import EVENTS, PODS, Resource
 from k8s.snapshot import ClusterSnapshot, Instance, Job
 from k8s.text.sanitize import log_text
-from k8s.why import answer_why
-from k8s.why.gather import GROUP_KEYS, KUEUE, KUEUE_VERSIONS, POD_GROUPS
 from tui.bundle_file import Bundle, BundleFile
 from tui.format import plural
 

@@ -14,9 +14,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from k8s.diagnosis.gather import GROUP_KEYS
 from k8s.models import Event, ObjectReference, Pod
 from k8s.snapshot import Job
-from k8s.why.gather import GROUP_KEYS
 
 LONG_AGO = datetime.min.replace(tzinfo=UTC)
 """When something happened that does not say when."""

@@ -10,9 +10,9 @@ from uuid import uuid4
 import pytest
 
 from k8s.client.client import Client
+from k8s.diagnosis import Answer, answer_why
+from k8s.diagnosis.gather import QUOTAS
 from k8s.models.resources import JOBS, NAMESPACES, PYTORCH_JOBS, Resource
-from k8s.why import Answer, answer_why
-from k8s.why.gather import QUOTAS
 from tests import real
 from tests.objects import GPU, Object, pytorch_job
 from tui.live import Live

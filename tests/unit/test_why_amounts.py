@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from k8s import models
+from k8s.diagnosis.words import amount, clock, count, cut, names, span
 from k8s.scheduling import requests
 from k8s.scheduling.objects import PodWish
-from k8s.why.words import amount, clock, count, cut, names, span
 from tests.objects import GPU, node
 from tests.why import NOW, held, nodes_of
 

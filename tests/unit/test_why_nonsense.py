@@ -10,10 +10,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from k8s.diagnosis import answer_why
 from k8s.errors import KubeError
 from k8s.snapshot import ClusterSnapshot
 from k8s.status import Status
-from k8s.why import answer_why
 from tests.objects import Object, node, pod_of, pytorch_job
 from tests.scripted import Answer as Say
 from tests.scripted import ScriptedCluster

@@ -5,9 +5,9 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
+from k8s.diagnosis import explain
+from k8s.diagnosis.evidence import Evidence
 from k8s.status import Status
-from k8s.why import explain
-from k8s.why.evidence import Evidence
 from tests.objects import GPU, Object, node
 from tests.why import held, instance, labelled, pod, seen, silent, spec_of
 

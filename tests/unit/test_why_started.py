@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from k8s.diagnosis import Answer, explain
 from k8s.status import Status
-from k8s.why import Answer, explain
 from tests.objects import Object, node, pytorch_job
 from tests.why import (
     ago,

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from k8s.diagnosis import Answer, explain
 from k8s.scheduling import objects as o
-from k8s.why import Answer, explain
 from tests.objects import node
 from tests.why import (
     ago,

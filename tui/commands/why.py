@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
+from k8s.diagnosis import Answer, answer_why
 from k8s.text.sanitize import sanitize
-from k8s.why import Answer, answer_why
 from tui.commands.connect import cluster, read_jobs
 from tui.commands.output import add_format, write, write_object
 from tui.commands.values import Values

@@ -151,7 +151,7 @@ def _show_yaml(
 
 def why(console: Console, wish: View.Go) -> None:
     """Show why a job is as it is, with all that was seen."""
-    from k8s.why import answer_why
+    from k8s.diagnosis import answer_why
     from tui.screens.text import TextView
 
     if meant := console.meant(wish):

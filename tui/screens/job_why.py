@@ -7,12 +7,12 @@ import asyncio
 from textual import work
 
 from k8s.client.client import Client
+from k8s.diagnosis import answer_why
 from k8s.errors import KubeError
 from k8s.kinds import JobRef
 from k8s.snapshot import Job
 from k8s.status import Status
 from k8s.text.sanitize import sanitize
-from k8s.why import answer_why
 from tui.screens.job_actions import JobActions
 
 WHY_REST_S = 10.0

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from k8s.devices import accelerators
+from k8s.diagnosis.answer import Cause, Fact
+from k8s.diagnosis.words import amount, bare_amount, count, names
 from k8s.scheduling.affinity import demands
 from k8s.scheduling.objects import PodWish
 from k8s.scheduling.predicates import Ground, Reason, Refusal, importance, main_resource, refusal
 from k8s.scheduling.requests import PODS, Amounts
-from k8s.why.answer import Cause, Fact
-from k8s.why.words import amount, bare_amount, count, names
 
 _NODES_SHOWN = 6
 """Nodes that get a fact of their own."""

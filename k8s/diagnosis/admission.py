@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
+from k8s.diagnosis.answer import Cause, Fact
+from k8s.diagnosis.evidence import Evidence
+from k8s.diagnosis.words import amount, bare_amount, cut, names
 from k8s.models import Event
 from k8s.scheduling import requests
 from k8s.scheduling.objects import Limit
-from k8s.why.answer import Cause, Fact
-from k8s.why.evidence import Evidence
-from k8s.why.words import amount, bare_amount, cut, names
 
 
 def cannot_create(seen: Evidence) -> Cause | None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from k8s.diagnosis.answer import Cause, Fact
+from k8s.diagnosis.evidence import Evidence, dig
+from k8s.diagnosis.words import condition_words, count, names, order, span
 from k8s.status import Status
-from k8s.why.answer import Cause, Fact
-from k8s.why.evidence import Evidence, dig
-from k8s.why.words import condition_words, count, names, order, span
 
 PATIENCE_S = 60.0
 """How long an operator or a scheduler may take before its silence means something."""

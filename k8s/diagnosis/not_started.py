@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from k8s.diagnosis.answer import Cause, Fact
+from k8s.diagnosis.evidence import Evidence
+from k8s.diagnosis.words import count, cut, names, seconds_between, span, verb
 from k8s.models import ContainerStatus, Event, Terminated
 from k8s.scheduling.predicates import is_ready
 from k8s.snapshot import Instance
 from k8s.status import Status
 from k8s.status.pod import PULL_REASONS, exit_words
-from k8s.why.answer import Cause, Fact
-from k8s.why.evidence import Evidence
-from k8s.why.words import count, cut, names, seconds_between, span, verb
 
 _CONFIG_REASONS = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError", "StartError")
 _MASTER_INITS = ("init-pytorch",)

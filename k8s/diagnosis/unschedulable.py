@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from k8s.diagnosis.answer import Cause, Fact
+from k8s.diagnosis.capacity import no_room
+from k8s.diagnosis.evidence import Evidence
+from k8s.diagnosis.held_back import PATIENCE_S
+from k8s.diagnosis.words import count, cut, names, seconds_between, span, verb
 from k8s.scheduling.objects import Claim, PodWish
 from k8s.snapshot import Instance
-from k8s.why.answer import Cause, Fact
-from k8s.why.evidence import Evidence
-from k8s.why.held_back import PATIENCE_S
-from k8s.why.room import no_room
-from k8s.why.words import count, cut, names, seconds_between, span, verb
 
 SCALE_UP_S = 900.0
 """How long new nodes may take to come; Source: cluster-autoscaler's --max-node-provision-time."""

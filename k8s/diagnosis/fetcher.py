@@ -10,10 +10,10 @@ import msgspec
 
 from k8s import models
 from k8s.client.client import Client
+from k8s.diagnosis.words import cut
 from k8s.errors import Forbidden, KubeError, NotFound
 from k8s.models import Reader
 from k8s.models.resources import Resource
-from k8s.why.words import cut
 
 AT_ONCE = 6
 """Requests under way at the same time."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from k8s.diagnosis.answer import Cause, Fact
+from k8s.diagnosis.evidence import Evidence, dig
+from k8s.diagnosis.words import clock, count, cut, names, order, span
 from k8s.models import Terminated
 from k8s.snapshot import Instance
 from k8s.status import Status
-from k8s.why.answer import Cause, Fact
-from k8s.why.evidence import Evidence, dig
-from k8s.why.words import clock, count, cut, names, order, span
 
 _ASKED_TO_STOP = (143, 130)
 """Exit codes of processes that were told to end: the victims of somebody else's end."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from k8s.diagnosis import admission, ended, held_back, not_started, queued, unschedulable
+from k8s.diagnosis.answer import Answer, Cause, Fact
+from k8s.diagnosis.evidence import Evidence
+from k8s.diagnosis.words import count, cut, names, span
 from k8s.status import Status
-from k8s.why import ended, held_back, not_started, queued, refused, unplaced
-from k8s.why.answer import Answer, Cause, Fact
-from k8s.why.evidence import Evidence
-from k8s.why.words import count, cut, names, span
 
 Rule = Callable[[Evidence], Cause | None]
 """Looks for one cause."""
@@ -20,26 +20,26 @@ WAITING: tuple[Rule, ...] = (
     queued.kueue,
     queued.suspended,
     held_back.operator_absent,
-    refused.cannot_create,
-    refused.no_such_priority,
-    refused.no_such_account,
-    refused.over_quota,
-    refused.out_of_limits,
+    admission.cannot_create,
+    admission.no_such_priority,
+    admission.no_such_account,
+    admission.over_quota,
+    admission.out_of_limits,
     queued.gated,
-    unplaced.claims,
+    unschedulable.claims,
     not_started.image,
     not_started.config,
     not_started.mounts,
-    unplaced.no_scheduler,
-    unplaced.scaling_up,
-    unplaced.room,
-    unplaced.nominated,
-    unplaced.gang,
-    unplaced.scheduler_says,
+    unschedulable.no_scheduler,
+    unschedulable.scaling_up,
+    unschedulable.room,
+    unschedulable.nominated,
+    unschedulable.gang,
+    unschedulable.scheduler_says,
     not_started.init,
     held_back.no_pods_yet,
     not_started.starting,
-    unplaced.not_scheduled,
+    unschedulable.not_scheduled,
 )
 """For a job that waits. The first that is found is the sentence; the others become facts."""
 
@@ -53,14 +53,16 @@ ENDED: tuple[Rule, ...] = (
 """For a job that failed or restarts."""
 
 _ALTERNATIVES: Mapping[Rule, frozenset[Rule]] = {
-    unplaced.scheduler_says: frozenset({unplaced.room, unplaced.claims, unplaced.gang, unplaced.nominated}),
-    unplaced.not_scheduled: frozenset(
+    unschedulable.scheduler_says: frozenset(
+        {unschedulable.room, unschedulable.claims, unschedulable.gang, unschedulable.nominated}
+    ),
+    unschedulable.not_scheduled: frozenset(
         {
-            unplaced.room,
-            unplaced.claims,
-            unplaced.scheduler_says,
-            unplaced.no_scheduler,
-            unplaced.gang,
+            unschedulable.room,
+            unschedulable.claims,
+            unschedulable.scheduler_says,
+            unschedulable.no_scheduler,
+            unschedulable.gang,
             queued.gated,
         }
     ),
@@ -69,11 +71,11 @@ _ALTERNATIVES: Mapping[Rule, frozenset[Rule]] = {
             queued.kueue,
             queued.suspended,
             held_back.operator_absent,
-            refused.cannot_create,
-            refused.over_quota,
-            refused.no_such_priority,
-            refused.no_such_account,
-            refused.out_of_limits,
+            admission.cannot_create,
+            admission.over_quota,
+            admission.no_such_priority,
+            admission.no_such_account,
+            admission.out_of_limits,
             held_back.being_deleted,
         }
     ),
@@ -84,15 +86,15 @@ _ALTERNATIVES: Mapping[Rule, frozenset[Rule]] = {
             not_started.config,
             not_started.mounts,
             not_started.init,
-            unplaced.claims,
+            unschedulable.claims,
         }
     ),
     queued.suspended: frozenset({queued.kueue}),
-    refused.over_quota: frozenset({refused.cannot_create}),
-    refused.out_of_limits: frozenset({refused.cannot_create}),
-    refused.no_such_priority: frozenset({refused.cannot_create}),
-    refused.no_such_account: frozenset({refused.cannot_create}),
-    not_started.mounts: frozenset({unplaced.claims}),
+    admission.over_quota: frozenset({admission.cannot_create}),
+    admission.out_of_limits: frozenset({admission.cannot_create}),
+    admission.no_such_priority: frozenset({admission.cannot_create}),
+    admission.no_such_account: frozenset({admission.cannot_create}),
+    not_started.mounts: frozenset({unschedulable.claims}),
 }
 """A rule that says less precisely what one of the others, when it is found, has said already."""
 _BLOCKERS: frozenset[Rule] = frozenset(

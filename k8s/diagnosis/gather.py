@@ -11,6 +11,9 @@ from typing import Any
 import msgspec
 
 from k8s.client.client import Client
+from k8s.diagnosis.evidence import Evidence, dig
+from k8s.diagnosis.fetcher import Asking
+from k8s.diagnosis.words import order
 from k8s.errors import Forbidden, KubeError, NotFound
 from k8s.kinds import KINDS, DeclaredJob, JobKind, JobRef, kind_of
 from k8s.models import Event, Meta, Node
@@ -32,9 +35,6 @@ from k8s.scheduling.objects import (
 from k8s.scheduling.predicates import main_resource, refusal
 from k8s.snapshot import ClusterSnapshot, Instance, Job
 from k8s.status import Status
-from k8s.why.asking import Asking
-from k8s.why.evidence import Evidence, dig
-from k8s.why.words import order
 
 QUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota")
 LIMIT_RANGES = Resource("", "v1", "limitranges", "LimitRange")

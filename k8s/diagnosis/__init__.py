@@ -7,11 +7,11 @@ table of causes, each a function from `Evidence` to a `Cause` or nothing.
 from __future__ import annotations
 
 from k8s.client.client import Client
+from k8s.diagnosis.answer import Answer, Fact
+from k8s.diagnosis.evidence import Evidence
+from k8s.diagnosis.gather import gather
+from k8s.diagnosis.rules import explain
 from k8s.snapshot import ClusterSnapshot, Job
-from k8s.why.answer import Answer, Fact
-from k8s.why.evidence import Evidence
-from k8s.why.gather import gather
-from k8s.why.rules import explain
 
 
 async def answer_why(client: Client, job: Job, snapshot: ClusterSnapshot) -> Answer:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from k8s.diagnosis.answer import Cause, Fact
+from k8s.diagnosis.evidence import Evidence
+from k8s.diagnosis.words import condition_words, count, cut, names, seconds_between, span
 from k8s.scheduling.objects import Workload
 from k8s.status import Status
-from k8s.why.answer import Cause, Fact
-from k8s.why.evidence import Evidence
-from k8s.why.words import condition_words, count, cut, names, seconds_between, span
 
 KUBE_QUEUE = "scheduling.x-k8s.io/suspend"
 """Annotation by which kube-queue, of ACK, holds a job back."""

@@ -12,6 +12,8 @@ from typing import Any
 import msgspec
 
 from k8s import models
+from k8s.diagnosis.capacity import Group
+from k8s.diagnosis.words import order, seconds_between
 from k8s.kinds import DeclaredJob
 from k8s.models import ContainerStatus, Event, Node
 from k8s.scheduling import requests
@@ -32,8 +34,6 @@ from k8s.scheduling.predicates import Ground
 from k8s.scheduling.requests import Amounts
 from k8s.snapshot import Instance, Job, NodeRow
 from k8s.status import Status
-from k8s.why.room import Group
-from k8s.why.words import order, seconds_between
 
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 """Names the Kueue queue of a job."""
