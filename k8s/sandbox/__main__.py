@@ -12,7 +12,7 @@ from pathlib import Path
 
 from k8s.errors import KubeError
 from k8s.sandbox.launcher import SandboxOptions
-from k8s.sandbox.places import Places
+from k8s.sandbox.paths import Places
 from k8s.sandbox.serve import serve
 
 

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from k8s.errors import KubeError
-from k8s.sandbox.places import Places, locked
+from k8s.sandbox.paths import Places, locked
 
 START_S = 60.0
 """How long a sandbox may take to be ready."""

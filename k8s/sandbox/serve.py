@@ -16,9 +16,9 @@ from k8s.client.client import Client
 from k8s.client.rate_limiter import Limiter
 from k8s.errors import KubeError
 from k8s.models.resources import CLAIMS
-from k8s.sandbox.api.certificate import server_context
-from k8s.sandbox.api.server import Server
-from k8s.sandbox.api.store import Store
+from k8s.sandbox.api.http.certificate import server_context
+from k8s.sandbox.api.http.server import Server
+from k8s.sandbox.api.storage.store import Store
 from k8s.sandbox.control import Views, keep_looking
 from k8s.sandbox.controllers.operators import Operators
 from k8s.sandbox.controllers.scheduler import Scheduler
@@ -26,7 +26,7 @@ from k8s.sandbox.launcher import SandboxOptions
 from k8s.sandbox.node.agent import Agent
 from k8s.sandbox.node.nodes import shape_of
 from k8s.sandbox.node.volumes import Provisioner, ensure_workspace, make_private
-from k8s.sandbox.places import Places, locked
+from k8s.sandbox.paths import Places, locked
 
 _STOP_GRACE_S = 10.0
 _LOOK_AROUND_S = 60.0

@@ -18,7 +18,7 @@ import msgspec
 from aiohttp import web
 
 from k8s.models.resources import PODS, Resource
-from k8s.sandbox.api import tables
+from k8s.sandbox.api.http import tables
 from tests.load import logs
 from tests.load.cluster import Collection, Forgotten, LoadCluster
 

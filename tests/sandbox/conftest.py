@@ -12,8 +12,8 @@ import aiohttp
 import pytest
 import yaml
 
-from k8s.sandbox.api.server import Server
-from k8s.sandbox.api.store import Store
+from k8s.sandbox.api.http.server import Server
+from k8s.sandbox.api.storage.store import Store
 from tests import real
 from tests.sandbox.calls import Api, config, thing
 

@@ -22,9 +22,9 @@ from typing import Any
 import pytest
 import yaml
 
-from k8s.sandbox.api.certificate import server_context
-from k8s.sandbox.api.server import Server
-from k8s.sandbox.api.store import Store
+from k8s.sandbox.api.http.certificate import server_context
+from k8s.sandbox.api.http.server import Server
+from k8s.sandbox.api.storage.store import Store
 from k8s.sandbox.pod_folder import Launch
 from tests.sandbox.calls import PATIENCE_S, Api, Object, config, eventually, job, pod, thing, torch_job
 from tests.sandbox.conftest import TOKEN

@@ -10,7 +10,7 @@ import pytest
 from k8s.kinds.batch_job import INDEX
 from k8s.kinds.kubeflow.pytorch_job import PyTorchJob
 from k8s.sandbox.controllers import batch, replicated
-from k8s.sandbox.controllers.plans import Plan
+from k8s.sandbox.controllers.reconcile import Plan
 from tests.sandbox.live.running import Manifest, batch_job, pytorch_job
 
 KIND = PyTorchJob()

@@ -9,9 +9,9 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from k8s.sandbox.api.certificate import server_context
-from k8s.sandbox.api.server import Server
-from k8s.sandbox.api.store import Store
+from k8s.sandbox.api.http.certificate import server_context
+from k8s.sandbox.api.http.server import Server
+from k8s.sandbox.api.storage.store import Store
 from tests.sandbox.calls import Api, Object, config, eventually, job, pod, thing, torch_job
 from tests.sandbox.conftest import TOKEN, serving
 

@@ -12,13 +12,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from k8s.sandbox.api import patches, tables
-from k8s.sandbox.api.endings import Deletion
-from k8s.sandbox.api.refused import Refused
-from k8s.sandbox.api.registry import Registry, Write
+from k8s.sandbox.api.admission import patches
+from k8s.sandbox.api.admission.deletion import Deletion
+from k8s.sandbox.api.admission.registry import Registry, Write
+from k8s.sandbox.api.admission.schemas import SHAPES
+from k8s.sandbox.api.api_errors import Refused
+from k8s.sandbox.api.http import tables
 from k8s.sandbox.api.served import BY_KEY
-from k8s.sandbox.api.shapes import SHAPES
-from k8s.sandbox.api.store import Store
+from k8s.sandbox.api.storage.store import Store
 from tests.sandbox.calls import Object, config, job, pod, thing, torch_job
 
 words = st.text("ab", min_size=1, max_size=2)

@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from k8s.sandbox.api import log_file
-from k8s.sandbox.api.log_file import LogFile, tail_offset
+from k8s.sandbox.api.streams import log_file
+from k8s.sandbox.api.streams.log_file import LogFile, tail_offset
 from tests.sandbox.calls import Api, pod
 
 MOMENT = "2026-11-20T10:00:00.123456789Z"

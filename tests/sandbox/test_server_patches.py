@@ -8,11 +8,11 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from k8s.sandbox.api import ownership, patches
-from k8s.sandbox.api.refused import Refused
-from k8s.sandbox.api.selectors import field_requirements, label_requirements
+from k8s.sandbox.api.admission import managed_fields, patches
+from k8s.sandbox.api.admission.schemas import SHAPES
+from k8s.sandbox.api.api_errors import Refused
 from k8s.sandbox.api.served import BY_KEY
-from k8s.sandbox.api.shapes import SHAPES
+from k8s.sandbox.api.storage.selectors import field_requirements, label_requirements
 from tests.sandbox.calls import Object
 
 words = st.text("ab", min_size=1, max_size=2)
@@ -168,8 +168,8 @@ def test_applying_twice_is_applying_once_and_nothing_of_ours_is_left(obj: Object
         return {"apiVersion": "v1", "kind": "Thing", "metadata": {"name": "x"}, "spec": members}
 
     empty: Object = {"metadata": {}}
-    once = ownership.apply(empty, wanted({"first": obj}), "me", "now", force=False)
+    once = managed_fields.apply(empty, wanted({"first": obj}), "me", "now", force=False)
     assert once["spec"] == {"first": obj}
-    assert ownership.apply(once, wanted({"first": obj}), "me", "now", force=False) == once
-    then = ownership.apply(once, wanted({"second": less}), "me", "now", force=False)
+    assert managed_fields.apply(once, wanted({"first": obj}), "me", "now", force=False) == once
+    then = managed_fields.apply(once, wanted({"second": less}), "me", "now", force=False)
     assert then.get("spec") == {"second": less}

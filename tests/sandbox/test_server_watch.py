@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from k8s.sandbox.api import lists
-from k8s.sandbox.api.registry import Write
+from k8s.sandbox.api.admission.registry import Write
+from k8s.sandbox.api.http import lists
 from k8s.sandbox.api.served import BY_KEY
-from k8s.sandbox.api.store import Store
+from k8s.sandbox.api.storage.store import Store
 from tests.sandbox.calls import Api, config, pod
 from tests.sandbox.conftest import serving
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from k8s.errors import Expired
-from k8s.sandbox.api.store import Object, Store, StoreError
+from k8s.sandbox.api.storage.store import Object, Store, StoreError
 
 
 def obj(name: str, namespace: str = "n", **members: object) -> Object:

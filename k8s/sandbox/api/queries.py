@@ -7,7 +7,7 @@ from typing import Annotated, TypeVar
 
 import msgspec
 
-from k8s.sandbox.api import refused
+from k8s.sandbox.api import api_errors
 
 T = TypeVar("T")
 Whole = Annotated[int, msgspec.Meta(ge=0)]
@@ -24,4 +24,4 @@ def read_query(query: Mapping[str, object], into: type[T]) -> T:
     try:
         return msgspec.convert(given, into, strict=False)
     except msgspec.ValidationError as error:
-        raise refused.bad_request(f"invalid options: {error}") from error
+        raise api_errors.bad_request(f"invalid options: {error}") from error

@@ -13,7 +13,7 @@ from typing import Any
 from k8s.kinds.batch_job import INDEX
 from k8s.models.resources import JOBS
 from k8s.sandbox.control import Manifest, now_text, seconds_since
-from k8s.sandbox.controllers.plans import (
+from k8s.sandbox.controllers.reconcile import (
     GANG,
     Plan,
     ends_of,

@@ -15,7 +15,7 @@ from k8s.kinds import CREATABLE, CreatableKind
 from k8s.models.resources import JOBS, PODS
 from k8s.sandbox.control import Manifest, Recorder, View, Views, by_controller, controller_of
 from k8s.sandbox.controllers import batch, replicated
-from k8s.sandbox.controllers.plans import RESTARTS, carry_out
+from k8s.sandbox.controllers.reconcile import RESTARTS, carry_out
 
 FIRST_RETRY_S, LONGEST_RETRY_S = 1.0, 60.0
 """Before a job is tended again of which something was refused, doubled each time."""

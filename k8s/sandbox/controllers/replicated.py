@@ -13,7 +13,7 @@ from typing import Any
 
 from k8s.kinds import JobKind, Replica
 from k8s.sandbox.control import Manifest, now_text
-from k8s.sandbox.controllers.plans import (
+from k8s.sandbox.controllers.reconcile import (
     GANG,
     RESTARTS,
     Plan,

@@ -11,7 +11,7 @@ from k8s.errors import Conflict, NotFound
 from k8s.models.resources import CLAIMS, NODES, PODS
 from k8s.sandbox.control import Manifest, Recorder, View, Views, controller_of
 from k8s.sandbox.controllers.placement import Room, Wish, asked_by, place, room_of, take
-from k8s.sandbox.controllers.plans import GANG, set_condition
+from k8s.sandbox.controllers.reconcile import GANG, set_condition
 
 NAME = "gpuconsole"
 """What a pod's `schedulerName` says when it wants this scheduler on a real cluster."""

@@ -18,7 +18,7 @@ from k8s.sandbox.node.pod_run import RESTART_DELAY_S, PodRun
 from k8s.sandbox.node.pod_status import terminated
 from k8s.sandbox.node.ports import Ports
 from k8s.sandbox.node.processes import Ended
-from k8s.sandbox.places import Places
+from k8s.sandbox.paths import Places
 
 HEARTBEAT_S = 300.0
 """Between two signs of life of the nodes. Source: kubelet's nodeStatusReportFrequency."""

@@ -18,7 +18,7 @@ from k8s.sandbox.node.containers import CannotStart, Surroundings, launch_of
 from k8s.sandbox.node.pod_status import ContainerRun, phase_of, status_of
 from k8s.sandbox.node.processes import Ended, Process
 from k8s.sandbox.node.volumes import NotYet, fetch_texts, make_private, prepare
-from k8s.sandbox.places import Places
+from k8s.sandbox.paths import Places
 
 RESTART_DELAY_S, LONGEST_RESTART_DELAY_S = 10.0, 300.0
 """Before the second restart of a container, then doubled. Source: kubelet."""

@@ -8,11 +8,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from k8s.sandbox.api import checks, defaults, ownership, patches, refused, shapes
-from k8s.sandbox.api.endings import Deletion, Endings, now
-from k8s.sandbox.api.refused import Cause
+from k8s.sandbox.api import api_errors
+from k8s.sandbox.api.admission import checks, defaults, managed_fields, patches, schemas
+from k8s.sandbox.api.admission.deletion import Deletion, Endings, now
+from k8s.sandbox.api.api_errors import Cause
 from k8s.sandbox.api.served import BY_KEY, Served
-from k8s.sandbox.api.store import Object, Record, Store
+from k8s.sandbox.api.storage.store import Object, Record, Store
 
 NAME_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 """Letters of a generated name: no vowels, so no words."""
@@ -48,7 +49,7 @@ class Registry:
         """
         record = self.store.get(served.key, namespace, name)
         if record is None:
-            raise refused.not_found(served, name)
+            raise api_errors.not_found(served, name)
         return record
 
     def create(self, served: Served, namespace: str, obj: Object, write: Write) -> Object:
@@ -63,8 +64,8 @@ class Registry:
         if namespace:
             self._refuse_outside_namespace(served, namespace, meta.get("name", ""))
         if "resourceVersion" in meta:
-            raise refused.bad_request("resourceVersion should not be set on objects to be created")
-        for name in ownership.SYSTEM_META:
+            raise api_errors.bad_request("resourceVersion should not be set on objects to be created")
+        for name in managed_fields.SYSTEM_META:
             meta.pop(name, None)
         if not meta.setdefault("name", "") and meta.get("generateName"):
             meta["name"] = meta["generateName"] + "".join(secrets.choice(NAME_LETTERS) for _ in range(5))
@@ -80,10 +81,10 @@ class Registry:
                 obj["status"] = dict(status)
         if (old := self.store.get(served.key, namespace, meta["name"])) is not None:
             terminating = "deletionTimestamp" in old.obj["metadata"]
-            raise refused.already_exists(served, meta["name"], terminating=terminating)
+            raise api_errors.already_exists(served, meta["name"], terminating=terminating)
         defaults.fill(served, obj)
         self._check(served, obj, None)
-        ownership.record_update(obj, None, write.manager, meta["creationTimestamp"])
+        managed_fields.record_update(obj, None, write.manager, meta["creationTimestamp"])
         if write.dry_run:
             return obj
         self._endings.put(served.key, obj)
@@ -99,7 +100,7 @@ class Registry:
         _put_in_place(obj["metadata"], namespace, name)
         if served.is_custom and not obj["metadata"].get("resourceVersion"):
             cause = Cause.invalid("metadata.resourceVersion", 0, "must be specified for an update")
-            raise refused.invalid(served, name, [cause])
+            raise api_errors.invalid(served, name, [cause])
         return self._update(served, old, obj, write, subresource)
 
     def patch(
@@ -115,7 +116,7 @@ class Registry:
         old = self.get(served, namespace, name).obj
         new = patched(old)
         if not isinstance(new, dict) or "metadata" not in new:
-            raise refused.bad_request("the patch does not leave an object")
+            raise api_errors.bad_request("the patch does not leave an object")
         new = self._understood(served, new, write)
         _put_in_place(new["metadata"], namespace, name)
         return self._update(served, old, new, write, subresource)
@@ -130,7 +131,7 @@ class Registry:
         record = self.store.get(served.key, namespace, name)
         if record is None:
             empty: Object = {"metadata": {}}
-            obj = ownership.apply(empty, wanted, write.manager, moment, force=True)
+            obj = managed_fields.apply(empty, wanted, write.manager, moment, force=True)
             managers = obj["metadata"].pop("managedFields", [])
             obj = self.create(served, namespace, obj, Write(write.manager, dry_run=True))
             obj["metadata"]["managedFields"] = managers
@@ -138,7 +139,7 @@ class Registry:
                 self._endings.put(served.key, obj)
             return obj, True
         old = record.obj
-        new = ownership.apply(old, wanted, write.manager, moment, force=force)
+        new = managed_fields.apply(old, wanted, write.manager, moment, force=force)
         managers = new["metadata"].get("managedFields", [])
         new = self._understood(served, new, Write())
         return self._update(served, old, new, write, "", managers=managers), False
@@ -148,9 +149,11 @@ class Registry:
         served = BY_KEY["pods"]
         old = self.get(served, namespace, name).obj
         if "deletionTimestamp" in old["metadata"]:
-            raise refused.conflict(served, name, f"pod {name} is being deleted, cannot be assigned to a host")
+            raise api_errors.conflict(
+                served, name, f"pod {name} is being deleted, cannot be assigned to a host"
+            )
         if at := old["spec"].get("nodeName"):
-            raise refused.conflict(served, name, f'pod {name} is already assigned to node "{at}"')
+            raise api_errors.conflict(served, name, f'pod {name} is already assigned to node "{at}"')
         new = patches.without_nulls(old)
         new["spec"]["nodeName"] = node
         condition = {"type": "PodScheduled", "status": "True", "lastTransitionTime": now()}
@@ -185,13 +188,13 @@ class Registry:
                 f"Precondition failed: UID in precondition: {meta['uid']}, "
                 f"UID in object meta: {old_meta['uid']}"
             )
-            raise refused.conflict(served, name, why)
+            raise api_errors.conflict(served, name, why)
         if meta.get("resourceVersion") not in (None, "", old_meta["resourceVersion"]):
             why = (
                 "the object has been modified; please apply your changes to the latest version and try again"
             )
-            raise refused.conflict(served, name, why)
-        for field in (*ownership.SYSTEM_META, "resourceVersion", "namespace"):
+            raise api_errors.conflict(served, name, why)
+        for field in (*managed_fields.SYSTEM_META, "resourceVersion", "namespace"):
             meta.pop(field, None)
             if field in old_meta:
                 meta[field] = old_meta[field]
@@ -215,7 +218,7 @@ class Registry:
         if managers is not None:
             new["metadata"]["managedFields"] = managers
         elif subresource == "":
-            ownership.record_update(new, old, write.manager, now())
+            managed_fields.record_update(new, old, write.manager, now())
         if write.dry_run:
             return new
         self._endings.put(served.key, new)
@@ -224,39 +227,39 @@ class Registry:
     def _understood(self, served: Served, obj: Object, write: Write) -> Object:
         """Return a copy of a body that is certainly an object of this kind."""
         if not isinstance(obj, dict) or not isinstance(obj.get("metadata", {}), dict):
-            raise refused.bad_request(
+            raise api_errors.bad_request(
                 f"the object provided is unrecognized (must be of type {served.resource.kind})"
             )
         resource = served.resource
         kind, version = obj.get("kind", resource.kind), obj.get("apiVersion", resource.api_version)
         cannot = f'{kind} in version "{version}" cannot be handled as a {resource.kind}: '
         if (kind, version) != (resource.kind, resource.api_version):
-            raise refused.bad_request(cannot + "it is another kind")
+            raise api_errors.bad_request(cannot + "it is another kind")
         copied: Object = {"kind": kind, "apiVersion": version} | patches.without_nulls(obj)
         copied["metadata"] = {
             name: value for name, value in copied.get("metadata", {}).items() if value != []
         }
-        findings = shapes.look_over(served.key, copied)
+        findings = schemas.look_over(served.key, copied)
         if findings.misfits:
-            raise refused.bad_request(cannot + ", ".join(findings.misfits))
+            raise api_errors.bad_request(cannot + ", ".join(findings.misfits))
         if findings.unknown and write.strict:
             listed = ", ".join(f'unknown field "{path}"' for _, _, path in findings.unknown)
-            raise refused.bad_request(f"{cannot}strict decoding error: {listed}")
+            raise api_errors.bad_request(f"{cannot}strict decoding error: {listed}")
         for holder, name, _ in findings.unknown:
             del holder[name]
         return copied
 
     def _check(self, served: Served, obj: Object, old: Object | None) -> None:
         if causes := checks.wrong_fields(served.key, obj, old):
-            raise refused.invalid(served, obj["metadata"]["name"], causes)
+            raise api_errors.invalid(served, obj["metadata"]["name"], causes)
 
     def _refuse_outside_namespace(self, served: Served, namespace: str, name: str) -> None:
         found = self.store.get("namespaces", "", namespace)
         if found is None:
-            raise refused.not_found(BY_KEY["namespaces"], namespace)
+            raise api_errors.not_found(BY_KEY["namespaces"], namespace)
         if "deletionTimestamp" in found.obj["metadata"]:
             why = f"unable to create new content in namespace {namespace} because it is being terminated"
-            raise refused.forbidden(served, name, why)
+            raise api_errors.forbidden(served, name, why)
 
 
 def _put_in_place(meta: Object, namespace: str, name: str = "") -> None:
@@ -270,7 +273,7 @@ def _put_in_place(meta: Object, namespace: str, name: str = "") -> None:
     for field, asked in (("namespace", namespace), ("name", name)):
         if asked and meta.setdefault(field, asked) != asked:
             why = f"the {field} of the object ({meta[field]}) does not match the {field} on the URL ({asked})"
-            raise refused.bad_request(why)
+            raise api_errors.bad_request(why)
 
 
 def _content(obj: Mapping[str, Any]) -> Object:

@@ -12,10 +12,11 @@ from typing import Any
 
 import msgspec
 
-from k8s.sandbox.api import patches, refused
-from k8s.sandbox.api.dependents import Dependents, Place
+from k8s.sandbox.api import api_errors
+from k8s.sandbox.api.admission import patches
 from k8s.sandbox.api.served import BY_KEY, Served
-from k8s.sandbox.api.store import Object, Store
+from k8s.sandbox.api.storage.dependents import Dependents, Place
+from k8s.sandbox.api.storage.store import Object, Store
 
 FOREGROUND = "foregroundDeletion"
 """The finalizer that holds an object until its dependents are gone."""
@@ -93,7 +94,7 @@ class Endings:
         meta = old["metadata"]
         self._refuse_changed(served, old, how)
         if served.key == "namespaces" and meta["name"] in KEPT_NAMESPACES:
-            raise refused.forbidden(served, meta["name"], "this namespace may not be deleted")
+            raise api_errors.forbidden(served, meta["name"], "this namespace may not be deleted")
         propagation = how.propagation_policy or ("Orphan" if served.key == "jobs.batch" else "Background")
         finalizers = [each for each in meta.get("finalizers", ()) if each not in (FOREGROUND, ORPHAN)]
         if propagation != "Background":
@@ -150,7 +151,7 @@ class Endings:
             if wanted and wanted != found:
                 match = f"({wanted}) does not match the {words} in record ({found})"
                 why = f"the {words} in the precondition {match}"
-                raise refused.conflict(served, meta["name"], why)
+                raise api_errors.conflict(served, meta["name"], why)
 
     def _grace_s(self, served: Served, obj: Object, how: Deletion) -> int:
         """Return for how long a pod may still run: none at all unless it is on a node and not over."""

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from k8s.sandbox.api.patches import SETS, merge_key, strategic
-from k8s.sandbox.api.refused import Refused
+from k8s.sandbox.api.admission.patches import SETS, merge_key, strategic
+from k8s.sandbox.api.api_errors import Refused
 
 Object = dict[str, Any]
 Path = tuple[str, ...]

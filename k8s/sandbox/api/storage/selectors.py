@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from k8s.sandbox.api.refused import bad_request
+from k8s.sandbox.api.api_errors import bad_request
 from k8s.sandbox.api.served import Served
 
 Object = Mapping[str, Any]

@@ -23,10 +23,10 @@ from typing import Any
 import msgspec
 from aiohttp import WSMsgType, web
 
-from k8s.sandbox.api import refused
-from k8s.sandbox.api.pod_log import container_of, status_of
-from k8s.sandbox.api.refused import Refused
-from k8s.sandbox.api.store import Record, Store
+from k8s.sandbox.api import api_errors
+from k8s.sandbox.api.api_errors import Refused
+from k8s.sandbox.api.storage.store import Record, Store
+from k8s.sandbox.api.streams.pod_log import container_of, status_of
 from k8s.sandbox.pod_folder import Launch, rewrite
 
 PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
@@ -51,17 +51,17 @@ async def run_exec(
     container = container_of(pod, request.query.get("container", ""))
     command = request.query.getall("command", [])
     if not command:
-        raise refused.bad_request("you must specify at least 1 command for the container")
+        raise api_errors.bad_request("you must specify at least 1 command for the container")
     if "running" not in (status_of(pod, container).get("state") or {}):
         raise Refused(
             500, "InternalError", f'container not found ("{container}"): it is not running in pod {name}'
         )
     socket = web.WebSocketResponse(protocols=PROTOCOLS, heartbeat=PING_S, max_msg_size=0)
     if request.method != "GET" or not socket.can_prepare(request).ok:
-        raise refused.bad_request("exec is served over websockets only: upgrade with GET")
+        raise api_errors.bad_request("exec is served over websockets only: upgrade with GET")
     spoken = request.headers.get("Sec-WebSocket-Protocol", "").replace(" ", "").split(",")
     if not set(PROTOCOLS) & set(spoken):
-        raise refused.bad_request(f"exec speaks {' and '.join(PROTOCOLS)}")
+        raise api_errors.bad_request(f"exec speaks {' and '.join(PROTOCOLS)}")
     try:
         launch = Launch.read(pods_root / pod["metadata"]["uid"] / container)
     except (OSError, ValueError, TypeError) as error:

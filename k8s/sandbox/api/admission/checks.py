@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from k8s.models import quantity
-from k8s.sandbox.api.refused import Cause
-from k8s.sandbox.api.shapes import LABEL_WORDS, NEGATIVE_WORDS, is_label, look_over
+from k8s.sandbox.api.admission.schemas import LABEL_WORDS, NEGATIVE_WORDS, is_label, look_over
+from k8s.sandbox.api.api_errors import Cause
 
 Object = dict[str, Any]
 

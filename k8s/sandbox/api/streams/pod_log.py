@@ -15,10 +15,10 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from k8s.sandbox.api import refused
-from k8s.sandbox.api.log_file import LogFile, time_words
+from k8s.sandbox.api import api_errors
 from k8s.sandbox.api.queries import Whole, read_query
-from k8s.sandbox.api.store import Record, Store
+from k8s.sandbox.api.storage.store import Record, Store
+from k8s.sandbox.api.streams.log_file import LogFile, time_words
 from k8s.sandbox.pod_folder import log_of
 
 SHORTEST_WAIT_S, LONGEST_WAIT_S = 0.01, 0.08
@@ -61,9 +61,9 @@ def container_of(pod: Mapping[str, Any], asked: str) -> str:
         choice = f"choose one of: [{' '.join(containers)}]"
         if init_containers:
             choice += f" or one of the init containers: [{' '.join(init_containers)}]"
-        raise refused.bad_request(f"a container name must be specified for pod {name}, {choice}")
+        raise api_errors.bad_request(f"a container name must be specified for pod {name}, {choice}")
     if asked not in (*containers, *init_containers):
-        raise refused.bad_request(f"container {asked} is not valid for pod {name}")
+        raise api_errors.bad_request(f"container {asked} is not valid for pod {name}")
     return asked
 
 
@@ -88,10 +88,10 @@ def run_of(pod: Mapping[str, Any], container: str, *, previous: bool) -> int:
     ended_before = bool((status.get("lastState") or {}).get("terminated"))
     is_waiting = "running" not in state and "terminated" not in state
     if previous and not ended_before:
-        raise refused.bad_request(f'previous terminated container "{container}" in pod "{name}" not found')
+        raise api_errors.bad_request(f'previous terminated container "{container}" in pod "{name}" not found')
     if is_waiting and not ended_before:
         reason = (state.get("waiting") or {}).get("reason") or "ContainerCreating"
-        raise refused.bad_request(f'container "{container}" in pod "{name}" is waiting to start: {reason}')
+        raise api_errors.bad_request(f'container "{container}" in pod "{name}" is waiting to start: {reason}')
     return restarts if is_waiting or not previous else restarts - 1
 
 

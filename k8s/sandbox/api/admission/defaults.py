@@ -6,7 +6,7 @@ import base64
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from k8s.sandbox.api import shapes
+from k8s.sandbox.api.admission import schemas
 from k8s.sandbox.api.served import Served
 
 Object = dict[str, Any]
@@ -34,7 +34,7 @@ def fill(served: Served, obj: Object) -> None:
     """Set the defaults of a kind, in place; what is set stays, so a second time changes nothing."""
     if served.is_custom:
         return
-    shapes.fill(served.key, obj)
+    schemas.fill(served.key, obj)
     if (filler := FILLERS.get(served.key)) is not None:
         filler(obj)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from k8s.sandbox.api.shapes import words_by_row
+from k8s.sandbox.api.admission.schemas import words_by_row
 
 Object = Mapping[str, Any]
 Cell = Callable[[Object], Any]

@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
-from k8s.sandbox.api import tables
-from k8s.sandbox.api.refused import Refused
+from k8s.sandbox.api.api_errors import Refused
+from k8s.sandbox.api.http import tables
 from k8s.sandbox.api.served import Served
-from k8s.sandbox.api.store import Record
+from k8s.sandbox.api.storage.store import Record
 
 Object = Mapping[str, Any]
 META = "meta.k8s.io/v1"

@@ -11,7 +11,7 @@ from typing import Any
 
 import jsonpatch
 
-from k8s.sandbox.api.refused import Refused, bad_request
+from k8s.sandbox.api.api_errors import Refused, bad_request
 
 MERGE_KEYS: Mapping[str, tuple[str, ...]] = {
     "addresses": ("type",),

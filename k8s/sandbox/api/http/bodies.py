@@ -9,13 +9,13 @@ import msgspec
 import yaml
 from aiohttp import web
 
-from k8s.sandbox.api import refused
-from k8s.sandbox.api.discovery import REVIEW_VERSION
-from k8s.sandbox.api.endings import Deletion
-from k8s.sandbox.api.patches import without_nulls
+from k8s.sandbox.api import api_errors
+from k8s.sandbox.api.admission.deletion import Deletion
+from k8s.sandbox.api.admission.patches import without_nulls
+from k8s.sandbox.api.admission.registry import Write
+from k8s.sandbox.api.api_errors import Cause
+from k8s.sandbox.api.http.discovery import REVIEW_VERSION
 from k8s.sandbox.api.queries import read_query
-from k8s.sandbox.api.refused import Cause
-from k8s.sandbox.api.registry import Write
 
 OBJECT_TYPES = ("application/json", "application/yaml")
 UNNAMED_TYPE = "application/octet-stream"
@@ -41,14 +41,14 @@ async def read(request: web.Request, kind: str, accepted: Iterable[str] = OBJECT
     """
     content_type = request.content_type
     if content_type not in (*accepted, UNNAMED_TYPE):
-        raise refused.unsupported_media(accepted)
+        raise api_errors.unsupported_media(accepted)
     body = await request.read()
     try:
         if content_type.endswith("yaml"):
             return yaml.load(body, Loader=PlainLoader)
         return msgspec.json.decode(body)
     except (yaml.YAMLError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise refused.bad_request(
+        raise api_errors.bad_request(
             f"the object provided is unrecognized (must be of type {kind}): "
             f"couldn't get version/kind; json parse error: {error}"
         ) from error
@@ -71,12 +71,12 @@ async def deletion_options(request: web.Request) -> Deletion:
     if request.can_read_body:
         body = await read(request, "DeleteOptions") or {}
     if not isinstance(body, dict):
-        raise refused.bad_request("the body is not a DeleteOptions")
+        raise api_errors.bad_request("the body is not a DeleteOptions")
     query = {**request.query, "dryRun": request.query.getall("dryRun", [])}
     how = read_query({**query, **without_nulls(body)}, Deletion)
     if how.propagation_policy not in ("", *PROPAGATIONS):
         cause = Cause.unsupported("propagationPolicy", how.propagation_policy, (*PROPAGATIONS, "nil"))
-        raise refused.invalid_options("DeleteOptions", cause)
+        raise api_errors.invalid_options("DeleteOptions", cause)
     _is_dry_run(how.dry_run, "DeleteOptions")
     return how
 
@@ -105,7 +105,7 @@ def node_of(binding: Any) -> str:
     target = binding.get("target") if isinstance(binding, dict) else None
     node = target.get("name") if isinstance(target, dict) else None
     if not isinstance(node, str) or not node:
-        raise refused.bad_request("a Binding needs target.name, the node")
+        raise api_errors.bad_request("a Binding needs target.name, the node")
     return node
 
 
@@ -114,5 +114,5 @@ def _is_dry_run(values: Iterable[Any], options: str) -> bool:
     if any(value != "All" for value in given):
         listed = ", ".join(f'"{value}"' for value in given)
         message = f'Unsupported value: []string{{{listed}}}: supported values: "All"'
-        raise refused.invalid_options(options, Cause("dryRun", "FieldValueNotSupported", message))
+        raise api_errors.invalid_options(options, Cause("dryRun", "FieldValueNotSupported", message))
     return bool(given)

@@ -15,14 +15,16 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from k8s.sandbox.api import bodies, discovery, lists, patches, refused, views
-from k8s.sandbox.api.pod_exec import run_exec
-from k8s.sandbox.api.pod_forward import run_forward
-from k8s.sandbox.api.pod_log import send_log
-from k8s.sandbox.api.refused import Cause, Refused
-from k8s.sandbox.api.registry import Registry
+from k8s.sandbox.api import api_errors
+from k8s.sandbox.api.admission import patches
+from k8s.sandbox.api.admission.registry import Registry
+from k8s.sandbox.api.api_errors import Cause, Refused
+from k8s.sandbox.api.http import bodies, discovery, lists, views
 from k8s.sandbox.api.served import BY_PATH, SERVED, Served
-from k8s.sandbox.api.store import Object, Store, StoreError
+from k8s.sandbox.api.storage.store import Object, Store, StoreError
+from k8s.sandbox.api.streams.pod_exec import run_exec
+from k8s.sandbox.api.streams.pod_forward import run_forward
+from k8s.sandbox.api.streams.pod_log import send_log
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +55,7 @@ def target_of(path: str) -> Target:
     """
     root, *parts = [part for part in path.split("/") if part] + [""] * 4
     if root not in ("api", "apis"):
-        raise refused.no_such_path()
+        raise api_errors.no_such_path()
     group = "" if root == "api" else parts.pop(0)
     version, *rest = parts
     namespace = ""
@@ -62,11 +64,11 @@ def target_of(path: str) -> Target:
     plural, name, subresource, *extra = [*rest, ""]
     served = BY_PATH.get((group, version, plural))
     if served is None or any(extra):
-        raise refused.no_such_path()
+        raise api_errors.no_such_path()
     is_lost = bool(name) and not namespace if served.resource.is_namespaced else bool(namespace)
     is_known = subresource in ("", *served.subresources) or (subresource == "status" and served.has_status)
     if is_lost or not is_known:
-        raise refused.no_such_path()
+        raise api_errors.no_such_path()
     return Target(served, namespace, name, subresource)
 
 
@@ -161,7 +163,7 @@ class Server:
         path = "/" + "/".join(filter(None, request.path.split("/")))
         if path in OPEN_PATHS or path in self._documents:
             if request.method != "GET":
-                raise refused.not_allowed()
+                raise api_errors.not_allowed()
             about = self._documents.get(path)
             return web.Response(text="ok") if about is None else _json(msgspec.json.encode(about))
         if path.startswith(f"/apis/{discovery.REVIEW_VERSION}/"):
@@ -184,14 +186,14 @@ class Server:
             return await self._patch(request, target)
         elif method == "DELETE" and not target.subresource:
             return await self._delete(request, target)
-        raise refused.not_allowed()
+        raise api_errors.not_allowed()
 
     async def _review(self, request: web.Request, plural: str) -> web.Response:
         kind = discovery.REVIEWS.get(plural)
         if kind is None:
-            raise refused.no_such_path()
+            raise api_errors.no_such_path()
         if request.method != "POST":
-            raise refused.not_allowed()
+            raise api_errors.not_allowed()
         known = {(each.resource.group, each.resource.plural) for each in SERVED}
         answer = bodies.review(await bodies.read(request, kind), kind, known)
         return _json(msgspec.json.encode(answer), 201)
@@ -228,9 +230,9 @@ class Server:
         if request.content_type == "application/apply-patch+yaml":
             if not request.query.get("fieldManager"):
                 cause = Cause.required("fieldManager", "is required for apply patch")
-                raise refused.invalid_options("PatchOptions", cause)
+                raise api_errors.invalid_options("PatchOptions", cause)
             if target.subresource:
-                raise refused.not_served("apply to a subresource")
+                raise api_errors.not_served("apply to a subresource")
             force = request.query.get("force") == "true"
             obj, created = self.registry.apply(served, *place, body, write, force=force)
         else:
@@ -239,7 +241,7 @@ class Server:
                 "application/strategic-merge-patch+json": patches.strategic,
             }.get(request.content_type, patches.merge)
             if change is not patches.json_patch and not isinstance(body, dict):
-                raise refused.bad_request("the patch is not an object")
+                raise api_errors.bad_request("the patch is not an object")
 
             def patched(old: Object) -> Any:
                 return change(old, body)
@@ -273,8 +275,8 @@ class Server:
         if target.subresource == "portforward" and request.method in ("GET", "POST"):
             return await run_forward(request, pod, self.stopping)
         if target.subresource in ("attach", "proxy"):
-            raise refused.not_served(f"{target.subresource} of pods")
-        raise refused.not_allowed()
+            raise api_errors.not_served(f"{target.subresource} of pods")
+        raise api_errors.not_allowed()
 
     def _view(self, request: web.Request, target: Target) -> views.View:
         accept = request.headers.get("Accept", "")

@@ -11,10 +11,10 @@ from contextlib import suppress
 
 from aiohttp import WSMsgType, web
 
-from k8s.sandbox.api import refused
-from k8s.sandbox.api.pod_exec import CHUNK_BYTES, PING_S
-from k8s.sandbox.api.refused import Refused
-from k8s.sandbox.api.store import Record
+from k8s.sandbox.api import api_errors
+from k8s.sandbox.api.api_errors import Refused
+from k8s.sandbox.api.storage.store import Record
+from k8s.sandbox.api.streams.pod_exec import CHUNK_BYTES, PING_S
 
 PROTOCOL = "v4.channel.k8s.io"
 MOST_PORTS = 10
@@ -27,7 +27,7 @@ async def run_forward(request: web.Request, record: Record, stopping: asyncio.Ev
         Refused: The pod does not run, a port is none, or the client speaks no protocol of ours.
     """
     pod = record.obj
-    only_websockets = refused.bad_request("ports are forwarded over websockets only: upgrade with GET")
+    only_websockets = api_errors.bad_request("ports are forwarded over websockets only: upgrade with GET")
     if request.method != "GET":
         raise only_websockets
     ports = _ports(request)
@@ -38,7 +38,7 @@ async def run_forward(request: web.Request, record: Record, stopping: asyncio.Ev
     if not socket.can_prepare(request).ok:
         raise only_websockets
     if PROTOCOL not in request.headers.get("Sec-WebSocket-Protocol", "").replace(" ", "").split(","):
-        raise refused.bad_request(f"port-forward speaks {PROTOCOL}")
+        raise api_errors.bad_request(f"port-forward speaks {PROTOCOL}")
     await socket.prepare(request)
     writers: dict[int, asyncio.StreamWriter] = {}
     carriers = []
@@ -72,7 +72,7 @@ def _ports(request: web.Request) -> list[int]:
     words = ",".join(request.query.getall("ports", [])).split(",")
     ports = [int(word) for word in words if word.isascii() and word.isdecimal() and 0 < int(word[:6]) < 65536]
     if len(ports) != len(words) or len(ports) > MOST_PORTS:
-        raise refused.bad_request('query parameter "ports" must be one to ten numbers of ports')
+        raise api_errors.bad_request('query parameter "ports" must be one to ten numbers of ports')
     return ports
 
 

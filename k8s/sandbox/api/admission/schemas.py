@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from k8s.models import quantity
-from k8s.sandbox.api.refused import Cause
+from k8s.sandbox.api.api_errors import Cause
 
 SHAPES_TEXT = """
 Meta        name:s generateName:s namespace:s uid:s resourceVersion:s selfLink:s generation:i

@@ -12,13 +12,13 @@ import msgspec
 from aiohttp import web
 
 from k8s.errors import Expired
-from k8s.sandbox.api import refused
+from k8s.sandbox.api import api_errors
+from k8s.sandbox.api.api_errors import Cause
+from k8s.sandbox.api.http.views import View
 from k8s.sandbox.api.queries import Whole, read_query
-from k8s.sandbox.api.refused import Cause
-from k8s.sandbox.api.selectors import from_query
 from k8s.sandbox.api.served import Served
-from k8s.sandbox.api.store import Change, Record, Store
-from k8s.sandbox.api.views import View
+from k8s.sandbox.api.storage.selectors import from_query
+from k8s.sandbox.api.storage.store import Change, Record, Store
 
 BOOKMARK_S = 60.0
 """How often a watch that asked for it is told the current version."""
@@ -67,10 +67,10 @@ class Listing:
         match = asked.resource_version_match
         if match and "resourceVersion" not in query and not asked.send_initial_events:
             why = "resourceVersionMatch is forbidden unless resourceVersion is provided"
-            raise refused.invalid_options("ListOptions", Cause.forbidden("resourceVersionMatch", why))
+            raise api_errors.invalid_options("ListOptions", Cause.forbidden("resourceVersionMatch", why))
         if match not in ("", "Exact", "NotOlderThan"):
             cause = Cause.unsupported("resourceVersionMatch", match, ("Exact", "NotOlderThan"))
-            raise refused.invalid_options("ListOptions", cause)
+            raise api_errors.invalid_options("ListOptions", cause)
 
 
 def page(store: Store, asked: Listing, view: View) -> bytes:
@@ -85,7 +85,7 @@ def page(store: Store, asked: Listing, view: View) -> bytes:
         version, start = _from_token(query.token)
     elif query.resource_version:
         if query.resource_version > store.version:
-            raise refused.version_too_large(query.resource_version, store.version)
+            raise api_errors.version_too_large(query.resource_version, store.version)
         if query.resource_version_match == "Exact" or (query.limit and not query.resource_version_match):
             version = query.resource_version
     try:
@@ -94,7 +94,7 @@ def page(store: Store, asked: Listing, view: View) -> bytes:
         why = "The resourceVersion for the provided list is too old."
         if query.token:
             why = "The provided continue parameter is too old. Start a new list without it."
-        raise refused.expired(why) from error
+        raise api_errors.expired(why) from error
     found: list[Record] = []
     meta: dict[str, object] = {"resourceVersion": str(version)}
     for index, record in enumerate(records):
@@ -137,7 +137,7 @@ async def watch(
             try:
                 changes = store.changes_after(key, version)
             except Expired as error:
-                gone = refused.expired(error.why).status
+                gone = api_errors.expired(error.why).status
                 await response.write(_line("ERROR", msgspec.json.encode(gone)))
                 break
             for at in range(0, len(changes), EVENTS_PER_WRITE):
@@ -206,4 +206,4 @@ def _from_token(token: str) -> tuple[int, str]:
         words = json.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
         return int(words["rv"]), str(words["start"])
     except (ValueError, KeyError, TypeError) as error:
-        raise refused.bad_request(f"invalid continue token: continue key is not valid: {error}") from error
+        raise api_errors.bad_request(f"invalid continue token: continue key is not valid: {error}") from error

@@ -1,0 +1,4 @@
+"""The objects, by key, version, owner and selector.
+
+Knows no rules of any kind.
+"""
