@@ -30,7 +30,6 @@ from k8s.text.sanitize import sanitize, sanitize_lines
 from tui import terminal
 from tui.doing import WISHES
 from tui.driver import PacedApp
-from tui.format import cell_len
 from tui.keys import COMMANDS, EVERYWHERE, UserKeys, find_command
 from tui.keys.commands import Argument
 from tui.line_filters import AsciiOnly, Harmless
@@ -38,6 +37,7 @@ from tui.screens.jobs import JobsView
 from tui.screens.too_small import TooSmall, is_too_small
 from tui.screens.view import FLASH_S, Given, View
 from tui.settings import ConsoleOptions
+from tui.text.format import cell_len
 from tui.widgets.bindings import bindings
 
 if TYPE_CHECKING:

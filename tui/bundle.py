@@ -27,7 +27,7 @@ from k8s.models.resources import EVENTS, PODS, Resource
 from k8s.snapshot import ClusterSnapshot, Instance, Job
 from k8s.text.sanitize import log_text
 from tui.bundle_file import Bundle, BundleFile
-from tui.format import plural
+from tui.text.format import plural
 
 TAIL = 1000
 """Lines of each rank's log unless others are asked for."""

@@ -14,8 +14,8 @@ from k8s.models import Event, convert, quantity
 from k8s.models.claim import Claim
 from k8s.models.job_spec import USER_ANNOTATION
 from k8s.models.resources import CLAIMS, EVENTS, PODS
-from tui.format import plural
 from tui.job_events import in_time
+from tui.text.format import plural
 
 CLAIM_EVENTS = "involvedObject.kind=PersistentVolumeClaim"
 """Selects the events that are about claims."""

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from k8s.text.sanitize import sanitize
-from tui.format import plural
+from tui.text.format import plural
 
 LARGEST_ENCODED = 74_994
 """Bytes of base64 that terminals take in one sequence. Source: k9s, `internal/view/clipboard.go`."""

@@ -9,7 +9,7 @@ from typing import Literal
 from k8s.kinds import JobRef
 from k8s.snapshot import ClusterSnapshot, Instance, Job
 from k8s.text.sanitize import sanitize
-from tui.format import plural
+from tui.text.format import plural
 
 MOST_WITHOUT_TYPING = 5
 """Jobs that may be deleted by a button alone; for more the answer has to be typed."""

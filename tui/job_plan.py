@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Literal, NamedTuple
 
 from k8s.snapshot import ClusterSnapshot
-from tui.format import count, plural
 from tui.job_form import Wish
+from tui.text.format import count, plural
 
 
 class PlanLine(NamedTuple):

@@ -15,7 +15,7 @@ from k8s.snapshot import ClusterSnapshot, Job
 from k8s.status.pod import pod_status
 from k8s.text.sanitize import sanitize
 from tui.deletion import DeletePlan, pods_of
-from tui.format import plural
+from tui.text.format import plural
 
 LONGEST_S = 60.0
 """How long a delete may take before what is left of it is told; pods have 30 s to end, as a rule."""

@@ -46,7 +46,7 @@ _LIKES = {
     }.items()
     for char in chars
 }
-"""Marks of our own and of Textual; bars keep the heights that they have in `tui.format`."""
+"""Marks of our own and of Textual; bars keep the heights that they have in `tui.text.format`."""
 
 _RANGES = (
     ("\u2500", "\u257f", "+"),  # lines that meet

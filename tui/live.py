@@ -32,7 +32,7 @@ from k8s.watch.backoff import Outage, Waits, pause
 from k8s.watch.discovery import Catalogue, discover
 from k8s.watch.mirror import Mirror
 from k8s.watch.owner_lookup import Owners
-from tui.format import count
+from tui.text.format import count
 
 PUBLISH_S = 0.1
 """Shortest time between two snapshots."""

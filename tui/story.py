@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from k8s.snapshot import Holder, Job, NodeRow
 from k8s.status import Status
 from k8s.text.sanitize import log_text, sanitize
-from tui.format import (
+from tui.text.format import (
     NOTHING,
     STATUS_LOOKS,
     Clock,
@@ -25,7 +25,7 @@ from tui.format import (
     memory,
     pad,
 )
-from tui.gpu_cells import job_mark, node_cells
+from tui.text.gpu_bar import job_mark, node_cells
 
 if TYPE_CHECKING:
     from k8s.models import Condition, Event, Taint

@@ -9,7 +9,7 @@ from k8s.jobs.suspend import why_not
 from k8s.snapshot import Job
 from k8s.text.sanitize import sanitize
 from tui.deletion import hidden_words, pods_of
-from tui.format import plural
+from tui.text.format import plural
 
 _MOST_NAMED = 10
 

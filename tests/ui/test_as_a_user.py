@@ -13,7 +13,7 @@ from tests.objects import batch_job, joined, node, pytorch_job
 from tests.ui.test_console import console_on
 from tui.bundle import bundle_name
 from tui.completion import complete
-from tui.empty_words import no_jobs
+from tui.text.empty_states import no_jobs
 
 SHEETS = sorted(Path(tui.screens.__file__).parent.glob("*.tcss"))
 SHARED = {"view.tcss", "list_view.tcss", "text.tcss"}

@@ -20,12 +20,12 @@ from tests.objects import joined, node, pod_of, pytorch_job
 from tests.scripted import Answer, ScriptedCluster, Stall, page, refusal
 from tests.ui.test_console import EVENTS, Playground, bert, console_on, some_objects
 from tests.ui.test_jobs_view import job, picture
-from tui.format import Clock, cell_len
 from tui.glance import MOST_EVENTS, MOST_LINES, Glance, fetch_glance
 from tui.screens.contexts import ContextsView
 from tui.screens.jobs import JobsView
 from tui.screens.nodes import NodesView
 from tui.story import Lines, job_story, node_story, wrapped
+from tui.text.format import Clock, cell_len
 from tui.widgets.preview import Preview
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)

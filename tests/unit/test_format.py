@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tui import format as fmt
+from tui.text import format as fmt
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tui.match import matcher, parse_filter
+from tui.text.filter_query import matcher, parse_filter
 
 COLUMNS = ("NAME", "STATUS", "GPUS")
 PLACES = {title.lower(): index for index, title in enumerate(COLUMNS)}

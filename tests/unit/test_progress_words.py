@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tui.progress_words import progress_in
+from tui.text.progress import progress_in
 
 
 @pytest.mark.parametrize(

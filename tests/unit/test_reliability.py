@@ -39,7 +39,7 @@ from tests.scripted import (
     refusal,
     status_object,
 )
-from tui.format import Clock
+from tui.text.format import Clock
 
 GONE = status_object(410, "too old resource version: 5 (900)", "Expired")
 

@@ -19,7 +19,7 @@ from tui.charts.downsample import Span, downsample, value_range
 from tui.charts.series import Series
 from tui.charts.ticks import Tick, clock_ticks, duration_ticks, log_ticks, number_ticks, whole_ticks
 from tui.charts.view import PAINTS, Curve, Piece, View
-from tui.format import NOTHING, cell_len, count, duration, elide_middle, head, number, pad
+from tui.text.format import NOTHING, cell_len, count, duration, elide_middle, head, number, pad
 
 _RAW = 100
 _PATTERNS = ((1, 1), (4, 6), (2, 4), (8, 10), (1, 2), (10, 14))

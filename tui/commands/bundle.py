@@ -12,8 +12,8 @@ from tui.commands.connect import cluster, read_jobs
 from tui.commands.errors import WrongUsage, say
 from tui.commands.output import write
 from tui.commands.which_job import NAME_HELP, find_job
-from tui.format import plural
 from tui.settings import ConsoleOptions
+from tui.text.format import plural
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -13,8 +13,8 @@ from tui.commands.connect import cluster, scope, server_clock
 from tui.commands.errors import say
 from tui.commands.output import Column, add_format, write_object, write_table
 from tui.commands.values import Values, seconds_since, timestamp
-from tui.format import NOTHING, Clock
 from tui.settings import ConsoleOptions
+from tui.text.format import NOTHING, Clock
 
 COLUMNS = (
     Column("NAMESPACE"),

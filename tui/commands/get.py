@@ -13,8 +13,8 @@ from tui.commands.connect import cluster, read_jobs, server_clock
 from tui.commands.output import Column, add_format, write, write_fields, write_object, write_table
 from tui.commands.values import duration_text, job_details, timestamp
 from tui.commands.which_job import NAME_HELP, find_job
-from tui.format import NOTHING, Clock
 from tui.settings import ConsoleOptions
+from tui.text.format import NOTHING, Clock
 
 INSTANCE_COLUMNS = (
     Column("NAME"),

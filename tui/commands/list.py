@@ -9,8 +9,8 @@ from tui.commands.connect import cluster, read_jobs, server_clock
 from tui.commands.errors import say
 from tui.commands.output import Column, add_format, write_object, write_table
 from tui.commands.values import duration_text, job_values
-from tui.format import NOTHING, Clock
 from tui.settings import ConsoleOptions
+from tui.text.format import NOTHING, Clock
 
 COLUMNS = (
     Column("NAMESPACE"),

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import yaml
 
 from k8s.text.sanitize import sanitize
-from tui.format import cell_len, pad
+from tui.text.format import cell_len, pad
 
 FORMATS = ("table", "wide", "json", "yaml")
 """What `-o` of a list takes."""

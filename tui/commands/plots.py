@@ -13,7 +13,7 @@ from k8s.text.sanitize import sanitize
 from tui.charts.downsample import downsample
 from tui.charts.series import Bands
 from tui.charts.ticks import number_ticks, whole_ticks
-from tui.format import number, plural
+from tui.text.format import number, plural
 
 HEIGHT = 16
 """Rows of one plot, its axis and title among them."""

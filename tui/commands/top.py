@@ -10,8 +10,8 @@ from tui.commands.connect import cluster, read_jobs, server_clock
 from tui.commands.errors import say
 from tui.commands.output import Column, add_format, write, write_object, write_table
 from tui.commands.values import job_values, node_values
-from tui.format import NOTHING, memory
 from tui.settings import ConsoleOptions
+from tui.text.format import NOTHING, memory
 
 NODE_COLUMNS = (
     Column("NAME"),

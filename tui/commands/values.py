@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from k8s.snapshot import Holder, Instance, Job, NodeRow, SharedMemory
-from tui.format import age, duration
+from tui.text.format import age, duration
 
 Values = dict[str, Any]
 """Keys to values, as JSON has them."""

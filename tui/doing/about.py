@@ -14,8 +14,8 @@ from k8s.kinds import KINDS
 from k8s.snapshot import ClusterSnapshot
 from tui import about, clipboard, terminal
 from tui.about import Rights
-from tui.format import SKEW_S, duration
 from tui.screens.view import View
+from tui.text.format import SKEW_S, duration
 
 if TYPE_CHECKING:
     from tui.app import Console

@@ -14,10 +14,10 @@ from textual.widgets import Label
 from k8s.kinds import JobRef
 from tui.charts.series import Series
 from tui.curve_feed import CurveFeed
-from tui.format import plural
 from tui.keys import CURVES, Key
-from tui.match import matcher
 from tui.screens.view import View, bindings
+from tui.text.filter_query import matcher
+from tui.text.format import plural
 from tui.widgets.curve_chart import Curve, CurveChart
 
 LEAST_ROWS = 10

@@ -14,13 +14,13 @@ from k8s.models.resources import EVENTS as RESOURCE
 from k8s.snapshot import Job
 from k8s.text.sanitize import sanitize
 from tui.collection import Followed
-from tui.format import NOTHING, Clock, Look, count, plural
 from tui.happened import Place, Teller, Told, jobs_by_place
 from tui.job_events import full_text
 from tui.keys import EVENTS, Key
 from tui.screens.following import FollowingView, Reach
 from tui.screens.kept_rows import KeptRows
 from tui.screens.view import bindings
+from tui.text.format import NOTHING, Clock, Look, count, plural
 from tui.widgets.table import Cell, Column, Row, Table
 
 COLUMNS = (

@@ -10,10 +10,10 @@ from textual.worker import Worker
 
 from k8s.snapshot import ClusterSnapshot
 from tui.collection import Followed, follow
-from tui.empty_words import ELSEWHERE, no_cluster
-from tui.format import count
 from tui.live import Live
 from tui.screens.list_view import ListView
+from tui.text.empty_states import ELSEWHERE, no_cluster
+from tui.text.format import count
 from tui.widgets.table import Column, Row, Table
 
 AGES_S = 10.0

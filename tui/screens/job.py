@@ -21,10 +21,8 @@ from k8s.text.sanitize import log_text, sanitize
 from k8s.watch.backoff import Outage
 from tui.curve_feed import CurveFeed
 from tui.event_feed import follow_events
-from tui.format import Clock, duration, elide_end, plural
 from tui.job_events import Happening, Relatives, full_text, happenings
 from tui.keys import JOB, Key
-from tui.progress_words import progress_in
 from tui.screens.card import CardScreen
 from tui.screens.job_panes import JobPanes
 from tui.screens.job_rows import (
@@ -38,6 +36,8 @@ from tui.screens.job_rows import (
 from tui.screens.job_title import job_title
 from tui.screens.job_why import WHY_REST_S, ExplainedJob
 from tui.screens.view import bindings
+from tui.text.format import Clock, duration, elide_end, plural
+from tui.text.progress import progress_in
 from tui.widgets.row_filter import row_filter
 from tui.widgets.table import Table
 

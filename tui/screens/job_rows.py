@@ -9,8 +9,8 @@ from k8s.models import Condition
 from k8s.snapshot import Instance
 from k8s.status import Status
 from k8s.text.sanitize import log_text
-from tui.format import NOTHING, STATUS_LOOKS, Clock, Look, duration
 from tui.job_events import LONG_AGO, Happening
+from tui.text.format import NOTHING, STATUS_LOOKS, Clock, Look, duration
 from tui.widgets.table import Cell, Column, Row
 
 LAST_TITLE = "LAST LINE"

@@ -16,9 +16,9 @@ from k8s.client.client import Client
 from k8s.kinds import JobRef
 from k8s.logs import EVERYTHING, Choice, Feed, JobLogs, LogLine, RankRow, Target, Wanted, targets_of
 from k8s.text.sanitize import sanitize
-from tui.format import NOTHING, age, count, plural
 from tui.keys import LOGS, Key
 from tui.screens.view import View, bindings
+from tui.text.format import NOTHING, age, count, plural
 from tui.widgets.log_view import LogView
 from tui.widgets.row_filter import row_filter
 from tui.widgets.table import Cell, Column, Row, Table

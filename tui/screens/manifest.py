@@ -18,10 +18,10 @@ from k8s.jobs.create import create_manifest, to_yaml
 from k8s.kinds import JobRef, Manifest
 from k8s.snapshot import ClusterSnapshot
 from k8s.text.sanitize import sanitize
-from tui.format import plural
 from tui.keys import NEW_JOB
 from tui.manifest_text import read_manifest
 from tui.screens.choose import ChooseScreen
+from tui.text.format import plural
 from tui.widgets.bindings import bindings
 from tui.widgets.create_bar import CreateBar
 from tui.widgets.form import Lines

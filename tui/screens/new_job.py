@@ -29,7 +29,6 @@ from k8s.kinds import JobRef
 from k8s.snapshot import ClusterSnapshot
 from k8s.text.sanitize import sanitize
 from tui import job_draft
-from tui.format import age
 from tui.job_answers import JobAnswers
 from tui.job_draft import DraftProblem
 from tui.job_form import Wish
@@ -37,6 +36,7 @@ from tui.job_plan import PlanLine, plan
 from tui.keys import NEW_JOB, Key
 from tui.screens.choose import ChooseScreen
 from tui.screens.view import View
+from tui.text.format import age
 from tui.widgets.create_bar import CreateBar
 from tui.widgets.form import Field
 from tui.widgets.job_fields import JobFields

@@ -13,10 +13,10 @@ from k8s.models.resources import CLAIMS, EVENTS
 from k8s.text.sanitize import sanitize
 from tui.claims import CLAIM_EVENTS, bytes_of, newest_by_claim, owner_of, why_pending
 from tui.collection import Followed
-from tui.format import NOTHING, Clock, Look, memory, plural
 from tui.keys import VOLUMES, Key
 from tui.screens.following import FollowingView, Reach
 from tui.screens.view import bindings
+from tui.text.format import NOTHING, Clock, Look, memory, plural
 from tui.widgets.table import Cell, Column, Row, Table
 
 COLUMNS = (

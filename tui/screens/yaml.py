@@ -15,13 +15,13 @@ from k8s.models.resources import Resource
 from k8s.text.sanitize import sanitize
 from k8s.text.yaml_writer import to_text
 from k8s.watch.backoff import Outage
-from tui.format import plural
 from tui.keys import YAML, Key
 from tui.object_feed import follow_object
-from tui.object_text import ObjectText, is_fold, object_text
 from tui.screens.choose import ConfirmScreen
 from tui.screens.text import TextView
 from tui.screens.view import bindings
+from tui.text.format import plural
+from tui.text.object_yaml import ObjectText, is_fold, object_text
 
 
 class YamlScreen(TextView):

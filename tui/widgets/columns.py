@@ -8,7 +8,7 @@ from operator import itemgetter
 from typing import Literal, NamedTuple
 
 from k8s.text.sanitize import sanitize
-from tui.format import Look, Run, cell_len
+from tui.text.format import Look, Run, cell_len
 
 GAP = 2
 """Cells between columns."""

@@ -7,7 +7,7 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal
 from textual.widgets import Button, Label
 
-from tui.format import plural
+from tui.text.format import plural
 
 
 class CreateBar(Horizontal):

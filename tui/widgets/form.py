@@ -20,8 +20,8 @@ from textual.widgets import Input, Label, Select, Static, TextArea
 from textual.widgets.text_area import Edit, EditResult
 
 from k8s.text.sanitize import sanitize
-from tui.format import elide_end
 from tui.job_questions import Question
+from tui.text.format import elide_end
 from tui.widgets.line_input import LineInput
 
 LONGEST_PROBLEM = 240

@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 
 from k8s.logs import Item, LogLine
-from tui.match import matcher
+from tui.text.filter_query import matcher
 from tui.widgets.log_text import plain_text, wrap_cuts
 
 MAX_ITEMS = 20_000

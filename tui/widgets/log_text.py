@@ -13,7 +13,7 @@ from rich.style import Style
 
 from k8s.logs import Item, LogLine
 from k8s.text.sanitize import log_runs, log_text, sanitize
-from tui.format import cell_len
+from tui.text.format import cell_len
 
 
 def plain_text(item: Item) -> str:

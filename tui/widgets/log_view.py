@@ -14,8 +14,8 @@ from textual.message import Message
 from textual.reactive import reactive
 
 from k8s.logs import Feed, Item, LogLine, Mark, Marker, Target
-from tui.format import cell_len, count, plural
 from tui.keys import LOG
+from tui.text.format import cell_len, count, plural
 from tui.widgets.bindings import bindings
 from tui.widgets.log_canvas import WIDEST_NAME, LogCanvas
 from tui.widgets.log_file import save

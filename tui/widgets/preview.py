@@ -18,8 +18,8 @@ from textual.timer import Timer
 from textual.widget import Widget
 
 from k8s.snapshot import ClusterSnapshot, Job, NodeRow
-from tui.format import Clock, Look, cell_len
 from tui.story import Lines, job_story, node_story
+from tui.text.format import Clock, Look, cell_len
 
 if TYPE_CHECKING:
     from k8s.client.client import Client

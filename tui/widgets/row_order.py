@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Sequence
 
-from tui.format import NOTHING
+from tui.text.format import NOTHING
 from tui.widgets.columns import Cell
 
 SortKey = float | str | None

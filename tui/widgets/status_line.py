@@ -12,7 +12,7 @@ from textual.widget import Widget
 
 from k8s.snapshot import ClusterSnapshot
 from k8s.text.sanitize import sanitize
-from tui.format import age, gpu_bar
+from tui.text.format import age, gpu_bar
 
 
 class StatusLine(Widget):

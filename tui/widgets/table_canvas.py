@@ -20,7 +20,7 @@ from textual.strip import Strip
 from textual.timer import Timer
 from textual.widget import Widget
 
-from tui.format import Look, count
+from tui.text.format import Look, count
 from tui.widgets.columns import GAP, Column, Fit, Row, fit_columns, fit_wide
 from tui.widgets.flashes import Flashes
 from tui.widgets.row_set import RowSet, survivor

@@ -11,7 +11,7 @@ from textual.cache import LRUCache
 from textual.strip import Strip
 
 from k8s.text.sanitize import sanitize
-from tui.format import Run, cell_len, elide_end, elide_middle
+from tui.text.format import Run, cell_len, elide_end, elide_middle
 from tui.widgets.columns import GAP, Cell, Column, Fit, Row
 
 GUTTER = 3

@@ -19,7 +19,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from k8s.text.sanitize import sanitize
-from tui.format import cell_len, head
+from tui.text.format import cell_len, head
 
 MOST_MATCHES = 10_000
 """Places that are marked; of more it is said that there are more."""

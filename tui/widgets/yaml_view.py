@@ -13,8 +13,8 @@ from textual.content import Content
 from textual.widgets import Static
 
 from k8s.text.sanitize import sanitize
-from tui.format import cell_len, head
 from tui.keys import TEXT
+from tui.text.format import cell_len, head
 
 _NAME = re.compile(r"( *(?:- )*)([\w./-]+:)(?= |$)")
 _MARGIN = 3

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from k8s.snapshot import ClusterSnapshot
-from tui.format import count, plural
+from tui.text.format import count, plural
 
 ELSEWHERE = ":ns goes to another namespace · ctrl+r asks again · :info tells what you may do"
 """What to press where nothing may be read."""

@@ -10,7 +10,7 @@ from itertools import groupby
 from zlib import crc32
 
 from k8s.snapshot import NodeRow
-from tui.format import Look, Run, shares
+from tui.text.format import Look, Run, shares
 
 COLOURS: tuple[Look, ...] = ("series-1", "series-2", "series-3", "series-4", "series-5", "series-6")
 """What jobs are told apart by; more jobs than these share them."""
