@@ -21,9 +21,9 @@ from textual.binding import Binding
 from textual.widgets import Static
 
 from tests.terminal import Terminal
-from tui import terminal
-from tui.driver import ConsoleDriver, PacedApp
-from tui.pace import Pace
+from tui.terminal import tty_state
+from tui.terminal.driver import ConsoleDriver, PacedApp
+from tui.terminal.frame_rate import Pace
 
 Report = Mapping[str, Any]
 ROOT = Path(__file__).parents[1]
@@ -140,7 +140,7 @@ class Driven(Terminal):
 
 def main() -> None:
     pipe, period_s = int(sys.argv[1]), float(sys.argv[2])
-    terminal.prepare()
+    tty_state.prepare()
 
     class Driver(ConsoleDriver):
         def make_pace(self) -> Pace:
@@ -151,7 +151,7 @@ def main() -> None:
     try:
         app.run(mouse=False)
     finally:
-        terminal.restore()
+        tty_state.restore()
     sys.exit(app.return_code or 0)
 
 

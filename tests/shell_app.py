@@ -16,9 +16,9 @@ from textual.widgets import Static
 from k8s.client.client import Client
 from k8s.errors import KubeError
 from tests.terminal import Terminal
-from tui import terminal
-from tui.driver import PacedApp
-from tui.shell import handed_over, run_shell
+from tui.terminal import tty_state
+from tui.terminal.driver import PacedApp
+from tui.terminal.pod_shell import handed_over, run_shell
 
 ROOT = Path(__file__).parents[1]
 
@@ -75,12 +75,12 @@ class InTerminal(Terminal):
 
 
 def main() -> None:
-    terminal.prepare()
+    tty_state.prepare()
     app = ShellApp(*sys.argv[1:])
     try:
         app.run(mouse=False)
     finally:
-        terminal.restore()
+        tty_state.restore()
     sys.exit(app.return_code or 0)
 
 

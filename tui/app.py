@@ -27,16 +27,16 @@ import themes
 from k8s.errors import KubeError
 from k8s.snapshot import ClusterSnapshot
 from k8s.text.sanitize import sanitize, sanitize_lines
-from tui import terminal
 from tui.doing import WISHES
-from tui.driver import PacedApp
 from tui.keys import COMMANDS, EVERYWHERE, UserKeys, find_command
 from tui.keys.commands import Argument
-from tui.line_filters import AsciiOnly, Harmless
 from tui.screens.jobs import JobsView
 from tui.screens.too_small import TooSmall, is_too_small
 from tui.screens.view import FLASH_S, Given, View
 from tui.settings import ConsoleOptions
+from tui.terminal import tty_state
+from tui.terminal.driver import PacedApp
+from tui.terminal.line_filters import AsciiOnly, Harmless
 from tui.text.format import cell_len
 from tui.widgets.bindings import bindings
 
@@ -395,5 +395,5 @@ def run_console(options: ConsoleOptions, reach: Reach = _as_they_are) -> int:
     try:
         console.run(mouse=False)
     finally:
-        terminal.restore(keeps_cursor=True)
+        tty_state.restore(keeps_cursor=True)
     return console.return_code or 0

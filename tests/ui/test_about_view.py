@@ -14,11 +14,11 @@ from tests.scripted import Answer, Asked, Compute, Reply, refusal
 from tests.ui.test_console import Playground, console_on, some_objects
 from tui.about import address, as_text, words_of
 from tui.app import Console
-from tui.clipboard import OVERRIDE
 from tui.doing.about import badge
 from tui.keys import UserKeys
 from tui.screens.about import AboutView
 from tui.settings import ConsoleOptions
+from tui.terminal.clipboard import OVERRIDE
 
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 

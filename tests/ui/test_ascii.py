@@ -15,7 +15,7 @@ from textual.color import Color
 
 from tests.objects import node
 from tests.ui.test_console import Playground, console_on, some_objects
-from tui.line_filters import AsciiOnly, Harmless
+from tui.terminal.line_filters import AsciiOnly, Harmless
 
 TUI = Path(__file__).parents[2] / "tui"
 BLACK = Color(0, 0, 0)

@@ -37,10 +37,10 @@ from tui.app import Console
 from tui.charts.series import Series
 from tui.job_plan import PlanLine
 from tui.keys import COMMANDS
-from tui.line_filters import AsciiOnly, Harmless
 from tui.screens.choose import ConfirmScreen
 from tui.screens.view import View
 from tui.settings import ConsoleOptions
+from tui.terminal.line_filters import AsciiOnly, Harmless
 from tui.widgets.curve_chart import Curve, CurveChart
 from tui.widgets.log_view import LogView
 from tui.widgets.notice import Notice

@@ -6,7 +6,7 @@ from textual.screen import Screen
 
 from tests.driven import Driven, rows_at
 from tests.terminal import Terminal
-from tui import driver
+from tui.terminal import driver
 
 AN_HOUR_S = 3600.0
 

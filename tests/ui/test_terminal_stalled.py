@@ -6,7 +6,7 @@ import signal
 from pathlib import Path
 
 from tests.driven import Driven, Report, rows_at
-from tui.outlet import LARGEST_CHARACTERS
+from tui.terminal.writer import LARGEST_CHARACTERS
 
 COLUMNS, LINES = 200, 50
 FRAMES_OF_A_MINUTE = 600

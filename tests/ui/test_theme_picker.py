@@ -18,7 +18,7 @@ from tui.config_file import Config, read_config
 from tui.screens.jobs import JobsView
 from tui.screens.themes import ThemesScreen
 from tui.settings import ConsoleOptions
-from tui.terminal import Colours
+from tui.terminal.tty_state import Colours
 
 ROOT = Path(__file__).parents[2]
 NAMES = list(themes.load())

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tui.clipboard import LARGEST_ENCODED, copy, sequence, way
+from tui.terminal.clipboard import LARGEST_ENCODED, copy, sequence, way
 
 REMOTE = {"TERM": "xterm-256color", "SSH_CONNECTION": "10.0.0.1 1 10.0.0.2 22", "PATH": ""}
 

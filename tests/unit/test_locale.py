@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tui.terminal import wants_ascii
+from tui.terminal.tty_state import wants_ascii
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from queue import Queue
 
 import pytest
 
-from tui.outlet import LARGEST_CHARACTERS, Outlet
+from tui.terminal.writer import LARGEST_CHARACTERS, Outlet
 
 WAIT_S = 30.0
 FULL = "x" * LARGEST_CHARACTERS

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tui.pace import (
+from tui.terminal.frame_rate import (
     BLOCKED_S,
     PATIENCE_S,
     PERIOD_S,

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from tui import terminal
+from tui.terminal import tty_state
 
 
 @pytest.fixture(autouse=True)
@@ -40,7 +40,7 @@ def test_a_terminal_has_the_colours_that_its_name_says(
     monkeypatch: pytest.MonkeyPatch, name: str, colours: str
 ) -> None:
     monkeypatch.setenv("TERM", name)
-    assert terminal.colours() == colours
+    assert tty_state.colours() == colours
 
 
 def test_colorterm_says_more_than_the_name_and_no_color_more_than_both(
@@ -48,9 +48,9 @@ def test_colorterm_says_more_than_the_name_and_no_color_more_than_both(
 ) -> None:
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("COLORTERM", "truecolor")
-    assert terminal.colours() == "true"
+    assert tty_state.colours() == "true"
     monkeypatch.setenv("NO_COLOR", "1")
-    assert terminal.colours() == "none"
+    assert tty_state.colours() == "none"
 
 
 @pytest.mark.parametrize(("connection", "delay"), [("", "100"), ("10.0.0.1 5000 10.0.0.2 22", "350")])
@@ -60,12 +60,12 @@ def test_arrows_may_arrive_in_pieces_over_ssh(
     monkeypatch.setattr(os, "environ", dict(os.environ))
     if connection:
         os.environ["SSH_CONNECTION"] = connection
-    terminal.prepare()
+    tty_state.prepare()
     assert os.environ["ESCDELAY"] == delay
     assert os.environ["TEXTUAL_ANIMATIONS"] == "none"
 
 
 def test_a_size_that_a_shell_exports_does_not_freeze_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "environ", {**os.environ, "COLUMNS": "80", "LINES": "24"})
-    terminal.prepare()
+    tty_state.prepare()
     assert not {"COLUMNS", "LINES"} & set(os.environ)

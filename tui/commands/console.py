@@ -15,9 +15,9 @@ import themes
 from k8s.errors import KubeError, NoCluster
 from k8s.kubeconfigs import kubeconfig_files
 from k8s.text.sanitize import sanitize
-from tui import terminal
 from tui.commands.errors import WrongUsage, say
 from tui.settings import ConsoleOptions
+from tui.terminal import tty_state
 
 
 def prepare(options: ConsoleOptions) -> ConsoleOptions:
@@ -27,13 +27,13 @@ def prepare(options: ConsoleOptions) -> ConsoleOptions:
         WrongUsage: There is no terminal, and the jobs were printed; or no theme of the name asked for.
         NoCluster: There is no kubeconfig, and the sandbox is not wanted.
     """
-    if not terminal.is_usable():
+    if not tty_state.is_usable():
         _print_jobs(options)
         raise WrongUsage(
             "The console needs a terminal, and this is none.\n"
             "Commands work without one; what it prints instead is: gpuconsole list"
         )
-    theme = choose_theme(options, terminal.colours())
+    theme = choose_theme(options, tty_state.colours())
     # The palette does what it asks for; Textual itself would make greys of the terminal's own colours.
     os.environ.pop("NO_COLOR", None)
     if not options.is_sandbox and not _has_cluster(options):
@@ -44,11 +44,11 @@ def prepare(options: ConsoleOptions) -> ConsoleOptions:
         if not confirm("Start the sandbox?", default=True):
             raise NoCluster("No cluster to talk to.", hint=SANDBOX_HINT)
         options = replace(options, is_sandbox=True)
-    terminal.prepare()
+    tty_state.prepare()
     return replace(
         options,
         theme=theme,
-        is_ascii=options.is_ascii or terminal.wants_ascii(),
+        is_ascii=options.is_ascii or tty_state.wants_ascii(),
     )
 
 
@@ -75,7 +75,7 @@ def _print_jobs(options: ConsoleOptions) -> None:
         say(str(error))
 
 
-def choose_theme(options: ConsoleOptions, colours: terminal.Colours) -> str:
+def choose_theme(options: ConsoleOptions, colours: tty_state.Colours) -> str:
     """Choose the palette: what is asked for now, then what suits the terminal, then what is kept.
 
     Returns:

@@ -17,7 +17,7 @@ from tui.commands.output import write
 from tui.commands.which_job import NAME_HELP, find_job
 from tui.instances import INSTANCE_HELP, find_instance
 from tui.settings import ConsoleOptions
-from tui.terminal import EXIT_CODES, on_signals
+from tui.terminal.tty_state import EXIT_CODES, on_signals
 
 HIGHEST_PORT = 65535
 

@@ -16,13 +16,13 @@ from k8s.client.client import Client
 from k8s.errors import Unreachable
 from k8s.jobs import exec
 from k8s.snapshot import Instance
-from tui import terminal
 from tui.commands.connect import check_may_change, cluster, read_jobs
 from tui.commands.errors import say
 from tui.commands.which_job import NAME_HELP, find_job
 from tui.instances import INSTANCE_HELP, find_container, find_instance
 from tui.settings import ConsoleOptions
-from tui.shell import LEFT, run_shell
+from tui.terminal import tty_state
+from tui.terminal.pod_shell import LEFT, run_shell
 
 _READ_BYTES = 32 * 1024
 
@@ -59,7 +59,7 @@ async def _on_terminal(
         ended_by.append(code)
         loop.call_soon_threadsafe(shell.cancel)
 
-    terminal.on_signals(leave)
+    tty_state.on_signals(leave)
     try:
         code = await shell
         if code == LEFT:

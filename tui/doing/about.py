@@ -12,9 +12,10 @@ import themes
 from k8s.errors import NoCluster
 from k8s.kinds import KINDS
 from k8s.snapshot import ClusterSnapshot
-from tui import about, clipboard, terminal
+from tui import about
 from tui.about import Rights
 from tui.screens.view import View
+from tui.terminal import clipboard, tty_state
 from tui.text.format import SKEW_S, duration
 
 if TYPE_CHECKING:
@@ -136,12 +137,12 @@ def _terminal(console: Console) -> Fields:
     size = console.size
     yield "size", f"{size.width} x {size.height}"
     yield "name", os.environ.get("TERM", "")
-    yield "colours", terminal.colours()
+    yield "colours", tty_state.colours()
     yield "theme", themes.short(console.theme) + (", ASCII only" if console.options.is_ascii else "")
     if console.driver is not None:
         period_s = console.driver.pace.period_s(asyncio.get_running_loop().time())
         yield "pace", f"{1 / period_s:.0f} frames a second at most, and at once after a key"
-    yield "over SSH", "yes" if terminal.is_remote() else "no"
+    yield "over SSH", "yes" if tty_state.is_remote() else "no"
     yield "copies go to", clipboard.way()
 
 

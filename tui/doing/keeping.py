@@ -24,7 +24,7 @@ def copy(console: Console, wish: View.Go) -> None:
 
 
 async def _copy(console: Console, text: str) -> None:
-    from tui import clipboard
+    from tui.terminal import clipboard
 
     folder = console.options.state_folder
     try:

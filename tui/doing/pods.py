@@ -28,7 +28,7 @@ def shell(console: Console, wish: View.Go) -> None:
 
 
 async def _shell(console: Console, client: Client, job: Job, name: str) -> None:
-    from tui.shell import LEFT, handed_over, run_shell
+    from tui.terminal.pod_shell import LEFT, handed_over, run_shell
 
     try:
         instance = find_instance(job, name)

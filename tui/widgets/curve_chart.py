@@ -18,7 +18,7 @@ from k8s.text.sanitize import sanitize
 from tui.charts.picture import Picture, draw
 from tui.charts.view import PAINTS, Curve, View, XAxis
 from tui.keys import CHART
-from tui.line_filters import lets_out_only_ascii
+from tui.terminal.line_filters import lets_out_only_ascii
 from tui.widgets.bindings import bindings
 
 __all__ = ["Curve", "CurveChart", "View"]

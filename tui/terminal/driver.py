@@ -24,9 +24,9 @@ from textual.message import Message
 from textual.screen import Screen
 from textual.widget import Widget
 
-from tui import terminal
-from tui.outlet import Outlet
-from tui.pace import Pace
+from tui.terminal import tty_state
+from tui.terminal.frame_rate import Pace
+from tui.terminal.writer import Outlet
 
 FAREWELL_S = 1.0
 """How long a terminal that does not read is waited for when it is handed back."""
@@ -50,13 +50,13 @@ class ConsoleDriver(LinuxDriver):
         self._is_suspended = False
         self._held_back: set[Painter] = set()
         self._context = copy_context()
-        terminal.on_signals(self._leave)
+        tty_state.on_signals(self._leave)
         if isinstance(app, PacedApp):
             app.driver = self
 
     def make_pace(self) -> Pace:
         """Return the pace for this terminal."""
-        return Pace(is_remote=terminal.is_remote())
+        return Pace(is_remote=tty_state.is_remote())
 
     def write(self, data: str) -> None:
         """Have something written; nothing is while the terminal is not ours."""
