@@ -108,7 +108,7 @@ def _run(words: list[str]) -> int:
     # Slow to import, and most people set nothing.
     from k8s.devices.accelerators import recognising
     from tui.commands.errors import say
-    from tui.config_file import read_config
+    from tui.files.config_file import read_config
 
     config = read_config(options.config_file)
     for key in config.unknown:

@@ -388,7 +388,7 @@ def run_console(options: ConsoleOptions, reach: Reach = _as_they_are) -> int:
     """Open the console and return the exit status."""
     keys = UserKeys()
     if options.keys_file.exists():  # reading YAML is slow to import, and most people keep our keys
-        from tui.keys_file import read_keys
+        from tui.files.keys_file import read_keys
 
         keys = read_keys(options.keys_file)
     console = Console(options, reach, keys)

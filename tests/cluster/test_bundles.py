@@ -16,7 +16,7 @@ from k8s.models.job_spec import JobSpec
 from k8s.models.resources import JOBS
 from tests.cluster import made
 from tests.cluster.feed import feed_of, job_called
-from tui.bundle import make_bundle
+from tui.files.support_bundle import make_bundle
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 KEY = "hunter2-0123456789"

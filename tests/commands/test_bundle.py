@@ -14,7 +14,7 @@ import yaml
 from tests.commands.conftest import CommandLine
 from tests.objects import Object, recorded
 from tests.scripted import Answer, ScriptedCluster, page, refusal
-from tui.bundle import make_bundle
+from tui.files.support_bundle import make_bundle
 from tui.live import Live
 
 JOBS = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs"

@@ -17,8 +17,8 @@ from tests.objects import Object, node, pod_of, pytorch_job
 from tests.scripted import Answer, ScriptedCluster, Stall, Stream, page, refusal
 from trainer.tfevents import EventWriter
 from tui.app import Console
+from tui.files.keys_file import read_keys
 from tui.keys import COMMANDS
-from tui.keys_file import read_keys
 from tui.screens.curves import CurvesView
 from tui.screens.delete import DeleteScreen
 from tui.screens.help import HelpScreen

@@ -14,7 +14,7 @@ import themes
 from tests.terminal import Terminal
 from tests.ui.test_console import console_on, kubeconfig_of, some_objects
 from tui.commands.console import choose_theme
-from tui.config_file import Config, read_config
+from tui.files.config_file import Config, read_config
 from tui.screens.jobs import JobsView
 from tui.screens.themes import ThemesScreen
 from tui.settings import ConsoleOptions

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from k8s.errors import KubeError
-from tui.config_file import Config, keep_theme, read_config
+from tui.files.config_file import Config, keep_theme, read_config
 
 
 def written(folder: Path, text: str) -> Path:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tui.files.keys_file import clashes, read_keys
 from tui.keys import PLACES
-from tui.keys_file import clashes, read_keys
 
 
 def read(tmp_path: Path, text: str) -> tuple[dict[str, str], str]:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from k8s.text.sanitize import sanitize
-from tui.saved_view import save_table, table_csv
+from tui.files.csv_export import save_table, table_csv
 
 NOW = datetime(2026, 11, 21, 20, 0, 5)
 TITLES = ("NAME", "GPUS")

@@ -99,7 +99,7 @@ NOT_FOR_THE_FIRST_FRAME = (
         "k8s.models",
         "k8s.status.job",
     ),
-    *("tui.config_file", "tui.curve_feed", "tui.keys_file", "tui.live", "tui.screens.job"),
+    *("tui.files.config_file", "tui.curve_feed", "tui.files.keys_file", "tui.live", "tui.screens.job"),
 )
 """What needs a cluster, or a file of the user's: with each of them the console would open later."""
 

@@ -13,7 +13,7 @@ from tui.commands.errors import say
 from tui.commands.keys_table import as_text
 from tui.commands.output import add_format, write, write_fields, write_object
 from tui.commands.values import Values
-from tui.keys_file import read_keys
+from tui.files.keys_file import read_keys
 from tui.settings import ConsoleOptions
 
 

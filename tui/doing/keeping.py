@@ -37,7 +37,7 @@ async def _copy(console: Console, text: str) -> None:
 
 def save(console: Console, wish: View.Go) -> None:
     """Save the table that is shown, all its columns, as CSV."""
-    from tui.saved_view import save_table
+    from tui.files.csv_export import save_table
     from tui.screens.list_view import ListView
 
     view = console.screen
@@ -61,7 +61,7 @@ def bundle(console: Console, wish: View.Go) -> None:
 
 
 async def _bundle(console: Console, client: Client, job: Job) -> None:
-    from tui.bundle import bundle_name, make_bundle
+    from tui.files.support_bundle import bundle_name, make_bundle
 
     folder = console.options.state_folder / "bundles"
     path = folder / bundle_name(job, time.time())

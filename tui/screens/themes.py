@@ -17,7 +17,7 @@ from textual.widgets import Label, Static
 
 import themes
 from k8s.errors import KubeError
-from tui.config_file import keep_theme
+from tui.files.config_file import keep_theme
 from tui.keys import DIALOG
 from tui.text.format import STATUS_LOOKS, Look, Run
 from tui.widgets.bindings import bindings

@@ -26,7 +26,7 @@ from k8s.logs import Target, targets_of
 from k8s.models.resources import EVENTS, PODS, Resource
 from k8s.snapshot import ClusterSnapshot, Instance, Job
 from k8s.text.sanitize import log_text
-from tui.bundle_file import Bundle, BundleFile
+from tui.files.bundle_file import Bundle, BundleFile
 from tui.text.format import plural
 
 TAIL = 1000
