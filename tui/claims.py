@@ -14,7 +14,7 @@ from k8s.models import Event, convert, quantity
 from k8s.models.claim import Claim
 from k8s.models.job_spec import USER_ANNOTATION
 from k8s.models.resources import CLAIMS, EVENTS, PODS
-from tui.job_events import in_time
+from tui.jobs.events import in_time
 from tui.text.format import plural
 
 CLAIM_EVENTS = "involvedObject.kind=PersistentVolumeClaim"

@@ -12,7 +12,7 @@ from tests.objects import Object
 from tests.scene import ago
 from tests.scripted import Answer, Held, page, refusal
 from tests.ui.test_console import Playground, bert, console_on, some_objects
-from tui.happened import Teller, jobs_by_place
+from tui.jobs.event_groups import Teller, jobs_by_place
 from tui.screens.card import CardScreen
 from tui.screens.contexts import ContextsView
 from tui.screens.events import EventsView

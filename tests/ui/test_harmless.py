@@ -35,7 +35,7 @@ from tests.scripted import Answer, ScriptedCluster, Stream, page
 from tests.ui.test_console import EVENTS, LISTS
 from tui.app import Console
 from tui.charts.series import Series
-from tui.job_plan import PlanLine
+from tui.jobs.new_job.preflight import PlanLine
 from tui.keys import COMMANDS
 from tui.screens.choose import ConfirmScreen
 from tui.screens.view import View

@@ -17,9 +17,9 @@ from tests.hosted import Hosted, hosted
 from tests.objects import batch_job, joined, node, pod_of, pytorch_job
 from tests.scene import MPI_JOBS, ago, lab
 from tests.ui.test_console import console_on
+from tui.jobs.filters import choose, is_fault, own_names, silent_ranks
 from tui.screens.jobs import JobsView
 from tui.settings import FINISHED_DAYS
-from tui.which_jobs import choose, is_fault, own_names, silent_ranks
 from tui.widgets.table import Table
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)

@@ -15,7 +15,7 @@ from tests.objects import Object, node, pod_of, pytorch_job
 from tests.scripted import Held, page, refusal
 from tests.ui.test_console import Playground, console_on, some_objects
 from tui.app import Console
-from tui.namespaces import Limit, Place, limits_by_namespace, recent_first
+from tui.jobs.namespace_usage import Limit, Place, limits_by_namespace, recent_first
 from tui.screens.jobs import JobsView
 from tui.screens.namespaces import NamespacesView
 from tui.screens.nodes import NodesView

@@ -26,7 +26,7 @@ from k8s.models.job_spec import JobSpec, Mount
 from k8s.snapshot import ClusterSnapshot, Job, NodeRow, Share
 from k8s.status import Status
 from tests.scripted import Answer, Compute, Drop, Reply, ScriptedCluster, Stall, page, refusal
-from tui.job_draft import FILE, keep_draft, read_draft, remember_image
+from tui.jobs.new_job.draft import FILE, keep_draft, read_draft, remember_image
 from tui.screens.choose import ChooseScreen
 from tui.screens.new_job import NewJobScreen
 from tui.widgets.form import Field, Lines, TextLine

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.terminal import Terminal
-from tui.job_draft import FILE
+from tui.jobs.new_job.draft import FILE
 
 KUBECONFIG = """
 apiVersion: v1

@@ -11,8 +11,8 @@ from k8s.kinds import JobRef
 from k8s.models import Pod, Reader
 from k8s.snapshot import ClusterSnapshot, Job, Missing
 from tests.objects import GPU, Object, batch_job, joined, listed, node, pod_of, pytorch_job
-from tui.deletion import MOST_WITHOUT_TYPING, DeletePlan, Propagation, delete_plan
-from tui.leftovers import LONGEST_S, Left, is_over, told, what_is_left
+from tui.jobs.delete_plan import MOST_WITHOUT_TYPING, DeletePlan, Propagation, delete_plan
+from tui.jobs.leftovers import LONGEST_S, Left, is_over, told, what_is_left
 
 BERT = pytorch_job("bert", workers=3)
 PODS = [pod_of(BERT, place, on="n1", uid=f"uid-{place}") for place in ("master-0", "worker-0", "worker-1")]

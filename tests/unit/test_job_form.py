@@ -18,7 +18,7 @@ from k8s.models.job_spec import JobSpec, Mount
 from k8s.snapshot import ClusterSnapshot, Job, NodeRow, Share
 from k8s.status import Status
 from trainer.catalogue import TRAINERS
-from tui.job_draft import (
+from tui.jobs.new_job.draft import (
     FILE,
     DraftProblem,
     drop_draft,
@@ -27,9 +27,9 @@ from tui.job_draft import (
     remember_image,
     remembered_image,
 )
-from tui.job_form import LONGEST_TEXT, key_of_field, name_base, read, suggest_name, texts_of
-from tui.job_plan import PlanLine, plan
-from tui.job_questions import COMMAND, RARE, SECTIONS, default_texts, questions_of
+from tui.jobs.new_job.fields import COMMAND, RARE, SECTIONS, default_texts, questions_of
+from tui.jobs.new_job.form_spec import LONGEST_TEXT, key_of_field, name_base, read, suggest_name, texts_of
+from tui.jobs.new_job.preflight import PlanLine, plan
 
 KEYS = sorted(default_texts())
 TEXT = st.text(max_size=60) | st.sampled_from(

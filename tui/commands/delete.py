@@ -18,8 +18,8 @@ from tui.commands.acting import (
 from tui.commands.connect import check_may_change, cluster, read_jobs
 from tui.commands.errors import say
 from tui.commands.output import write
-from tui.deletion import PROPAGATIONS, delete_plan
-from tui.leftovers import LONGEST_S, told
+from tui.jobs.delete_plan import PROPAGATIONS, delete_plan
+from tui.jobs.leftovers import LONGEST_S, told
 from tui.settings import ConsoleOptions
 
 

@@ -16,7 +16,7 @@ from tui.commands.errors import say
 from tui.commands.output import Column, add_format, write_object, write_table
 from tui.commands.values import Values, seconds_since, timestamp
 from tui.commands.which_job import NAME_HELP, find_job, titles
-from tui.job_events import Happening, Relatives, happenings, in_time, relevant
+from tui.jobs.events import Happening, Relatives, happenings, in_time, relevant
 from tui.settings import ConsoleOptions
 from tui.text.format import NOTHING, Clock
 

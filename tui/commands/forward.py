@@ -15,7 +15,7 @@ from tui.commands.connect import cluster, read_jobs
 from tui.commands.errors import WrongUsage, say
 from tui.commands.output import write
 from tui.commands.which_job import NAME_HELP, find_job
-from tui.instances import INSTANCE_HELP, find_instance
+from tui.jobs.instances import INSTANCE_HELP, find_instance
 from tui.settings import ConsoleOptions
 from tui.terminal.tty_state import EXIT_CODES, on_signals
 

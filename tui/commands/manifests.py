@@ -13,7 +13,7 @@ import yaml
 from k8s.errors import KubeError
 from k8s.kinds import KINDS, Manifest
 from k8s.models.resources import CLAIMS, CONFIG_MAPS, SECRETS, SERVICES, Resource
-from tui.manifest_text import Loader
+from tui.jobs.new_job.manifest_yaml import Loader
 
 LARGEST_BYTES = 3 * 2**20
 """What an API server takes at most."""

@@ -15,7 +15,7 @@ from tui.commands.errors import say
 from tui.commands.logs import seconds
 from tui.commands.output import Column, add_format, write_object, write_table
 from tui.commands.values import Values, job_values, seconds_since, timestamp
-from tui.deletion import delete_plan
+from tui.jobs.delete_plan import delete_plan
 from tui.person import login_name
 from tui.settings import ConsoleOptions
 from tui.text.format import NOTHING, age, plural

@@ -19,7 +19,7 @@ from k8s.snapshot import Instance
 from tui.commands.connect import check_may_change, cluster, read_jobs
 from tui.commands.errors import say
 from tui.commands.which_job import NAME_HELP, find_job
-from tui.instances import INSTANCE_HELP, find_container, find_instance
+from tui.jobs.instances import INSTANCE_HELP, find_container, find_instance
 from tui.settings import ConsoleOptions
 from tui.terminal import tty_state
 from tui.terminal.pod_shell import LEFT, run_shell

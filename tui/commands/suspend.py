@@ -9,8 +9,8 @@ from k8s.snapshot import Job
 from tui.commands.acting import add_jobs, add_yes, check_can_ask, each, find_jobs, is_agreed
 from tui.commands.connect import check_may_change, cluster, read_jobs
 from tui.commands.errors import say
+from tui.jobs.suspend_plan import suspend_plan
 from tui.settings import ConsoleOptions
-from tui.suspension import suspend_plan
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -9,12 +9,12 @@ from k8s.client.client import Client
 from k8s.errors import KubeError, NotFound
 from k8s.kinds import JobRef
 from k8s.snapshot import Job
-from tui.deletion import DeletePlan, delete_plan
+from tui.jobs.delete_plan import DeletePlan, delete_plan
+from tui.jobs.suspend_plan import suspend_plan
 from tui.keys import NEW_JOB
 from tui.person import login_name
 from tui.screens.choose import ConfirmScreen
 from tui.screens.view import View
-from tui.suspension import suspend_plan
 
 if TYPE_CHECKING:
     from k8s.jobs.clone import Clone
@@ -95,7 +95,7 @@ async def _tell_leftovers(console: Console, plan: DeletePlan) -> None:
     """Wait until what was deleted is gone, but not for ever; then say so, or what is left."""
     import asyncio
 
-    from tui.leftovers import is_over, told, what_is_left
+    from tui.jobs.leftovers import is_over, told, what_is_left
 
     clock = asyncio.get_running_loop().time
     began_s = clock()

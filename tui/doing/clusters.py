@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from k8s.errors import KubeError
 from k8s.snapshot import ClusterSnapshot
 from k8s.text.sanitize import sanitize
-from tui.namespaces import ALL
+from tui.jobs.namespace_usage import ALL
 from tui.screens.jobs import JobsView
 from tui.screens.view import View
 

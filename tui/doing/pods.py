@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from k8s.errors import KubeError
 from k8s.snapshot import Job
-from tui.instances import find_container, find_instance
+from tui.jobs.instances import find_container, find_instance
 from tui.screens.view import View
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Button, Input, Label
 
-from tui.deletion import PROPAGATIONS, DeletePlan
+from tui.jobs.delete_plan import PROPAGATIONS, DeletePlan
 from tui.keys import DELETE, DIALOG
 from tui.widgets.bindings import bindings
 from tui.widgets.line_input import LineInput

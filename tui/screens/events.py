@@ -14,8 +14,8 @@ from k8s.models.resources import EVENTS as RESOURCE
 from k8s.snapshot import Job
 from k8s.text.sanitize import sanitize
 from tui.collection import Followed
-from tui.happened import Place, Teller, Told, jobs_by_place
-from tui.job_events import full_text
+from tui.jobs.event_groups import Place, Teller, Told, jobs_by_place
+from tui.jobs.events import full_text
 from tui.keys import EVENTS, Key
 from tui.screens.following import FollowingView, Reach
 from tui.screens.kept_rows import KeptRows

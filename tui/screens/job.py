@@ -21,7 +21,7 @@ from k8s.text.sanitize import log_text, sanitize
 from k8s.watch.backoff import Outage
 from tui.curve_feed import CurveFeed
 from tui.event_feed import follow_events
-from tui.job_events import Happening, Relatives, full_text, happenings
+from tui.jobs.events import Happening, Relatives, full_text, happenings
 from tui.keys import JOB, Key
 from tui.screens.card import CardScreen
 from tui.screens.job_panes import JobPanes

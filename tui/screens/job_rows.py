@@ -9,7 +9,7 @@ from k8s.models import Condition
 from k8s.snapshot import Instance
 from k8s.status import Status
 from k8s.text.sanitize import log_text
-from tui.job_events import LONG_AGO, Happening
+from tui.jobs.events import LONG_AGO, Happening
 from tui.text.format import NOTHING, STATUS_LOOKS, Clock, Look, duration
 from tui.widgets.table import Cell, Column, Row
 

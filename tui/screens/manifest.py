@@ -18,8 +18,8 @@ from k8s.jobs.create import create_manifest, to_yaml
 from k8s.kinds import JobRef, Manifest
 from k8s.snapshot import ClusterSnapshot
 from k8s.text.sanitize import sanitize
+from tui.jobs.new_job.manifest_yaml import read_manifest
 from tui.keys import NEW_JOB
-from tui.manifest_text import read_manifest
 from tui.screens.choose import ChooseScreen
 from tui.text.format import plural
 from tui.widgets.bindings import bindings

@@ -12,8 +12,8 @@ from k8s.models.resources import QUOTAS
 from k8s.snapshot import ClusterSnapshot
 from k8s.text.sanitize import sanitize
 from tui.collection import Followed
+from tui.jobs.namespace_usage import ALL, Limit, Place, places, recent_first, together
 from tui.keys import NAMESPACES, Key
-from tui.namespaces import ALL, Limit, Place, places, recent_first, together
 from tui.screens.following import FollowingView, Reach
 from tui.screens.view import bindings
 from tui.text.format import NOTHING, Clock, Look, plural

@@ -28,11 +28,11 @@ from k8s.jobs.create import Refused, claim_names, create_job, to_yaml
 from k8s.kinds import JobRef
 from k8s.snapshot import ClusterSnapshot
 from k8s.text.sanitize import sanitize
-from tui import job_draft
-from tui.job_answers import JobAnswers
-from tui.job_draft import DraftProblem
-from tui.job_form import Wish
-from tui.job_plan import PlanLine, plan
+from tui.jobs.new_job import draft
+from tui.jobs.new_job.draft import DraftProblem
+from tui.jobs.new_job.form_spec import Wish
+from tui.jobs.new_job.form_state import JobAnswers
+from tui.jobs.new_job.preflight import PlanLine, plan
 from tui.keys import NEW_JOB, Key
 from tui.screens.choose import ChooseScreen
 from tui.screens.view import View
@@ -194,11 +194,11 @@ class NewJobScreen(Screen[JobRef | None]):
         self._load_claims()
         if self.answers.like:
             return
-        if image := await asyncio.to_thread(job_draft.remembered_image, self._folder):
+        if image := await asyncio.to_thread(draft.remembered_image, self._folder):
             self.answers.offer("image", image)
             self._review()
         try:
-            draft = await asyncio.to_thread(job_draft.read_draft, self._folder)
+            draft = await asyncio.to_thread(draft.read_draft, self._folder)
         except DraftProblem as problem:
             self.query_one(Notice).say(str(problem))
             return
@@ -244,7 +244,7 @@ class NewJobScreen(Screen[JobRef | None]):
     async def _keep(self) -> bool:
         texts = self.answers.texts
         try:
-            await asyncio.to_thread(job_draft.keep_draft, self._folder, texts)
+            await asyncio.to_thread(draft.keep_draft, self._folder, texts)
         except DraftProblem as problem:
             self.query_one(Notice).say(str(problem))
             return False
@@ -279,7 +279,7 @@ class NewJobScreen(Screen[JobRef | None]):
         """Keep what is typed when the console ends under the form."""
         if self.answers.is_dirty and not self._is_settled:
             try:
-                job_draft.keep_draft(self._folder, self.answers.texts)
+                draft.keep_draft(self._folder, self.answers.texts)
             except DraftProblem as problem:
                 self.log.error(str(problem))
 
@@ -355,9 +355,9 @@ class NewJobScreen(Screen[JobRef | None]):
             if not is_check:
                 self.doing = "Creating…"
                 ref = await create_job(self._client, wish.kind, wish.spec)
-                await asyncio.to_thread(job_draft.remember_image, self._folder, wish.spec.image)
+                await asyncio.to_thread(draft.remember_image, self._folder, wish.spec.image)
                 if self._is_draft:
-                    await asyncio.to_thread(job_draft.drop_draft, self._folder)
+                    await asyncio.to_thread(draft.drop_draft, self._folder)
                 self._settle(ref)
                 return
         except Refused as error:

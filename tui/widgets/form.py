@@ -20,7 +20,7 @@ from textual.widgets import Input, Label, Select, Static, TextArea
 from textual.widgets.text_area import Edit, EditResult
 
 from k8s.text.sanitize import sanitize
-from tui.job_questions import Question
+from tui.jobs.new_job.fields import Question
 from tui.text.format import elide_end
 from tui.widgets.line_input import LineInput
 

@@ -10,7 +10,7 @@ from textual.containers import ScrollableContainer, Vertical
 from textual.widgets import Label
 
 from trainer.catalogue import TRAINERS
-from tui.job_questions import ABOUT_COMMAND, COMMAND, RARE, RUN, SECTIONS, Question, questions_of
+from tui.jobs.new_job.fields import ABOUT_COMMAND, COMMAND, RARE, RUN, SECTIONS, Question, questions_of
 from tui.widgets.form import Field, Fold
 
 _CLAIM = next(question for _, part in SECTIONS for question in part if question.key == "claim")

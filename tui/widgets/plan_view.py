@@ -9,7 +9,7 @@ from textual.content import Content
 from textual.widgets import Static
 
 from k8s.text.sanitize import sanitize
-from tui.job_plan import PlanLine
+from tui.jobs.new_job.preflight import PlanLine
 
 _MARKS: Mapping[str, tuple[str, str]] = {
     "good": ("✓", "$status-running"),

@@ -19,7 +19,7 @@ from tests.ui.keys.world import (
     world,
 )
 from tests.ui.test_console import Playground
-from tui.job_draft import FILE
+from tui.jobs.new_job.draft import FILE
 
 ECHO = Compute(lambda asked: Answer(json.loads(asked.body), 201))
 """Answer to a create as a server does that has nothing against it."""

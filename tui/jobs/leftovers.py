@@ -14,7 +14,7 @@ from k8s.models.resources import PODS
 from k8s.snapshot import ClusterSnapshot, Job
 from k8s.status.pod import pod_status
 from k8s.text.sanitize import sanitize
-from tui.deletion import DeletePlan, pods_of
+from tui.jobs.delete_plan import DeletePlan, pods_of
 from tui.text.format import plural
 
 LONGEST_S = 60.0

@@ -9,8 +9,8 @@ from k8s.jobs.clone import Clone, next_name
 from k8s.kinds import CREATABLE
 from k8s.models.job_spec import JobSpec
 from k8s.snapshot import Job
-from tui.job_form import key_of_field, name_base, read, suggest_name, texts_of
-from tui.job_questions import ABOUT_COMMAND, RARE, SECTIONS, default_texts
+from tui.jobs.new_job.fields import ABOUT_COMMAND, RARE, SECTIONS, default_texts
+from tui.jobs.new_job.form_spec import key_of_field, name_base, read, suggest_name, texts_of
 
 _TOLD_OTHERWISE = ("name", "namespace", "user", "command", "trainer", "log_dir")
 """What a form may say in other words than the job that it clones: a shell runs the same command."""

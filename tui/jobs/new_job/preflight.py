@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Literal, NamedTuple
 
 from k8s.snapshot import ClusterSnapshot
-from tui.job_form import Wish
+from tui.jobs.new_job.form_spec import Wish
 from tui.text.format import count, plural
 
 

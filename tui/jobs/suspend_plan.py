@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from k8s.jobs.suspend import why_not
 from k8s.snapshot import Job
 from k8s.text.sanitize import sanitize
-from tui.deletion import hidden_words, pods_of
+from tui.jobs.delete_plan import hidden_words, pods_of
 from tui.text.format import plural
 
 _MOST_NAMED = 10

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from k8s.kinds import JobRef
 from k8s.models import Event, ObjectReference
 from k8s.snapshot import Job
-from tui.job_events import Happening, fold, in_time
+from tui.jobs.events import Happening, fold, in_time
 
 _SHORT: Mapping[str, str] = {"PersistentVolumeClaim": "pvc", "PersistentVolume": "pv"}
 """Kinds with long names, and what people type for them."""

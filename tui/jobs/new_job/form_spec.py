@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from k8s.kinds import CREATABLE, CreatableKind
 from k8s.models.job_spec import LONGEST_NAME, JobSpec, Mount
 from trainer.catalogue import TRAINERS, Argument, Trainer
-from tui.job_questions import COMMAND, DIRECTORIES, default_text, default_texts
+from tui.jobs.new_job.fields import COMMAND, DIRECTORIES, default_text, default_texts
 
 Texts = Mapping[str, str]
 """What stands in the fields, by the key of the question; a key that is missing is at its default."""
