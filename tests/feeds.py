@@ -12,7 +12,7 @@ from k8s.snapshot import ClusterSnapshot
 from k8s.watch.backoff import Waits
 from tests.objects import node, pod_of, pytorch_job
 from tests.scripted import WAIT_S, Answer, ScriptedCluster, Stream, page
-from tui.live import Live
+from tui.feeds.cluster_feed import Live
 
 HASTY = Waits(first_s=0.01, longest_s=0.05, absent_s=0.05, login_s=0.05)
 """So short that no test waits."""

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from k8s.client.client import Client
     from k8s.jobs.permissions import Rights
     from k8s.kinds import JobRef
-    from tui.live import Live
+    from tui.feeds.cluster_feed import Live
 
 
 Reach = Callable[[ConsoleOptions, Callable[[str], None]], Awaitable[ConsoleOptions]]
@@ -179,7 +179,7 @@ class Console(PacedApp[int]):
         await asyncio.to_thread(_import_what_is_slow)
         from k8s.client.client import Client
         from k8s.jobs.permissions import Rights
-        from tui.live import Live
+        from tui.feeds.cluster_feed import Live
 
         try:
             options = await self._reach(self.options, self._say_progress)
@@ -380,7 +380,7 @@ class Console(PacedApp[int]):
 
 def _import_what_is_slow() -> None:
     """Import, in a thread, what would keep the first frame and the first keys waiting."""
-    for name in ("tui.live", "k8s.jobs.permissions"):
+    for name in ("tui.feeds.cluster_feed", "k8s.jobs.permissions"):
         importlib.import_module(name)
 
 

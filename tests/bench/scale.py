@@ -32,7 +32,7 @@ KEY_EVERY_S = 0.4
 _OURS = """
 import asyncio
 from k8s.client.client import Client
-from tui.live import Live
+from tui.feeds.cluster_feed import Live
 
 async def read(kubeconfig):
     async with await Client.connect(kubeconfig) as client:

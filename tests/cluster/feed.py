@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 from k8s.client.client import Client
 from k8s.snapshot import ClusterSnapshot, Job
-from tui.live import Live
+from tui.feeds.cluster_feed import Live
 
 LONGEST_S = 90.0
 """A loaded machine may take its time to start pods."""

@@ -24,9 +24,9 @@ from tests.cluster import made
 from tests.cluster.feed import feed_of, job_called
 from tests.kinds.made import SITUATIONS, kind_named, objects
 from tui.commands.acting import wait_until_gone
+from tui.feeds.cluster_feed import Live
 from tui.jobs.delete_plan import DeletePlan, delete_plan
 from tui.jobs.leftovers import told
-from tui.live import Live
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 

@@ -14,8 +14,8 @@ import yaml
 from tests.commands.conftest import CommandLine
 from tests.objects import Object, recorded
 from tests.scripted import Answer, ScriptedCluster, page, refusal
+from tui.feeds.cluster_feed import Live
 from tui.files.support_bundle import make_bundle
-from tui.live import Live
 
 JOBS = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs"
 PODS_PATH = "/api/v1/namespaces/default/pods"

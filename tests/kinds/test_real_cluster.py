@@ -22,7 +22,7 @@ from k8s.models.resources import NAMESPACES, NODES, PODS
 from k8s.watch.mirror import Mirror
 from tests import real
 from tests.kinds.test_kinds import SPEC
-from tui.live import Live
+from tui.feeds.cluster_feed import Live
 
 READY_S = 120.0
 POD: dict[str, Any] = {

@@ -15,7 +15,7 @@ from k8s.diagnosis.gather import QUOTAS
 from k8s.models.resources import JOBS, NAMESPACES, PYTORCH_JOBS, Resource
 from tests import real
 from tests.objects import GPU, Object, pytorch_job
-from tui.live import Live
+from tui.feeds.cluster_feed import Live
 
 WAIT_S = 60.0
 """Longest wait for a scheduler, a controller or a kubelet to have said its word."""

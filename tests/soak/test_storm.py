@@ -18,7 +18,7 @@ from k8s.models.resources import PODS
 from k8s.snapshot import ClusterSnapshot
 from k8s.watch.mirror import Mirror
 from tests.load.running import LoadServer, difference, seen, told
-from tui.live import Live
+from tui.feeds.cluster_feed import Live
 
 pytestmark = pytest.mark.slow
 JOBS, NODES = 60, 60

@@ -18,9 +18,9 @@ from tests.objects import GPU, joined, node, pod_of, pytorch_job
 from tests.scene import lab
 from tests.ui.test_console import console_on
 from tests.ui.test_jobs_view import line_of, picture
+from tui.feeds.preview_text import node_status, taint_words
 from tui.screens.holders import HoldersView
 from tui.screens.nodes import NodesView, totals
-from tui.story import node_status, taint_words
 from tui.text.format import Clock
 from tui.text.gpu_bar import BAD, FREE, HELD, MOST_CELLS, job_look, node_cells
 from tui.widgets.table import Table

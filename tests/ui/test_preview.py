@@ -20,11 +20,11 @@ from tests.objects import joined, node, pod_of, pytorch_job
 from tests.scripted import Answer, ScriptedCluster, Stall, page, refusal
 from tests.ui.test_console import EVENTS, Playground, bert, console_on, some_objects
 from tests.ui.test_jobs_view import job, picture
-from tui.glance import MOST_EVENTS, MOST_LINES, Glance, fetch_glance
+from tui.feeds.preview_data import MOST_EVENTS, MOST_LINES, Glance, fetch_glance
+from tui.feeds.preview_text import Lines, job_story, node_story, wrapped
 from tui.screens.contexts import ContextsView
 from tui.screens.jobs import JobsView
 from tui.screens.nodes import NodesView
-from tui.story import Lines, job_story, node_story, wrapped
 from tui.text.format import Clock, cell_len
 from tui.widgets.preview import Preview
 

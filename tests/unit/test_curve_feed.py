@@ -15,7 +15,7 @@ from k8s.models.job_spec import LOG_DIR_ANNOTATION
 from tests.objects import Object, joined, pod_of, pytorch_job
 from tests.scripted import WAIT_S, Answer, ScriptedCluster, Stream
 from trainer.tfevents import EventWriter
-from tui.curve_feed import CurveFeed
+from tui.feeds.curve_feed import CurveFeed
 
 REF = JobRef("default", "bert", "PyTorchJob", "kubeflow.org/v1")
 OWN = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs/bert"

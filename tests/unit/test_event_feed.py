@@ -6,7 +6,7 @@ import asyncio
 
 from k8s.models import Event
 from tests.scripted import WAIT_S, ScriptedCluster, Stream, page
-from tui.event_feed import follow_events
+from tui.feeds.event_feed import follow_events
 
 EVENTS = "/api/v1/namespaces/default/events"
 

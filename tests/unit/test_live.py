@@ -11,7 +11,7 @@ from k8s.snapshot import Missing
 from tests.feeds import JOBS, NODES, PODS, running, serve
 from tests.objects import node, pytorch_job
 from tests.scripted import Drop, ScriptedCluster, Stream, page, refusal
-from tui.live import PUBLISH_S, Live
+from tui.feeds.cluster_feed import PUBLISH_S, Live
 
 
 async def test_nodes_pods_and_jobs_come_as_one_picture() -> None:

@@ -86,7 +86,7 @@ def test_what_talks_to_clusters_neither_draws_nor_trains(module: str) -> None:
 
 
 def test_what_feeds_the_console_does_not_draw() -> None:
-    assert imported_by("tui.live") & {"textual", "rich", "torch", "kubernetes"} == set()
+    assert imported_by("tui.feeds.cluster_feed") & {"textual", "rich", "torch", "kubernetes"} == set()
 
 
 NOT_FOR_THE_FIRST_FRAME = (
@@ -99,7 +99,13 @@ NOT_FOR_THE_FIRST_FRAME = (
         "k8s.models",
         "k8s.status.job",
     ),
-    *("tui.files.config_file", "tui.curve_feed", "tui.files.keys_file", "tui.live", "tui.screens.job"),
+    *(
+        "tui.files.config_file",
+        "tui.feeds.curve_feed",
+        "tui.files.keys_file",
+        "tui.feeds.cluster_feed",
+        "tui.screens.job",
+    ),
 )
 """What needs a cluster, or a file of the user's: with each of them the console would open later."""
 

@@ -7,12 +7,12 @@ import argparse
 from k8s.client.client import Client
 from k8s.errors import KubeError
 from k8s.jobs.permissions import review
-from tui import about
 from tui.commands.connect import cluster
 from tui.commands.errors import say
 from tui.commands.keys_table import as_text
 from tui.commands.output import add_format, write, write_fields, write_object
 from tui.commands.values import Values
+from tui.feeds import about
 from tui.files.keys_file import read_keys
 from tui.settings import ConsoleOptions
 

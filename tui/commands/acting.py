@@ -14,9 +14,9 @@ from k8s.snapshot import ClusterSnapshot, Job
 from tui.commands.errors import WrongUsage, say
 from tui.commands.output import confirm, confirm_by_word, is_interactive, write
 from tui.commands.which_job import NAME_HELP, find_job, titles
+from tui.feeds.cluster_feed import Live
 from tui.jobs.delete_plan import DeletePlan
 from tui.jobs.leftovers import LONGEST_S, Left, is_over, what_is_left
-from tui.live import Live
 
 
 def add_jobs(parser: argparse.ArgumentParser) -> None:

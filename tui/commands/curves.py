@@ -21,8 +21,8 @@ from tui.commands.errors import say
 from tui.commands.output import add_format, write, write_object
 from tui.commands.plots import Line, plot
 from tui.commands.which_job import NAME_HELP, find_job, titles
-from tui.curve_feed import CurveFeed
-from tui.log_points import read_log_points
+from tui.feeds.curve_feed import CurveFeed
+from tui.feeds.log_points import read_log_points
 from tui.settings import ConsoleOptions
 
 

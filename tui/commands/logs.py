@@ -17,7 +17,7 @@ from k8s.snapshot import ClusterSnapshot, Job
 from tui.commands.connect import cluster, read_jobs, scope
 from tui.commands.errors import say
 from tui.commands.which_job import NAME_HELP, find_job, titles
-from tui.live import Live
+from tui.feeds.cluster_feed import Live
 from tui.settings import ConsoleOptions
 
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}

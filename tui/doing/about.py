@@ -12,8 +12,8 @@ import themes
 from k8s.errors import NoCluster
 from k8s.kinds import KINDS
 from k8s.snapshot import ClusterSnapshot
-from tui import about
-from tui.about import Rights
+from tui.feeds import about
+from tui.feeds.about import Rights
 from tui.screens.view import View
 from tui.terminal import clipboard, tty_state
 from tui.text.format import SKEW_S, duration

@@ -69,7 +69,7 @@ def volumes(console: Console, wish: View.Go) -> None:
 
 def volume(console: Console, wish: View.Go) -> None:
     """Show one volume claim, and which pods use it; it is named as in `namespace/name`."""
-    from tui.claims import describe
+    from tui.feeds.volume_claims import describe
     from tui.screens.text import TextView
 
     namespace, _, name = wish.argument.partition("/")
@@ -107,7 +107,7 @@ def logs(console: Console, wish: View.Go, *, is_previous: bool = False) -> None:
 
 def curves(console: Console, wish: View.Go) -> None:
     """Show the curves of a job."""
-    from tui.curve_feed import CurveFeed
+    from tui.feeds.curve_feed import CurveFeed
     from tui.screens.curves import CurvesView
 
     if meant := console.meant(wish):

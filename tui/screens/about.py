@@ -8,7 +8,7 @@ from textual import work
 
 from k8s.errors import KubeError
 from k8s.snapshot import ClusterSnapshot
-from tui.about import Rights
+from tui.feeds.about import Rights
 from tui.screens.text import TextView
 from tui.widgets.text_lines import TextLine
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tui.charts.series import Series
-from tui.curve_feed import CurveFeed
+from tui.feeds.curve_feed import CurveFeed
 from tui.widgets.curve_chart import Curve, CurveChart
 
 FIRST_TAG = "train/loss"

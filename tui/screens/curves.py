@@ -13,7 +13,7 @@ from textual.widgets import Label
 
 from k8s.kinds import JobRef
 from tui.charts.series import Series
-from tui.curve_feed import CurveFeed
+from tui.feeds.curve_feed import CurveFeed
 from tui.keys import CURVES, Key
 from tui.screens.view import View, bindings
 from tui.text.filter_query import matcher

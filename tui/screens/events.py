@@ -13,7 +13,7 @@ from k8s.models import Event
 from k8s.models.resources import EVENTS as RESOURCE
 from k8s.snapshot import Job
 from k8s.text.sanitize import sanitize
-from tui.collection import Followed
+from tui.feeds.list_feed import Followed
 from tui.jobs.event_groups import Place, Teller, Told, jobs_by_place
 from tui.jobs.events import full_text
 from tui.keys import EVENTS, Key

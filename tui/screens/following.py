@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 from textual.worker import Worker
 
 from k8s.snapshot import ClusterSnapshot
-from tui.collection import Followed, follow
-from tui.live import Live
+from tui.feeds.cluster_feed import Live
+from tui.feeds.list_feed import Followed, follow
 from tui.screens.list_view import ListView
 from tui.text.empty_states import ELSEWHERE, no_cluster
 from tui.text.format import count

@@ -9,10 +9,10 @@ from textual.binding import BindingType
 from k8s.kinds import JobRef
 from k8s.snapshot import ClusterSnapshot, Holder, Instance, Job, NodeRow
 from k8s.text.sanitize import sanitize
+from tui.feeds.preview_text import model_words, node_status
 from tui.keys import HOLDERS, Key
 from tui.screens.list_view import ListView
 from tui.screens.view import bindings
-from tui.story import model_words, node_status
 from tui.text.empty_states import no_cluster
 from tui.text.format import NOTHING, STATUS_LOOKS, Clock, Look, plural
 from tui.text.gpu_bar import BAD, FREE, MOST_CELLS, job_mark

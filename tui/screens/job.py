@@ -19,8 +19,8 @@ from k8s.snapshot import Job
 from k8s.status import Status
 from k8s.text.sanitize import log_text, sanitize
 from k8s.watch.backoff import Outage
-from tui.curve_feed import CurveFeed
-from tui.event_feed import follow_events
+from tui.feeds.curve_feed import CurveFeed
+from tui.feeds.event_feed import follow_events
 from tui.jobs.events import Happening, Relatives, full_text, happenings
 from tui.keys import JOB, Key
 from tui.screens.card import CardScreen

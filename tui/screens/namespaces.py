@@ -11,7 +11,7 @@ from k8s.models.resources import NAMESPACES as RESOURCE
 from k8s.models.resources import QUOTAS
 from k8s.snapshot import ClusterSnapshot
 from k8s.text.sanitize import sanitize
-from tui.collection import Followed
+from tui.feeds.list_feed import Followed
 from tui.jobs.namespace_usage import ALL, Limit, Place, places, recent_first, together
 from tui.keys import NAMESPACES, Key
 from tui.screens.following import FollowingView, Reach

@@ -11,8 +11,8 @@ from k8s.models import Event
 from k8s.models.claim import Claim
 from k8s.models.resources import CLAIMS, EVENTS
 from k8s.text.sanitize import sanitize
-from tui.claims import CLAIM_EVENTS, bytes_of, newest_by_claim, owner_of, why_pending
-from tui.collection import Followed
+from tui.feeds.list_feed import Followed
+from tui.feeds.volume_claims import CLAIM_EVENTS, bytes_of, newest_by_claim, owner_of, why_pending
 from tui.keys import VOLUMES, Key
 from tui.screens.following import FollowingView, Reach
 from tui.screens.view import bindings

@@ -15,8 +15,8 @@ from k8s.models.resources import Resource
 from k8s.text.sanitize import sanitize
 from k8s.text.yaml_writer import to_text
 from k8s.watch.backoff import Outage
+from tui.feeds.object_feed import follow_object
 from tui.keys import YAML, Key
-from tui.object_feed import follow_object
 from tui.screens.choose import ConfirmScreen
 from tui.screens.text import TextView
 from tui.screens.view import bindings

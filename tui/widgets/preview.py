@@ -18,12 +18,12 @@ from textual.timer import Timer
 from textual.widget import Widget
 
 from k8s.snapshot import ClusterSnapshot, Job, NodeRow
-from tui.story import Lines, job_story, node_story
+from tui.feeds.preview_text import Lines, job_story, node_story
 from tui.text.format import Clock, Look, cell_len
 
 if TYPE_CHECKING:
     from k8s.client.client import Client
-    from tui.glance import Glance
+    from tui.feeds.preview_data import Glance
 
 DRAW_S = 0.06
 """How long the cursor rests before the pane tells of another row."""
@@ -106,7 +106,7 @@ class Preview(Widget):
             self.run_worker(self._look(client, job), group="glance", exclusive=True)
 
     async def _look(self, client: Client, job: Job) -> None:
-        from tui.glance import fetch_glance
+        from tui.feeds.preview_data import fetch_glance
 
         glance = await fetch_glance(client, job)
         self._glances.pop(job.uid, None)

@@ -29,7 +29,7 @@ from tui.text.gpu_bar import job_mark, node_cells
 
 if TYPE_CHECKING:
     from k8s.models import Condition, Event, Taint
-    from tui.glance import Glance
+    from tui.feeds.preview_data import Glance
 
 Lines = list[list[Run]]
 """Lines of a pane, each in pieces."""

@@ -14,7 +14,7 @@ from k8s.models import Meta, Reader
 from k8s.models.resources import Resource
 from k8s.snapshot import Missing
 from k8s.watch.mirror import Mirror, MirrorState
-from tui.live import PUBLISH_S, RESTS, Live
+from tui.feeds.cluster_feed import PUBLISH_S, RESTS, Live
 from tui.text.format import count
 
 T = TypeVar("T")

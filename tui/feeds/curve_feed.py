@@ -19,7 +19,7 @@ from k8s.kinds import DeclaredJob, JobRef, kind_of
 from k8s.logs import Follower, LogLine, Target, Wanted, targets_of
 from k8s.snapshot import Job
 from trainer.tfevents import Curve, EventFiles, EventFolder, Series
-from tui.log_points import add_log_points
+from tui.feeds.log_points import add_log_points
 
 LOCAL_S, REMOTE_S = 1.0, 5.0
 """Between looks at a folder of this machine, and at one in a pod."""
