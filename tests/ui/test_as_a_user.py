@@ -11,8 +11,8 @@ import tui.screens
 from k8s.snapshot import ClusterSnapshot, Missing
 from tests.objects import batch_job, joined, node, pytorch_job
 from tests.ui.test_console import console_on
-from tui.completion import complete
 from tui.files.support_bundle import bundle_name
+from tui.keys.completion import complete
 from tui.text.empty_states import no_jobs
 
 SHEETS = sorted(Path(tui.screens.__file__).parent.glob("*.tcss"))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tui.completion import complete
 from tui.keys.commands import Argument
+from tui.keys.completion import complete
 
 NAMES: dict[Argument, list[str]] = {"job": ["bert-large", "vit"], "namespace": ["all", "vision"]}
 

@@ -16,9 +16,9 @@ from textual.widgets import Input, Label
 
 from k8s.snapshot import ClusterSnapshot
 from k8s.text.sanitize import sanitize_lines
-from tui.completion import complete
 from tui.keys import EVERYWHERE, PROMPT, Key, remapped
 from tui.keys.commands import Argument
+from tui.keys.completion import complete
 from tui.settings import FINISHED_DAYS
 from tui.widgets.bindings import bindings
 from tui.widgets.key_bar import KeyBar
