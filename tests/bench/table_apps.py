@@ -15,7 +15,7 @@ from textual.widgets import DataTable, Label
 import themes
 from tests.bench.table_rows import CHANGED, COLUMNS, ROWS, changed_rows, wanted
 from tui.text.format import Look
-from tui.widgets.table import Cell, Column, Row, Table
+from tui.widgets.table.table import Cell, Column, Row, Table
 
 LOOKS: tuple[Look, ...] = ("bright", "quiet", "running", "", "", "quiet", "quiet", "quiet", "quiet", "quiet")
 """How the columns are meant, in both programs."""

@@ -13,7 +13,7 @@ from tests import real
 from tests.cluster import made
 from tui.app import Console
 from tui.settings import ConsoleOptions
-from tui.widgets.table import Table
+from tui.widgets.table.table import Table
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(480)]
 PATIENCE = 1200

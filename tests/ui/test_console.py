@@ -26,7 +26,7 @@ from tui.screens.job import JobView
 from tui.screens.jobs import JobsView
 from tui.screens.nodes import NodesView
 from tui.settings import ConsoleOptions
-from tui.widgets.table import Table
+from tui.widgets.table.table import Table
 
 JOBS = "/apis/kubeflow.org/v1/pytorchjobs"
 ONE_JOB = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs/bert"

@@ -19,7 +19,7 @@ from tui.screens.list_view import ListView
 from tui.screens.logs import LogsScreen
 from tui.screens.nodes import NodesView
 from tui.screens.too_small import TooSmall
-from tui.widgets.table import Cell, Column, Row, Table
+from tui.widgets.table.table import Cell, Column, Row, Table
 
 
 async def test_minus_goes_to_the_view_before_and_back_again_without_end(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ from tui.widgets.curve_chart import Curve, CurveChart
 from tui.widgets.log_view import LogView
 from tui.widgets.notice import Notice
 from tui.widgets.plan_view import PlanView
-from tui.widgets.table import Cell, Column, Row, Table
+from tui.widgets.table.table import Cell, Column, Row, Table
 from tui.widgets.yaml_view import YamlView
 
 BLACK = Color(0, 0, 0)

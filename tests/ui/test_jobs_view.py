@@ -20,7 +20,7 @@ from tests.ui.test_console import console_on
 from tui.jobs.filters import choose, is_fault, own_names, silent_ranks
 from tui.screens.jobs import JobsView
 from tui.settings import FINISHED_DAYS
-from tui.widgets.table import Table
+from tui.widgets.table.table import Table
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 

@@ -24,7 +24,7 @@ from tests.scripted_logs import QUICK, Fault, Run, ScriptedPod, connected
 from tui.screens.logs import LogsScreen
 from tui.screens.view import View
 from tui.widgets.log_view import LogView
-from tui.widgets.table import Table
+from tui.widgets.table.table import Table
 
 REF = JobRef("lab", "bert", "PyTorchJob", "kubeflow.org/v1")
 

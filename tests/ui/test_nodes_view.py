@@ -23,7 +23,7 @@ from tui.screens.holders import HoldersView
 from tui.screens.nodes import NodesView, totals
 from tui.text.format import Clock
 from tui.text.gpu_bar import BAD, FREE, HELD, MOST_CELLS, job_look, node_cells
-from tui.widgets.table import Table
+from tui.widgets.table.table import Table
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 

@@ -12,8 +12,8 @@ from textual.app import App, ComposeResult
 from textual.theme import Theme
 
 import themes
-from tui.widgets.columns import fit_columns
-from tui.widgets.table import Cell, Column, Row, Table
+from tui.widgets.table.columns import fit_columns
+from tui.widgets.table.table import Cell, Column, Row, Table
 
 COLUMNS = (
     Column("name", "NAME", min_width=12, elide="middle"),

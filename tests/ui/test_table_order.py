@@ -17,7 +17,7 @@ from textual.theme import Theme
 
 import themes
 from tui.text.format import pad
-from tui.widgets.table import Cell, Column, Row, Table
+from tui.widgets.table.table import Cell, Column, Row, Table
 
 COLUMNS = (
     Column("name", "NAME"),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tui.widgets.columns import Cell, Column, Row
-from tui.widgets.flashes import FLASH_S, ROUND_S, Flashes
+from tui.widgets.table.columns import Cell, Column, Row
+from tui.widgets.table.flashes import FLASH_S, ROUND_S, Flashes
 
 COLUMNS = (Column("name", "NAME"), Column("status", "STATUS", flashes=True), Column("age", "AGE"))
 

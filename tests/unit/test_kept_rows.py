@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tui.screens.kept_rows import KeptRows
-from tui.widgets.table import Cell, Row
+from tui.widgets.table.row_cache import KeptRows
+from tui.widgets.table.table import Cell, Row
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tui.widgets.columns import Cell, Column, Row, fit_wide, natural_widths
-from tui.widgets.row_order import natural_key, sort_key, sorted_places
-from tui.widgets.row_set import RowSet, survivor
+from tui.widgets.table.columns import Cell, Column, Row, fit_wide, natural_widths
+from tui.widgets.table.row_order import natural_key, sort_key, sorted_places
+from tui.widgets.table.row_set import RowSet, survivor
 
 COLUMNS = (Column("name", "NAME"), Column("size", "SIZE", "right", sorts_largest_first=True))
 

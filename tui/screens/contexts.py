@@ -16,7 +16,7 @@ from tui.keys import CONTEXTS, Key
 from tui.screens.list_view import ListView
 from tui.screens.view import bindings
 from tui.text.format import NOTHING, plural
-from tui.widgets.table import Cell, Column, Row, Table
+from tui.widgets.table.table import Cell, Column, Row, Table
 
 COLUMNS = (
     Column("here", "", min_width=1),

@@ -18,10 +18,10 @@ from tui.jobs.event_groups import Place, Teller, Told, jobs_by_place
 from tui.jobs.events import full_text
 from tui.keys import EVENTS, Key
 from tui.screens.following import FollowingView, Reach
-from tui.screens.kept_rows import KeptRows
 from tui.screens.view import bindings
 from tui.text.format import NOTHING, Clock, Look, count, plural
-from tui.widgets.table import Cell, Column, Row, Table
+from tui.widgets.table.row_cache import KeptRows
+from tui.widgets.table.table import Cell, Column, Row, Table
 
 COLUMNS = (
     Column("age", "AGE", align="right"),

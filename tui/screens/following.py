@@ -14,7 +14,7 @@ from tui.feeds.list_feed import Followed, follow
 from tui.screens.list_view import ListView
 from tui.text.empty_states import ELSEWHERE, no_cluster
 from tui.text.format import count
-from tui.widgets.table import Column, Row, Table
+from tui.widgets.table.table import Column, Row, Table
 
 AGES_S = 10.0
 """How often ages are written anew though nothing has changed."""

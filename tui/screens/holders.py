@@ -16,7 +16,7 @@ from tui.screens.view import bindings
 from tui.text.empty_states import no_cluster
 from tui.text.format import NOTHING, STATUS_LOOKS, Clock, Look, plural
 from tui.text.gpu_bar import BAD, FREE, MOST_CELLS, job_mark
-from tui.widgets.table import Cell, Column, Row, Table
+from tui.widgets.table.table import Cell, Column, Row, Table
 
 COLUMNS = (
     Column("gpus", "GPUS", min_width=10, sorts_largest_first=True),

@@ -38,8 +38,8 @@ from tui.screens.job_why import WHY_REST_S, ExplainedJob
 from tui.screens.view import bindings
 from tui.text.format import Clock, duration, elide_end, plural
 from tui.text.progress import progress_in
-from tui.widgets.row_filter import row_filter
-from tui.widgets.table import Table
+from tui.widgets.table.row_filter import row_filter
+from tui.widgets.table.table import Table
 
 SAYS_FROM = 140
 """From so many columns on, the newest line of each instance is shown."""

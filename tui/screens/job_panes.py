@@ -13,7 +13,7 @@ from textual.widget import Widget
 
 from tui.screens.curve_preview import CurvePreview
 from tui.screens.job_rows import CONDITION_COLUMNS, EVENT_COLUMNS, INSTANCE_COLUMNS
-from tui.widgets.table import Table
+from tui.widgets.table.table import Table
 
 
 @dataclass(slots=True)

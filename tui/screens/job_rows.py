@@ -11,7 +11,7 @@ from k8s.status import Status
 from k8s.text.sanitize import log_text
 from tui.jobs.events import LONG_AGO, Happening
 from tui.text.format import NOTHING, STATUS_LOOKS, Clock, Look, duration
-from tui.widgets.table import Cell, Column, Row
+from tui.widgets.table.table import Cell, Column, Row
 
 LAST_TITLE = "LAST LINE"
 INSTANCE_COLUMNS = (

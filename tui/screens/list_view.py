@@ -12,8 +12,8 @@ from textual.widgets import Label
 from k8s.snapshot import ClusterSnapshot, Job, NodeRow
 from tui.screens.view import View
 from tui.widgets.preview import Preview
-from tui.widgets.row_filter import row_filter
-from tui.widgets.table import Column, Table
+from tui.widgets.table.row_filter import row_filter
+from tui.widgets.table.table import Column, Table
 
 PREVIEW_COLUMNS = 140
 """From so many columns on there is room for a preview."""

@@ -20,8 +20,8 @@ from tui.keys import LOGS, Key
 from tui.screens.view import View, bindings
 from tui.text.format import NOTHING, age, count, plural
 from tui.widgets.log_view import LogView
-from tui.widgets.row_filter import row_filter
-from tui.widgets.table import Cell, Column, Row, Table
+from tui.widgets.table.row_filter import row_filter
+from tui.widgets.table.table import Cell, Column, Row, Table
 
 WINDOWS: tuple[tuple[str, Wanted], ...] = (
     ("last 2,000 lines", Wanted(tail=2_000)),

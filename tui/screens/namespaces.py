@@ -17,7 +17,7 @@ from tui.keys import NAMESPACES, Key
 from tui.screens.following import FollowingView, Reach
 from tui.screens.view import bindings
 from tui.text.format import NOTHING, Clock, Look, plural
-from tui.widgets.table import Cell, Column, Row, Table
+from tui.widgets.table.table import Cell, Column, Row, Table
 
 COLUMNS = (
     Column("here", "", min_width=1),

@@ -21,7 +21,7 @@ from tui.files.config_file import keep_theme
 from tui.keys import DIALOG
 from tui.text.format import STATUS_LOOKS, Look, Run
 from tui.widgets.bindings import bindings
-from tui.widgets.table import Cell, Column, Row, Table
+from tui.widgets.table.table import Cell, Column, Row, Table
 
 _COLUMNS = (
     Column("name", "THEME", min_width=16, elide="middle", max_width=28),

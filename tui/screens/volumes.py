@@ -17,7 +17,7 @@ from tui.keys import VOLUMES, Key
 from tui.screens.following import FollowingView, Reach
 from tui.screens.view import bindings
 from tui.text.format import NOTHING, Clock, Look, memory, plural
-from tui.widgets.table import Cell, Column, Row, Table
+from tui.widgets.table.table import Cell, Column, Row, Table
 
 COLUMNS = (
     Column("name", "NAME", min_width=14, elide="middle", max_width=60),

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, compress
 from typing import Generic, TypeVar
 
-from tui.widgets.columns import Column, Lines, Row, natural_widths, place_lines, widest
-from tui.widgets.row_order import SortKey, sort_key, sorted_places
+from tui.widgets.table.columns import Column, Lines, Row, natural_widths, place_lines, widest
+from tui.widgets.table.row_order import SortKey, sort_key, sorted_places
 
 T = TypeVar("T")
 

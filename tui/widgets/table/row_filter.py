@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from tui.text.filter_query import parse_filter
-from tui.widgets.columns import Column, Row
+from tui.widgets.table.columns import Column, Row
 
 _NO_LABELS: Mapping[str, str] = {}
 

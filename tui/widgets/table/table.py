@@ -16,9 +16,9 @@ from textual.reactive import reactive
 
 from tui.keys import TABLE
 from tui.widgets.bindings import bindings
-from tui.widgets.columns import Cell, Column, Row
-from tui.widgets.table_canvas import TableCanvas
-from tui.widgets.table_paint import Header
+from tui.widgets.table.canvas import TableCanvas
+from tui.widgets.table.columns import Cell, Column, Row
+from tui.widgets.table.paint import Header
 
 __all__ = ["Cell", "Column", "Row", "Table"]
 

@@ -21,10 +21,10 @@ from textual.timer import Timer
 from textual.widget import Widget
 
 from tui.text.format import Look, count
-from tui.widgets.columns import GAP, Column, Fit, Row, fit_columns, fit_wide
-from tui.widgets.flashes import Flashes
-from tui.widgets.row_set import RowSet, survivor
-from tui.widgets.table_paint import GUTTER, Header, Line, Painter, RowLine, Words
+from tui.widgets.table.columns import GAP, Column, Fit, Row, fit_columns, fit_wide
+from tui.widgets.table.flashes import Flashes
+from tui.widgets.table.paint import GUTTER, Header, Line, Painter, RowLine, Words
+from tui.widgets.table.row_set import RowSet, survivor
 
 WHEEL_LINES = 3
 """Lines that one notch of the mouse wheel scrolls."""

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from tui.widgets.columns import Column, Row
+from tui.widgets.table.columns import Column, Row
 
 FLASH_S = 1.0
 """How long a change is pointed at, at least."""

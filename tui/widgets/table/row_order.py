@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 
 from tui.text.format import NOTHING
-from tui.widgets.columns import Cell
+from tui.widgets.table.columns import Cell
 
 SortKey = float | str | None
 """What a row is sorted by; None where it has no value."""
