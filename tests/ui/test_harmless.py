@@ -42,7 +42,7 @@ from tui.screens.view import View
 from tui.settings import ConsoleOptions
 from tui.terminal.line_filters import AsciiOnly, Harmless
 from tui.widgets.curve_chart import Curve, CurveChart
-from tui.widgets.log_view import LogView
+from tui.widgets.log.view import LogView
 from tui.widgets.notice import Notice
 from tui.widgets.plan_view import PlanView
 from tui.widgets.table.table import Cell, Column, Row, Table

@@ -23,7 +23,7 @@ from k8s.status import Status
 from tests.scripted_logs import QUICK, Fault, Run, ScriptedPod, connected
 from tui.screens.logs import LogsScreen
 from tui.screens.view import View
-from tui.widgets.log_view import LogView
+from tui.widgets.log.view import LogView
 from tui.widgets.table.table import Table
 
 REF = JobRef("lab", "bert", "PyTorchJob", "kubeflow.org/v1")

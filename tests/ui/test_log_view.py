@@ -15,9 +15,9 @@ from textual.theme import Theme
 
 import themes
 from k8s.logs import EVERYTHING, Feed, LogLine, Mark, Marker, Target
-from tui.widgets.log_lines import LogLines
-from tui.widgets.log_text import pattern_of, plain_text, wrap_cuts
-from tui.widgets.log_view import SLOW_LINES_PER_DRAIN, LogView
+from tui.widgets.log.lines import LogLines
+from tui.widgets.log.text import pattern_of, plain_text, wrap_cuts
+from tui.widgets.log.view import SLOW_LINES_PER_DRAIN, LogView
 
 HERE = Target("lab", "job-worker-0", instance="worker-0", ranks=(0,))
 AT = 1_778_752_800 * 1_000_000_000

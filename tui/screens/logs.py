@@ -19,7 +19,7 @@ from k8s.text.sanitize import sanitize
 from tui.keys import LOGS, Key
 from tui.screens.view import View, bindings
 from tui.text.format import NOTHING, age, count, plural
-from tui.widgets.log_view import LogView
+from tui.widgets.log.view import LogView
 from tui.widgets.table.row_filter import row_filter
 from tui.widgets.table.table import Cell, Column, Row, Table
 

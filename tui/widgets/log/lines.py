@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from k8s.logs import Item, LogLine
 from tui.text.filter_query import matcher
-from tui.widgets.log_text import plain_text, wrap_cuts
+from tui.widgets.log.text import plain_text, wrap_cuts
 
 MAX_ITEMS = 20_000
 """Lines that one view holds; older ones go, and are still on the cluster."""

@@ -17,10 +17,10 @@ from k8s.logs import Feed, Item, LogLine, Mark, Marker, Target
 from tui.keys import LOG
 from tui.text.format import cell_len, count, plural
 from tui.widgets.bindings import bindings
-from tui.widgets.log_canvas import WIDEST_NAME, LogCanvas
-from tui.widgets.log_file import save
-from tui.widgets.log_lines import MAX_ITEMS, LogLines
-from tui.widgets.log_text import pattern_of, plain_text
+from tui.widgets.log.canvas import WIDEST_NAME, LogCanvas
+from tui.widgets.log.file import save
+from tui.widgets.log.lines import MAX_ITEMS, LogLines
+from tui.widgets.log.text import pattern_of, plain_text
 
 DRAINS_PER_S = 20
 """How often new lines are shown at most."""

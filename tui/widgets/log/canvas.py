@@ -20,8 +20,8 @@ from textual.widget import Widget
 from k8s.logs import Item, LogLine, Mark, Marker
 from k8s.text.sanitize import sanitize
 from tui.text.format import cell_len, elide_middle, pad
-from tui.widgets.log_lines import LogLines
-from tui.widgets.log_text import clock, highlighted, text_runs, wrap_cuts
+from tui.widgets.log.lines import LogLines
+from tui.widgets.log.text import clock, highlighted, text_runs, wrap_cuts
 
 STAMP_CELLS = 13
 """What `14:02:09.113 ` takes."""
