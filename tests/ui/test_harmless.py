@@ -42,9 +42,9 @@ from tui.screens.view import View
 from tui.settings import ConsoleOptions
 from tui.terminal.line_filters import AsciiOnly, Harmless
 from tui.widgets.curve_chart import Curve, CurveChart
+from tui.widgets.form.notice import Notice
+from tui.widgets.form.plan_view import PlanView
 from tui.widgets.log.view import LogView
-from tui.widgets.notice import Notice
-from tui.widgets.plan_view import PlanView
 from tui.widgets.table.table import Cell, Column, Row, Table
 from tui.widgets.yaml_view import YamlView
 

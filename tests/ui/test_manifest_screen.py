@@ -20,8 +20,8 @@ from tests.objects import pytorch_job, recorded
 from tests.scripted import Answer, Reply, ScriptedCluster, refusal
 from tui.screens.choose import ChooseScreen
 from tui.screens.manifest import ManifestScreen
-from tui.widgets.form import Lines
-from tui.widgets.notice import Notice
+from tui.widgets.form.fields import Lines
+from tui.widgets.form.notice import Notice
 
 JOBS = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs"
 MADE = Answer({"metadata": {"name": "bert-2", "namespace": "default"}}, 201)

@@ -29,8 +29,8 @@ from tests.scripted import Answer, Compute, Drop, Reply, ScriptedCluster, Stall,
 from tui.jobs.new_job.draft import FILE, keep_draft, read_draft, remember_image
 from tui.screens.choose import ChooseScreen
 from tui.screens.new_job import NewJobScreen
-from tui.widgets.form import Field, Lines, TextLine
-from tui.widgets.job_fields import JobFields
+from tui.widgets.form.fields import Field, Lines, TextLine
+from tui.widgets.form.job_fields import JobFields
 from tui.widgets.yaml_view import YamlView
 
 JOBS = "/apis/kubeflow.org/v1/namespaces/vision/pytorchjobs"

@@ -14,7 +14,7 @@ from textual.widgets import Button, Input, Label
 from tui.jobs.delete_plan import PROPAGATIONS, DeletePlan
 from tui.keys import DELETE, DIALOG
 from tui.widgets.bindings import bindings
-from tui.widgets.line_input import LineInput
+from tui.widgets.form.line_input import LineInput
 
 
 class DeleteScreen(ModalScreen[DeletePlan | None]):

@@ -23,10 +23,10 @@ from tui.keys import NEW_JOB
 from tui.screens.choose import ChooseScreen
 from tui.text.format import plural
 from tui.widgets.bindings import bindings
-from tui.widgets.create_bar import CreateBar
-from tui.widgets.form import Lines
+from tui.widgets.form.create_bar import CreateBar
+from tui.widgets.form.fields import Lines
+from tui.widgets.form.notice import Notice
 from tui.widgets.key_bar import KeyBar
-from tui.widgets.notice import Notice
 from tui.widgets.status_line import StatusLine
 
 KEYS = tuple(key for key in NEW_JOB if key.action in ("create", "check", "leave"))

@@ -37,12 +37,12 @@ from tui.keys import NEW_JOB, Key
 from tui.screens.choose import ChooseScreen
 from tui.screens.view import View
 from tui.text.format import age
-from tui.widgets.create_bar import CreateBar
-from tui.widgets.form import Field
-from tui.widgets.job_fields import JobFields
+from tui.widgets.form.create_bar import CreateBar
+from tui.widgets.form.fields import Field
+from tui.widgets.form.job_fields import JobFields
+from tui.widgets.form.notice import Notice
+from tui.widgets.form.plan_view import PlanView
 from tui.widgets.key_bar import KeyBar
-from tui.widgets.notice import Notice
-from tui.widgets.plan_view import PlanView
 from tui.widgets.status_line import StatusLine
 from tui.widgets.yaml_view import YamlView
 

@@ -12,7 +12,7 @@ from textual.suggester import Suggester
 from textual.widgets import Input, Label
 
 from tui.keys import PROMPT, Key
-from tui.widgets.line_input import LineInput
+from tui.widgets.form.line_input import LineInput
 
 Completer = Callable[[str], str]
 """Returns what a half-typed text is likely to become; nothing when it does not know."""

@@ -17,7 +17,7 @@ import tui
 from tests.ui.keys.proofs import KEYS, Hands, proven_by, proves
 from tui.__main__ import main
 from tui.keys import PLACES
-from tui.widgets.form import Choice, Fold, TextLine
+from tui.widgets.form.fields import Choice, Fold, TextLine
 
 OF_FORMS: dict[type[DOMNode], str] = {
     TextLine: "a field: the arrows and enter go from one to the next, as in any form",

@@ -11,7 +11,7 @@ from textual.widgets import Label
 
 from trainer.catalogue import TRAINERS
 from tui.jobs.new_job.fields import ABOUT_COMMAND, COMMAND, RARE, RUN, SECTIONS, Question, questions_of
-from tui.widgets.form import Field, Fold
+from tui.widgets.form.fields import Field, Fold
 
 _CLAIM = next(question for _, part in SECTIONS for question in part if question.key == "claim")
 

@@ -22,7 +22,7 @@ from textual.widgets.text_area import Edit, EditResult
 from k8s.text.sanitize import sanitize
 from tui.jobs.new_job.fields import Question
 from tui.text.format import elide_end
-from tui.widgets.line_input import LineInput
+from tui.widgets.form.line_input import LineInput
 
 LONGEST_PROBLEM = 240
 """Characters of what is wrong that are shown: it may quote what was typed."""
