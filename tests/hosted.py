@@ -12,8 +12,8 @@ from textual.theme import Theme
 
 import themes
 from k8s.snapshot import ClusterSnapshot
-from tui.screens import view as frame
-from tui.screens.view import View
+from tui.screens.base import view as frame
+from tui.screens.base.view import View
 
 
 class Hosted(App[None]):

@@ -30,9 +30,9 @@ from k8s.text.sanitize import sanitize, sanitize_lines
 from tui.doing import WISHES
 from tui.keys import COMMANDS, EVERYWHERE, UserKeys, find_command
 from tui.keys.commands import Argument
-from tui.screens.jobs import JobsView
-from tui.screens.too_small import TooSmall, is_too_small
-from tui.screens.view import FLASH_S, Given, View
+from tui.screens.base.view import FLASH_S, Given, View
+from tui.screens.dialogs.too_small import TooSmall, is_too_small
+from tui.screens.lists.jobs import JobsView
 from tui.settings import ConsoleOptions
 from tui.terminal import tty_state
 from tui.terminal.driver import PacedApp

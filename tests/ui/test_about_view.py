@@ -16,7 +16,7 @@ from tui.app import Console
 from tui.doing.about import badge
 from tui.feeds.about import address, as_text, words_of
 from tui.keys import UserKeys
-from tui.screens.about import AboutView
+from tui.screens.documents.about import AboutView
 from tui.settings import ConsoleOptions
 from tui.terminal.clipboard import OVERRIDE
 

@@ -15,10 +15,10 @@ from tests.objects import node, pytorch_job
 from tests.scripted import Object, Reply, ScriptedCluster, Stall, Stream, page
 from tests.ui.test_console import LISTS, Playground
 from tui.app import Console
-from tui.screens.contexts import ContextsView
-from tui.screens.job import JobView
-from tui.screens.jobs import JobsView
-from tui.screens.nodes import NodesView
+from tui.screens.job.job import JobView
+from tui.screens.lists.contexts import ContextsView
+from tui.screens.lists.jobs import JobsView
+from tui.screens.lists.nodes import NodesView
 from tui.settings import ConsoleOptions
 
 

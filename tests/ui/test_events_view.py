@@ -13,13 +13,13 @@ from tests.scene import ago
 from tests.scripted import Answer, Held, page, refusal
 from tests.ui.test_console import Playground, bert, console_on, some_objects
 from tui.jobs.event_groups import Teller, jobs_by_place
-from tui.screens.card import CardScreen
-from tui.screens.contexts import ContextsView
-from tui.screens.events import EventsView
-from tui.screens.help import HelpScreen
-from tui.screens.job import JobView
-from tui.screens.jobs import JobsView
-from tui.screens.volumes import VolumesView
+from tui.screens.dialogs.detail import CardScreen
+from tui.screens.dialogs.help import HelpScreen
+from tui.screens.job.job import JobView
+from tui.screens.lists.contexts import ContextsView
+from tui.screens.lists.events import EventsView
+from tui.screens.lists.jobs import JobsView
+from tui.screens.lists.volumes import VolumesView
 
 HERE = in_namespace(EVENTS)
 

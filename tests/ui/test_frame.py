@@ -11,14 +11,14 @@ from textual.widgets import Input
 from tests.objects import pytorch_job
 from tests.ui.test_console import console_on, some_objects
 from tui.app import Console
-from tui.screens import list_view
-from tui.screens.job import JobView
-from tui.screens.jobs import JobsView
-from tui.screens.jump import JumpScreen
-from tui.screens.list_view import ListView
-from tui.screens.logs import LogsScreen
-from tui.screens.nodes import NodesView
-from tui.screens.too_small import TooSmall
+from tui.screens.base import list_view
+from tui.screens.base.list_view import ListView
+from tui.screens.dialogs.jump import JumpScreen
+from tui.screens.dialogs.too_small import TooSmall
+from tui.screens.job.job import JobView
+from tui.screens.job.logs import LogsScreen
+from tui.screens.lists.jobs import JobsView
+from tui.screens.lists.nodes import NodesView
 from tui.widgets.table.table import Cell, Column, Row, Table
 
 

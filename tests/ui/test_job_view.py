@@ -18,11 +18,11 @@ from tests.objects import Object, node, pod_of, pytorch_job
 from tests.scripted import Answer, Reply, Stall, Stream, page, refusal
 from tests.ui.test_console import EVENTS, Playground, console_on
 from tui.app import Console
-from tui.screens.card import CardScreen
-from tui.screens.job import JobView
-from tui.screens.job_panes import JobPanes
-from tui.screens.logs import LogsScreen
-from tui.screens.yaml import YamlScreen
+from tui.screens.dialogs.detail import CardScreen
+from tui.screens.documents.yaml import YamlScreen
+from tui.screens.job.job import JobView
+from tui.screens.job.logs import LogsScreen
+from tui.screens.job.panes import JobPanes
 from tui.widgets.curve_chart import CurveChart
 
 OWN = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs/bert"

@@ -21,8 +21,8 @@ from k8s.logs import JobLogs, Wanted
 from k8s.snapshot import ClusterSnapshot, Instance, Job
 from k8s.status import Status
 from tests.scripted_logs import QUICK, Fault, Run, ScriptedPod, connected
-from tui.screens.logs import LogsScreen
-from tui.screens.view import View
+from tui.screens.base.view import View
+from tui.screens.job.logs import LogsScreen
 from tui.widgets.log.view import LogView
 from tui.widgets.table.table import Table
 

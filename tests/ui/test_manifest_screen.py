@@ -18,8 +18,8 @@ from k8s.jobs.clone import clone
 from k8s.kinds import JobRef
 from tests.objects import pytorch_job, recorded
 from tests.scripted import Answer, Reply, ScriptedCluster, refusal
-from tui.screens.choose import ChooseScreen
-from tui.screens.manifest import ManifestScreen
+from tui.screens.dialogs.confirm import ChooseScreen
+from tui.screens.documents.manifest import ManifestScreen
 from tui.widgets.form.fields import Lines
 from tui.widgets.form.notice import Notice
 

@@ -16,9 +16,9 @@ from tests.scripted import Held, page, refusal
 from tests.ui.test_console import Playground, console_on, some_objects
 from tui.app import Console
 from tui.jobs.namespace_usage import Limit, Place, limits_by_namespace, recent_first
-from tui.screens.jobs import JobsView
-from tui.screens.namespaces import NamespacesView
-from tui.screens.nodes import NodesView
+from tui.screens.lists.jobs import JobsView
+from tui.screens.lists.namespaces import NamespacesView
+from tui.screens.lists.nodes import NodesView
 
 ALL = [namespace(name) for name in ("default", "nlp", "vision")]
 

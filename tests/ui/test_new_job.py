@@ -27,8 +27,8 @@ from k8s.snapshot import ClusterSnapshot, Job, NodeRow, Share
 from k8s.status import Status
 from tests.scripted import Answer, Compute, Drop, Reply, ScriptedCluster, Stall, page, refusal
 from tui.jobs.new_job.draft import FILE, keep_draft, read_draft, remember_image
-from tui.screens.choose import ChooseScreen
-from tui.screens.new_job import NewJobScreen
+from tui.screens.dialogs.confirm import ChooseScreen
+from tui.screens.documents.new_job import NewJobScreen
 from tui.widgets.form.fields import Field, Lines, TextLine
 from tui.widgets.form.job_fields import JobFields
 from tui.widgets.yaml_view import YamlView

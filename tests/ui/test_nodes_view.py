@@ -19,8 +19,8 @@ from tests.scene import lab
 from tests.ui.test_console import console_on
 from tests.ui.test_jobs_view import line_of, picture
 from tui.feeds.preview_text import node_status, taint_words
-from tui.screens.holders import HoldersView
-from tui.screens.nodes import NodesView, totals
+from tui.screens.lists.node_gpus import HoldersView
+from tui.screens.lists.nodes import NodesView, totals
 from tui.text.format import Clock
 from tui.text.gpu_bar import BAD, FREE, HELD, MOST_CELLS, job_look, node_cells
 from tui.widgets.table.table import Table

@@ -22,9 +22,9 @@ from tests.ui.test_console import EVENTS, Playground, bert, console_on, some_obj
 from tests.ui.test_jobs_view import job, picture
 from tui.feeds.preview_data import MOST_EVENTS, MOST_LINES, Glance, fetch_glance
 from tui.feeds.preview_text import Lines, job_story, node_story, wrapped
-from tui.screens.contexts import ContextsView
-from tui.screens.jobs import JobsView
-from tui.screens.nodes import NodesView
+from tui.screens.lists.contexts import ContextsView
+from tui.screens.lists.jobs import JobsView
+from tui.screens.lists.nodes import NodesView
 from tui.text.format import Clock, cell_len
 from tui.widgets.preview import Preview
 

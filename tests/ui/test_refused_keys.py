@@ -7,8 +7,8 @@ from pathlib import Path
 
 from tests.scripted import Answer, Asked, Compute
 from tests.ui.test_console import ONE_JOB, Playground, console_on, some_objects
-from tui.screens.delete import DeleteScreen
-from tui.screens.jobs import JobsView
+from tui.screens.dialogs.delete import DeleteScreen
+from tui.screens.lists.jobs import JobsView
 from tui.widgets.key_bar import KeyBar
 
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"

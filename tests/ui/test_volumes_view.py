@@ -10,9 +10,9 @@ from tests.around import CLAIMS, EVENTS, claim, event, in_namespace, serve
 from tests.objects import Object
 from tests.scripted import Answer, page, refusal
 from tests.ui.test_console import Playground, console_on, some_objects
-from tui.screens.jobs import JobsView
-from tui.screens.text import TextView
-from tui.screens.volumes import VolumesView
+from tui.screens.documents.text import TextView
+from tui.screens.lists.jobs import JobsView
+from tui.screens.lists.volumes import VolumesView
 
 HERE, SAID = in_namespace(CLAIMS), in_namespace(EVENTS)
 PODS = "/api/v1/namespaces/default/pods"

@@ -17,8 +17,8 @@ from tests.objects import Object, node, pod_of, pytorch_job
 from tests.scripted import Answer, refusal
 from tests.ui.test_console import Playground, console_on
 from tui.app import Console
-from tui.screens.job import JobView
-from tui.screens.text import TextView
+from tui.screens.documents.text import TextView
+from tui.screens.job.job import JobView
 
 REF = JobRef("default", "bert", "PyTorchJob", "kubeflow.org/v1")
 OWN = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs/bert"

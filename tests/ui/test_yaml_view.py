@@ -10,8 +10,8 @@ from typing import Any
 from tests.objects import Object, pytorch_job
 from tests.scripted import Answer, Reply, Stall, Stream, refusal
 from tests.ui.test_console import Playground, console_on
-from tui.screens.choose import ConfirmScreen
-from tui.screens.yaml import YamlScreen
+from tui.screens.dialogs.confirm import ConfirmScreen
+from tui.screens.documents.yaml import YamlScreen
 from tui.widgets.text_lines import TextLines
 
 OWN = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs/bert"

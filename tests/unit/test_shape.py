@@ -104,7 +104,7 @@ NOT_FOR_THE_FIRST_FRAME = (
         "tui.feeds.curve_feed",
         "tui.files.keys_file",
         "tui.feeds.cluster_feed",
-        "tui.screens.job",
+        "tui.screens.job.job",
     ),
 )
 """What needs a cluster, or a file of the user's: with each of them the console would open later."""

@@ -14,7 +14,7 @@ from k8s.kinds import KINDS
 from k8s.snapshot import ClusterSnapshot
 from tui.feeds import about
 from tui.feeds.about import Rights
-from tui.screens.view import View
+from tui.screens.base.view import View
 from tui.terminal import clipboard, tty_state
 from tui.text.format import SKEW_S, duration
 
@@ -29,7 +29,7 @@ _SANDBOX = "gpuconsole-sandbox"
 
 def info(console: Console, wish: View.Go) -> None:
     """Show all that is known of this console, its cluster and its user."""
-    from tui.screens.about import AboutView
+    from tui.screens.documents.about import AboutView
 
     async def learn() -> Rights:
         client, rights = console.client, console.rights

@@ -13,8 +13,8 @@ from tui.jobs.delete_plan import DeletePlan, delete_plan
 from tui.jobs.suspend_plan import suspend_plan
 from tui.keys import NEW_JOB
 from tui.person import login_name
-from tui.screens.choose import ConfirmScreen
-from tui.screens.view import View
+from tui.screens.base.view import View
+from tui.screens.dialogs.confirm import ConfirmScreen
 
 if TYPE_CHECKING:
     from k8s.jobs.clone import Clone
@@ -32,7 +32,7 @@ def new(console: Console, wish: View.Go) -> None:
 
 def ask_for_job(console: Console, client: Client, like: Clone | None = None) -> None:
     """Open the form for a new job, filled in like another where one is given."""
-    from tui.screens.new_job import NewJobScreen
+    from tui.screens.documents.new_job import NewJobScreen
 
     screen = NewJobScreen(
         client,
@@ -48,7 +48,7 @@ def ask_for_job(console: Console, client: Client, like: Clone | None = None) -> 
 
 def ask_for_manifest(console: Console, client: Client, like: Clone) -> None:
     """Open the YAML of a job that no form can say, to be changed and created."""
-    from tui.screens.manifest import ManifestScreen
+    from tui.screens.documents.manifest import ManifestScreen
 
     screen = ManifestScreen(client, like, namespace=str(like.manifest["metadata"]["namespace"]))
     screen.data_bind(snapshot=type(console).snapshot)
@@ -64,7 +64,7 @@ def _made(console: Console, ref: JobRef | None) -> None:
 
 def delete(console: Console, wish: View.Go) -> None:
     """Ask whether jobs are to be deleted, delete them, and say afterwards what is left of them."""
-    from tui.screens.delete import DeleteScreen
+    from tui.screens.dialogs.delete import DeleteScreen
 
     if (client := _changeable(console)) is None or console.meant(wish) is None:
         return

@@ -11,8 +11,8 @@ from k8s.errors import KubeError
 from k8s.snapshot import ClusterSnapshot
 from k8s.text.sanitize import sanitize
 from tui.jobs.namespace_usage import ALL
-from tui.screens.jobs import JobsView
-from tui.screens.view import View
+from tui.screens.base.view import View
+from tui.screens.lists.jobs import JobsView
 
 if TYPE_CHECKING:
     from k8s.jobs.permissions import Rights
@@ -28,7 +28,7 @@ RESTS_S = 0.5
 def ns(console: Console, wish: View.Go) -> None:
     """Show the jobs of another namespace, or of all; without a name, which there are."""
     if not wish.argument:
-        from tui.screens.namespaces import NamespacesView
+        from tui.screens.lists.namespaces import NamespacesView
 
         console.show(NamespacesView(lambda: console.live))
         return
@@ -53,7 +53,7 @@ def _show_namespace(console: Console, name: str, *, is_all: bool) -> None:
 def ctx(console: Console, wish: View.Go) -> None:
     """Go to another cluster, or show which there are."""
     from k8s.client.auth.kubeconfig import read_kubeconfig
-    from tui.screens.contexts import ContextsView
+    from tui.screens.lists.contexts import ContextsView
 
     if wish.argument:
         console.begin(_change_context, wish.argument, group="context", exclusive=True)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from textual.widget import Widget
 
 import themes
-from tui.screens.choose import ConfirmScreen
-from tui.screens.jobs import JobsView
-from tui.screens.view import View
+from tui.screens.base.view import View
+from tui.screens.dialogs.confirm import ConfirmScreen
+from tui.screens.lists.jobs import JobsView
 
 if TYPE_CHECKING:
     from tui.app import Console
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def theme(console: Console, wish: View.Go) -> None:
     """Take another palette for now; without a name, choose one to keep."""
     if not wish.argument:
-        from tui.screens.themes import ThemesScreen
+        from tui.screens.dialogs.themes import ThemesScreen
 
         console.push_screen(ThemesScreen(console.palettes, console.options.config_file))
     elif name := themes.find(wish.argument, console.palettes):
@@ -61,7 +61,7 @@ def quit(console: Console, wish: View.Go) -> None:
 
 def help(console: Console, wish: View.Go) -> None:
     """Show the keys of the view that has the focus."""
-    from tui.screens.help import HelpScreen
+    from tui.screens.dialogs.help import HelpScreen
 
     screen = console.screen
     keys, refused = (screen.KEYS, screen.refused) if isinstance(screen, View) else ((), {})
@@ -72,14 +72,14 @@ def palette(console: Console, wish: View.Go) -> None:
     """Search all that can be done."""
     from textual.command import CommandPalette
 
-    from tui.screens.palette import Doings
+    from tui.screens.dialogs.palette import Doings
 
     console.push_screen(CommandPalette([Doings], placeholder="What do you want to do?"))
 
 
 def jump(console: Console, wish: View.Go) -> None:
     """Give the focus to one of the places on the screen, chosen by a letter."""
-    from tui.screens.jump import JumpScreen, places_of
+    from tui.screens.dialogs.jump import JumpScreen, places_of
 
     screen = console.screen
 

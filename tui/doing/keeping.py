@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from k8s.errors import KubeError
 from k8s.kinds import JobRef
 from tui.person import login_name
-from tui.screens.view import View
+from tui.screens.base.view import View
 
 if TYPE_CHECKING:
     from k8s.client.client import Client
@@ -38,7 +38,7 @@ async def _copy(console: Console, text: str) -> None:
 def save(console: Console, wish: View.Go) -> None:
     """Save the table that is shown, all its columns, as CSV."""
     from tui.files.csv_export import save_table
-    from tui.screens.list_view import ListView
+    from tui.screens.base.list_view import ListView
 
     view = console.screen
     if not isinstance(view, ListView):

@@ -9,8 +9,8 @@ from k8s.kinds import JobRef
 from k8s.models.resources import CLAIMS, CONFIG_MAPS, EVENTS, NODES, PODS, SECRETS, SERVICES, Resource
 from k8s.snapshot import Job
 from k8s.text.sanitize import sanitize
-from tui.screens.jobs import JobsView
-from tui.screens.view import View
+from tui.screens.base.view import View
+from tui.screens.lists.jobs import JobsView
 
 if TYPE_CHECKING:
     from k8s.client.client import Client
@@ -35,22 +35,22 @@ def jobs(console: Console, wish: View.Go) -> None:
 
 def nodes(console: Console, wish: View.Go) -> None:
     """Show the list of nodes."""
-    from tui.screens.nodes import NodesView
+    from tui.screens.lists.nodes import NodesView
 
     console.switch(NodesView())
 
 
 def holders(console: Console, wish: View.Go) -> None:
     """Show who holds the GPUs of a node."""
-    from tui.screens.holders import HoldersView
+    from tui.screens.lists.node_gpus import HoldersView
 
     console.show(HoldersView(wish.argument))
 
 
 def events(console: Console, wish: View.Go) -> None:
     """Show what happens on the cluster, or only to a job."""
-    from tui.screens.events import EventsView
-    from tui.screens.job import JobView
+    from tui.screens.job.job import JobView
+    from tui.screens.lists.events import EventsView
 
     if wish.refs:
         open(console, wish)
@@ -62,7 +62,7 @@ def events(console: Console, wish: View.Go) -> None:
 
 def volumes(console: Console, wish: View.Go) -> None:
     """Show the volume claims."""
-    from tui.screens.volumes import VolumesView
+    from tui.screens.lists.volumes import VolumesView
 
     console.switch(VolumesView(lambda: console.live))
 
@@ -70,7 +70,7 @@ def volumes(console: Console, wish: View.Go) -> None:
 def volume(console: Console, wish: View.Go) -> None:
     """Show one volume claim, and which pods use it; it is named as in `namespace/name`."""
     from tui.feeds.volume_claims import describe
-    from tui.screens.text import TextView
+    from tui.screens.documents.text import TextView
 
     namespace, _, name = wish.argument.partition("/")
     if (client := console.client) is not None:
@@ -79,7 +79,7 @@ def volume(console: Console, wish: View.Go) -> None:
 
 def open(console: Console, wish: View.Go) -> None:
     """Show one job."""
-    from tui.screens.job import JobView
+    from tui.screens.job.job import JobView
 
     if (meant := console.meant(wish)) and (live := console.live) is not None:
         view = JobView(*meant, outage=live.outage, pods=lambda: live.pods)
@@ -93,7 +93,7 @@ def previous(console: Console, wish: View.Go) -> None:
 
 def logs(console: Console, wish: View.Go, *, is_previous: bool = False) -> None:
     """Show the logs of a job, beginning with an instance where one is named."""
-    from tui.screens.logs import LogsScreen
+    from tui.screens.job.logs import LogsScreen
 
     if meant := console.meant(wish):
         screen = LogsScreen(
@@ -108,7 +108,7 @@ def logs(console: Console, wish: View.Go, *, is_previous: bool = False) -> None:
 def curves(console: Console, wish: View.Go) -> None:
     """Show the curves of a job."""
     from tui.feeds.curve_feed import CurveFeed
-    from tui.screens.curves import CurvesView
+    from tui.screens.job.curves import CurvesView
 
     if meant := console.meant(wish):
         client, ref = meant
@@ -142,7 +142,7 @@ def yaml(console: Console, wish: View.Go) -> None:
 def _show_yaml(
     console: Console, heading: str, client: Client, resource: Resource, name: str, namespace: str
 ) -> None:
-    from tui.screens.yaml import YamlScreen
+    from tui.screens.documents.yaml import YamlScreen
 
     outage = console.live.outage if console.live is not None else None
     place = namespace if resource.is_namespaced else ""
@@ -152,7 +152,7 @@ def _show_yaml(
 def why(console: Console, wish: View.Go) -> None:
     """Show why a job is as it is, with all that was seen."""
     from k8s.diagnosis import answer_why
-    from tui.screens.text import TextView
+    from tui.screens.documents.text import TextView
 
     if meant := console.meant(wish):
         client, ref = meant

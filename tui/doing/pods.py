@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from k8s.errors import KubeError
 from k8s.snapshot import Job
 from tui.jobs.instances import find_container, find_instance
-from tui.screens.view import View
+from tui.screens.base.view import View
 
 if TYPE_CHECKING:
     from k8s.client.client import Client

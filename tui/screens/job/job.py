@@ -23,9 +23,12 @@ from tui.feeds.curve_feed import CurveFeed
 from tui.feeds.event_feed import follow_events
 from tui.jobs.events import Happening, Relatives, full_text, happenings
 from tui.keys import JOB, Key
-from tui.screens.card import CardScreen
-from tui.screens.job_panes import JobPanes
-from tui.screens.job_rows import (
+from tui.screens.base.view import bindings
+from tui.screens.dialogs.detail import CardScreen
+from tui.screens.job.job_title import job_title
+from tui.screens.job.job_why import WHY_REST_S, ExplainedJob
+from tui.screens.job.panes import JobPanes
+from tui.screens.job.rows import (
     AGE_STEP_S,
     INSTANCE_COLUMNS,
     SAID_COLUMN,
@@ -33,9 +36,6 @@ from tui.screens.job_rows import (
     event_row,
     instance_rows,
 )
-from tui.screens.job_title import job_title
-from tui.screens.job_why import WHY_REST_S, ExplainedJob
-from tui.screens.view import bindings
 from tui.text.format import Clock, duration, elide_end, plural
 from tui.text.progress import progress_in
 from tui.widgets.table.row_filter import row_filter

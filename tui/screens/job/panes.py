@@ -11,8 +11,8 @@ from textual.containers import Container, Horizontal
 from textual.content import Content
 from textual.widget import Widget
 
-from tui.screens.curve_preview import CurvePreview
-from tui.screens.job_rows import CONDITION_COLUMNS, EVENT_COLUMNS, INSTANCE_COLUMNS
+from tui.screens.job.curve_preview import CurvePreview
+from tui.screens.job.rows import CONDITION_COLUMNS, EVENT_COLUMNS, INSTANCE_COLUMNS
 from tui.widgets.table.table import Table
 
 

@@ -10,7 +10,7 @@ from textual.containers import Horizontal
 from textual.widgets import Label
 
 from k8s.snapshot import ClusterSnapshot, Job, NodeRow
-from tui.screens.view import View
+from tui.screens.base.view import View
 from tui.widgets.preview import Preview
 from tui.widgets.table.row_filter import row_filter
 from tui.widgets.table.table import Column, Table

@@ -9,7 +9,7 @@ from textual import work
 from k8s.errors import KubeError
 from k8s.snapshot import ClusterSnapshot
 from tui.feeds.about import Rights
-from tui.screens.text import TextView
+from tui.screens.documents.text import TextView
 from tui.widgets.text_lines import TextLine
 
 REWRITTEN_S = 2.0

@@ -15,7 +15,7 @@ from textual.widgets import Static
 
 from k8s.text.sanitize import sanitize
 from tui.keys import COMMANDS, EVERYWHERE, HELP, PROMPT, TABLE, Key
-from tui.screens.view import Given
+from tui.screens.base.view import Given
 from tui.text.filter_query import FILTERS
 from tui.widgets.bindings import bindings
 

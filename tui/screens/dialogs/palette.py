@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 
 from tui.keys import COMMANDS, EVERYWHERE, Key
-from tui.screens.view import View
+from tui.screens.base.view import View
 
 if TYPE_CHECKING:
     from collections.abc import Callable

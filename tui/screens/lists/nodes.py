@@ -14,8 +14,8 @@ from k8s.status import Status
 from k8s.text.sanitize import sanitize
 from tui.feeds.preview_text import node_look, node_status, taint_words, telling_taints
 from tui.keys import NODES, Key
-from tui.screens.list_view import ListView, progress_of
-from tui.screens.view import bindings
+from tui.screens.base.list_view import ListView, progress_of
+from tui.screens.base.view import bindings
 from tui.text.empty_states import no_nodes
 from tui.text.format import NOTHING, Clock, count, memory, plural
 from tui.text.gpu_bar import holder_words, node_cells

@@ -14,8 +14,8 @@ from k8s.text.sanitize import sanitize
 from tui.feeds.list_feed import Followed
 from tui.jobs.namespace_usage import ALL, Limit, Place, places, recent_first, together
 from tui.keys import NAMESPACES, Key
-from tui.screens.following import FollowingView, Reach
-from tui.screens.view import bindings
+from tui.screens.base.feed_view import FollowingView, Reach
+from tui.screens.base.view import bindings
 from tui.text.format import NOTHING, Clock, Look, plural
 from tui.widgets.table.table import Cell, Column, Row, Table
 

@@ -17,7 +17,7 @@ from k8s.kinds import JobRef
 from k8s.logs import EVERYTHING, Choice, Feed, JobLogs, LogLine, RankRow, Target, Wanted, targets_of
 from k8s.text.sanitize import sanitize
 from tui.keys import LOGS, Key
-from tui.screens.view import View, bindings
+from tui.screens.base.view import View, bindings
 from tui.text.format import NOTHING, age, count, plural
 from tui.widgets.log.view import LogView
 from tui.widgets.table.row_filter import row_filter

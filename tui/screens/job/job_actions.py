@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from k8s.kinds import JobRef
-from tui.screens.view import View
+from tui.screens.base.view import View
 
 
 class JobActions(View):

@@ -15,7 +15,7 @@ from k8s.kinds import JobRef
 from tui.charts.series import Series
 from tui.feeds.curve_feed import CurveFeed
 from tui.keys import CURVES, Key
-from tui.screens.view import View, bindings
+from tui.screens.base.view import View, bindings
 from tui.text.filter_query import matcher
 from tui.text.format import plural
 from tui.widgets.curve_chart import Curve, CurveChart

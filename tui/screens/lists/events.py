@@ -17,8 +17,8 @@ from tui.feeds.list_feed import Followed
 from tui.jobs.event_groups import Place, Teller, Told, jobs_by_place
 from tui.jobs.events import full_text
 from tui.keys import EVENTS, Key
-from tui.screens.following import FollowingView, Reach
-from tui.screens.view import bindings
+from tui.screens.base.feed_view import FollowingView, Reach
+from tui.screens.base.view import bindings
 from tui.text.format import NOTHING, Clock, Look, count, plural
 from tui.widgets.table.row_cache import KeptRows
 from tui.widgets.table.table import Cell, Column, Row, Table
@@ -120,7 +120,7 @@ class EventsView(FollowingView):
 
     def action_whole(self) -> None:
         """Show all that an event says."""
-        from tui.screens.card import CardScreen
+        from tui.screens.dialogs.detail import CardScreen
 
         if (told := self._under_cursor()) is not None:
             self.app.push_screen(CardScreen("event", full_text(told.happening)))

@@ -13,7 +13,7 @@ from k8s.kinds import JobRef
 from k8s.snapshot import Job
 from k8s.status import Status
 from k8s.text.sanitize import sanitize
-from tui.screens.job_actions import JobActions
+from tui.screens.job.job_actions import JobActions
 
 WHY_REST_S = 10.0
 """Shortest time between two looks for why it waits."""

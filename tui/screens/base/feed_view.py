@@ -11,7 +11,7 @@ from textual.worker import Worker
 from k8s.snapshot import ClusterSnapshot
 from tui.feeds.cluster_feed import Live
 from tui.feeds.list_feed import Followed, follow
-from tui.screens.list_view import ListView
+from tui.screens.base.list_view import ListView
 from tui.text.empty_states import ELSEWHERE, no_cluster
 from tui.text.format import count
 from tui.widgets.table.table import Column, Row, Table

@@ -34,8 +34,8 @@ from tui.jobs.new_job.form_spec import Wish
 from tui.jobs.new_job.form_state import JobAnswers
 from tui.jobs.new_job.preflight import PlanLine, plan
 from tui.keys import NEW_JOB, Key
-from tui.screens.choose import ChooseScreen
-from tui.screens.view import View
+from tui.screens.base.view import View
+from tui.screens.dialogs.confirm import ChooseScreen
 from tui.text.format import age
 from tui.widgets.form.create_bar import CreateBar
 from tui.widgets.form.fields import Field

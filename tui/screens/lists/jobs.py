@@ -13,8 +13,8 @@ from k8s.status import Status
 from tui.feeds.preview_text import status_words
 from tui.jobs.filters import Chosen, choose, is_loud, own_names, silent_ranks
 from tui.keys import JOBS, Key
-from tui.screens.list_view import ListView, progress_of
-from tui.screens.view import bindings
+from tui.screens.base.list_view import ListView, progress_of
+from tui.screens.base.view import bindings
 from tui.text.empty_states import no_faults, no_jobs, only_older
 from tui.text.format import NOTHING, STATUS_LOOKS, Clock, Run, compact_ranges, count, plural
 from tui.widgets.table.row_cache import KeptRows

@@ -13,8 +13,8 @@ from k8s.client.auth.kubeconfig import Context, Kubeconfig
 from k8s.errors import NoCluster
 from k8s.text.sanitize import sanitize
 from tui.keys import CONTEXTS, Key
-from tui.screens.list_view import ListView
-from tui.screens.view import bindings
+from tui.screens.base.list_view import ListView
+from tui.screens.base.view import bindings
 from tui.text.format import NOTHING, plural
 from tui.widgets.table.table import Cell, Column, Row, Table
 

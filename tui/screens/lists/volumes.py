@@ -14,8 +14,8 @@ from k8s.text.sanitize import sanitize
 from tui.feeds.list_feed import Followed
 from tui.feeds.volume_claims import CLAIM_EVENTS, bytes_of, newest_by_claim, owner_of, why_pending
 from tui.keys import VOLUMES, Key
-from tui.screens.following import FollowingView, Reach
-from tui.screens.view import bindings
+from tui.screens.base.feed_view import FollowingView, Reach
+from tui.screens.base.view import bindings
 from tui.text.format import NOTHING, Clock, Look, memory, plural
 from tui.widgets.table.table import Cell, Column, Row, Table
 

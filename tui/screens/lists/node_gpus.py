@@ -11,8 +11,8 @@ from k8s.snapshot import ClusterSnapshot, Holder, Instance, Job, NodeRow
 from k8s.text.sanitize import sanitize
 from tui.feeds.preview_text import model_words, node_status
 from tui.keys import HOLDERS, Key
-from tui.screens.list_view import ListView
-from tui.screens.view import bindings
+from tui.screens.base.list_view import ListView
+from tui.screens.base.view import bindings
 from tui.text.empty_states import no_cluster
 from tui.text.format import NOTHING, STATUS_LOOKS, Clock, Look, plural
 from tui.text.gpu_bar import BAD, FREE, MOST_CELLS, job_mark

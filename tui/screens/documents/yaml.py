@@ -17,9 +17,9 @@ from k8s.text.yaml_writer import to_text
 from k8s.watch.backoff import Outage
 from tui.feeds.object_feed import follow_object
 from tui.keys import YAML, Key
-from tui.screens.choose import ConfirmScreen
-from tui.screens.text import TextView
-from tui.screens.view import bindings
+from tui.screens.base.view import bindings
+from tui.screens.dialogs.confirm import ConfirmScreen
+from tui.screens.documents.text import TextView
 from tui.text.format import plural
 from tui.text.object_yaml import ObjectText, is_fold, object_text
 

@@ -14,7 +14,7 @@ from textual.widgets import Label
 from k8s.errors import KubeError
 from k8s.text.sanitize import sanitize
 from tui.keys import TEXT, Key
-from tui.screens.view import View, bindings
+from tui.screens.base.view import View, bindings
 from tui.widgets.log.text import pattern_of
 from tui.widgets.text_lines import TextLine, TextLines
 

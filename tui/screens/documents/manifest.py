@@ -20,7 +20,7 @@ from k8s.snapshot import ClusterSnapshot
 from k8s.text.sanitize import sanitize
 from tui.jobs.new_job.manifest_yaml import read_manifest
 from tui.keys import NEW_JOB
-from tui.screens.choose import ChooseScreen
+from tui.screens.dialogs.confirm import ChooseScreen
 from tui.text.format import plural
 from tui.widgets.bindings import bindings
 from tui.widgets.form.create_bar import CreateBar
