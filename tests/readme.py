@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tui.commands.keys_table import as_markdown
+from tui.commands.support.key_table import as_markdown
 
 README = Path(__file__).parents[1] / "README.md"
 BEGIN, END = "<!-- keys -->", "<!-- /keys -->"

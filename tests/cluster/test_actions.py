@@ -23,7 +23,7 @@ from k8s.status import Status
 from tests.cluster import made
 from tests.cluster.feed import feed_of, job_called
 from tests.kinds.made import SITUATIONS, kind_named, objects
-from tui.commands.acting import wait_until_gone
+from tui.commands.support.confirm import wait_until_gone
 from tui.feeds.cluster_feed import Live
 from tui.jobs.delete_plan import DeletePlan, delete_plan
 from tui.jobs.leftovers import told

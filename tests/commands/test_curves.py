@@ -18,7 +18,7 @@ from tests.commands.conftest import CommandLine
 from tests.objects import recorded
 from tests.scripted import SUCCESS, Answer, ScriptedCluster, Socket, page
 from trainer.tfevents import EventWriter
-from tui.commands.plots import WIDEST, Line, plot
+from tui.commands.support.plots import WIDEST, Line, plot
 from tui.feeds.log_points import read_log_points
 
 JOB_PATH = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs/running"

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from k8s.models.job_spec import JobSpec
 from tests.commands.conftest import CommandLine
 from tests.scripted import Answer, Asked, Compute, Reply, ScriptedCluster, refusal
-from tui.commands.errors import WrongUsage
-from tui.commands.wish import add_spec_arguments, spec_of
+from tui.commands.support.errors import WrongUsage
+from tui.commands.support.submit_flags import add_spec_arguments, spec_of
 
 PYTORCH_JOBS = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs"
 BATCH_JOBS = "/apis/batch/v1/namespaces/default/jobs"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.readme import README, keys_in, with_keys
-from tui.commands.keys_table import as_markdown
+from tui.commands.support.key_table import as_markdown
 from tui.keys import COMMANDS, PLACES
 
 

@@ -119,7 +119,7 @@ def test_the_console_opens_before_what_talks_to_clusters_is_imported(
     code = (
         "import sys\n"
         "from tui.__main__ import find_intruder\n"
-        "from tui.commands.parser import make_parser, options_of\n"
+        "from tui.commands.support.parser import make_parser, options_of\n"
         "options = options_of(make_parser().parse_args(sys.argv[1:]))\n"
         "from tui.commands.console import prepare\n"
         "options = prepare(options)\n"

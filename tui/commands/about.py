@@ -7,11 +7,11 @@ import argparse
 from k8s.client.client import Client
 from k8s.errors import KubeError
 from k8s.jobs.permissions import review
-from tui.commands.connect import cluster
-from tui.commands.errors import say
-from tui.commands.keys_table import as_text
-from tui.commands.output import add_format, write, write_fields, write_object
-from tui.commands.values import Values
+from tui.commands.support.connect import cluster
+from tui.commands.support.errors import say
+from tui.commands.support.key_table import as_text
+from tui.commands.support.output import add_format, write, write_fields, write_object
+from tui.commands.support.values import Values
 from tui.feeds import about
 from tui.files.keys_file import read_keys
 from tui.settings import ConsoleOptions

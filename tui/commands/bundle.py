@@ -7,10 +7,10 @@ import sys
 import time
 from pathlib import Path
 
-from tui.commands.connect import cluster, read_jobs
-from tui.commands.errors import WrongUsage, say
-from tui.commands.output import write
-from tui.commands.which_job import NAME_HELP, find_job
+from tui.commands.support.connect import cluster, read_jobs
+from tui.commands.support.errors import WrongUsage, say
+from tui.commands.support.job_name import NAME_HELP, find_job
+from tui.commands.support.output import write
 from tui.files.support_bundle import TAIL, Progress, bundle_name, make_bundle
 from tui.settings import ConsoleOptions
 from tui.text.format import plural

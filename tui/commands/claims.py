@@ -8,10 +8,10 @@ from datetime import datetime
 from k8s.models import convert
 from k8s.models.claim import Claim
 from k8s.models.resources import CLAIMS
-from tui.commands.connect import cluster, scope, server_clock
-from tui.commands.errors import say
-from tui.commands.output import Column, add_format, write_object, write_table
-from tui.commands.values import Values, seconds_since, timestamp
+from tui.commands.support.connect import cluster, scope, server_clock
+from tui.commands.support.errors import say
+from tui.commands.support.output import Column, add_format, write_object, write_table
+from tui.commands.support.values import Values, seconds_since, timestamp
 from tui.feeds.volume_claims import owner_of
 from tui.settings import ConsoleOptions
 from tui.text.format import NOTHING, Clock

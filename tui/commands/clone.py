@@ -7,10 +7,10 @@ import argparse
 from k8s.jobs.clone import Clone, clone
 from k8s.jobs.create import create_manifest, to_yaml
 from k8s.kinds import kind_of
-from tui.commands.connect import check_may_change, cluster, read_jobs
-from tui.commands.errors import WrongUsage, say
-from tui.commands.output import confirm, is_interactive, write, write_object
-from tui.commands.which_job import NAME_HELP, find_job
+from tui.commands.support.connect import check_may_change, cluster, read_jobs
+from tui.commands.support.errors import WrongUsage, say
+from tui.commands.support.job_name import NAME_HELP, find_job
+from tui.commands.support.output import confirm, is_interactive, write, write_object
 from tui.person import login_name
 from tui.settings import ConsoleOptions
 

@@ -15,7 +15,7 @@ import themes
 from k8s.errors import KubeError, NoCluster
 from k8s.kubeconfigs import kubeconfig_files
 from k8s.text.sanitize import sanitize
-from tui.commands.errors import WrongUsage, say
+from tui.commands.support.errors import WrongUsage, say
 from tui.settings import ConsoleOptions
 from tui.terminal import tty_state
 
@@ -38,7 +38,7 @@ def prepare(options: ConsoleOptions) -> ConsoleOptions:
     os.environ.pop("NO_COLOR", None)
     if not options.is_sandbox and not _has_cluster(options):
         from k8s.client.auth.kubeconfig import SANDBOX_HINT
-        from tui.commands.output import confirm
+        from tui.commands.support.output import confirm
 
         say("There is no kubeconfig. The sandbox is a cluster of processes on this machine.")
         if not confirm("Start the sandbox?", default=True):
@@ -60,7 +60,7 @@ async def reach(options: ConsoleOptions, progress: Callable[[str], None]) -> Con
     Raises:
         KubeError: The sandbox cannot be started.
     """
-    from tui.commands.connect import with_sandbox
+    from tui.commands.support.connect import with_sandbox
 
     return await with_sandbox(options, progress)
 

@@ -6,7 +6,7 @@ import argparse
 import asyncio
 from dataclasses import replace
 
-from tui.commands.acting import (
+from tui.commands.support.confirm import (
     add_jobs,
     add_yes,
     check_can_ask,
@@ -15,9 +15,9 @@ from tui.commands.acting import (
     is_agreed,
     wait_until_gone,
 )
-from tui.commands.connect import check_may_change, cluster, read_jobs
-from tui.commands.errors import say
-from tui.commands.output import write
+from tui.commands.support.connect import check_may_change, cluster, read_jobs
+from tui.commands.support.errors import say
+from tui.commands.support.output import write
 from tui.jobs.delete_plan import PROPAGATIONS, delete_plan
 from tui.jobs.leftovers import LONGEST_S, told
 from tui.settings import ConsoleOptions

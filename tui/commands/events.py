@@ -11,11 +11,11 @@ import msgspec
 from k8s.client.client import Client
 from k8s.models import Event, convert
 from k8s.models.resources import EVENTS
-from tui.commands.connect import cluster, read_cluster, server_clock
-from tui.commands.errors import say
-from tui.commands.output import Column, add_format, write_object, write_table
-from tui.commands.values import Values, seconds_since, timestamp
-from tui.commands.which_job import NAME_HELP, find_job, titles
+from tui.commands.support.connect import cluster, read_cluster, server_clock
+from tui.commands.support.errors import say
+from tui.commands.support.job_name import NAME_HELP, find_job, titles
+from tui.commands.support.output import Column, add_format, write_object, write_table
+from tui.commands.support.values import Values, seconds_since, timestamp
 from tui.jobs.events import Happening, Relatives, happenings, in_time, relevant
 from tui.settings import ConsoleOptions
 from tui.text.format import NOTHING, Clock

@@ -9,10 +9,10 @@ from k8s.client.client import Client
 from k8s.errors import Forbidden, NotFound
 from k8s.models.resources import NODES, SERVICES
 from k8s.snapshot import Instance, Job
-from tui.commands.connect import cluster, read_jobs, server_clock
-from tui.commands.output import Column, add_format, write, write_fields, write_object, write_table
-from tui.commands.values import duration_text, job_details, timestamp
-from tui.commands.which_job import NAME_HELP, find_job
+from tui.commands.support.connect import cluster, read_jobs, server_clock
+from tui.commands.support.job_name import NAME_HELP, find_job
+from tui.commands.support.output import Column, add_format, write, write_fields, write_object, write_table
+from tui.commands.support.values import duration_text, job_details, timestamp
 from tui.settings import ConsoleOptions
 from tui.text.format import NOTHING, Clock
 

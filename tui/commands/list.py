@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 
 from k8s.snapshot import Job
-from tui.commands.connect import cluster, read_jobs, server_clock
-from tui.commands.errors import say
-from tui.commands.output import Column, add_format, write_object, write_table
-from tui.commands.values import duration_text, job_values
+from tui.commands.support.connect import cluster, read_jobs, server_clock
+from tui.commands.support.errors import say
+from tui.commands.support.output import Column, add_format, write_object, write_table
+from tui.commands.support.values import duration_text, job_values
 from tui.settings import ConsoleOptions
 from tui.text.format import NOTHING, Clock
 

@@ -14,9 +14,9 @@ from k8s.errors import NotFound
 from k8s.kinds import JobRef
 from k8s.logs import LogLine, Options, Target, printed, read, targets_of
 from k8s.snapshot import ClusterSnapshot, Job
-from tui.commands.connect import cluster, read_jobs, scope
-from tui.commands.errors import say
-from tui.commands.which_job import NAME_HELP, find_job, titles
+from tui.commands.support.connect import cluster, read_jobs, scope
+from tui.commands.support.errors import say
+from tui.commands.support.job_name import NAME_HELP, find_job, titles
 from tui.feeds.cluster_feed import Live
 from tui.settings import ConsoleOptions
 

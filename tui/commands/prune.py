@@ -9,12 +9,12 @@ from datetime import datetime
 from k8s.kinds import KINDS, kind_of
 from k8s.snapshot import ClusterSnapshot, Job
 from k8s.status import Status
-from tui.commands.acting import add_yes, check_can_ask, delete_each, is_agreed
-from tui.commands.connect import check_may_change, cluster, read_jobs, server_clock
-from tui.commands.errors import say
 from tui.commands.logs import seconds
-from tui.commands.output import Column, add_format, write_object, write_table
-from tui.commands.values import Values, job_values, seconds_since, timestamp
+from tui.commands.support.confirm import add_yes, check_can_ask, delete_each, is_agreed
+from tui.commands.support.connect import check_may_change, cluster, read_jobs, server_clock
+from tui.commands.support.errors import say
+from tui.commands.support.output import Column, add_format, write_object, write_table
+from tui.commands.support.values import Values, job_values, seconds_since, timestamp
 from tui.jobs.delete_plan import delete_plan
 from tui.person import login_name
 from tui.settings import ConsoleOptions

@@ -11,11 +11,11 @@ from k8s.errors import KubeError, NoCluster
 from k8s.jobs.create import claim_names, create_manifest, to_yaml
 from k8s.kinds import CREATABLE, CreatableKind, Manifest
 from k8s.models.job_spec import JobSpec
-from tui.commands.connect import check_may_change, cluster
-from tui.commands.errors import WrongUsage, say
-from tui.commands.manifests import Wanted, read_manifests
-from tui.commands.output import write, write_object
-from tui.commands.wish import add_spec_arguments, spec_of
+from tui.commands.support.connect import check_may_change, cluster
+from tui.commands.support.errors import WrongUsage, say
+from tui.commands.support.manifests import Wanted, read_manifests
+from tui.commands.support.output import write, write_object
+from tui.commands.support.submit_flags import add_spec_arguments, spec_of
 from tui.settings import ConsoleOptions
 
 SANDBOX_IMAGE = "local"

@@ -6,10 +6,10 @@ import argparse
 
 from k8s.errors import KubeError
 from k8s.snapshot import ClusterSnapshot, NodeRow
-from tui.commands.connect import cluster, read_jobs, server_clock
-from tui.commands.errors import say
-from tui.commands.output import Column, add_format, write, write_object, write_table
-from tui.commands.values import job_values, node_values
+from tui.commands.support.connect import cluster, read_jobs, server_clock
+from tui.commands.support.errors import say
+from tui.commands.support.output import Column, add_format, write, write_object, write_table
+from tui.commands.support.values import job_values, node_values
 from tui.settings import ConsoleOptions
 from tui.text.format import NOTHING, memory
 

@@ -6,10 +6,10 @@ import argparse
 
 from k8s.diagnosis import Answer, answer_why
 from k8s.text.sanitize import sanitize
-from tui.commands.connect import cluster, read_jobs
-from tui.commands.output import add_format, write, write_object
-from tui.commands.values import Values
-from tui.commands.which_job import NAME_HELP, find_job
+from tui.commands.support.connect import cluster, read_jobs
+from tui.commands.support.job_name import NAME_HELP, find_job
+from tui.commands.support.output import add_format, write, write_object
+from tui.commands.support.values import Values
 from tui.settings import ConsoleOptions
 
 

@@ -10,7 +10,7 @@ from k8s.client.client import Client
 from k8s.errors import Forbidden, KubeError
 from k8s.models.resources import PODS
 from k8s.snapshot import ClusterSnapshot
-from tui.commands.errors import say
+from tui.commands.support.errors import say
 from tui.feeds.cluster_feed import Live
 from tui.settings import ConsoleOptions
 from tui.text.format import Clock

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from k8s.errors import KubeError, NotFound
 from k8s.kinds import KINDS, JobKind, JobRef, kind_of
 from k8s.snapshot import ClusterSnapshot, Job
-from tui.commands.errors import WrongUsage
+from tui.commands.support.errors import WrongUsage
 
 NAME_HELP = "name of the job, or KIND/NAME"
 """For arguments that name a job."""
