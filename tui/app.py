@@ -1,7 +1,7 @@
 """The console: it owns the cluster's picture and the stack of views, and does what views wish for.
 
 Only home is imported at the start. What talks to the cluster, every other view, and what is
-done for a wish (see `tui.doing`) is imported when it is first needed.
+done for a wish (see `tui.actions`) is imported when it is first needed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import themes
 from k8s.errors import KubeError
 from k8s.snapshot import ClusterSnapshot
 from k8s.text.sanitize import sanitize, sanitize_lines
-from tui.doing import WISHES
+from tui.actions import WISHES
 from tui.keys import COMMANDS, EVERYWHERE, UserKeys, find_command
 from tui.keys.commands import Argument
 from tui.screens.base.view import FLASH_S, Given, View
@@ -294,7 +294,7 @@ class Console(PacedApp[int]):
             self.notify(f"{why[:1].upper()}{why[1:]}.", severity="warning")
             return
         self._wish = View.Go(name, wish.argument, wish.refs, hidden=wish.hidden)
-        module = importlib.import_module(f"tui.doing.{WISHES[name]}")
+        module = importlib.import_module(f"tui.actions.{WISHES[name]}")
         getattr(module, name.replace("-", "_"))(self, self._wish)
 
     def begin(

@@ -12,8 +12,8 @@ from k8s.snapshot import ClusterSnapshot, Missing, NodeRow
 from tests.objects import joined, node
 from tests.scripted import Answer, Asked, Compute, Reply, refusal
 from tests.ui.test_console import Playground, console_on, some_objects
+from tui.actions.about import badge
 from tui.app import Console
-from tui.doing.about import badge
 from tui.feeds.about import address, as_text, words_of
 from tui.keys import UserKeys
 from tui.screens.documents.about import AboutView

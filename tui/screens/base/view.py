@@ -107,7 +107,7 @@ class View(Screen[None]):
         ) -> None:
             super().__init__()
             self.where = where
-            """The name of a wish: see `tui.doing.WISHES`."""
+            """The name of a wish: see `tui.actions.WISHES`."""
             self.argument = argument
             """What was typed after the command, or an instance's name."""
             self.refs = tuple(refs)

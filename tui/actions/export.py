@@ -96,7 +96,7 @@ def clone(console: Console, wish: View.Go) -> None:
 async def _clone(console: Console, client: Client, ref: JobRef) -> None:
     from k8s.jobs import clone
     from k8s.jobs.create import resource_of
-    from tui.doing.changes import ask_for_job, ask_for_manifest
+    from tui.actions.jobs import ask_for_job, ask_for_manifest
 
     try:
         found = await client.get(resource_of(ref), ref.name, ref.namespace)
