@@ -14,7 +14,7 @@ from textual.pilot import Pilot
 
 from k8s.status import Status
 from tui.app import Console
-from tui.settings import ConsoleOptions
+from tui.options import ConsoleOptions
 
 FOLDER = Path(__file__).resolve().parent.parent / ".github" / "pictures"
 SIZE = (120, 40)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import argparse
 
-    from tui.settings import ConsoleOptions
+    from tui.options import ConsoleOptions
 
 DONE, FAILED, WRONG_USAGE = 0, 1, 2
 """What the program answers its caller."""

@@ -30,10 +30,10 @@ from k8s.text.sanitize import sanitize, sanitize_lines
 from tui.actions import WISHES
 from tui.keys import COMMANDS, EVERYWHERE, UserKeys, find_command
 from tui.keys.commands import Argument
+from tui.options import ConsoleOptions
 from tui.screens.base.view import FLASH_S, Given, View
 from tui.screens.dialogs.too_small import TooSmall, is_too_small
 from tui.screens.lists.jobs import JobsView
-from tui.settings import ConsoleOptions
 from tui.terminal import tty_state
 from tui.terminal.driver import PacedApp
 from tui.terminal.line_filters import AsciiOnly, Harmless
@@ -65,7 +65,7 @@ class Console(PacedApp[int]):
     CSS_PATH = [  # noqa: RUF012
         themes.STYLESHEET,
         # Home's own too: what a view brings later makes everything be read anew.
-        *(Path(__file__).parent / "screens" / name for name in ("view.tcss", "list_view.tcss")),
+        *(Path(__file__).parent / "screens" / "base" / name for name in ("view.tcss", "list_view.tcss")),
     ]
     BINDINGS: ClassVar[list[BindingType]] = bindings(
         replace(key, opens_prompt=True) for key in EVERYWHERE if key.id == "app.interrupt"

@@ -4,6 +4,6 @@ A pod's word comes from `pod`, a job's from the table of rules in `job`, which k
 job's object *and* its pods: an operator's list of conditions alone does not tell.
 """
 
-from k8s.models.status import Status
+from k8s.status.status import Status
 
 __all__ = ["Status"]

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from k8s.models.status import Status
+from k8s.status.status import Status
 from k8s.status.pod import ASKED_TO_STOP
 
 _LAST = datetime.max.replace(tzinfo=UTC)

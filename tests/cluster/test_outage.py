@@ -12,7 +12,7 @@ from k8s.models.resources import PODS
 from tests import real
 from tests.cluster import made
 from tui.app import Console
-from tui.settings import ConsoleOptions
+from tui.options import ConsoleOptions
 from tui.widgets.table.table import Table
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(480)]

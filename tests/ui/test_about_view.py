@@ -16,8 +16,8 @@ from tui.actions.about import badge
 from tui.app import Console
 from tui.feeds.about import address, as_text, words_of
 from tui.keys import UserKeys
+from tui.options import ConsoleOptions
 from tui.screens.documents.about import AboutView
-from tui.settings import ConsoleOptions
 from tui.terminal.clipboard import OVERRIDE
 
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"

@@ -15,7 +15,7 @@ from tui.files.support_bundle import bundle_name
 from tui.keys.completion import complete
 from tui.text.empty_states import no_jobs
 
-SHEETS = sorted(Path(tui.screens.__file__).parent.glob("*.tcss"))
+SHEETS = sorted(Path(tui.screens.__file__).parent.rglob("*.tcss"))
 SHARED = {"view.tcss", "list_view.tcss", "text.tcss"}
 """Sheets of base classes: what they say is meant for every view that has the part."""
 

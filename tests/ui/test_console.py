@@ -19,13 +19,13 @@ from trainer.tfevents import EventWriter
 from tui.app import Console
 from tui.files.keys_file import read_keys
 from tui.keys import COMMANDS
+from tui.options import ConsoleOptions
 from tui.screens.dialogs.delete import DeleteScreen
 from tui.screens.dialogs.help import HelpScreen
 from tui.screens.job.curves import CurvesView
 from tui.screens.job.job import JobView
 from tui.screens.lists.jobs import JobsView
 from tui.screens.lists.nodes import NodesView
-from tui.settings import ConsoleOptions
 from tui.widgets.table.table import Table
 
 JOBS = "/apis/kubeflow.org/v1/pytorchjobs"

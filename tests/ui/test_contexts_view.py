@@ -15,11 +15,11 @@ from tests.objects import node, pytorch_job
 from tests.scripted import Object, Reply, ScriptedCluster, Stall, Stream, page
 from tests.ui.test_console import LISTS, Playground
 from tui.app import Console
+from tui.options import ConsoleOptions
 from tui.screens.job.job import JobView
 from tui.screens.lists.contexts import ContextsView
 from tui.screens.lists.jobs import JobsView
 from tui.screens.lists.nodes import NodesView
-from tui.settings import ConsoleOptions
 
 
 def serve(cluster: ScriptedCluster, job: str, namespace: str = "default") -> None:

@@ -37,9 +37,9 @@ from tui.app import Console
 from tui.charts.series import Series
 from tui.jobs.new_job.preflight import PlanLine
 from tui.keys import COMMANDS
+from tui.options import ConsoleOptions
 from tui.screens.base.view import View
 from tui.screens.dialogs.confirm import ConfirmScreen
-from tui.settings import ConsoleOptions
 from tui.terminal.line_filters import AsciiOnly, Harmless
 from tui.widgets.curve_chart import Curve, CurveChart
 from tui.widgets.form.notice import Notice

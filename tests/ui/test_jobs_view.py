@@ -18,8 +18,8 @@ from tests.objects import batch_job, joined, node, pod_of, pytorch_job
 from tests.scene import MPI_JOBS, ago, lab
 from tests.ui.test_console import console_on
 from tui.jobs.filters import choose, is_fault, own_names, silent_ranks
+from tui.options import FINISHED_DAYS
 from tui.screens.lists.jobs import JobsView
-from tui.settings import FINISHED_DAYS
 from tui.widgets.table.table import Table
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)

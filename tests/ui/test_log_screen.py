@@ -81,7 +81,7 @@ def snapshot_of(*pods: ScriptedPod) -> ClusterSnapshot:
 class Host(App[None]):
     """As much of the console as the screen needs."""
 
-    CSS_PATH = [themes.STYLESHEET, Path(__file__).parents[2] / "tui/screens/view.tcss"]  # noqa: RUF012
+    CSS_PATH = [themes.STYLESHEET, Path(__file__).parents[2] / "tui/screens/base/view.tcss"]  # noqa: RUF012
 
     snapshot: reactive[ClusterSnapshot] = reactive(ClusterSnapshot, layout=False)
 

@@ -38,7 +38,7 @@ def feed_of(*items: LogLine | Marker) -> Feed:
 class Host(App[None]):
     """Nothing but a log."""
 
-    CSS_PATH = [themes.STYLESHEET, Path(__file__).parents[2] / "tui/screens/logs.tcss"]  # noqa: RUF012
+    CSS_PATH = [themes.STYLESHEET, Path(__file__).parents[2] / "tui/screens/job/logs.tcss"]  # noqa: RUF012
 
     def __init__(self, view: LogView) -> None:
         super().__init__()

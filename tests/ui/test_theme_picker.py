@@ -15,9 +15,9 @@ from tests.terminal import Terminal
 from tests.ui.test_console import console_on, kubeconfig_of, some_objects
 from tui.commands.console import choose_theme
 from tui.files.config_file import Config, read_config
+from tui.options import ConsoleOptions
 from tui.screens.dialogs.themes import ThemesScreen
 from tui.screens.lists.jobs import JobsView
-from tui.settings import ConsoleOptions
 from tui.terminal.tty_state import Colours
 
 ROOT = Path(__file__).parents[2]

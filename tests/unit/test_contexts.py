@@ -14,9 +14,8 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from k8s.client.auth.kubeconfig import Context, merged, read_kubeconfig
+from k8s.client.auth.kubeconfig import Context, kubeconfig_files, merged, read_kubeconfig
 from k8s.errors import NoCluster
-from k8s.kubeconfigs import kubeconfig_files
 
 
 def part(

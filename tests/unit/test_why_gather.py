@@ -10,11 +10,10 @@ from typing import Any
 import pytest
 
 from k8s.client.client import Client
-from k8s.diagnosis import gather
+from k8s.diagnosis import Answer, answer_why, explain, gather
 from k8s.errors import KubeError, Unreachable
 from k8s.snapshot import ClusterSnapshot, Job, Missing, NodeRow
 from k8s.status import Status
-from k8s.why import Answer, answer_why, explain
 from tests.objects import GPU, Object, joined, node, pod_of, pytorch_job, recorded
 from tests.scripted import Answer as Say
 from tests.scripted import Cut, Drop, ScriptedCluster, page, refusal

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from k8s.errors import KubeError
 from k8s.kinds import JobRef
-from tui.person import login_name
+from tui.options import login_name
 from tui.screens.base.view import View
 
 if TYPE_CHECKING:

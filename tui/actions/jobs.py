@@ -12,7 +12,7 @@ from k8s.snapshot import Job
 from tui.jobs.delete_plan import DeletePlan, delete_plan
 from tui.jobs.suspend_plan import suspend_plan
 from tui.keys import NEW_JOB
-from tui.person import login_name
+from tui.options import login_name
 from tui.screens.base.view import View
 from tui.screens.dialogs.confirm import ConfirmScreen
 

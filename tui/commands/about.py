@@ -14,7 +14,7 @@ from tui.commands.support.output import add_format, write, write_fields, write_o
 from tui.commands.support.values import Values
 from tui.feeds import about
 from tui.files.keys_file import read_keys
-from tui.settings import ConsoleOptions
+from tui.options import ConsoleOptions
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -12,7 +12,7 @@ from tui.commands.support.errors import WrongUsage, say
 from tui.commands.support.job_name import NAME_HELP, find_job
 from tui.commands.support.output import write
 from tui.files.support_bundle import TAIL, Progress, bundle_name, make_bundle
-from tui.settings import ConsoleOptions
+from tui.options import ConsoleOptions
 from tui.text.format import plural
 
 

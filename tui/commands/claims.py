@@ -13,7 +13,7 @@ from tui.commands.support.errors import say
 from tui.commands.support.output import Column, add_format, write_object, write_table
 from tui.commands.support.values import Values, seconds_since, timestamp
 from tui.feeds.volume_claims import owner_of
-from tui.settings import ConsoleOptions
+from tui.options import ConsoleOptions
 from tui.text.format import NOTHING, Clock
 
 COLUMNS = (

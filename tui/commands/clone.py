@@ -11,8 +11,7 @@ from tui.commands.support.connect import check_may_change, cluster, read_jobs
 from tui.commands.support.errors import WrongUsage, say
 from tui.commands.support.job_name import NAME_HELP, find_job
 from tui.commands.support.output import confirm, is_interactive, write, write_object
-from tui.person import login_name
-from tui.settings import ConsoleOptions
+from tui.options import ConsoleOptions, login_name
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

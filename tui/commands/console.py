@@ -12,11 +12,11 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import themes
+from k8s.client.auth.kubeconfig import kubeconfig_files
 from k8s.errors import KubeError, NoCluster
-from k8s.kubeconfigs import kubeconfig_files
 from k8s.text.sanitize import sanitize
 from tui.commands.support.errors import WrongUsage, say
-from tui.settings import ConsoleOptions
+from tui.options import ConsoleOptions
 from tui.terminal import tty_state
 
 

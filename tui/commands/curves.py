@@ -23,7 +23,7 @@ from tui.commands.support.output import add_format, write, write_object
 from tui.commands.support.plots import Line, plot
 from tui.feeds.curve_feed import CurveFeed
 from tui.feeds.log_points import read_log_points
-from tui.settings import ConsoleOptions
+from tui.options import ConsoleOptions
 
 
 class NoCurves(KubeError):

@@ -20,7 +20,7 @@ from tui.commands.support.errors import say
 from tui.commands.support.output import write
 from tui.jobs.delete_plan import PROPAGATIONS, delete_plan
 from tui.jobs.leftovers import LONGEST_S, told
-from tui.settings import ConsoleOptions
+from tui.options import ConsoleOptions
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

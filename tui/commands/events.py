@@ -17,7 +17,7 @@ from tui.commands.support.job_name import NAME_HELP, find_job, titles
 from tui.commands.support.output import Column, add_format, write_object, write_table
 from tui.commands.support.values import Values, seconds_since, timestamp
 from tui.jobs.events import Happening, Relatives, happenings, in_time, relevant
-from tui.settings import ConsoleOptions
+from tui.options import ConsoleOptions
 from tui.text.format import NOTHING, Clock
 
 COLUMNS = (

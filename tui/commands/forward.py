@@ -16,7 +16,7 @@ from tui.commands.support.errors import WrongUsage, say
 from tui.commands.support.job_name import NAME_HELP, find_job
 from tui.commands.support.output import write
 from tui.jobs.instances import INSTANCE_HELP, find_instance
-from tui.settings import ConsoleOptions
+from tui.options import ConsoleOptions
 from tui.terminal.tty_state import EXIT_CODES, on_signals
 
 HIGHEST_PORT = 65535

@@ -13,7 +13,7 @@ from tui.commands.support.connect import cluster, read_jobs, server_clock
 from tui.commands.support.job_name import NAME_HELP, find_job
 from tui.commands.support.output import Column, add_format, write, write_fields, write_object, write_table
 from tui.commands.support.values import duration_text, job_details, timestamp
-from tui.settings import ConsoleOptions
+from tui.options import ConsoleOptions
 from tui.text.format import NOTHING, Clock
 
 INSTANCE_COLUMNS = (

@@ -9,7 +9,7 @@ from tui.commands.support.connect import cluster, read_jobs, server_clock
 from tui.commands.support.errors import say
 from tui.commands.support.output import Column, add_format, write_object, write_table
 from tui.commands.support.values import duration_text, job_values
-from tui.settings import ConsoleOptions
+from tui.options import ConsoleOptions
 from tui.text.format import NOTHING, Clock
 
 COLUMNS = (

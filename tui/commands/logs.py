@@ -18,7 +18,7 @@ from tui.commands.support.connect import cluster, read_jobs, scope
 from tui.commands.support.errors import say
 from tui.commands.support.job_name import NAME_HELP, find_job, titles
 from tui.feeds.cluster_feed import Live
-from tui.settings import ConsoleOptions
+from tui.options import ConsoleOptions
 
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 

@@ -16,8 +16,7 @@ from tui.commands.support.errors import say
 from tui.commands.support.output import Column, add_format, write_object, write_table
 from tui.commands.support.values import Values, job_values, seconds_since, timestamp
 from tui.jobs.delete_plan import delete_plan
-from tui.person import login_name
-from tui.settings import ConsoleOptions
+from tui.options import ConsoleOptions, login_name
 from tui.text.format import NOTHING, age, plural
 
 ENDED = (Status.SUCCEEDED, Status.FAILED)

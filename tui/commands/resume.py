@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from tui.commands.suspend import add_arguments, change
-from tui.settings import ConsoleOptions
+from tui.options import ConsoleOptions
 
 __all__ = ["add_arguments", "run"]
 

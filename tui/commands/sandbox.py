@@ -10,7 +10,7 @@ from tui.commands.support.connect import check_may_change
 from tui.commands.support.errors import WrongUsage, say
 from tui.commands.support.output import add_format, confirm, is_interactive, write, write_fields, write_object
 from tui.commands.support.values import timestamp
-from tui.settings import ConsoleOptions
+from tui.options import ConsoleOptions
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

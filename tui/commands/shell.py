@@ -20,7 +20,7 @@ from tui.commands.support.connect import check_may_change, cluster, read_jobs
 from tui.commands.support.errors import say
 from tui.commands.support.job_name import NAME_HELP, find_job
 from tui.jobs.instances import INSTANCE_HELP, find_container, find_instance
-from tui.settings import ConsoleOptions
+from tui.options import ConsoleOptions
 from tui.terminal import tty_state
 from tui.terminal.pod_shell import LEFT, run_shell
 

@@ -16,7 +16,7 @@ from tui.commands.support.errors import WrongUsage, say
 from tui.commands.support.manifests import Wanted, read_manifests
 from tui.commands.support.output import write, write_object
 from tui.commands.support.submit_flags import add_spec_arguments, spec_of
-from tui.settings import ConsoleOptions
+from tui.options import ConsoleOptions
 
 SANDBOX_IMAGE = "local"
 """Stands in for an image in the sandbox, which has none: `python` is this machine's."""

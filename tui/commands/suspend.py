@@ -10,7 +10,7 @@ from tui.commands.support.confirm import add_jobs, add_yes, check_can_ask, each,
 from tui.commands.support.connect import check_may_change, cluster, read_jobs
 from tui.commands.support.errors import say
 from tui.jobs.suspend_plan import suspend_plan
-from tui.settings import ConsoleOptions
+from tui.options import ConsoleOptions
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

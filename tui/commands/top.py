@@ -10,7 +10,7 @@ from tui.commands.support.connect import cluster, read_jobs, server_clock
 from tui.commands.support.errors import say
 from tui.commands.support.output import Column, add_format, write, write_object, write_table
 from tui.commands.support.values import job_values, node_values
-from tui.settings import ConsoleOptions
+from tui.options import ConsoleOptions
 from tui.text.format import NOTHING, memory
 
 NODE_COLUMNS = (

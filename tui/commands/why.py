@@ -10,7 +10,7 @@ from tui.commands.support.connect import cluster, read_jobs
 from tui.commands.support.job_name import NAME_HELP, find_job
 from tui.commands.support.output import add_format, write, write_object
 from tui.commands.support.values import Values
-from tui.settings import ConsoleOptions
+from tui.options import ConsoleOptions
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -14,7 +14,7 @@ from k8s.jobs.permissions import Need, Right
 from k8s.kinds import CREATABLE, KINDS, JobKind
 from k8s.models.resources import CLAIMS, EVENTS, NAMESPACES, NODES, PODS, Resource
 from k8s.watch.discovery import discover
-from tui.settings import ConsoleOptions
+from tui.options import ConsoleOptions
 
 PACKAGES = ("gpuconsole", "textual", "kubernetes", "aiohttp", "plotext", "torch", "tensorboard")
 """Whose versions are told; the last two are needed by trainers only."""

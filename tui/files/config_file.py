@@ -15,7 +15,7 @@ from pathlib import Path
 import yaml
 
 from k8s.errors import KubeError
-from tui.settings import FINISHED_DAYS
+from tui.options import FINISHED_DAYS
 
 MOST_DAYS = 36500
 """A hundred years: finished jobs are shown for ever."""

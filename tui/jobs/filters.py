@@ -8,8 +8,7 @@ from datetime import datetime, timedelta
 
 from k8s.snapshot import Job
 from k8s.status import Status
-from tui.person import login_name
-from tui.settings import FINISHED_DAYS
+from tui.options import FINISHED_DAYS, login_name
 
 _FAULTS = (Status.FAILED, Status.RESTARTING, Status.UNKNOWN)
 _AT_REST = (Status.SUCCEEDED, Status.SUSPENDED)

@@ -1,6 +1,7 @@
 """Kubeconfigs as kubectl merges them: which contexts there are, and what each one says.
 
-Nothing here logs in or asks a cluster; the kubernetes package, slow to import, is not needed.
+Nothing here logs in or asks a cluster. YAML, slow to import, waits until a file is read: before the
+first frame only `kubeconfig_files` is called.
 """
 
 from __future__ import annotations
@@ -12,10 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from k8s.errors import NoCluster
-from k8s.kubeconfigs import kubeconfig_files
 from k8s.text.sanitize import sanitize
 
 SANDBOX_HINT = "Point KUBECONFIG at one, or try the single-machine cluster: gpuconsole --sandbox"
@@ -27,8 +25,8 @@ _PATHS = {
     "contexts": (),
 }
 """Sections of a kubeconfig, and what in their entries is a path that begins at the file's folder."""
-_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _QUOTED = re.compile(r"'[^']{4,}'|\"[^\"]{4,}\"")
+_NO_YAML = "this is not YAML"
 _MOST_NAMED = 20
 
 
@@ -93,6 +91,12 @@ class Kubeconfig:
         return Chosen(context, cluster or {}, user or {})
 
 
+def kubeconfig_files() -> list[Path]:
+    """Return the kubeconfig files that kubectl would merge, those that exist."""
+    text = os.environ.get("KUBECONFIG") or "~/.kube/config"
+    return [path for part in text.split(os.pathsep) if part and (path := Path(part).expanduser()).is_file()]
+
+
 def read_kubeconfig(kubeconfig: str = "") -> Kubeconfig:
     """Read and merge this kubeconfig, or those that kubectl would take, leaving out what makes no sense.
 
@@ -117,7 +121,7 @@ def merged(files: Sequence[Path]) -> Kubeconfig:
         try:
             found = _parse(path)
             entries = {section: list(_entries(found, section, path)) for section in sections}
-        except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             problems.append(sanitize(f"{path}: {_words(error)}"))
             continue
         current = current or str(found.get("current-context") or "")
@@ -131,7 +135,18 @@ def merged(files: Sequence[Path]) -> Kubeconfig:
 
 
 def _parse(path: Path) -> Mapping[str, Any]:
-    found = yaml.load(path.read_text(encoding="utf-8"), _Loader)
+    import yaml
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        found = yaml.load(path.read_text(encoding="utf-8"), loader)
+    except yaml.MarkedYAMLError as error:
+        if error.problem_mark is None:
+            raise ValueError(_NO_YAML) from None
+        problem = _QUOTED.sub("…", error.problem or "no YAML")
+        raise ValueError(f"line {error.problem_mark.line + 1}: {problem}") from None
+    except yaml.YAMLError:
+        raise ValueError(_NO_YAML) from None
     if found is None:
         return {}
     if not isinstance(found, dict):
@@ -173,8 +188,6 @@ def _words(error: Exception) -> str:
     """Return what is wrong with a file, without quoting it: tokens may be in it."""
     if isinstance(error, OSError):
         return f"{error.strerror or error}."
-    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
-        return f"line {error.problem_mark.line + 1}: {_QUOTED.sub('…', error.problem or 'no YAML')}."
-    if isinstance(error, yaml.YAMLError | UnicodeDecodeError | RecursionError):
-        return "this is not YAML."
+    if isinstance(error, UnicodeDecodeError | RecursionError):
+        return f"{_NO_YAML}."
     return f"{error}."

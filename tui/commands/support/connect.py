@@ -12,7 +12,7 @@ from k8s.models.resources import PODS
 from k8s.snapshot import ClusterSnapshot
 from tui.commands.support.errors import say
 from tui.feeds.cluster_feed import Live
-from tui.settings import ConsoleOptions
+from tui.options import ConsoleOptions
 from tui.text.format import Clock
 
 

@@ -7,7 +7,7 @@ import importlib
 from typing import Any, NoReturn
 
 from tui.commands import COMMANDS
-from tui.settings import ConsoleOptions
+from tui.options import ConsoleOptions
 
 WRONG_USAGE = 2
 """Exit status for a command line that makes no sense."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from k8s.models.job_spec import JobSpec, Mount
 from trainer.catalogue import TRAINERS, Trainer, find
 from tui.commands.support.errors import WrongUsage
-from tui.person import login_name
+from tui.options import login_name
 
 WORKSPACE = Mount("workspace", "/workspace")
 """Where a packaged trainer writes unless told otherwise."""

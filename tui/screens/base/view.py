@@ -19,7 +19,7 @@ from k8s.text.sanitize import sanitize_lines
 from tui.keys import EVERYWHERE, PROMPT, Key, remapped
 from tui.keys.commands import Argument
 from tui.keys.completion import complete
-from tui.settings import FINISHED_DAYS
+from tui.options import FINISHED_DAYS
 from tui.widgets.bindings import bindings
 from tui.widgets.key_bar import KeyBar
 from tui.widgets.prompt import Prompt

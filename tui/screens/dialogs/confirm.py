@@ -19,7 +19,7 @@ from tui.widgets.bindings import bindings
 class ChooseScreen(ModalScreen[str]):
     """Asks, and answers with what stands for the button pressed."""
 
-    CSS_PATH: ClassVar = "choose.tcss"
+    CSS_PATH: ClassVar = "confirm.tcss"
     AUTO_FOCUS: ClassVar[str] = "Button"
     BINDINGS: ClassVar[list[BindingType]] = bindings(DIALOG)
 

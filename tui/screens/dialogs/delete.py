@@ -20,7 +20,7 @@ from tui.widgets.form.line_input import LineInput
 class DeleteScreen(ModalScreen[DeletePlan | None]):
     """Asks, and answers with the plan as it was agreed to, or None."""
 
-    CSS_PATH: ClassVar = "choose.tcss"
+    CSS_PATH: ClassVar = "confirm.tcss"
     AUTO_FOCUS: ClassVar[str] = "#cancel"
     VERTICAL_BREAKPOINTS = [(0, "-low"), (20, "-high")]  # noqa: RUF012
     BINDINGS: ClassVar[list[BindingType]] = bindings((*DIALOG, *DELETE))

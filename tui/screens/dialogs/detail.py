@@ -18,7 +18,7 @@ from tui.widgets.bindings import bindings
 class CardScreen(ModalScreen[None]):
     """Shows a text until it is closed."""
 
-    CSS_PATH = "card.tcss"
+    CSS_PATH = "detail.tcss"
     AUTO_FOCUS: ClassVar[str] = "VerticalScroll"
     BINDINGS: ClassVar[list[BindingType]] = bindings(CARD)
 

@@ -198,23 +198,23 @@ class NewJobScreen(Screen[JobRef | None]):
             self.answers.offer("image", image)
             self._review()
         try:
-            draft = await asyncio.to_thread(draft.read_draft, self._folder)
+            kept = await asyncio.to_thread(draft.read_draft, self._folder)
         except DraftProblem as problem:
             self.query_one(Notice).say(str(problem))
             return
-        if draft is None:
+        if kept is None:
             return
-        name = sanitize(draft.texts.get("name", "")) or "a job without a name"
+        name = sanitize(kept.texts.get("name", "")) or "a job without a name"
         answer = await self.app.push_screen_wait(
             ChooseScreen(
                 "Go on with your draft?",
-                f"{name}, kept {age(time.time() - draft.saved_s)} ago. It stays until you keep another.",
+                f"{name}, kept {age(time.time() - kept.saved_s)} ago. It stays until you keep another.",
                 (("go-on", "Go on with it"), ("afresh", "Start afresh")),
             )
         )
         if answer == "go-on":
             self._is_draft = True
-            self.answers.resume(draft.texts)
+            self.answers.resume(kept.texts)
             self._review()
             self._load_claims()
 

@@ -1,7 +1,8 @@
-"""What the user asked for when starting the console, and where its files lie."""
+"""What the user asked for when starting the console, where its files lie, and who is asking."""
 
 from __future__ import annotations
 
+import getpass
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -74,3 +75,11 @@ class ConsoleOptions:
     def sandbox_folder(self) -> Path:
         """Return where the sandbox keeps its objects, volumes and logs."""
         return self.data_folder / "sandbox"
+
+
+def login_name() -> str:
+    """Return the login's name; empty where this machine does not know it."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):
+        return ""
