@@ -20,13 +20,13 @@ from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.widgets import Static
 
+from tests import ROOT
 from tests.terminal import Terminal
 from tui.terminal import tty_state
 from tui.terminal.driver import ConsoleDriver, PacedApp
 from tui.terminal.frame_rate import Pace
 
 Report = Mapping[str, Any]
-ROOT = Path(__file__).parents[1]
 
 
 class DrivenApp(PacedApp[int]):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 from k8s.cluster import join
@@ -12,8 +11,8 @@ from k8s.kinds.base import DeclaredJob
 from k8s.kinds.reader import JobReader
 from k8s.models import Node, Pod, Reader
 from k8s.snapshot import Job, NodeRow
+from tests import FIXTURES
 
-FIXTURES = Path(__file__).parent / "fixtures"
 RECORDED = FIXTURES / "cluster-1.36"
 """What a real 1.36 cluster answered."""
 Object = dict[str, Any]

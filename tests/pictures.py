@@ -13,10 +13,11 @@ from pathlib import Path
 from textual.pilot import Pilot
 
 from k8s.status import Status
+from tests import ROOT
 from tui.app import Console
 from tui.options import ConsoleOptions
 
-FOLDER = Path(__file__).resolve().parent.parent / ".github" / "pictures"
+FOLDER = ROOT / ".github" / "pictures"
 SIZE = (120, 40)
 WAIT_S = 180.0
 RAN = ("sh", "-c", "echo 'accuracy 0.9871'")

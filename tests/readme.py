@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
+from tests import ROOT
 from tui.commands.support.key_table import as_markdown
 
-README = Path(__file__).parents[1] / "README.md"
+README = ROOT / "README.md"
 BEGIN, END = "<!-- keys -->", "<!-- /keys -->"
 """The lines between which the keys stand."""
 

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-FOLDER = Path(__file__).resolve().parents[2] / "shared" / "cluster"
+from tests import ROOT
+
+FOLDER = ROOT.parent / "shared" / "cluster"
 """What starts and stops it."""
 NODE = "real-node-0"
 """Its one node, which says that it has 8 `nvidia.com/gpu`."""

@@ -6,14 +6,15 @@ import os
 import string
 from collections.abc import Mapping, Sequence
 from itertools import groupby
-from pathlib import Path
 from typing import Any
 
 from rich.style import Style
 from textual.app import App
 from textual.strip import Strip
 
-FOLDER = Path(__file__).parent / "golden" / "screens"
+from tests import GOLDEN
+
+FOLDER = GOLDEN / "screens"
 UPDATE = "UPDATE_SCREENS"
 """Variable that writes what is seen instead of comparing it; look at it before it is kept."""
 _LETTERS = string.ascii_letters + string.digits

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import sys
 from functools import partial
-from pathlib import Path
 
 from textual.app import ComposeResult
 from textual.binding import Binding
@@ -15,12 +14,11 @@ from textual.widgets import Static
 
 from k8s.client.client import Client
 from k8s.errors import KubeError
+from tests import ROOT
 from tests.terminal import Terminal
 from tui.terminal import tty_state
 from tui.terminal.driver import PacedApp
 from tui.terminal.pod_shell import handed_over, run_shell
-
-ROOT = Path(__file__).parents[1]
 
 
 class ShellApp(PacedApp[int]):

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
+from tests import ROOT
 from tests.objects import RECORDED
 from tests.scripted import Answer, ScriptedCluster, page
 from tui.__main__ import main
 
-ROOT = Path(__file__).parents[2]
 COLLECTIONS = ("nodes", "pods", "services", "persistentvolumeclaims", "events")
 """What was recorded of the core; and PyTorchJobs."""
 

@@ -20,9 +20,10 @@ from k8s.kinds import CREATABLE, CreatableKind, kind_of
 from k8s.kinds.reader import JobReader
 from k8s.models import Pod, Reader
 from k8s.models.job_spec import JobSpec, Mount
+from tests import GOLDEN
 from tests.objects import listed
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "kinds"
+GOLDEN_KINDS = GOLDEN / "kinds"
 SPEC = JobSpec(
     name="bert-base-1",
     namespace="vision",
@@ -47,7 +48,7 @@ every_kind = pytest.mark.parametrize("kind", CREATABLE, ids=lambda kind: type(ki
 
 
 def golden_of(kind: CreatableKind) -> Path:
-    return GOLDEN / f"{kind.resource.kind.lower()}.yaml"
+    return GOLDEN_KINDS / f"{kind.resource.kind.lower()}.yaml"
 
 
 def as_pods(kind: CreatableKind, manifest: Mapping[str, Any]) -> list[Pod]:

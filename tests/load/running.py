@@ -17,8 +17,8 @@ from k8s.client.auth.cluster_config import Access
 from k8s.client.client import Client
 from k8s.kinds import KINDS
 from k8s.snapshot import ClusterSnapshot
+from tests import ROOT
 
-ROOT = Path(__file__).parents[2]
 ANSWER_S = 300.0
 """Longest wait for the truth: that is a storm, on a slow machine."""
 _KUBECONFIG = """\

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from k8s.sandbox.node.nodes import Shape, manifest, shape_of
+from tests import ROOT
 
 DRIVER = """
 #include <string.h>
@@ -33,9 +34,8 @@ def test_real_gpus_are_offered_on_one_node(tmp_path: Path) -> None:
     library = tmp_path / "libnvidia-ml.so.1"
     subprocess.run(["cc", "-shared", "-fPIC", "-o", library, tmp_path / "driver.c"], check=True)
     env = {**os.environ, "LD_LIBRARY_PATH": str(tmp_path)}
-    root = Path(__file__).parents[2]
     said = subprocess.run(
-        [sys.executable, "-c", SHAPE], env=env, cwd=root, check=True, stdout=subprocess.PIPE
+        [sys.executable, "-c", SHAPE], env=env, cwd=ROOT, check=True, stdout=subprocess.PIPE
     )
     assert json.loads(said.stdout) == [["sandbox-0"], 3, "NVIDIA-Test-80GB", False]
 

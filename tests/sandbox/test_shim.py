@@ -15,6 +15,7 @@ import pytest
 
 from k8s.sandbox.node.processes import Ended, Process
 from k8s.sandbox.pod_folder import Launch
+from tests import ROOT
 
 RECORD = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z) (stdout|stderr) ([FP]) (.*)\n", re.DOTALL)
 
@@ -165,7 +166,7 @@ async def test_nothing_survives_the_death_of_the_sandbox(tmp_path: Path) -> None
         [sys.executable, "-c", keeper],
         stdout=subprocess.PIPE,
         start_new_session=True,
-        cwd=Path(__file__).parents[2],
+        cwd=ROOT,
     )
     assert sandbox.stdout is not None
     assert sandbox.stdout.readline() == b"up\n"

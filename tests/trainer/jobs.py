@@ -10,7 +10,6 @@ from pathlib import Path
 from trainer.catalogue import find
 from trainer.tfevents import Curve, EventFolder
 
-ROOT = Path(__file__).resolve().parents[2]
 SMALL = ["--train-images", "640", "--val-images", "101", "--log-every", "2"]
 LONG = [*SMALL, "--epochs", "2000"]
 LINE = re.compile(

@@ -13,11 +13,12 @@ from rich.cells import cell_len
 from rich.segment import Segment
 from textual.color import Color
 
+from tests import ROOT
 from tests.objects import node
 from tests.ui.test_console import Playground, console_on, some_objects
 from tui.terminal.line_filters import AsciiOnly, Harmless
 
-TUI = Path(__file__).parents[2] / "tui"
+TUI = ROOT / "tui"
 BLACK = Color(0, 0, 0)
 
 

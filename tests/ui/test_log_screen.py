@@ -20,6 +20,7 @@ from k8s.kinds import JobRef
 from k8s.logs import JobLogs, Wanted
 from k8s.snapshot import ClusterSnapshot, Instance, Job
 from k8s.status import Status
+from tests import ROOT
 from tests.scripted_logs import QUICK, Fault, Run, ScriptedPod, connected
 from tui.screens.base.view import View
 from tui.screens.job.logs import LogsScreen
@@ -81,7 +82,7 @@ def snapshot_of(*pods: ScriptedPod) -> ClusterSnapshot:
 class Host(App[None]):
     """As much of the console as the screen needs."""
 
-    CSS_PATH = [themes.STYLESHEET, Path(__file__).parents[2] / "tui/screens/base/view.tcss"]  # noqa: RUF012
+    CSS_PATH = [themes.STYLESHEET, ROOT / "tui/screens/base/view.tcss"]  # noqa: RUF012
 
     snapshot: reactive[ClusterSnapshot] = reactive(ClusterSnapshot, layout=False)
 

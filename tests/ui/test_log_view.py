@@ -15,6 +15,7 @@ from textual.theme import Theme
 
 import themes
 from k8s.logs import EVERYTHING, Feed, LogLine, Mark, Marker, Target
+from tests import ROOT
 from tui.widgets.log.lines import LogLines
 from tui.widgets.log.text import pattern_of, plain_text, wrap_cuts
 from tui.widgets.log.view import SLOW_LINES_PER_DRAIN, LogView
@@ -38,7 +39,7 @@ def feed_of(*items: LogLine | Marker) -> Feed:
 class Host(App[None]):
     """Nothing but a log."""
 
-    CSS_PATH = [themes.STYLESHEET, Path(__file__).parents[2] / "tui/screens/job/logs.tcss"]  # noqa: RUF012
+    CSS_PATH = [themes.STYLESHEET, ROOT / "tui/screens/job/logs.tcss"]  # noqa: RUF012
 
     def __init__(self, view: LogView) -> None:
         super().__init__()

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 import themes
+from tests import ROOT
 from tests.terminal import Terminal
 from tests.ui.test_console import console_on, kubeconfig_of, some_objects
 from tui.commands.console import choose_theme
@@ -20,7 +21,6 @@ from tui.screens.dialogs.themes import ThemesScreen
 from tui.screens.lists.jobs import JobsView
 from tui.terminal.tty_state import Colours
 
-ROOT = Path(__file__).parents[2]
 NAMES = list(themes.load())
 
 

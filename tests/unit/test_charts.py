@@ -7,12 +7,12 @@ import random
 import time
 from array import array
 from datetime import UTC
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests import GOLDEN
 from tui.charts.braille import Canvas
 from tui.charts.downsample import downsample, value_range
 from tui.charts.picture import Picture, draw
@@ -21,7 +21,7 @@ from tui.charts.ticks import clock_ticks, duration_ticks, log_ticks, number_tick
 from tui.charts.view import Curve, View
 from tui.text.format import cell_len
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "charts"
+GOLDEN_CHARTS = GOLDEN / "charts"
 START = 1_790_000_000.0
 
 
@@ -278,7 +278,7 @@ PICTURES: dict[str, tuple[list[Curve], View]] = {
 def test_a_chart_looks_like_its_picture(name: str) -> None:
     curves, view = PICTURES[name]
     drawn = text_of(draw("train/loss", curves, 72, 14, view))
-    path = GOLDEN / f"{name}.txt"
+    path = GOLDEN_CHARTS / f"{name}.txt"
     assert path.exists(), f"No picture yet. Look at this one; if it is right, save it as {path}:\n{drawn}"
     assert drawn == path.read_text(encoding="utf-8")
 
