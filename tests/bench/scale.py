@@ -25,7 +25,7 @@ from tests.load.screen import (
     press_down,
     wrong_rows,
 )
-from tests.terminal import Terminal
+from tests.support.terminal import Terminal
 
 RATE, STORM_S = 2000, int(os.environ.get("STORM_S", "60"))
 KEY_EVERY_S = 0.4

@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from tests.bench.figures import Figure, seconds
-from tests.terminal import Terminal
+from tests.support.terminal import Terminal
 
 ROUNDS = 9
 """How often all is done, in turn, so that a busy moment of the machine hits everybody; the fastest counts."""

@@ -10,13 +10,13 @@ import pytest
 
 from k8s.client.client import Client
 from k8s.models.resources import NAMESPACES
-from tests import real
+from tests.support import real_cluster
 
 
 @pytest.fixture
 def kubeconfig() -> Path:
     """The administrator's kubeconfig."""
-    return real.start()
+    return real_cluster.start()
 
 
 @pytest.fixture

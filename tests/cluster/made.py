@@ -10,8 +10,8 @@ from typing import Any
 
 from k8s.client.client import Client
 from k8s.models.resources import PODS, Resource
-from tests.objects import GPU
-from tests.real import BUSYBOX
+from tests.support.objects import GPU
+from tests.support.real_cluster import BUSYBOX
 
 Object = dict[str, Any]
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")

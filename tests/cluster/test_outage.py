@@ -9,8 +9,8 @@ import pytest
 
 from k8s.client.client import Client
 from k8s.models.resources import PODS
-from tests import real
 from tests.cluster import made
+from tests.support import real_cluster
 from tui.app import Console
 from tui.options import ConsoleOptions
 from tui.widgets.table.table import Table
@@ -43,7 +43,7 @@ async def test_nothing_ends_and_the_rows_stay_and_age_until_the_server_is_back(
 
         await until(lambda: names() == ["before"] and console.snapshot.is_synced)
         await until(lambda: console.screen.query_one(Table).row_count == 1)
-        real.kill_apiserver(kubeconfig)
+        real_cluster.kill_apiserver(kubeconfig)
         try:
             await until(lambda: console.snapshot.stale)
             assert names() == ["before"]
@@ -53,7 +53,7 @@ async def test_nothing_ends_and_the_rows_stay_and_age_until_the_server_is_back(
             await pilot.press("tab")
             assert console.is_running
         finally:
-            await asyncio.to_thread(real.start)
+            await asyncio.to_thread(real_cluster.start)
         await until(lambda: not console.snapshot.stale)
         await made.make(admin, PODS, "after", made.pod_spec("main", 1))
         await until(lambda: sorted(names()) == ["after", "before"])

@@ -10,7 +10,7 @@ from k8s.snapshot import ClusterSnapshot
 from k8s.status import Status
 from tests.cluster import made
 from tests.cluster.feed import Feed, feed_of, job_called
-from tests.real import NODE
+from tests.support.real_cluster import NODE
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 

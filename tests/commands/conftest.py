@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from tests import ROOT
-from tests.objects import RECORDED
-from tests.scripted import Answer, ScriptedCluster, page
+from tests.scripted.server import Answer, ScriptedCluster, page
+from tests.support.objects import RECORDED
 from tui.__main__ import main
 
 COLLECTIONS = ("nodes", "pods", "services", "persistentvolumeclaims", "events")

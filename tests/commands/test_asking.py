@@ -7,9 +7,9 @@ import os
 import sys
 
 from tests.commands.conftest import ROOT, CommandLine
-from tests.objects import pytorch_job
-from tests.scripted import Answer, ScriptedCluster, page
-from tests.terminal import Terminal
+from tests.scripted.server import Answer, ScriptedCluster, page
+from tests.support.objects import pytorch_job
+from tests.support.terminal import Terminal
 
 PATH = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs/waits"
 

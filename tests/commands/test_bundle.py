@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from tests.commands.conftest import CommandLine
-from tests.objects import Object, recorded
-from tests.scripted import Answer, ScriptedCluster, page, refusal
+from tests.scripted.server import Answer, ScriptedCluster, page, refusal
+from tests.support.objects import Object, recorded
 from tui.feeds.cluster_feed import Live
 from tui.files.support_bundle import make_bundle
 

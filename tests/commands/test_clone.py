@@ -7,8 +7,8 @@ import json
 import yaml
 
 from tests.commands.conftest import CommandLine
-from tests.objects import Object, recorded
-from tests.scripted import Answer, ScriptedCluster
+from tests.scripted.server import Answer, ScriptedCluster
+from tests.support.objects import Object, recorded
 
 JOBS = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs"
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from k8s.logs import LogLine, Target
 from tests.commands.conftest import CommandLine
-from tests.objects import recorded
-from tests.scripted import SUCCESS, Answer, ScriptedCluster, Socket, page
+from tests.scripted.server import SUCCESS, Answer, ScriptedCluster, Socket, page
+from tests.support.objects import recorded
 from trainer.tfevents import EventWriter
 from tui.commands.support.plots import WIDEST, Line, plot
 from tui.feeds.log_points import read_log_points

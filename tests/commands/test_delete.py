@@ -6,8 +6,8 @@ import json
 import re
 
 from tests.commands.conftest import CommandLine
-from tests.objects import Object, batch_job, pod_of, pytorch_job
-from tests.scripted import Answer, ScriptedCluster, Stream, page, refusal
+from tests.scripted.server import Answer, ScriptedCluster, Stream, page, refusal
+from tests.support.objects import Object, batch_job, pod_of, pytorch_job
 
 PATH = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs"
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests.commands.conftest import CommandLine
-from tests.objects import recorded
-from tests.scripted import Answer, ScriptedCluster, Stream, refusal
+from tests.scripted.server import Answer, ScriptedCluster, Stream, refusal
+from tests.support.objects import recorded
 
 STAMPED = (
     b"2026-11-20T18:36:10.000000001Z one\n"

@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from tests.commands.conftest import CommandLine
-from tests.objects import Object, batch_job, pytorch_job
-from tests.scripted import Answer, ScriptedCluster, page, refusal
+from tests.scripted.server import Answer, ScriptedCluster, page, refusal
+from tests.support.objects import Object, batch_job, pytorch_job
 
 JOBS = "/apis/kubeflow.org/v1/pytorchjobs"
 PATH = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs"

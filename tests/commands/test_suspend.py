@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 from tests.commands.conftest import CommandLine
-from tests.objects import Object, pytorch_job, recorded
-from tests.scripted import Answer, Asked, Compute, Reply, ScriptedCluster, page, refusal
+from tests.scripted.server import Answer, Asked, Compute, Reply, ScriptedCluster, page, refusal
+from tests.support.objects import Object, pytorch_job, recorded
 
 JOBS = "/apis/kubeflow.org/v1/pytorchjobs"
 PATH = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs"

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests.commands.conftest import CommandLine
-from tests.objects import node
-from tests.scripted import ScriptedCluster, page, refusal
+from tests.scripted.server import ScriptedCluster, page, refusal
+from tests.support.objects import node
 from tests.unit.test_discovery import holds, say_groups
 
 

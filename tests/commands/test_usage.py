@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.commands.conftest import ROOT, CommandLine, write_kubeconfig
-from tests.scripted import ScriptedCluster, Stream, refusal
+from tests.scripted.server import ScriptedCluster, Stream, refusal
 from tui.commands import COMMANDS
 
 SLOW = ("textual", "rich", "kubernetes", "aiohttp", "torch", "numpy", "tensorboard", "msgspec")

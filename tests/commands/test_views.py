@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from tests.commands.conftest import CommandLine
-from tests.scripted import Answer, Asked, Compute, Reply, ScriptedCluster, page, refusal
+from tests.scripted.server import Answer, Asked, Compute, Reply, ScriptedCluster, page, refusal
 
 NODES = {
     # name: status, resource, total, allocated, unhealthy

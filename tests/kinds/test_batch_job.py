@@ -11,7 +11,7 @@ from k8s.kinds.batch_job import INDEX, BatchJob
 from k8s.models import Pod, Reader
 from k8s.status import Status
 from tests.kinds.made import a_pod
-from tests.objects import batch_job
+from tests.support.objects import batch_job
 
 KIND = BatchJob()
 

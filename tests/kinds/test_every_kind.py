@@ -17,7 +17,7 @@ from k8s.kinds.base import JobRef
 from k8s.kinds.reader import JobReader
 from k8s.kinds.unknown import AnyOwner
 from tests.kinds.made import SITUATIONS, jobs_in, kind_named, objects, pods_in, read_pods
-from tests.objects import RECORDED
+from tests.support.objects import RECORDED
 
 every_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: type(kind).__name__)
 every_situation = pytest.mark.parametrize("situation", SITUATIONS)

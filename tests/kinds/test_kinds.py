@@ -21,7 +21,7 @@ from k8s.kinds.reader import JobReader
 from k8s.models import Pod, Reader
 from k8s.models.job_spec import JobSpec, Mount
 from tests import GOLDEN
-from tests.objects import listed
+from tests.support.objects import listed
 
 GOLDEN_KINDS = GOLDEN / "kinds"
 SPEC = JobSpec(

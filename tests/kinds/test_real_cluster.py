@@ -20,8 +20,8 @@ from k8s.kinds import CREATABLE, CreatableKind
 from k8s.models import Meta, Pod, Reader, WatchEvent
 from k8s.models.resources import NAMESPACES, NODES, PODS
 from k8s.watch.mirror import Mirror
-from tests import real
 from tests.kinds.test_kinds import SPEC
+from tests.support import real_cluster
 from tui.feeds.cluster_feed import Live
 
 READY_S = 120.0
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.cluster
 @pytest.fixture(scope="module")
 def kubeconfig() -> str:
     """Start the cluster unless it runs already, and return where its kubeconfig is."""
-    return str(real.start())
+    return str(real_cluster.start())
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from k8s.kinds.base import DeclaredJob
 from k8s.models import Meta
 from k8s.models.resources import JOB_SETS, JOBS, MPI_JOBS, NAMESPACES, PYTORCH_JOBS, TRAIN_JOBS
 from k8s.watch.discovery import discover
-from tests import real
 from tests.kinds.made import SITUATIONS, kind_named, objects
+from tests.support import real_cluster
 
 pytestmark = pytest.mark.cluster
 FROM_THE_SERVER = ("uid", "ownerReferences", "creationTimestamp")
@@ -26,7 +26,7 @@ FROM_THE_SERVER = ("uid", "ownerReferences", "creationTimestamp")
 async def admin() -> AsyncIterator[Client]:
     """A client that may do everything, in a namespace that is gone afterwards."""
     namespace = f"kinds-{uuid4().hex[:8]}"
-    async with await Client.connect(str(real.start()), namespace=namespace) as client:
+    async with await Client.connect(str(real_cluster.start()), namespace=namespace) as client:
         await client.create(NAMESPACES, {"metadata": {"name": namespace}})
         yield client
         await client.delete(NAMESPACES, namespace)

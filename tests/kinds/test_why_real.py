@@ -13,8 +13,8 @@ from k8s.client.client import Client
 from k8s.diagnosis import Answer, answer_why
 from k8s.diagnosis.gather import QUOTAS
 from k8s.models.resources import JOBS, NAMESPACES, PYTORCH_JOBS, Resource
-from tests import real
-from tests.objects import GPU, Object, pytorch_job
+from tests.support import real_cluster
+from tests.support.objects import GPU, Object, pytorch_job
 from tui.feeds.cluster_feed import Live
 
 WAIT_S = 60.0
@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 @pytest.fixture(scope="module")
 def kubeconfig() -> str:
     """Start the cluster unless it runs already, and return where its kubeconfig is."""
-    return str(real.start())
+    return str(real_cluster.start())
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ async def client(kubeconfig: str) -> AsyncIterator[Client]:
 
 def job(name: str, pods: int = 1, *, gpus: int = 0, **spec: Any) -> Object:
     """Return a Job of busybox, which the node has."""
-    container: Object = {"name": "main", "command": ["sleep", "600"], **real.BUSYBOX}
+    container: Object = {"name": "main", "command": ["sleep", "600"], **real_cluster.BUSYBOX}
     if gpus:
         container["resources"] = {"limits": {GPU: str(gpus)}}
     container |= spec.pop("container", {})
@@ -83,13 +83,13 @@ def facts(answer: Answer, kind: str) -> list[str]:
 async def test_more_gpus_than_a_node_has_are_too_big_as_the_real_scheduler_says_too(client: Client) -> None:
     await make(client, job("huge", gpus=16))
     answer = await until(client, "huge", lambda found: facts(found, "scheduler"))
-    assert answer.sentence == f"Too big: pod-0 wants 16 {GPU}; the largest node has 8 ({real.NODE})."
+    assert answer.sentence == f"Too big: pod-0 wants 16 {GPU}; the largest node has 8 ({real_cluster.NODE})."
     assert "Insufficient nvidia.com/gpu" in facts(answer, "scheduler")[0]
     assert answer.status == "Pending"
 
 
 async def test_cpu_that_the_node_has_not_left_is_found_by_adding_up_its_pods(client: Client) -> None:
-    nodes = await client.get_json(f"/api/v1/nodes/{real.NODE}")
+    nodes = await client.get_json(f"/api/v1/nodes/{real_cluster.NODE}")
     cpus = int(nodes["status"]["allocatable"]["cpu"])
     half: Object = {"container": {"resources": {"requests": {"cpu": f"{cpus * 600}m"}}}}
     await make(client, job("first", **half))
@@ -146,7 +146,7 @@ async def test_an_image_that_is_not_there_is_named_with_the_node(client: Client)
     answer = await until(client, "lost", lambda found: facts(found, "image"))
     assert answer.sentence == (
         "Waits for its image: lab/nowhere:1 is not on the node, and imagePullPolicy Never forbids to pull it "
-        f"(pod-0 on {real.NODE})."
+        f"(pod-0 on {real_cluster.NODE})."
     )
 
 

@@ -13,7 +13,7 @@ from threading import Thread
 from typing import Any, NamedTuple, Self
 
 from k8s.kinds import KINDS
-from tests.terminal import Terminal
+from tests.support.terminal import Terminal
 
 COLUMNS, LINES = 200, 50
 PAINTED_S = 120.0

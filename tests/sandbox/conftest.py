@@ -14,8 +14,8 @@ import yaml
 
 from k8s.sandbox.api.http.server import Server
 from k8s.sandbox.api.storage.store import Store
-from tests import real
 from tests.sandbox.calls import Api, config, thing
+from tests.support import real_cluster
 
 TOKEN = "token-of-the-tests"
 
@@ -48,7 +48,7 @@ async def sandbox(store: Store, tmp_path: Path) -> AsyncIterator[Api]:
 @pytest.fixture(scope="session")
 def real_kubeconfig() -> dict[str, object]:
     """The kubeconfig of a real cluster, started if it does not run."""
-    config: dict[str, object] = yaml.safe_load(real.start().read_text())
+    config: dict[str, object] = yaml.safe_load(real_cluster.start().read_text())
     return config
 
 

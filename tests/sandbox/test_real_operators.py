@@ -14,8 +14,8 @@ from k8s.models.resources import EVENTS, NAMESPACES, PODS, PYTORCH_JOBS
 from k8s.sandbox.control import Views, keep_looking
 from k8s.sandbox.controllers.operators import Operators
 from k8s.sandbox.controllers.scheduler import NAME, Scheduler
-from tests import real
 from tests.sandbox.live.running import comes, conditions, has, log_of, pytorch_job
+from tests.support import real_cluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -25,7 +25,7 @@ NAMESPACE = "sandbox-operators"
 @pytest.fixture(scope="module")
 def kubeconfig() -> str:
     """The admin's kubeconfig of a real cluster of one node."""
-    return str(real.start())
+    return str(real_cluster.start())
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 
 from tests.load.running import LoadServer
 from tests.load.screen import COLUMNS, LINES, PAINTED_S, demanded, held, wrong_rows
-from tests.terminal import Terminal
+from tests.support.terminal import Terminal
 
 pytestmark = pytest.mark.slow
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from k8s.snapshot import ClusterSnapshot, Missing, NodeRow
-from tests.objects import joined, node
-from tests.scripted import Answer, Asked, Compute, Reply, refusal
+from tests.scripted.server import Answer, Asked, Compute, Reply, refusal
+from tests.support.objects import joined, node
 from tests.ui.test_console import Playground, console_on, some_objects
 from tui.actions.about import badge
 from tui.app import Console

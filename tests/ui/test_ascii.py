@@ -14,7 +14,7 @@ from rich.segment import Segment
 from textual.color import Color
 
 from tests import ROOT
-from tests.objects import node
+from tests.support.objects import node
 from tests.ui.test_console import Playground, console_on, some_objects
 from tui.terminal.line_filters import AsciiOnly, Harmless
 

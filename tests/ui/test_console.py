@@ -13,8 +13,8 @@ from textual.pilot import Pilot
 
 from k8s.jobs.pod_files import LOCAL_PATH
 from k8s.models.job_spec import LOG_DIR_ANNOTATION
-from tests.objects import Object, node, pod_of, pytorch_job
-from tests.scripted import Answer, ScriptedCluster, Stall, Stream, page, refusal
+from tests.scripted.server import Answer, ScriptedCluster, Stall, Stream, page, refusal
+from tests.support.objects import Object, node, pod_of, pytorch_job
 from trainer.tfevents import EventWriter
 from tui.app import Console
 from tui.files.keys_file import read_keys

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.objects import node, pytorch_job
-from tests.scripted import Object, Reply, ScriptedCluster, Stall, Stream, page
+from tests.scripted.server import Object, Reply, ScriptedCluster, Stall, Stream, page
+from tests.support.objects import node, pytorch_job
 from tests.ui.test_console import LISTS, Playground
 from tui.app import Console
 from tui.options import ConsoleOptions

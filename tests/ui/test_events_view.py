@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from k8s.models import Event, convert
-from tests.around import EVENTS, event, in_namespace, serve
-from tests.objects import Object
-from tests.scene import ago
-from tests.scripted import Answer, Held, page, refusal
+from tests.scripted.server import Answer, Held, page, refusal
+from tests.support.namespace_objects import EVENTS, event, in_namespace, serve
+from tests.support.objects import Object
+from tests.support.sample_cluster import ago
 from tests.ui.test_console import Playground, bert, console_on, some_objects
 from tui.jobs.event_groups import Teller, jobs_by_place
 from tui.screens.dialogs.detail import CardScreen
@@ -284,7 +284,7 @@ def test_a_line_is_the_same_value_until_one_of_its_events_changes() -> None:
 
 
 def test_events_of_an_object_that_turns_out_to_be_a_jobs_are_the_jobs() -> None:
-    from tests.objects import joined
+    from tests.support.objects import joined
 
     objects = some_objects()
     _, jobs = joined(objects["nodes"], objects["pods"], objects["jobs"])

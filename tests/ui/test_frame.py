@@ -8,7 +8,7 @@ import pytest
 from textual import events
 from textual.widgets import Input
 
-from tests.objects import pytorch_job
+from tests.support.objects import pytorch_job
 from tests.ui.test_console import console_on, some_objects
 from tui.app import Console
 from tui.screens.base import list_view

@@ -30,8 +30,8 @@ from textual.widget import Widget
 import themes
 from k8s.logs import Item, LogLine, Mark, Marker, Target
 from k8s.text.sanitize import UNSAFE
-from tests.objects import Object, node, pod_of, pytorch_job
-from tests.scripted import Answer, ScriptedCluster, Stream, page
+from tests.scripted.server import Answer, ScriptedCluster, Stream, page
+from tests.support.objects import Object, node, pod_of, pytorch_job
 from tests.ui.test_console import EVENTS, LISTS
 from tui.app import Console
 from tui.charts.series import Series

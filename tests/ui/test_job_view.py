@@ -14,8 +14,8 @@ import pytest
 from aiohttp import web
 
 from k8s.logs import write_stamp
-from tests.objects import Object, node, pod_of, pytorch_job
-from tests.scripted import Answer, Reply, Stall, Stream, page, refusal
+from tests.scripted.server import Answer, Reply, Stall, Stream, page, refusal
+from tests.support.objects import Object, node, pod_of, pytorch_job
 from tests.ui.test_console import EVENTS, Playground, console_on
 from tui.app import Console
 from tui.screens.dialogs.detail import CardScreen

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from k8s.snapshot import ClusterSnapshot, Job, Missing
 from k8s.status import Status
-from tests.hosted import Hosted, hosted
-from tests.objects import batch_job, joined, node, pod_of, pytorch_job
-from tests.scene import MPI_JOBS, ago, lab
+from tests.support.hosted_view import Hosted, hosted
+from tests.support.objects import batch_job, joined, node, pod_of, pytorch_job
+from tests.support.sample_cluster import MPI_JOBS, ago, lab
 from tests.ui.test_console import console_on
 from tui.jobs.filters import choose, is_fault, own_names, silent_ranks
 from tui.options import FINISHED_DAYS

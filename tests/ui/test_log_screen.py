@@ -21,7 +21,7 @@ from k8s.logs import JobLogs, Wanted
 from k8s.snapshot import ClusterSnapshot, Instance, Job
 from k8s.status import Status
 from tests import ROOT
-from tests.scripted_logs import QUICK, Fault, Run, ScriptedPod, connected
+from tests.scripted.logs import QUICK, Fault, Run, ScriptedPod, connected
 from tui.screens.base.view import View
 from tui.screens.job.logs import LogsScreen
 from tui.widgets.log.view import LogView

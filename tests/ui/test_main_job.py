@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.terminal import Terminal
+from tests.support.terminal import Terminal
 
 pytest.importorskip("torch", reason="trains for real: needs gpuconsole[trainer]")
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]

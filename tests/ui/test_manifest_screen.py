@@ -16,8 +16,8 @@ from textual.widgets import Button
 import themes
 from k8s.jobs.clone import clone
 from k8s.kinds import JobRef
-from tests.objects import pytorch_job, recorded
-from tests.scripted import Answer, Reply, ScriptedCluster, refusal
+from tests.scripted.server import Answer, Reply, ScriptedCluster, refusal
+from tests.support.objects import pytorch_job, recorded
 from tui.screens.dialogs.confirm import ChooseScreen
 from tui.screens.documents.manifest import ManifestScreen
 from tui.widgets.form.fields import Lines

@@ -10,9 +10,9 @@ from textual.widgets import Input
 
 from k8s.models import convert
 from k8s.models.namespace import Quota
-from tests.around import NAMESPACES, QUOTAS, in_namespace, namespace, quota, serve
-from tests.objects import Object, node, pod_of, pytorch_job
-from tests.scripted import Held, page, refusal
+from tests.scripted.server import Held, page, refusal
+from tests.support.namespace_objects import NAMESPACES, QUOTAS, in_namespace, namespace, quota, serve
+from tests.support.objects import Object, node, pod_of, pytorch_job
 from tests.ui.test_console import Playground, console_on, some_objects
 from tui.app import Console
 from tui.jobs.namespace_usage import Limit, Place, limits_by_namespace, recent_first

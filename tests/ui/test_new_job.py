@@ -25,7 +25,7 @@ from k8s.kinds import CREATABLE, JobRef
 from k8s.models.job_spec import JobSpec, Mount
 from k8s.snapshot import ClusterSnapshot, Job, NodeRow, Share
 from k8s.status import Status
-from tests.scripted import Answer, Compute, Drop, Reply, ScriptedCluster, Stall, page, refusal
+from tests.scripted.server import Answer, Compute, Drop, Reply, ScriptedCluster, Stall, page, refusal
 from tui.jobs.new_job.draft import FILE, keep_draft, read_draft, remember_image
 from tui.screens.dialogs.confirm import ChooseScreen
 from tui.screens.documents.new_job import NewJobScreen

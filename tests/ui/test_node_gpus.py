@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.objects import Object, node
+from tests.support.objects import Object, node
 from tests.ui.test_console import console_on
 
 

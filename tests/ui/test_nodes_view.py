@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from k8s.models import Condition, Taint
 from k8s.snapshot import ClusterSnapshot, Holder, Missing, NodeRow, Share
-from tests.hosted import Hosted, hosted
-from tests.objects import GPU, joined, node, pod_of, pytorch_job
-from tests.scene import lab
+from tests.support.hosted_view import Hosted, hosted
+from tests.support.objects import GPU, joined, node, pod_of, pytorch_job
+from tests.support.sample_cluster import lab
 from tests.ui.test_console import console_on
 from tests.ui.test_jobs_view import line_of, picture
 from tui.feeds.preview_text import node_status, taint_words

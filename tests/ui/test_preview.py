@@ -15,9 +15,9 @@ from k8s.client.auth.kubeconfig import Kubeconfig
 from k8s.models import Event, convert
 from k8s.snapshot import NodeRow
 from k8s.text.sanitize import UNSAFE, sanitize
-from tests.hosted import hosted
-from tests.objects import joined, node, pod_of, pytorch_job
-from tests.scripted import Answer, ScriptedCluster, Stall, page, refusal
+from tests.scripted.server import Answer, ScriptedCluster, Stall, page, refusal
+from tests.support.hosted_view import hosted
+from tests.support.objects import joined, node, pod_of, pytorch_job
 from tests.ui.test_console import EVENTS, Playground, bert, console_on, some_objects
 from tests.ui.test_jobs_view import job, picture
 from tui.feeds.preview_data import MOST_EVENTS, MOST_LINES, Glance, fetch_glance

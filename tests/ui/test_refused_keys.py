@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.scripted import Answer, Asked, Compute
+from tests.scripted.server import Answer, Asked, Compute
 from tests.ui.test_console import ONE_JOB, Playground, console_on, some_objects
 from tui.screens.dialogs.delete import DeleteScreen
 from tui.screens.lists.jobs import JobsView

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from tests.around import CLAIMS, EVENTS, NAMESPACES, claim, event, namespace, serve
-from tests.scene import ago, lab
-from tests.screen_text import compare, looks_of, text_of
-from tests.scripted import Answer, ScriptedCluster, Stall, Stream
+from tests.scripted.server import Answer, ScriptedCluster, Stall, Stream
+from tests.support.namespace_objects import CLAIMS, EVENTS, NAMESPACES, claim, event, namespace, serve
+from tests.support.sample_cluster import ago, lab
+from tests.support.screen_text import compare, looks_of, text_of
 from tests.ui.test_console import EVENTS as OWN_EVENTS
 from tests.ui.test_console import Playground, console_on
 

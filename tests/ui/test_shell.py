@@ -12,10 +12,10 @@ import pytest
 
 from k8s.jobs import exec
 from tests.commands.conftest import write_kubeconfig
-from tests.scripted import Reply, ScriptedCluster, refusal
-from tests.shell_app import InTerminal
-from tests.talk import Speaker, Talk
-from tests.terminal import Terminal
+from tests.scripted.server import Reply, ScriptedCluster, refusal
+from tests.scripted.websocket import Speaker, Talk
+from tests.support.shell_app import InTerminal
+from tests.support.terminal import Terminal
 
 EXEC = "/api/v1/namespaces/default/pods/a/exec"
 LINE = "-- a: exit or ctrl+d ends it; if it hangs, press ctrl+] twice."

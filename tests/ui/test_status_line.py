@@ -8,7 +8,7 @@ import pytest
 from textual.app import App, ComposeResult
 
 from k8s.snapshot import ClusterSnapshot, Missing
-from tests.objects import joined, node, pod_of, pytorch_job
+from tests.support.objects import joined, node, pod_of, pytorch_job
 from tui.widgets.status_line import StatusLine
 
 BERT = pytorch_job("bert")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.driven import Driven
+from tests.support.driver_app import Driven
 
 RESTORED = (b"\x1b[?1049l", b"\x1b[?25h")
 

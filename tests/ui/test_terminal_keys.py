@@ -14,7 +14,7 @@ from textual._xterm_parser import XTermParser
 from textual.message import Message
 
 from tests.load.running import LoadServer
-from tests.terminal import Terminal
+from tests.support.terminal import Terminal
 from tests.ui.test_terminal_resized import chosen, rows
 from tui.keys import JOBS, PLACES
 

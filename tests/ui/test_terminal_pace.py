@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from textual.screen import Screen
 
-from tests.driven import Driven, rows_at
-from tests.terminal import Terminal
+from tests.support.driver_app import Driven, rows_at
+from tests.support.terminal import Terminal
 from tui.terminal import driver
 
 AN_HOUR_S = 3600.0

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.load.running import LoadServer
-from tests.terminal import Terminal
+from tests.support.terminal import Terminal
 
 JOBS = 12
 STORM = [(200, 60), (20, 5), (1, 1), (120, 40), (1, 60), (200, 2), (60, 15), (59, 14), (80, 24), (33, 7)] * 5

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.terminal import Terminal
+from tests.support.terminal import Terminal
 from tui.jobs.new_job.draft import FILE
 
 KUBECONFIG = """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 
-from tests.driven import Driven, Report, rows_at
+from tests.support.driver_app import Driven, Report, rows_at
 from tui.terminal.writer import LARGEST_CHARACTERS
 
 COLUMNS, LINES = 200, 50

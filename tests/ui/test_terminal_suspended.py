@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import signal
 
-from tests.driven import Driven, rows_at
-from tests.terminal import Terminal
+from tests.support.driver_app import Driven, rows_at
+from tests.support.terminal import Terminal
 
 CTRL_Z = "\x1a"
 RESTORED = (b"\x1b[?1049l", b"\x1b[?25h")

@@ -12,7 +12,7 @@ import yaml
 
 import themes
 from tests import ROOT
-from tests.terminal import Terminal
+from tests.support.terminal import Terminal
 from tests.ui.test_console import console_on, kubeconfig_of, some_objects
 from tui.commands.console import choose_theme
 from tui.files.config_file import Config, read_config

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.around import CLAIMS, EVENTS, claim, event, in_namespace, serve
-from tests.objects import Object
-from tests.scripted import Answer, page, refusal
+from tests.scripted.server import Answer, page, refusal
+from tests.support.namespace_objects import CLAIMS, EVENTS, claim, event, in_namespace, serve
+from tests.support.objects import Object
 from tests.ui.test_console import Playground, console_on, some_objects
 from tui.screens.documents.text import TextView
 from tui.screens.lists.jobs import JobsView

@@ -13,8 +13,8 @@ import pytest
 from k8s.client.client import Client
 from k8s.kinds import JobRef
 from k8s.snapshot import ClusterSnapshot
-from tests.objects import Object, node, pod_of, pytorch_job
-from tests.scripted import Answer, refusal
+from tests.scripted.server import Answer, refusal
+from tests.support.objects import Object, node, pod_of, pytorch_job
 from tests.ui.test_console import Playground, console_on
 from tui.app import Console
 from tui.screens.documents.text import TextView

@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.objects import Object, pytorch_job
-from tests.scripted import Answer, Reply, Stall, Stream, refusal
+from tests.scripted.server import Answer, Reply, Stall, Stream, refusal
+from tests.support.objects import Object, pytorch_job
 from tests.ui.test_console import Playground, console_on
 from tui.screens.dialogs.confirm import ConfirmScreen
 from tui.screens.documents.yaml import YamlScreen

@@ -25,7 +25,7 @@ from k8s.errors import (
     Unreachable,
 )
 from k8s.models.resources import JOBS, PODS
-from tests.scripted import (
+from tests.scripted.server import (
     SUCCESS,
     Answer,
     Compute,

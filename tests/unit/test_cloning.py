@@ -13,7 +13,7 @@ from k8s.jobs.clone import MADE_BY_SERVERS, NotCloned, cleaned, clone, next_name
 from k8s.kinds import CREATABLE, KINDS
 from k8s.models.job_spec import JobSpec
 from tests.kinds.made import SITUATIONS, objects
-from tests.objects import Object, pytorch_job, recorded
+from tests.support.objects import Object, pytorch_job, recorded
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from k8s.cluster.joiner import NOT_LISTED
 from k8s.models import Pod, Reader
 from k8s.snapshot import Share
 from k8s.status import Status
-from tests.objects import (
+from tests.support.objects import (
     GPU,
     batch_job,
     joined,

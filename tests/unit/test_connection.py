@@ -17,8 +17,8 @@ from k8s.client.connection import make_socket
 from k8s.client.rate_limiter import Limiter
 from k8s.errors import KubeError, NoCluster, ServerFailed, Throttled, Unreachable
 from k8s.models.resources import PODS
-from tests.certificates import issue, make_authority, server_tls
-from tests.scripted import (
+from tests.scripted.certificates import issue, make_authority, server_tls
+from tests.scripted.server import (
     SUCCESS,
     WAIT_S,
     Answer,

@@ -10,7 +10,7 @@ import pytest
 from k8s.kinds import JobRef
 from k8s.models import Pod, Reader
 from k8s.snapshot import ClusterSnapshot, Job, Missing
-from tests.objects import GPU, Object, batch_job, joined, listed, node, pod_of, pytorch_job
+from tests.support.objects import GPU, Object, batch_job, joined, listed, node, pod_of, pytorch_job
 from tui.jobs.delete_plan import MOST_WITHOUT_TYPING, DeletePlan, Propagation, delete_plan
 from tui.jobs.leftovers import LONGEST_S, Left, is_over, told, what_is_left
 

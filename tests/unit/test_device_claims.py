@@ -11,7 +11,7 @@ from k8s.devices.dra import DeviceClaims, held_by_pod, offered_by_node
 from k8s.models import Node, Pod, Reader
 from k8s.models.device_claim import ResourceClaim, ResourceSlice
 from k8s.snapshot import Share
-from tests.objects import GPU, listed, node, pod_of, pytorch_job, read_jobs
+from tests.support.objects import GPU, listed, node, pod_of, pytorch_job, read_jobs
 
 DRIVER = "gpu.nvidia.com"
 

@@ -13,7 +13,7 @@ from k8s.errors import KubeError, ServerFailed, Unauthorized, Unreachable
 from k8s.kinds import KINDS
 from k8s.models.resources import Resource
 from k8s.watch.discovery import Catalogue, Served, choose, discover
-from tests.scripted import Answer, Drop, Reply, ScriptedCluster, refusal
+from tests.scripted.server import Answer, Drop, Reply, ScriptedCluster, refusal
 
 VERBS = ["create", "delete", "get", "list", "watch"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from k8s.models import Event
-from tests.scripted import WAIT_S, ScriptedCluster, Stream, page
+from tests.scripted.server import WAIT_S, ScriptedCluster, Stream, page
 from tui.feeds.event_feed import follow_events
 
 EVENTS = "/api/v1/namespaces/default/events"

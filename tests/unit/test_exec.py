@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from k8s.client.client import Client
 from k8s.errors import Forbidden, Invalid, KubeError, NotFound, ServerFailed, Unreachable
 from k8s.jobs import exec
-from tests.scripted import WAIT_S, Answer, ScriptedCluster, refusal
-from tests.talk import V4, Speaker, Talk
+from tests.scripted.server import WAIT_S, Answer, ScriptedCluster, refusal
+from tests.scripted.websocket import V4, Speaker, Talk
 
 EXEC = "/api/v1/namespaces/ns/pods/a/exec"
 Speak = Callable[[Speaker], Awaitable[None]]

@@ -10,7 +10,7 @@ import pytest
 
 from k8s.errors import KubeError, Unreachable
 from k8s.jobs.pod_files import _READ, ExecFailed, RemoteFile, list_event_files, local_folder, read_from, run
-from tests.scripted import SUCCESS, Answer, ScriptedCluster, Socket, refusal
+from tests.scripted.server import SUCCESS, Answer, ScriptedCluster, Socket, refusal
 
 EXEC = "/api/v1/namespaces/ns/pods/a/exec"
 CLAIM = "/api/v1/namespaces/ns/persistentvolumeclaims/workspace"

@@ -13,8 +13,8 @@ import pytest
 
 from k8s.errors import Forbidden, KubeError, NotFound
 from k8s.jobs.port_forward import CARRIED, FAILED, Forward, forward
-from tests.scripted import WAIT_S, Reply, ScriptedCluster, refusal
-from tests.talk import V4, Speaker, Talk
+from tests.scripted.server import WAIT_S, Reply, ScriptedCluster, refusal
+from tests.scripted.websocket import V4, Speaker, Talk
 
 PATH = "/api/v1/namespaces/ns/pods/a/portforward"
 PORT = 6006

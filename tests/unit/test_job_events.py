@@ -7,7 +7,7 @@ from typing import Any
 from k8s import models
 from k8s.models import Event, Pod
 from k8s.snapshot import Job
-from tests.objects import Object, batch_job, joined, pod_of, pytorch_job
+from tests.support.objects import Object, batch_job, joined, pod_of, pytorch_job
 from tui.jobs.events import Relatives, full_text, happenings
 
 UID = "0a1b2c3d-0000-4000-8000-000000000000"

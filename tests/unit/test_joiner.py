@@ -28,7 +28,7 @@ from k8s.models import (
     Resources,
 )
 from k8s.snapshot import Job, NodeRow
-from tests.objects import GPU, listed, pod_of, pytorch_job, read_jobs
+from tests.support.objects import GPU, listed, pod_of, pytorch_job, read_jobs
 
 MADE = datetime(2026, 11, 20, tzinfo=UTC)
 KINDS = (("PyTorchJob", "kubeflow.org/v1"), ("Job", "batch/v1"), ("JobSet", "jobset.x-k8s.io/v1alpha2"))

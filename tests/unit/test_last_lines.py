@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager
 from k8s.client.client import Client
 from k8s.logs.last import LastLine, LastLines
 from k8s.watch.backoff import Outage
-from tests.mirrored import HASTY
-from tests.scripted import WAIT_S
-from tests.scripted_logs import NS, START_NS, Fault, ScriptedPod, connected, target
+from tests.scripted.logs import NS, START_NS, Fault, ScriptedPod, connected, target
+from tests.scripted.mirror import HASTY
+from tests.scripted.server import WAIT_S
 
 
 @asynccontextmanager

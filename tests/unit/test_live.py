@@ -8,9 +8,9 @@ import pytest
 
 from k8s.errors import Unreachable
 from k8s.snapshot import Missing
-from tests.feeds import JOBS, NODES, PODS, running, serve
-from tests.objects import node, pytorch_job
-from tests.scripted import Drop, ScriptedCluster, Stream, page, refusal
+from tests.scripted.feed import JOBS, NODES, PODS, running, serve
+from tests.scripted.server import Drop, ScriptedCluster, Stream, page, refusal
+from tests.support.objects import node, pytorch_job
 from tui.feeds.cluster_feed import PUBLISH_S, Live
 
 

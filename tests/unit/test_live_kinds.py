@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.feeds import (
+from tests.scripted.feed import (
     BERT,
     HASTY,
     PATIENT,
@@ -15,7 +15,7 @@ from tests.feeds import (
     serve_lists,
     serve_small,
 )
-from tests.scripted import (
+from tests.scripted.server import (
     ScriptedCluster,
 )
 

@@ -8,7 +8,7 @@ import pytest
 
 from k8s.errors import Forbidden, Invalid
 from k8s.logs import LogLine, Mark, Marker, Pace, Wanted, follow
-from tests.scripted_logs import NS, QUICK, START_NS, Fault, Run, ScriptedPod, connected, target
+from tests.scripted.logs import NS, QUICK, START_NS, Fault, Run, ScriptedPod, connected, target
 
 EVERYTHING = Wanted()
 

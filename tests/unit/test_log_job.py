@@ -25,7 +25,7 @@ from k8s.logs import (
     printed,
     read,
 )
-from tests.scripted_logs import QUICK, START_NS, Fault, ScriptedPod, connected, target
+from tests.scripted.logs import QUICK, START_NS, Fault, ScriptedPod, connected, target
 
 
 def pod_of(rank: int, lines: int = 3) -> ScriptedPod:

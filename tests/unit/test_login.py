@@ -20,8 +20,8 @@ from k8s.client.auth.cluster_config import Access, load
 from k8s.client.auth.exec_plugin import LoginCommand, LoginFailed, without_secrets
 from k8s.client.client import Client
 from k8s.errors import NoCluster, Unauthorized, Unreachable
-from tests.certificates import Certificate, encrypt, issue, make_authority, server_tls
-from tests.scripted import WAIT_S, Answer, Asked, Compute, ScriptedCluster, refusal
+from tests.scripted.certificates import Certificate, encrypt, issue, make_authority, server_tls
+from tests.scripted.server import WAIT_S, Answer, Asked, Compute, ScriptedCluster, refusal
 from tests.unit.test_access import config, write
 
 VERSION = "/version"

@@ -13,8 +13,8 @@ from k8s.errors import (
     Unreachable,
 )
 from k8s.watch.backoff import Waits
-from tests.mirrored import ALL, PATIENT, pod, running
-from tests.scripted import (
+from tests.scripted.mirror import ALL, PATIENT, pod, running
+from tests.scripted.server import (
     Answer,
     Cut,
     Drop,

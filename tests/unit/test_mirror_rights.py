@@ -9,8 +9,8 @@ from k8s.errors import (
     NotFound,
 )
 from k8s.snapshot import Missing
-from tests.mirrored import ALL, MINE, Watched, pod, running
-from tests.scripted import (
+from tests.scripted.mirror import ALL, MINE, Watched, pod, running
+from tests.scripted.server import (
     ScriptedCluster,
     Stream,
     page,

@@ -11,7 +11,7 @@ import pytest
 from k8s.kinds import parse
 from k8s.models import WATCH_LINE, Event, Node, Pod, Reader, meta_of, trimming
 from k8s.models.trimming import MOST_SHARED, shared
-from tests.objects import GPU, RECORDED, listed, node, pod_of, pytorch_job, read_jobs, recorded
+from tests.support.objects import GPU, RECORDED, listed, node, pod_of, pytorch_job, read_jobs, recorded
 
 PODS: Reader[Pod] = Reader(Pod)
 NODES: Reader[Node] = Reader(Node)

@@ -13,7 +13,7 @@ from k8s.cluster.gpushare import memory_by_device
 from k8s.cluster.node_rows import holder_of, node_row, silent_nodes
 from k8s.models import Meta, Node, Pod, convert
 from k8s.snapshot import ClusterSnapshot, Holder, NodeRow, Share
-from tests.objects import GPU, joined, node, pod_of, pytorch_job, recorded
+from tests.support.objects import GPU, joined, node, pod_of, pytorch_job, recorded
 
 MIG = "nvidia.com/mig-1g.10gb"
 MEMORY, DEVICES = "aliyun.com/gpu-mem", "aliyun.com/gpu-count"

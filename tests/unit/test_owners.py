@@ -14,7 +14,7 @@ from k8s.models import OwnerReference
 from k8s.models.resources import Resource
 from k8s.watch import owner_lookup
 from k8s.watch.owner_lookup import Owners
-from tests.scripted import WAIT_S, Answer, ScriptedCluster, refusal
+from tests.scripted.server import WAIT_S, Answer, ScriptedCluster, refusal
 
 REPLICA_SETS = "/apis/apps/v1/namespaces/default/replicasets"
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"

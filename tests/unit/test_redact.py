@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from k8s.jobs.create import to_yaml
 from k8s.text.redact import MARK, Redactor, redacted, redacted_text
-from tests.objects import Object, recorded
+from tests.support.objects import Object, recorded
 
 NAMES = st.sampled_from(
     [

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from k8s.watch.backoff import Waits
-from tests.feeds import (
+from tests.scripted.feed import (
     BERT,
     HASTY,
     JOBS,
@@ -26,8 +26,7 @@ from tests.feeds import (
     serve_lists,
     serve_small,
 )
-from tests.objects import node, pod_of, pytorch_job
-from tests.scripted import (
+from tests.scripted.server import (
     Answer,
     Cut,
     Drop,
@@ -39,6 +38,7 @@ from tests.scripted import (
     refusal,
     status_object,
 )
+from tests.support.objects import node, pod_of, pytorch_job
 from tui.text.format import Clock
 
 GONE = status_object(410, "too old resource version: 5 (900)", "Expired")

@@ -13,7 +13,17 @@ from k8s.errors import Forbidden, KubeError, from_status
 from k8s.jobs.permissions import ACTIONS, UNKNOWN, Need, Right, Rights, needs_of, review
 from k8s.kinds import CREATABLE, KINDS, JobRef
 from k8s.models.resources import ACCESS_REVIEWS, PODS
-from tests.scripted import Answer, Asked, Compute, Drop, Held, Reply, ScriptedCluster, refusal, status_object
+from tests.scripted.server import (
+    Answer,
+    Asked,
+    Compute,
+    Drop,
+    Held,
+    Reply,
+    ScriptedCluster,
+    refusal,
+    status_object,
+)
 
 PATH = ACCESS_REVIEWS.path()
 BERT = JobRef("vision", "bert", "PyTorchJob", "kubeflow.org/v1")

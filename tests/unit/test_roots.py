@@ -6,7 +6,7 @@ from k8s.cluster import Joiner, join
 from k8s.models import Meta, Pod, Reader, meta_of
 from k8s.snapshot import Job
 from k8s.status import Status
-from tests.objects import GPU, Object, batch_job, listed, pod_of, pytorch_job, read_jobs
+from tests.support.objects import GPU, Object, batch_job, listed, pod_of, pytorch_job, read_jobs
 
 
 def owned(pod: Object, *owners: Object, by: tuple[str, str, str] | None = None) -> Object:

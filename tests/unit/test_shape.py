@@ -14,7 +14,7 @@ from k8s import snapshot
 from k8s.kinds import CREATABLE
 from k8s.models import job_spec
 from tests import ROOT
-from tests.terminal import Terminal
+from tests.support.terminal import Terminal
 
 PACKAGES = ("tui", "k8s", "trainer", "themes")
 SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))

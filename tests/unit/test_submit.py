@@ -14,7 +14,7 @@ from k8s.jobs.create import Refused, check, claim_names, create_job, delete_job,
 from k8s.kinds import CREATABLE, CreatableKind, JobRef
 from k8s.kinds.kubeflow.pytorch_job import PyTorchJob
 from k8s.models.job_spec import JobSpec
-from tests.scripted import Answer, Asked, Compute, Drop, ScriptedCluster, page, refusal
+from tests.scripted.server import Answer, Asked, Compute, Drop, ScriptedCluster, page, refusal
 
 SPEC = JobSpec(name="bert", namespace="vision", image="b", command=("c",))
 KIND = PyTorchJob()

@@ -10,8 +10,8 @@ import pytest
 from k8s.errors import NotFound
 from k8s.jobs.tensorboard import PodPort, find_tensorboard
 from k8s.snapshot import Job
-from tests.objects import joined, node, pod_of, pytorch_job
-from tests.scripted import Answer, ScriptedCluster, page, refusal
+from tests.scripted.server import Answer, ScriptedCluster, page, refusal
+from tests.support.objects import joined, node, pod_of, pytorch_job
 
 Object = dict[str, Any]
 SERVICES, PODS = (f"/api/v1/namespaces/default/{plural}" for plural in ("services", "pods"))

@@ -12,7 +12,7 @@ import pytest
 from k8s.snapshot import Job, NodeRow, Share
 from k8s.status import Status
 from tests.kinds.made import objects
-from tests.objects import GPU, Object, batch_job, joined, node, pod_of, pytorch_job
+from tests.support.objects import GPU, Object, batch_job, joined, node, pod_of, pytorch_job
 
 ALIYUN = "aliyun.com/gpu"
 ENDED = {"exitCode": 137, "reason": "OOMKilled", "finishedAt": "2026-11-20T18:36:10Z"}

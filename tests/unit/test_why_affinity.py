@@ -13,7 +13,7 @@ from k8s.models import Taint
 from k8s.scheduling import taints
 from k8s.scheduling.affinity import demands, holds, mismatch
 from k8s.scheduling.objects import PodWish, Requirement, Toleration
-from tests.why import labelled, nodes_of
+from tests.support.evidence import labelled, nodes_of
 
 LABELS = {"gpu": "h100", "zone": "a", "count": "8"}
 

@@ -11,8 +11,8 @@ from k8s import models
 from k8s.diagnosis.words import amount, clock, count, cut, names, span
 from k8s.scheduling import requests
 from k8s.scheduling.objects import PodWish
-from tests.objects import GPU, node
-from tests.why import NOW, held, nodes_of
+from tests.support.evidence import NOW, held, nodes_of
+from tests.support.objects import GPU, node
 
 
 def wanted(**spec: Any) -> dict[str, str]:

@@ -14,10 +14,10 @@ from k8s.diagnosis import Answer, answer_why, explain, gather
 from k8s.errors import KubeError, Unreachable
 from k8s.snapshot import ClusterSnapshot, Job, Missing, NodeRow
 from k8s.status import Status
-from tests.objects import GPU, Object, joined, node, pod_of, pytorch_job, recorded
-from tests.scripted import Answer as Say
-from tests.scripted import Cut, Drop, ScriptedCluster, page, refusal
-from tests.why import held, instance, job_of
+from tests.scripted.server import Answer as Say
+from tests.scripted.server import Cut, Drop, ScriptedCluster, page, refusal
+from tests.support.evidence import held, instance, job_of
+from tests.support.objects import GPU, Object, joined, node, pod_of, pytorch_job, recorded
 
 CORE = "/api/v1/namespaces/default"
 OWN = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs/bert"

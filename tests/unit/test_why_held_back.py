@@ -9,8 +9,7 @@ import pytest
 from k8s.diagnosis import Answer, explain
 from k8s.scheduling import objects as o
 from k8s.status import Status
-from tests.objects import Object, node, pytorch_job
-from tests.why import (
+from tests.support.evidence import (
     event,
     held,
     instance,
@@ -22,6 +21,7 @@ from tests.why import (
     starting,
     texts,
 )
+from tests.support.objects import Object, node, pytorch_job
 
 
 def test_a_job_without_an_operator_is_said_after_a_minute() -> None:

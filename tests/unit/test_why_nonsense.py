@@ -14,10 +14,10 @@ from k8s.diagnosis import answer_why
 from k8s.errors import KubeError
 from k8s.snapshot import ClusterSnapshot
 from k8s.status import Status
-from tests.objects import Object, node, pod_of, pytorch_job
-from tests.scripted import Answer as Say
-from tests.scripted import ScriptedCluster
-from tests.why import held, instance, job_of
+from tests.scripted.server import Answer as Say
+from tests.scripted.server import ScriptedCluster
+from tests.support.evidence import held, instance, job_of
+from tests.support.objects import Object, node, pod_of, pytorch_job
 
 CORE = "/api/v1/namespaces/default"
 OWN = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs/bert"

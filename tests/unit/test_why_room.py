@@ -8,8 +8,8 @@ from typing import Any
 from k8s.diagnosis import explain
 from k8s.diagnosis.evidence import Evidence
 from k8s.status import Status
-from tests.objects import GPU, Object, node
-from tests.why import held, instance, labelled, pod, seen, silent, spec_of
+from tests.support.evidence import held, instance, labelled, pod, seen, silent, spec_of
+from tests.support.objects import GPU, Object, node
 
 WORKERS = ("master-0", "worker-0", "worker-1", "worker-2")
 

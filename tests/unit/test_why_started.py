@@ -8,8 +8,7 @@ import pytest
 
 from k8s.diagnosis import Answer, explain
 from k8s.status import Status
-from tests.objects import Object, node, pytorch_job
-from tests.why import (
+from tests.support.evidence import (
     ago,
     ended,
     event,
@@ -24,6 +23,7 @@ from tests.why import (
     texts,
     waiting,
 )
+from tests.support.objects import Object, node, pytorch_job
 
 MOUNTS = spec_of(volumes=[{"name": "d", "persistentVolumeClaim": {"claimName": "corpus"}}])
 

@@ -8,8 +8,7 @@ import pytest
 
 from k8s.diagnosis import Answer, explain
 from k8s.scheduling import objects as o
-from tests.objects import node
-from tests.why import (
+from tests.support.evidence import (
     ago,
     event,
     held,
@@ -20,6 +19,7 @@ from tests.why import (
     spec_of,
     texts,
 )
+from tests.support.objects import node
 
 MOUNTS = spec_of(volumes=[{"name": "d", "persistentVolumeClaim": {"claimName": "corpus"}}])
 

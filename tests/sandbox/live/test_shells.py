@@ -14,8 +14,8 @@ from k8s.models.resources import JOBS, PODS
 from k8s.sandbox import SandboxAddress
 from k8s.sandbox.node.ports import Ports
 from tests.sandbox.live.running import batch_job, comes, phase, pod
-from tests.shell_app import InTerminal
-from tests.terminal import Terminal
+from tests.support.shell_app import InTerminal
+from tests.support.terminal import Terminal
 
 pytestmark = pytest.mark.slow
 SERVE = """

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tests.terminal import Terminal
+from tests.support.terminal import Terminal
 from tests.ui.keys.proofs import Hands, proves
 
 KUBECONFIG = """

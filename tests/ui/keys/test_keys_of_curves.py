@@ -9,8 +9,8 @@ from pathlib import Path
 
 from k8s.jobs.pod_files import LOCAL_PATH
 from k8s.models.job_spec import LOG_DIR_ANNOTATION
-from tests.objects import pytorch_job
-from tests.scripted import Answer
+from tests.scripted.server import Answer
+from tests.support.objects import pytorch_job
 from tests.ui.keys.proofs import Hands, proves
 from tests.ui.keys.world import PYTORCH_JOBS, changes, seen, typed, unseen, world
 from tests.ui.test_console import Playground

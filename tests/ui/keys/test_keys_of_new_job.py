@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.scripted import Answer, Compute
+from tests.scripted.server import Answer, Compute
 from tests.ui.keys.proofs import Hands, proves
 from tests.ui.keys.world import (
     PYTORCH_JOBS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.objects import node
+from tests.support.objects import node
 from tests.ui.keys.proofs import Hands, proves
 from tests.ui.keys.world import (
     at,

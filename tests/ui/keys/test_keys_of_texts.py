@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from tests.around import EVENTS, event, in_namespace, serve
-from tests.objects import Object
-from tests.scripted import Answer
+from tests.scripted.server import Answer
+from tests.support.namespace_objects import EVENTS, event, in_namespace, serve
+from tests.support.objects import Object
 from tests.ui.keys.proofs import Hands, proves
 from tests.ui.keys.world import (
     BERT,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from textual.widgets import OptionList
 
-from tests.scripted import page
+from tests.scripted.server import page
 from tests.ui.keys.proofs import names_of
 from tests.ui.keys.world import (
     PODS,

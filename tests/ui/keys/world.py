@@ -13,12 +13,21 @@ from textual import events
 from textual.keys import _character_to_key
 
 from k8s.jobs.port_forward import CARRIED, FAILED
-from tests.around import CLAIMS, NAMESPACES, QUOTAS, claim, event, in_namespace, namespace, serve
-from tests.around import EVENTS as ALL_EVENTS
-from tests.objects import Object, batch_job, node, pod_of, pytorch_job
-from tests.scene import ago
-from tests.scripted import Answer, Asked, Compute, Stall, Stream, page, refusal
-from tests.talk import V4, Speaker, Talk
+from tests.scripted.server import Answer, Asked, Compute, Stall, Stream, page, refusal
+from tests.scripted.websocket import V4, Speaker, Talk
+from tests.support.namespace_objects import (
+    CLAIMS,
+    NAMESPACES,
+    QUOTAS,
+    claim,
+    event,
+    in_namespace,
+    namespace,
+    serve,
+)
+from tests.support.namespace_objects import EVENTS as ALL_EVENTS
+from tests.support.objects import Object, batch_job, node, pod_of, pytorch_job
+from tests.support.sample_cluster import ago
 from tests.ui.test_console import Playground, console_on
 
 PODS = "/api/v1/namespaces/default/pods"

@@ -15,7 +15,7 @@ from k8s.models import Meta, Pod, Reader
 from k8s.models.resources import PODS
 from k8s.watch.backoff import Outage, Waits
 from k8s.watch.mirror import Mirror
-from tests.scripted import (
+from tests.scripted.server import (
     WAIT_S,
     ScriptedCluster,
 )

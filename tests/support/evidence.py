@@ -14,7 +14,7 @@ from k8s.models import Condition, Event, Node
 from k8s.scheduling.objects import WholePod
 from k8s.snapshot import Holder, Instance, Job, NodeRow, Share
 from k8s.status import Status
-from tests.objects import GPU, Object, node, pytorch_job
+from tests.support.objects import GPU, Object, node, pytorch_job
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 """The moment at which everything is looked at."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from tests.objects import Object, batch_job, node, pod_of, pytorch_job
+from tests.support.objects import Object, batch_job, node, pod_of, pytorch_job
 
 MPI_JOBS = "/apis/kubeflow.org/v2beta1/mpijobs"
 """Where the MPIJobs are listed."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.objects import GPU, Object
-from tests.scene import ago
-from tests.scripted import Reply, ScriptedCluster, Stream, page
+from tests.scripted.server import Reply, ScriptedCluster, Stream, page
+from tests.support.objects import GPU, Object
+from tests.support.sample_cluster import ago
 
 EVENTS = "/api/v1/events"
 CLAIMS = "/api/v1/persistentvolumeclaims"

@@ -1,7 +1,7 @@
 """A small app on the console's driver, for tests in a terminal: its screen changes always, keys are counted.
 
 It tells what goes on inside by lines of JSON on a pipe, which works also while the terminal does not.
-Run as `python -m tests.driven PIPE PERIOD_S`; with `Driven` from a test.
+Run as `python -m tests.support.driver_app PIPE PERIOD_S`; with `Driven` from a test.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from textual.binding import Binding
 from textual.widgets import Static
 
 from tests import ROOT
-from tests.terminal import Terminal
+from tests.support.terminal import Terminal
 from tui.terminal import tty_state
 from tui.terminal.driver import ConsoleDriver, PacedApp
 from tui.terminal.frame_rate import Pace
@@ -111,7 +111,7 @@ class Driven(Terminal):
     def __init__(self, *, period_s: float = 0.1, columns: int = 80, lines: int = 24, **env: str) -> None:
         self._pipe, told = os.pipe()
         os.set_inheritable(told, True)
-        words = [sys.executable, "-m", "tests.driven", str(told), str(period_s)]
+        words = [sys.executable, "-m", "tests.support.driver_app", str(told), str(period_s)]
         super().__init__(words, columns=columns, lines=lines, env={**os.environ, **env}, folder=ROOT)
         os.close(told)
         self._left = b""

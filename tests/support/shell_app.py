@@ -1,6 +1,6 @@
 """A small app on the console's driver that gives its terminal to a shell, for tests in a terminal.
 
-Run as `python -m tests.shell_app KUBECONFIG NAMESPACE POD`; `s` opens the shell, `x` counts.
+Run as `python -m tests.support.shell_app KUBECONFIG NAMESPACE POD`; `s` opens the shell, `x` counts.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from textual.widgets import Static
 from k8s.client.client import Client
 from k8s.errors import KubeError
 from tests import ROOT
-from tests.terminal import Terminal
+from tests.support.terminal import Terminal
 from tui.terminal import tty_state
 from tui.terminal.driver import PacedApp
 from tui.terminal.pod_shell import handed_over, run_shell
@@ -68,7 +68,7 @@ class InTerminal(Terminal):
     """The app in a terminal."""
 
     def __init__(self, *where: str) -> None:
-        words = [sys.executable, "-m", "tests.shell_app", *where]
+        words = [sys.executable, "-m", "tests.support.shell_app", *where]
         super().__init__(words, columns=80, lines=24, folder=ROOT)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from aiohttp import WSMsgType, web
 
-from tests.scripted import refusal
+from tests.scripted.server import refusal
 
 V4, V5 = "v4.channel.k8s.io", "v5.channel.k8s.io"
 

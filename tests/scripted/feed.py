@@ -10,8 +10,8 @@ from typing import Any
 from k8s.kinds import KINDS
 from k8s.snapshot import ClusterSnapshot
 from k8s.watch.backoff import Waits
-from tests.objects import node, pod_of, pytorch_job
-from tests.scripted import WAIT_S, Answer, ScriptedCluster, Stream, page
+from tests.scripted.server import WAIT_S, Answer, ScriptedCluster, Stream, page
+from tests.support.objects import node, pod_of, pytorch_job
 from tui.feeds.cluster_feed import Live
 
 HASTY = Waits(first_s=0.01, longest_s=0.05, absent_s=0.05, login_s=0.05)
