@@ -15,7 +15,7 @@ from k8s.errors import Forbidden, Invalid, KubeError, NotFound
 from k8s.jobs import exec
 from k8s.jobs.port_forward import forward
 from k8s.models.resources import PODS
-from tests.cluster import made
+from tests.real_cluster import operator_objects
 from tests.sandbox.live.running import comes, goes
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
@@ -28,7 +28,7 @@ PATIENCE_S = 60.0
 @pytest.fixture
 async def pod(admin: Client) -> AsyncIterator[str]:
     """A pod that runs."""
-    await made.make(admin, PODS, "p", made.pod_spec("main", 0, SERVING))
+    await operator_objects.make(admin, PODS, "p", operator_objects.pod_spec("main", 0, SERVING))
     await comes(admin, PODS, "p", _is_ready, admin.access.namespace, PATIENCE_S)
     async with asyncio.timeout(PATIENCE_S):
         yield "p"
@@ -190,7 +190,7 @@ async def test_a_pod_that_is_killed_ends_its_connections_and_its_successor_is_re
         with pytest.raises(ConnectionResetError):
             await fetch(opened.local_port, "/")
         assert 'pods "p" not found' in opened.last_error
-        await made.make(admin, PODS, "p", made.pod_spec("main", 0, SERVING))
+        await operator_objects.make(admin, PODS, "p", operator_objects.pod_spec("main", 0, SERVING))
         await comes(admin, PODS, "p", _is_ready, namespace, PATIENCE_S)
         reader, writer = await asyncio.open_connection("127.0.0.1", opened.local_port)
         writer.write(b"again")

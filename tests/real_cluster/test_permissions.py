@@ -11,8 +11,8 @@ import pytest
 from k8s.client.client import Client
 from k8s.models.resources import PODS
 from k8s.status import Status
-from tests.cluster import made
-from tests.cluster.feed import feed_of, job_called
+from tests.real_cluster import operator_objects
+from tests.real_cluster.feed import feed_of, job_called
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -27,8 +27,8 @@ async def alice(kubeconfig: Path) -> AsyncIterator[Client]:
 
 async def test_alice_sees_hers_and_is_told_what_she_may_not_see(admin: Client, alice: Client) -> None:
     name = f"hers-{uuid4().hex[:6]}"
-    await made.make(admin, PODS, "theirs", made.pod_spec("main", 1))
-    await made.make(alice, PODS, name, made.pod_spec("main", 1))
+    await operator_objects.make(admin, PODS, "theirs", operator_objects.pod_spec("main", 1))
+    await operator_objects.make(alice, PODS, name, operator_objects.pod_spec("main", 1))
     try:
         async with feed_of(alice, "alice") as feed:
             snapshot = await feed.until(

@@ -14,8 +14,8 @@ from k8s.jobs.create import create_manifest
 from k8s.kinds import CREATABLE
 from k8s.models.job_spec import JobSpec
 from k8s.models.resources import JOBS
-from tests.cluster import made
-from tests.cluster.feed import feed_of, job_called
+from tests.real_cluster import operator_objects
+from tests.real_cluster.feed import feed_of, job_called
 from tui.files.support_bundle import make_bundle
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
@@ -24,11 +24,11 @@ KEY = "hunter2-0123456789"
 
 async def test_a_jobs_bundle_holds_its_log_and_not_its_secret(admin: Client, tmp_path: Path) -> None:
     namespace = admin.access.namespace
-    template = made.template("main", 1)
+    template = operator_objects.template("main", 1)
     container = template["spec"]["containers"][0]
     container["env"] = [{"name": "DB_PASSWORD", "value": KEY}]
     container["command"] = ["sh", "-c", "echo login with $DB_PASSWORD; echo loss=0.5"]
-    await made.make(admin, JOBS, "train", {"template": template, "backoffLimit": 0})
+    await operator_objects.make(admin, JOBS, "train", {"template": template, "backoffLimit": 0})
     async with feed_of(admin, namespace) as feed:
         snapshot = await feed.until(
             lambda now: (job := job_called(now, "Job", "train")) is not None and job.status.is_final

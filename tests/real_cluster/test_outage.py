@@ -9,7 +9,7 @@ import pytest
 
 from k8s.client.client import Client
 from k8s.models.resources import PODS
-from tests.cluster import made
+from tests.real_cluster import operator_objects
 from tests.support import real_cluster
 from tui.app import Console
 from tui.options import ConsoleOptions
@@ -23,7 +23,7 @@ PATIENCE = 1200
 async def test_nothing_ends_and_the_rows_stay_and_age_until_the_server_is_back(
     admin: Client, kubeconfig: Path, tmp_path: Path
 ) -> None:
-    await made.make(admin, PODS, "before", made.pod_spec("main", 1))
+    await operator_objects.make(admin, PODS, "before", operator_objects.pod_spec("main", 1))
     options = ConsoleOptions(
         kubeconfig=str(kubeconfig), namespace=admin.access.namespace, state_folder=tmp_path / "state"
     )
@@ -55,5 +55,5 @@ async def test_nothing_ends_and_the_rows_stay_and_age_until_the_server_is_back(
         finally:
             await asyncio.to_thread(real_cluster.start)
         await until(lambda: not console.snapshot.stale)
-        await made.make(admin, PODS, "after", made.pod_spec("main", 1))
+        await operator_objects.make(admin, PODS, "after", operator_objects.pod_spec("main", 1))
         await until(lambda: sorted(names()) == ["after", "before"])

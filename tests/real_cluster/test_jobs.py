@@ -8,8 +8,8 @@ from k8s.client.client import Client
 from k8s.models.resources import JOBS, PODS
 from k8s.snapshot import ClusterSnapshot
 from k8s.status import Status
-from tests.cluster import made
-from tests.cluster.feed import Feed, feed_of, job_called
+from tests.real_cluster import operator_objects
+from tests.real_cluster.feed import Feed, feed_of, job_called
 from tests.support.real_cluster import NODE
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
@@ -41,15 +41,15 @@ async def shown(feed: Feed, kind: str, name: str, instances: list[str], gpus: in
 
 async def test_jobs_of_every_kind_run_and_hold_what_the_node_says(admin: Client) -> None:
     async with feed_of(admin) as feed:
-        await made.pytorch_job(admin, "torch", workers=2, gpus=1)
+        await operator_objects.pytorch_job(admin, "torch", workers=2, gpus=1)
         await shown(feed, "PyTorchJob", "torch", ["master-0", "worker-0"], 2)
-        await made.mpi_job(admin, "mpi", workers=1, gpus=1)
+        await operator_objects.mpi_job(admin, "mpi", workers=1, gpus=1)
         await shown(feed, "MPIJob", "mpi", ["launcher-0", "worker-0"], 1)
-        await made.train_job(admin, "train", nodes=1, gpus=1)
+        await operator_objects.train_job(admin, "train", nodes=1, gpus=1)
         await shown(feed, "TrainJob", "train", ["node-0"], 1)
-        await made.job_set(admin, "sets", pods=1, gpus=1, role="workers")
+        await operator_objects.job_set(admin, "sets", pods=1, gpus=1, role="workers")
         await shown(feed, "JobSet", "sets", ["workers-0"], 1)
-        await made.make(admin, JOBS, "plain", {"template": made.template("main", 1)})
+        await operator_objects.make(admin, JOBS, "plain", {"template": operator_objects.template("main", 1)})
         await shown(feed, "Job", "plain", ["pod-0"], 1)
         names = {job.ref.name for job in feed.newest.jobs if job.ref.namespace == admin.access.namespace}
         assert names == {"torch", "mpi", "train", "sets", "plain"}, "a part of a job has no row of its own"
@@ -57,13 +57,15 @@ async def test_jobs_of_every_kind_run_and_hold_what_the_node_says(admin: Client)
 
 async def test_whatever_else_holds_gpus_has_a_row_under_its_topmost_owner(admin: Client) -> None:
     labels = {"app": "notebook"}
-    always = made.template("main", 1, labels)
+    always = operator_objects.template("main", 1, labels)
     always["spec"]["restartPolicy"] = "Always"
     spec = {"replicas": 2, "selector": {"matchLabels": labels}, "template": always}
     async with feed_of(admin) as feed:
-        await made.make(admin, made.DEPLOYMENTS, "served", spec)
-        await made.make(admin, made.STATEFUL_SETS, "notebook", {**spec, "replicas": 1, "serviceName": "x"})
-        await made.make(admin, PODS, "alone", made.pod_spec("main", 1))
+        await operator_objects.make(admin, operator_objects.DEPLOYMENTS, "served", spec)
+        await operator_objects.make(
+            admin, operator_objects.STATEFUL_SETS, "notebook", {**spec, "replicas": 1, "serviceName": "x"}
+        )
+        await operator_objects.make(admin, PODS, "alone", operator_objects.pod_spec("main", 1))
         for kind, name, gpus in (
             ("Deployment", "served", 2),
             ("StatefulSet", "notebook", 1),
@@ -83,7 +85,7 @@ async def test_whatever_else_holds_gpus_has_a_row_under_its_topmost_owner(admin:
 
 async def test_a_job_that_does_not_fit_waits_and_says_what_the_scheduler_says(admin: Client) -> None:
     async with feed_of(admin) as feed:
-        await made.pytorch_job(admin, "huge", workers=1, gpus=16)
+        await operator_objects.pytorch_job(admin, "huge", workers=1, gpus=16)
 
         def waits(snapshot: ClusterSnapshot) -> bool:
             job = job_called(snapshot, "PyTorchJob", "huge")

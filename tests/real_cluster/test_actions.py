@@ -20,9 +20,9 @@ from k8s.jobs.suspend import suspend_job, suspend_patch
 from k8s.kinds import KINDS, JobKind, JobRef
 from k8s.models.resources import JOBS, PODS, PYTORCH_JOBS, Resource
 from k8s.status import Status
-from tests.cluster import made
-from tests.cluster.feed import feed_of, job_called
 from tests.kinds.made import SITUATIONS, kind_named, objects
+from tests.real_cluster import operator_objects
+from tests.real_cluster.feed import feed_of, job_called
 from tui.commands.support.confirm import wait_until_gone
 from tui.feeds.cluster_feed import Live
 from tui.jobs.delete_plan import DeletePlan, delete_plan
@@ -95,10 +95,14 @@ async def test_a_real_server_refuses_to_change_another_than_the_one_that_was_mea
 ) -> None:
     """Of ours as of its own, by uid and by version."""
     namespace = admin.access.namespace
-    spec: dict[str, Any] = {"template": made.template("main", 0)}
+    spec: dict[str, Any] = {"template": operator_objects.template("main", 0)}
     if resource is PYTORCH_JOBS:
-        spec = {"pytorchReplicaSpecs": {"Master": {"replicas": 1, "template": made.template("pytorch", 0)}}}
-    found = await made.make(admin, resource, "bert", spec)
+        spec = {
+            "pytorchReplicaSpecs": {
+                "Master": {"replicas": 1, "template": operator_objects.template("pytorch", 0)}
+            }
+        }
+    found = await operator_objects.make(admin, resource, "bert", spec)
     kind = next(kind for kind in KINDS if kind.resource == resource)
     patch = suspend_patch(kind, is_suspended=True)
     assert patch is not None
@@ -115,7 +119,7 @@ async def test_what_alice_may_not_do_is_known_before_and_after_it_is_tried(
     admin: Client, alice: Client
 ) -> None:
     namespace = admin.access.namespace
-    await made.make(admin, JOBS, "theirs", {"template": made.template("main", 0)})
+    await operator_objects.make(admin, JOBS, "theirs", {"template": operator_objects.template("main", 0)})
     ref = JobRef(namespace, "theirs", "Job", "batch/v1")
     refused = Right(False, f'user "alice" may not delete jobs in namespace "{namespace}"')
     rights = Rights(alice)
@@ -132,7 +136,7 @@ async def test_what_alice_may_not_do_is_known_before_and_after_it_is_tried(
 async def test_a_shell_needs_what_the_review_asks_for(admin: Client, alice: Client) -> None:
     """A websocket is opened by a GET, so the right to create an exec is not enough."""
     namespace = admin.access.namespace
-    await made.make(admin, PODS, "pod", made.pod_spec("main", 0))
+    await operator_objects.make(admin, PODS, "pod", operator_objects.pod_spec("main", 0))
     await until_pod_runs(admin)
     await allow(admin, "create", "", "pods/exec")
     rights = Rights(alice, kept_s=0.0)
@@ -167,7 +171,7 @@ async def plan_of(admin: Client, **how: Any) -> DeletePlan:
 
 async def test_what_a_delete_leaves_is_named_until_it_is_gone(admin: Client) -> None:
     namespace = admin.access.namespace
-    await made.pytorch_job(admin, "bert", workers=2, gpus=1)
+    await operator_objects.pytorch_job(admin, "bert", workers=2, gpus=1)
     keep = {"metadata": {"finalizers": ["lab.io/keep"]}}
     await admin.patch(PODS, "bert-worker-0", keep, namespace)
     plan = await plan_of(admin)
@@ -193,7 +197,7 @@ async def test_what_a_delete_leaves_is_named_until_it_is_gone(admin: Client) -> 
 @pytest.mark.parametrize("propagation", ["Foreground", "Orphan"])
 async def test_pods_go_first_or_run_on_as_was_chosen(admin: Client, propagation: str) -> None:
     namespace = admin.access.namespace
-    await made.pytorch_job(admin, "bert", workers=2, gpus=1)
+    await operator_objects.pytorch_job(admin, "bert", workers=2, gpus=1)
     plan = await plan_of(admin, propagation=propagation)
     (job,) = plan.jobs
     await delete_job(admin, job.ref, job.uid, propagation=propagation)
