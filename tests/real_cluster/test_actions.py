@@ -20,7 +20,7 @@ from k8s.jobs.suspend import suspend_job, suspend_patch
 from k8s.kinds import KINDS, JobKind, JobRef
 from k8s.models.resources import JOBS, PODS, PYTORCH_JOBS, Resource
 from k8s.status import Status
-from tests.kinds.made import SITUATIONS, kind_named, objects
+from tests.k8s.kinds.operator_objects import SITUATIONS, kind_named, objects
 from tests.real_cluster import operator_objects
 from tests.real_cluster.feed import feed_of, job_called
 from tui.commands.support.confirm import wait_until_gone

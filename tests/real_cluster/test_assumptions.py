@@ -20,7 +20,7 @@ from k8s.kinds import CREATABLE, CreatableKind
 from k8s.models import Meta, Pod, Reader, WatchEvent
 from k8s.models.resources import NAMESPACES, NODES, PODS
 from k8s.watch.mirror import Mirror
-from tests.kinds.test_kinds import SPEC
+from tests.k8s.kinds.test_kinds import SPEC
 from tests.support import real_cluster
 from tui.feeds.cluster_feed import Live
 

@@ -15,7 +15,7 @@ from k8s.kinds.base import DeclaredJob
 from k8s.models import Meta
 from k8s.models.resources import JOB_SETS, JOBS, MPI_JOBS, NAMESPACES, PYTORCH_JOBS, TRAIN_JOBS
 from k8s.watch.discovery import discover
-from tests.kinds.made import SITUATIONS, kind_named, objects
+from tests.k8s.kinds.operator_objects import SITUATIONS, kind_named, objects
 from tests.support import real_cluster
 
 pytestmark = pytest.mark.cluster

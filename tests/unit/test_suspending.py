@@ -12,7 +12,7 @@ from k8s.jobs.suspend import TRIES, suspend_job, suspend_patch, why_not
 from k8s.kinds import KINDS, JobKind, JobRef, kind_of
 from k8s.kinds.reader import JobReader
 from k8s.snapshot import Job
-from tests.kinds.made import SITUATIONS, kind_named, objects
+from tests.k8s.kinds.operator_objects import SITUATIONS, kind_named, objects
 from tests.scripted.server import Answer, Asked, Compute, Reply, ScriptedCluster, refusal
 from tests.support.objects import FIXTURES, Object, joined, pytorch_job
 

@@ -11,7 +11,7 @@ import pytest
 
 from k8s.snapshot import Job, NodeRow, Share
 from k8s.status import Status
-from tests.kinds.made import objects
+from tests.k8s.kinds.operator_objects import objects
 from tests.support.objects import GPU, Object, batch_job, joined, node, pod_of, pytorch_job
 
 ALIYUN = "aliyun.com/gpu"

@@ -9,7 +9,7 @@ import pytest
 from k8s.kinds.job_set import JobSet
 from k8s.kinds.kubeflow.train_job import TrainJob
 from k8s.status import Status
-from tests.kinds.made import a_pod, jobs_in, objects
+from tests.k8s.kinds.operator_objects import a_pod, jobs_in, objects
 
 TRAIN, SET = TrainJob(), JobSet()
 SUSPENDED = {"type": "Suspended", "lastTransitionTime": "2026-11-20T12:00:00Z"}

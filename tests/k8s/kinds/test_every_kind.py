@@ -16,7 +16,7 @@ from k8s.kinds import KINDS, JobKind, kind_of
 from k8s.kinds.base import JobRef
 from k8s.kinds.reader import JobReader
 from k8s.kinds.unknown import AnyOwner
-from tests.kinds.made import SITUATIONS, jobs_in, kind_named, objects, pods_in, read_pods
+from tests.k8s.kinds.operator_objects import SITUATIONS, jobs_in, kind_named, objects, pods_in, read_pods
 from tests.support.objects import RECORDED
 
 every_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: type(kind).__name__)

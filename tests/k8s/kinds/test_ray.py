@@ -7,7 +7,7 @@ import pytest
 from k8s.kinds.ray.ray_cluster import RayCluster
 from k8s.kinds.ray.ray_job import RayJob
 from k8s.status import Status
-from tests.kinds.made import a_pod, jobs_in, objects
+from tests.k8s.kinds.operator_objects import a_pod, jobs_in, objects
 
 JOB, CLUSTER = RayJob(), RayCluster()
 

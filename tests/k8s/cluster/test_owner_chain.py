@@ -7,7 +7,7 @@ import pytest
 from k8s.cluster import join
 from k8s.snapshot import Job
 from k8s.status import Status
-from tests.kinds.made import SITUATIONS, jobs_in, pods_in
+from tests.k8s.kinds.operator_objects import SITUATIONS, jobs_in, pods_in
 
 INSTANCES = {
     "job-indexed": {"pod-6": "grid-6-abcde", "pod-7": "grid-7-fghij"},

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from k8s.kinds import CREATABLE, CreatableKind
 from k8s.models.job_spec import JobSpec, Mount
-from tests.kinds.made import SITUATIONS, kind_named, objects
+from tests.k8s.kinds.operator_objects import SITUATIONS, kind_named, objects
 from tests.support.objects import Object, recorded
 
 every_kind = pytest.mark.parametrize("kind", CREATABLE, ids=lambda kind: kind.title)

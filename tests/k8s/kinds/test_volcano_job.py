@@ -6,7 +6,7 @@ import pytest
 
 from k8s.kinds.volcano_job import VolcanoJob
 from k8s.status import Status
-from tests.kinds.made import a_pod, jobs_in, objects
+from tests.k8s.kinds.operator_objects import a_pod, jobs_in, objects
 
 KIND = VolcanoJob()
 

@@ -9,7 +9,7 @@ import pytest
 from k8s.kinds.t9k.mpi_job import T9kMPIJob
 from k8s.kinds.t9k.pytorch_job import T9kPyTorchJob
 from k8s.status import Status
-from tests.kinds.made import a_pod, jobs_in, objects
+from tests.k8s.kinds.operator_objects import a_pod, jobs_in, objects
 
 TORCH, MPI = T9kPyTorchJob(), T9kMPIJob()
 API = "batch.tensorstack.dev/v1beta1"

@@ -10,7 +10,7 @@ import pytest
 from k8s.kinds.batch_job import INDEX, BatchJob
 from k8s.models import Pod, Reader
 from k8s.status import Status
-from tests.kinds.made import a_pod
+from tests.k8s.kinds.operator_objects import a_pod
 from tests.support.objects import batch_job
 
 KIND = BatchJob()
