@@ -15,8 +15,8 @@ from k8s.errors import Forbidden, Invalid, KubeError, NotFound
 from k8s.jobs import exec
 from k8s.jobs.port_forward import forward
 from k8s.models.resources import PODS
+from tests.k8s.sandbox.live.running import comes, goes
 from tests.real_cluster import operator_objects
-from tests.sandbox.live.running import comes, goes
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 

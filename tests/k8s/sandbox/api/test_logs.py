@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from k8s.sandbox.api.streams import log_file
 from k8s.sandbox.api.streams.log_file import LogFile, tail_offset
-from tests.sandbox.calls import Api, pod
+from tests.k8s.sandbox.calls import Api, pod
 
 MOMENT = "2026-11-20T10:00:00.123456789Z"
 

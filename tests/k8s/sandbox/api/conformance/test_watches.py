@@ -10,7 +10,7 @@ import json
 
 import pytest
 
-from tests.sandbox.calls import (
+from tests.k8s.sandbox.calls import (
     Api,
     config,
     eventually,

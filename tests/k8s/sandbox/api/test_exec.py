@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from k8s.sandbox.pod_folder import Launch
-from tests.sandbox.calls import Api, eventually, pod
-from tests.sandbox.test_conformance_pods import Exec, run_exec
+from tests.k8s.sandbox.api.conformance.test_pods import Exec, run_exec
+from tests.k8s.sandbox.calls import Api, eventually, pod
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from k8s.sandbox.api.api_errors import Refused
 from k8s.sandbox.api.http import tables
 from k8s.sandbox.api.served import BY_KEY
 from k8s.sandbox.api.storage.store import Store
-from tests.sandbox.calls import Object, config, job, pod, thing, torch_job
+from tests.k8s.sandbox.calls import Object, config, job, pod, thing, torch_job
 
 words = st.text("ab", min_size=1, max_size=2)
 plain = st.none() | st.booleans() | st.integers(-9, 9) | st.floats(allow_nan=False) | st.text(max_size=3)

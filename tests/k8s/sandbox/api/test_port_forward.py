@@ -11,7 +11,7 @@ from k8s.client.auth.cluster_config import Access
 from k8s.client.client import Client
 from k8s.errors import KubeError
 from k8s.jobs.port_forward import forward
-from tests.sandbox.calls import PATIENCE_S, Api, pod
+from tests.k8s.sandbox.calls import PATIENCE_S, Api, pod
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ import aiohttp
 import pytest
 
 from k8s.sandbox.pod_folder import Launch
-from tests.sandbox.calls import Answer, Api, Object, eventually, pod
+from tests.k8s.sandbox.calls import Answer, Api, Object, eventually, pod
 
 LINES = [f"line {number}" for number in range(1, 7)]
 LONG = "x" * 40_000

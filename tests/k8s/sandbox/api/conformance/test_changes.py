@@ -9,7 +9,7 @@ import uuid
 
 import pytest
 
-from tests.sandbox.calls import (
+from tests.k8s.sandbox.calls import (
     APPLY,
     JSON_PATCH,
     STRATEGIC,

@@ -26,8 +26,8 @@ from k8s.sandbox.api.http.certificate import server_context
 from k8s.sandbox.api.http.server import Server
 from k8s.sandbox.api.storage.store import Store
 from k8s.sandbox.pod_folder import Launch
-from tests.sandbox.calls import PATIENCE_S, Api, Object, config, eventually, job, pod, thing, torch_job
-from tests.sandbox.conftest import TOKEN
+from tests.k8s.sandbox.calls import PATIENCE_S, Api, Object, config, eventually, job, pod, thing, torch_job
+from tests.k8s.sandbox.conftest import TOKEN
 
 pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
 

@@ -12,8 +12,8 @@ import pytest
 from k8s.sandbox.api.http.certificate import server_context
 from k8s.sandbox.api.http.server import Server
 from k8s.sandbox.api.storage.store import Store
-from tests.sandbox.calls import Api, Object, config, eventually, job, pod, thing, torch_job
-from tests.sandbox.conftest import TOKEN, serving
+from tests.k8s.sandbox.calls import Api, Object, config, eventually, job, pod, thing, torch_job
+from tests.k8s.sandbox.conftest import TOKEN, serving
 
 
 async def test_it_listens_on_loopback_only(store: Store, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from k8s.models.resources import EVENTS, NAMESPACES, PODS, PYTORCH_JOBS
 from k8s.sandbox.control import Views, keep_looking
 from k8s.sandbox.controllers.operators import Operators
 from k8s.sandbox.controllers.scheduler import NAME, Scheduler
-from tests.sandbox.live.running import comes, conditions, has, log_of, pytorch_job
+from tests.k8s.sandbox.live.running import comes, conditions, has, log_of, pytorch_job
 from tests.support import real_cluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]

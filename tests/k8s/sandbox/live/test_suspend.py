@@ -15,8 +15,8 @@ from k8s.kinds.kubeflow.pytorch_job import PyTorchJob
 from k8s.models.resources import Resource
 from k8s.snapshot import ClusterSnapshot, Job
 from k8s.status import Status
+from tests.k8s.sandbox.live.running import Manifest, batch_job, marked, pytorch_job
 from tests.real_cluster.feed import feed_of, job_called
-from tests.sandbox.live.running import Manifest, batch_job, marked, pytorch_job
 from tui.commands.support.confirm import wait_until_gone
 from tui.jobs.delete_plan import delete_plan
 from tui.jobs.leftovers import told

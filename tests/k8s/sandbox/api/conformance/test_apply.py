@@ -5,7 +5,7 @@ Every test runs on the sandbox and, marked `cluster`, on a real kube-apiserver.
 
 from __future__ import annotations
 
-from tests.sandbox.calls import (
+from tests.k8s.sandbox.calls import (
     APPLY,
     Api,
     Object,

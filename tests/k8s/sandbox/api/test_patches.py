@@ -13,7 +13,7 @@ from k8s.sandbox.api.admission.schemas import SHAPES
 from k8s.sandbox.api.api_errors import Refused
 from k8s.sandbox.api.served import BY_KEY
 from k8s.sandbox.api.storage.selectors import field_requirements, label_requirements
-from tests.sandbox.calls import Object
+from tests.k8s.sandbox.calls import Object
 
 words = st.text("ab", min_size=1, max_size=2)
 plain = st.none() | st.booleans() | st.integers(-9, 9) | st.floats(allow_nan=False) | st.text(max_size=3)

@@ -12,7 +12,7 @@ import pytest
 from k8s.client.client import Client
 from k8s.models.resources import CLAIMS, CONFIG_MAPS, EVENTS, NODES, PODS, SECRETS
 from k8s.sandbox import SandboxAddress
-from tests.sandbox.live.running import (
+from tests.k8s.sandbox.live.running import (
     comes,
     create_pod,
     eventually,

@@ -11,7 +11,7 @@ from k8s.kinds.batch_job import INDEX
 from k8s.kinds.kubeflow.pytorch_job import PyTorchJob
 from k8s.sandbox.controllers import batch, replicated
 from k8s.sandbox.controllers.reconcile import Plan
-from tests.sandbox.live.running import Manifest, batch_job, pytorch_job
+from tests.k8s.sandbox.live.running import Manifest, batch_job, pytorch_job
 
 KIND = PyTorchJob()
 UID = "11111111-2222-3333-4444-555555555555"

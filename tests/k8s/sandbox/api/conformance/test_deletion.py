@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.sandbox.calls import (
+from tests.k8s.sandbox.calls import (
     Api,
     Object,
     config,

@@ -7,7 +7,7 @@ import os
 
 from k8s.client.client import Client
 from k8s.models.resources import EVENTS, JOBS, PODS, PYTORCH_JOBS, SERVICES
-from tests.sandbox.live.running import (
+from tests.k8s.sandbox.live.running import (
     Manifest,
     batch_job,
     comes,

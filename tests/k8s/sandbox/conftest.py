@@ -14,7 +14,7 @@ import yaml
 
 from k8s.sandbox.api.http.server import Server
 from k8s.sandbox.api.storage.store import Store
-from tests.sandbox.calls import Api, config, thing
+from tests.k8s.sandbox.calls import Api, config, thing
 from tests.support import real_cluster
 
 TOKEN = "token-of-the-tests"

@@ -12,8 +12,8 @@ from k8s.sandbox.api.admission.registry import Write
 from k8s.sandbox.api.http import lists
 from k8s.sandbox.api.served import BY_KEY
 from k8s.sandbox.api.storage.store import Store
-from tests.sandbox.calls import Api, config, pod
-from tests.sandbox.conftest import serving
+from tests.k8s.sandbox.calls import Api, config, pod
+from tests.k8s.sandbox.conftest import serving
 
 
 async def test_a_version_that_is_forgotten_ends_a_watch_with_410(tmp_path: Path) -> None:

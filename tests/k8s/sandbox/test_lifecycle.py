@@ -20,7 +20,7 @@ from k8s.client.client import Client
 from k8s.errors import KubeError
 from k8s.models.resources import CLAIMS, CONFIG_MAPS, EVENTS, NODES, PODS, PYTORCH_JOBS
 from k8s.sandbox.paths import Places
-from tests.sandbox.live.running import comes, eventually, has, marked, phase, pod, pytorch_job
+from tests.k8s.sandbox.live.running import comes, eventually, has, marked, phase, pod, pytorch_job
 
 QUICK = sandbox.SandboxOptions(nodes=2, gpus_per_node=4, restart_delay_s=0.2)
 
