@@ -17,6 +17,7 @@ from k8s.client.connection import make_socket
 from k8s.client.rate_limiter import Limiter
 from k8s.errors import KubeError, NoCluster, ServerFailed, Throttled, Unreachable
 from k8s.models.resources import PODS
+from tests.k8s.client.test_cluster_config import config, write
 from tests.scripted.certificates import issue, make_authority, server_tls
 from tests.scripted.server import (
     SUCCESS,
@@ -31,7 +32,6 @@ from tests.scripted.server import (
     page,
     refusal,
 )
-from tests.unit.test_access import config, write
 
 VERSION = "/version"
 ALL_PODS = "/api/v1/pods"

@@ -20,9 +20,9 @@ from k8s.client.auth.cluster_config import Access, load
 from k8s.client.auth.exec_plugin import LoginCommand, LoginFailed, without_secrets
 from k8s.client.client import Client
 from k8s.errors import NoCluster, Unauthorized, Unreachable
+from tests.k8s.client.test_cluster_config import config, write
 from tests.scripted.certificates import Certificate, encrypt, issue, make_authority, server_tls
 from tests.scripted.server import WAIT_S, Answer, Asked, Compute, ScriptedCluster, refusal
-from tests.unit.test_access import config, write
 
 VERSION = "/version"
 KNOWN = {"gitVersion": "v1"}
