@@ -1,0 +1,147 @@
+"""What somebody who walks through the console in a hurry would stumble over."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import tui.screens
+from k8s.snapshot import ClusterSnapshot, Missing
+from tests.support.objects import batch_job, joined, node, pytorch_job
+from tests.tui.console.test_console import console_on
+from tui.files.support_bundle import bundle_name
+from tui.keys.completion import complete
+from tui.text.empty_states import no_jobs
+
+SHEETS = sorted(Path(tui.screens.__file__).parent.rglob("*.tcss"))
+SHARED = {"view.tcss", "list_view.tcss", "text.tcss"}
+"""Sheets of base classes: what they say is meant for every view that has the part."""
+
+
+@pytest.mark.parametrize(
+    "sheet", [each for each in SHEETS if each.name not in SHARED], ids=lambda each: each.stem
+)
+def test_the_sheet_of_one_view_changes_no_part_of_another_that_was_opened_after_it(sheet: Path) -> None:
+    text = re.sub(r"/\*.*?\*/", "", sheet.read_text(), flags=re.DOTALL)
+    selectors = [
+        one.strip() for rule in re.findall(r"([^{}]+)\{", text) for one in rule.split(",") if "#" in one
+    ]
+    assert [one for one in selectors if not re.match(r"[A-Z]\w+", one)] == []
+
+
+async def test_all_lines_of_what_happened_are_said_and_what_does_not_fit_comes_in_a_box(
+    tmp_path: Path,
+) -> None:
+    async with console_on(tmp_path, nodes=[node("a100-1", 8)], size=(80, 24)) as play:
+        play.console.notify("bert is gone.\nvit is gone; 2 pods of it stay as asked.")
+        await play.until(lambda: "bert is gone. vit is gone; 2 pods of it stay as asked." in play.text)
+        play.console.notify("\n".join(f"job-{number} is still there after 60 s." for number in range(3)))
+        await play.until(lambda: all(f"job-{number} is still" in play.text for number in range(3)))
+
+
+async def test_the_question_before_a_delete_says_how_many_marked_jobs_a_filter_hides(tmp_path: Path) -> None:
+    jobs = [pytorch_job(name, uid=f"uid-{name}") for name in ("bert", "vit")]
+    async with console_on(tmp_path, nodes=[node("a100-1", 8)], jobs=jobs) as play:
+        await play.until(lambda: len(play.table.shown_rows) == 2)
+        await play.press("space", "j", "space", *"/vit", "enter")
+        await play.press("ctrl+d")
+        await play.until(lambda: "Delete 2 jobs?" in play.text)
+        assert "1 of these is hidden by the filter." in play.text
+        await play.press("escape", "H")
+        await play.until(lambda: "Suspend 2 jobs?" in play.text)
+        assert "1 of these is hidden by the filter." in play.text
+
+
+async def test_the_way_back_to_a_list_finds_its_cursor_and_its_filter_as_they_were(tmp_path: Path) -> None:
+    jobs = [pytorch_job(name, uid=f"uid-{name}") for name in ("bert", "vit", "vit-2")]
+    async with console_on(tmp_path, nodes=[node("a100-1", 8)], jobs=jobs) as play:
+        await play.until(lambda: len(play.table.shown_rows) == 3)
+        await play.press(*"/vit", "enter", "j")
+        was = play.table.cursor_key
+        for way in (("W", "minus"), ("enter", *":jobs", "enter"), ("W", "escape")):
+            await play.press(*way)
+            await play.until(lambda: "Jobs (2 of 3)  /vit" in play.text)
+            assert play.table.cursor_key == was
+        assert play.table.row_count == 2
+
+
+async def test_home_reached_by_escape_from_another_list_is_gone_back_to_as_home(tmp_path: Path) -> None:
+    async with console_on(tmp_path, nodes=[node("a100-1", 8)], jobs=[pytorch_job("bert")]) as play:
+        await play.press("tab", "escape")
+        await play.until(lambda: "Jobs (1)" in play.text)
+        await play.press("tab")
+        await play.until(lambda: "Nodes (1)" in play.text)
+        await play.press("minus")
+        await play.until(lambda: "Jobs (1)" in play.text)
+        await play.press("minus")
+        await play.until(lambda: "Nodes (1)" in play.text)
+
+
+def snapshot_of(unread: tuple[str, ...], kinds: tuple[str, ...]) -> ClusterSnapshot:
+    """Return what is known where these collections may not be listed in namespace `lab`."""
+    problems = {name: Missing("list", name, "lab", why="No.") for name in unread}
+    return ClusterSnapshot(context="c", namespace="lab", is_synced=True, problems=problems, kinds=kinds)
+
+
+def test_what_may_not_be_read_is_not_called_absent() -> None:
+    nothing = no_jobs(snapshot_of(("pods", "jobs.batch", "pytorchjobs.kubeflow.org"), ()), is_read_only=False)
+    assert nothing.startswith("This user may not list jobs in namespace lab.\n:ns goes")
+    one_kind = no_jobs(snapshot_of(("nodes", "pytorchjobs.kubeflow.org"), ("Job",)), is_read_only=False)
+    assert "operator" not in one_kind
+    assert "operator" in no_jobs(snapshot_of(("nodes",), ("Job",)), is_read_only=False)
+
+
+async def test_a_command_about_a_job_means_the_one_under_the_cursor_or_shown_where_none_is_named(
+    tmp_path: Path,
+) -> None:
+    jobs = [pytorch_job(name, uid=f"uid-{name}") for name in ("bert", "vit")]
+    async with console_on(tmp_path, nodes=[node("a100-1", 8)], jobs=jobs) as play:
+        await play.until(lambda: len(play.table.shown_rows) == 2)
+        await play.press("j", *":why", "enter")
+        await play.until(lambda: "Jobs › vit › why" in play.text)
+        await play.press(*":yaml", "enter")
+        await play.until(lambda: "Jobs › vit › YAML" in play.text)
+        await play.press(*":why bert", "enter")
+        await play.until(lambda: "Jobs › bert › why" in play.text)
+
+
+async def test_what_is_typed_into_the_palette_is_seen(tmp_path: Path) -> None:
+    async with console_on(tmp_path, nodes=[node("a100-1", 8)]) as play:
+        await play.press("ctrl+p", *"volum")
+        await play.until(lambda: "│ volum" in play.text and "The volume claims" in play.text)
+
+
+async def test_a_console_that_changes_nothing_says_so_and_completes_no_command_that_would(
+    tmp_path: Path,
+) -> None:
+    async with console_on(tmp_path, nodes=[node("a100-1", 8)], is_read_only=True, size=(60, 15)) as play:
+        assert "read-only" in play.text.split("\n")[0]
+        await play.press("tab")
+        await play.until(lambda: "Nodes (1)" in play.text)
+        assert "read-only" in play.text.split("\n")[0]
+
+
+def test_commands_that_change_are_completed_only_where_something_may_be_changed() -> None:
+    assert complete("ne", {}) == "new"
+    assert complete("ne", {}, is_read_only=True) == ""
+    assert complete("sub", {}, is_read_only=True) == ""
+
+
+def test_who_is_not_known_to_the_cluster_is_told_to_log_in_not_that_it_is_away() -> None:
+    words = no_jobs(
+        ClusterSnapshot(context="c", stale="Unauthorized", trouble="login expired"), is_read_only=False
+    )
+    assert words.startswith("The cluster does not know who asks") and "Log in" in words
+
+
+def test_no_operator_is_blamed_for_a_job_that_kubernetes_itself_runs() -> None:
+    waiting = joined([], [], [batch_job("over-quota"), pytorch_job("bert")])[1]
+    assert waiting["over-quota"].reason == "no pods yet"
+    assert waiting["bert"].reason == "no pods yet: its operator has not answered"
+
+
+def test_the_file_of_a_bundle_has_a_name_that_a_folder_takes_whatever_the_job_is_called() -> None:
+    job = joined([], [], [pytorch_job("../a\0b" + "x" * 500)])[1].popitem()[1]
+    assert re.fullmatch(r"gpuconsole-[A-Za-z0-9._-]{1,100}-\d{8}-\d{6}\.tar\.gz", bundle_name(job, 0.0))

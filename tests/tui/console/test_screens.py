@@ -1,0 +1,140 @@
+"""What the views look like: every one in four sizes and four looks, as it was looked at and accepted."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from tests.scripted.server import Answer, ScriptedCluster, Stall, Stream
+from tests.support.namespace_objects import CLAIMS, EVENTS, NAMESPACES, claim, event, namespace, serve
+from tests.support.sample_cluster import ago, lab
+from tests.support.screen_text import compare, looks_of, text_of
+from tests.tui.console.test_console import EVENTS as OWN_EVENTS
+from tests.tui.console.test_console import Playground, console_on
+
+SIZES = ((60, 15), (80, 24), (120, 40), (200, 60))
+PODS = "api/v1/namespaces/default/pods"
+THEMES = {"dark": "gpuconsole-dark", "light": "gpuconsole-light", "mono": "gpuconsole-mono"}
+VIEWS: dict[str, tuple[tuple[str, ...], str]] = {
+    "jobs": ((), "llm-70b-eval"),
+    "nodes": (("tab",), "a100-7"),
+    "holders": (("tab", "enter"), "bert-large-ft-m"),
+    "job": (("N", "g", "enter"), "Successful"),
+    "yaml": (("N", "g", "y"), "pytorchReplicaSpecs"),
+    "logs": (("N", "g", "l", "t"), "step 300"),
+    "events": ((*":events", "enter"), "FailedScheduling"),
+    "volumes": ((*":volumes", "enter"), "workspace"),
+    "namespaces": ((*":ns", "enter"), "speech"),
+    "delete": (("N", "g", "ctrl+d"), "Cancel"),
+    "help": (("question_mark",), "Logs, live"),
+    "new": (("n",), "Create"),
+}
+"""Each view: the keys that lead there from home, and a word by which it is known to be there."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("view", VIEWS)
+async def test_a_view_looks_as_it_was_accepted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, view: str
+) -> None:
+    monkeypatch.setenv("LOGNAME", "li")
+    seen: dict[tuple[int, int], dict[str, str]] = {size: {} for size in SIZES}
+    async with on_the_lab(tmp_path, view) as play:
+        for size, parts in seen.items():
+            await resize(play, size)
+            for look, theme in THEMES.items():
+                play.console.theme = theme
+                await be_quiet(play)
+                text = text_of(play.console)
+                if text != parts.get("dark text"):
+                    parts[f"{look} text"] = text
+                parts[f"{look} looks"] = looks_of(play.console)
+    async with on_the_lab(tmp_path, view, is_ascii=True) as play:
+        for size, parts in seen.items():
+            await resize(play, size)
+            parts["ascii text"] = text_of(play.console)
+            assert parts["ascii text"].isascii()
+    for size, parts in seen.items():
+        compare(f"{view}-{size[0]}x{size[1]}", parts)
+
+
+@asynccontextmanager
+async def on_the_lab(tmp_path: Path, view: str, **options: Any) -> AsyncIterator[Playground]:
+    """Open the console on the lab, and go to a view."""
+    async with console_on(tmp_path, size=(120, 40), is_all_namespaces=True, **lab(), **options) as play:
+        say(play.cluster)
+        keys, word = VIEWS[view]
+        for key in keys:
+            await play.press("colon" if key == ":" else key)
+        await play.until(lambda: word in play.text)
+        yield play
+
+
+async def resize(play: Playground, size: tuple[int, int]) -> None:
+    await play.pilot.resize_terminal(*size)
+    await play.until(lambda: play.console.screen.size == size)
+    await be_quiet(play)
+
+
+async def be_quiet(play: Playground) -> None:
+    """Wait until nothing moves on the screen any more."""
+    before = ""
+    while before != (before := text_of(play.console) + looks_of(play.console)):
+        await play.pilot.pause(0.2)
+
+
+def say(cluster: ScriptedCluster) -> None:
+    """Give the lab what its jobs print, what happened to them, and where they write."""
+    happened = (
+        event(
+            "1",
+            ("PyTorchJob", "bert-large-ft"),
+            "SuccessfulCreatePod",
+            "Created pod.",
+            at=ago(hours=2, minutes=15),
+        ),
+        event(
+            "2",
+            ("Pod", "llm-70b-eval-master-0"),
+            "FailedScheduling",
+            "0/11 nodes are available: 1 node(s) were unschedulable, 10 Insufficient nvidia.com/gpu.",
+            kind="Warning",
+            at=ago(minutes=9),
+            count=12,
+        ),
+    )
+    serve(cluster, EVENTS, *happened)
+    serve(cluster, OWN_EVENTS, *happened)
+    serve(cluster, CLAIMS, claim("workspace", "2Ti"), claim("scratch", phase="Pending", storage="local"))
+    serve(cluster, NAMESPACES, namespace("default"), namespace("speech"), namespace("old", "Terminating"))
+    found = lab()
+    for place, objects in (("apis/kubeflow.org/v1/namespaces/default/pytorchjobs", "jobs"), (PODS, "pods")):
+        cluster.say(f"/{place}", Stall(), watch=True)
+        for obj in found[objects]:
+            dated = {**obj, "metadata": {**obj["metadata"], "creationTimestamp": "2026-05-14T10:00:00Z"}}
+            cluster.say(f"/{place}/{obj['metadata']['name']}", Answer(dated))
+    for place, rank in (("master-0", 0), ("worker-0", 4), ("worker-1", 8), ("worker-2", 12)):
+        steps = range(10, 301, 10)
+        lines = (f"{ago(hours=1)} [rank{rank}]: step {step} loss {9 / step:.3f}\n" for step in steps)
+        log = f"/{PODS}/bert-large-ft-{place}/log"
+        cluster.say(log, Log("".join(lines).encode()))
+
+
+class Log:
+    """What a container has printed; it says no more, and whoever follows it waits."""
+
+    def __init__(self, said: bytes) -> None:
+        self._said = said
+
+    async def answer(self, request: web.Request, closing: asyncio.Event) -> web.StreamResponse:
+        if request.query.get("previous") == "true":
+            return await Answer(b"").answer(request, closing)
+        is_followed = request.query.get("follow") == "true"
+        reply = Stream(self._said) if is_followed else Answer(self._said)
+        return await reply.answer(request, closing)

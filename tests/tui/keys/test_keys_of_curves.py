@@ -1,0 +1,83 @@
+"""Each key of the curves of a job, and of one chart, does what the table says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from k8s.jobs.pod_files import LOCAL_PATH
+from k8s.models.job_spec import LOG_DIR_ANNOTATION
+from tests.scripted.server import Answer
+from tests.support.objects import pytorch_job
+from tests.tui.console.test_console import Playground
+from tests.tui.keys.proofs import Hands, proves
+from tests.tui.keys.world import PYTORCH_JOBS, changes, seen, typed, unseen, world
+from trainer.tfevents import EventWriter
+
+POINTS = 50
+
+
+@asynccontextmanager
+async def curves(tmp_path: Path) -> AsyncIterator[Playground]:
+    """Open three curves of a job: a loss that falls in waves, and two that rise."""
+    learns = pytorch_job("learns", gpus=1, annotations={LOG_DIR_ANNOTATION: "/w/logs"})
+    pod = learns["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]
+    pod["volumes"] = [{"name": "v", "persistentVolumeClaim": {"claimName": "workspace"}}]
+    pod["containers"][0]["volumeMounts"] = [{"name": "v", "mountPath": "/w"}]
+    claim = {"metadata": {"name": "workspace", "annotations": {LOCAL_PATH: str(tmp_path / "volume")}}}
+    with EventWriter(tmp_path / "volume" / "logs", flush_s=0) as writer:
+        for step in range(POINTS):
+            writer.write_scalar("train/loss", step, 2.0 - step / POINTS + 0.2 * (step % 2))
+            for tag in ("val/accuracy", "zoom"):
+                writer.write_scalar(tag, step, 0.5 + step / 200)
+    async with world(tmp_path, jobs=[learns], batch=[], size=(120, 32)) as play:
+        play.cluster.say(f"{PYTORCH_JOBS}/learns", Answer(learns))
+        play.cluster.say("/api/v1/namespaces/default/persistentvolumeclaims/workspace", Answer(claim))
+        await play.press(*typed("curves learns"))
+        await play.until(seen(play, f"3 tags, {3 * POINTS} points", "train/loss", "val/accuracy"))
+        yield play
+        assert changes(play) == []
+
+
+def step_read(play: Playground) -> int:
+    """Return the step at which a chart is read; -1 where none is."""
+    found = re.search(r"\bstep (\d+)", play.text)
+    return int(found[1]) if found else -1
+
+
+@proves("curves.next", "curves.before", "curves.full")
+async def test_keys_of_curves_go_from_chart_to_chart(tmp_path: Path) -> None:
+    async with curves(tmp_path) as play:
+        hands = Hands.on(play)
+        await hands.press("curves.full", unseen(play, "val/accuracy"), undo=["enter"])
+        await play.press("enter")
+        await play.until(unseen(play, "val/accuracy"))
+        await hands.press("curves.next", seen(play, "val/accuracy"), undo=["k"])
+        await hands.press("curves.before", seen(play, "zoom"), undo=["j"])
+
+
+@proves("chart.left", "chart.right", "chart.far_left", "chart.far_right", "chart.reset")
+async def test_keys_read_the_values_of_a_chart(tmp_path: Path) -> None:
+    async with curves(tmp_path) as play:
+        hands, afresh = Hands.on(play), ["0"]
+        await hands.press("chart.left", lambda: step_read(play) == POINTS - 1, undo=afresh)
+        await hands.press("chart.right", lambda: step_read(play) == 0, undo=afresh)
+        await hands.press("chart.far_left", lambda: 30 < step_read(play) < 45, undo=afresh)
+        await hands.press("chart.far_right", lambda: 5 < step_read(play) < 20, undo=afresh)
+        await play.press("h")
+        await hands.press("chart.reset", lambda: step_read(play) == -1)
+
+
+@proves("chart.x_axis", "chart.log", "chart.smoother", "chart.rougher")
+async def test_keys_change_how_a_chart_is_drawn(tmp_path: Path) -> None:
+    async with curves(tmp_path) as play:
+        hands = Hands.on(play)
+        await hands.press("chart.smoother", seen(play, "smooth 0.3"), undo=["minus"])
+        await play.press("plus", "plus")
+        await play.until(seen(play, "smooth 0.6"))
+        await hands.press("chart.rougher", seen(play, "smooth 0.3"))
+        await play.press("h")
+        await hands.press("chart.x_axis", seen(play, "after "), undo=["x", "x"])
+        await hands.press("chart.log", seen(play, " log│"), undo=["y"])

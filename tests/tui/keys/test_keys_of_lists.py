@@ -1,0 +1,152 @@
+"""Each key of the lists beside that of the jobs does what the table says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.tui.keys.proofs import KEYS, Hands, proves
+from tests.tui.keys.world import at, changes, ordered, seen, titled, typed, unseen, world
+
+
+def leads_on(id: str) -> str:
+    """Return what the title of the next view begins with: what its key's words say."""
+    return f" {KEYS[id].words} ("
+
+
+@proves(
+    "nodes.holders",
+    "nodes.owner",
+    "nodes.sort_free",
+    "nodes.sort_name",
+    "nodes.next_view",
+    "holders.open",
+    "holders.logs",
+    "holders.why",
+    "holders.sort_since",
+)
+async def test_keys_of_nodes_lead_to_who_holds_them_and_to_their_jobs(tmp_path: Path) -> None:
+    async with world(tmp_path) as play:
+        hands, back = Hands.on(play), ["escape"]
+        await play.press(*typed("nodes"))
+        await play.until(ordered(play, "a", "b"))
+        await hands.press("nodes.sort_free", ordered(play, "b", "a"))
+        await hands.press("nodes.sort_name", ordered(play, "a", "b"))
+        await play.press("g")
+        await hands.press("nodes.owner", titled(play, "Jobs › bert   "), undo=back)
+        await hands.press("nodes.holders", titled(play, "Nodes › a "), undo=back)
+        await play.press("enter")
+        await hands.press("holders.sort_since", ordered(play, "bert-worker-0", "bert-master-0"))
+        await play.press("g")
+        await hands.press("holders.open", titled(play, "Jobs › bert   "), undo=back)
+        await hands.press("holders.logs", seen(play, "› logs", "line 99 of bert-worker-0"), undo=back)
+        await hands.press("holders.why", seen(play, "› bert › why", "It runs: 2 of 2 pods."), undo=back)
+        await play.press("escape")
+        await hands.press("nodes.next_view", titled(play, leads_on("nodes.next_view")))
+        assert changes(play) == []
+
+
+@proves(
+    "events.open",
+    "events.whole",
+    "events.warnings",
+    "events.all_namespaces",
+    "events.sort_age",
+    "events.sort_about",
+    "events.sort_type",
+    "events.next_view",
+)
+async def test_keys_of_events(tmp_path: Path) -> None:
+    async with world(tmp_path) as play:
+        hands, back = Hands.on(play), ["escape"]
+        pulled, rebooted, failed = "pod/bert-master-0", "node/a", "pod/notebook"
+        await play.press(*typed("events"))
+        await play.until(ordered(play, pulled, rebooted, failed))
+        await hands.press("events.sort_age", ordered(play, failed, rebooted, pulled))
+        await hands.press("events.sort_about", ordered(play, rebooted, pulled, failed))
+        await hands.press("events.sort_type", ordered(play, pulled, rebooted, failed))
+        await hands.press("events.warnings", unseen(play, "Pulled"), undo=["F"])
+        await play.press("g")
+        await hands.press("events.open", titled(play, "Jobs › bert   "), undo=back)
+        await hands.press("events.whole", seen(play, "about       Pod default/bert-master-0"), undo=back)
+        await hands.press("events.all_namespaces", seen(play, "all namespaces", "NAMESPACE"), undo=["0"])
+        await hands.press("events.next_view", titled(play, leads_on("events.next_view")))
+        assert changes(play) == []
+
+
+@proves(
+    "volumes.open",
+    "volumes.all_namespaces",
+    "volumes.sort_name",
+    "volumes.sort_age",
+    "volumes.sort_status",
+    "volumes.next_view",
+)
+async def test_keys_of_volumes(tmp_path: Path) -> None:
+    async with world(tmp_path) as play:
+        hands = Hands.on(play)
+        await play.press(*typed("volumes"))
+        await play.until(ordered(play, "imagenet", "scratch", "workspace"))
+        await hands.press("volumes.sort_age", ordered(play, "scratch", "imagenet", "workspace"))
+        await hands.press("volumes.sort_name", ordered(play, "imagenet", "scratch", "workspace"))
+        await hands.press("volumes.sort_status", ordered(play, "scratch", "workspace", "imagenet"))
+        await play.press("g")
+        await hands.press("volumes.open", titled(play, "Volumes › scratch"), undo=["escape"])
+        await hands.press("volumes.all_namespaces", seen(play, "all namespaces", "NAMESPACE"), undo=["0"])
+        await hands.press("volumes.next_view", titled(play, leads_on("volumes.next_view")))
+        assert changes(play) == []
+
+
+@proves(
+    "namespaces.open",
+    "namespaces.sort_name",
+    "namespaces.sort_age",
+    "namespaces.sort_held",
+    "namespaces.next_view",
+)
+async def test_keys_of_namespaces(tmp_path: Path) -> None:
+    async with world(tmp_path) as play:
+        hands = Hands.on(play)
+        await play.press(*typed("ns"))
+        await play.until(ordered(play, "default", "nlp", "vision"))
+        await hands.press("namespaces.sort_held", ordered(play, "default", "vision", "nlp"))
+        await hands.press("namespaces.sort_name", ordered(play, "default", "nlp", "vision"))
+        await hands.press("namespaces.sort_age", ordered(play, "nlp", "vision", "default"))
+
+        async def go_back() -> None:
+            await play.press(*typed("ns"), "slash", *"vision", "enter")
+            await play.until(at(play, "vision"))
+
+        await go_back()
+        shown = seen(play, "lab / vision ", " Jobs (1)", "far")
+        await hands.press("namespaces.open", shown, undo=go_back)
+        await hands.press("namespaces.next_view", titled(play, leads_on("namespaces.next_view")))
+        assert changes(play) == []
+
+
+@proves("contexts.sort_name", "contexts.open")
+async def test_keys_of_contexts(tmp_path: Path) -> None:
+    async with world(tmp_path) as play:
+        hands = Hands.on(play)
+        _add_context(tmp_path / "kubeconfig", "attic")
+        await play.press(*typed("ctx"))
+        await play.until(ordered(play, "attic", "lab"))
+        await hands.press("contexts.sort_name", ordered(play, "lab", "attic"))
+        await play.press("N")
+
+        async def go_back() -> None:
+            await play.press(*typed("ctx lab"))
+            await play.until(seen(play, " lab / default ", " Jobs (3 of 4)"))
+            await play.press(*typed("ctx"))
+            await play.until(ordered(play, "attic", "lab"))
+            await play.press("g")
+
+        await play.press("g")
+        await play.until(at(play, "attic"))
+        await hands.press("contexts.open", seen(play, " attic / default ", " Jobs (3 of 4)"), undo=go_back)
+
+
+def _add_context(kubeconfig: Path, name: str) -> None:
+    said = json.loads(kubeconfig.read_text())
+    said["contexts"].append(said["contexts"][0] | {"name": name})
+    kubeconfig.write_text(json.dumps(said))

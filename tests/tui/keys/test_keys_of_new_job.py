@@ -1,0 +1,68 @@
+"""Each key of the form for a new job does what the table says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.scripted.server import Answer, Compute
+from tests.tui.console.test_console import Playground
+from tests.tui.keys.proofs import Hands, proves
+from tests.tui.keys.world import (
+    PYTORCH_JOBS,
+    at,
+    changes,
+    drawn_otherwise,
+    look_of,
+    seen,
+    titled,
+    unseen,
+    world,
+)
+from tui.jobs.new_job.draft import FILE
+
+ECHO = Compute(lambda asked: Answer(json.loads(asked.body), 201))
+"""Answer to a create as a server does that has nothing against it."""
+
+
+def created(play: Playground, *, dry: bool) -> list[str]:
+    """Return the names of the jobs that the cluster was asked to create, in dry runs or in earnest."""
+    asked = play.cluster.asked(PYTORCH_JOBS, method="POST")
+    return [json.loads(each.body)["metadata"]["name"] for each in asked if ("dryRun" in each.query) == dry]
+
+
+@proves(
+    "new.next_section",
+    "new.section_before",
+    "new.create",
+    "new.check",
+    "new.yaml",
+    "new.keep",
+    "new.jump",
+    "new.leave",
+)
+async def test_keys_of_the_form_for_a_new_job(tmp_path: Path) -> None:
+    async with world(tmp_path) as play:
+        hands = Hands.on(play)
+        play.cluster.say(PYTORCH_JOBS, ECHO, method="POST")
+        await play.press("n")
+        await play.until(at(play, "Name"))
+        await hands.press("new.next_section", at(play, "Workers"), undo=["pageup"])
+        await play.press("pagedown")
+        await hands.press("new.section_before", at(play, "Name"), undo=["pagedown"])
+        await play.press("pageup")
+        await hands.press("new.yaml", lambda: not at(play, "Name")(), undo=["ctrl+y"])
+        await hands.press("new.jump", unseen(play, "Namespace"), undo=["escape"])
+        assert changes(play) == []
+        await play.press("x")
+        await hands.press("new.leave", seen(play, "Keep what you typed?"), undo=["escape"])
+        draft = tmp_path / "state" / FILE
+        await hands.press("new.keep", lambda: draft.is_file() and '"x"' in draft.read_text())
+        await hands.press("new.check", seen(play, "the server would create it"))
+        assert created(play, dry=True) == ["x"]
+        at_rest = look_of(play, " Create ")
+        await hands.press("new.create", drawn_otherwise(play, " Create ", at_rest))
+        assert created(play, dry=False) == []
+        await play.press("ctrl+o")
+        await play.until(lambda: created(play, dry=False) == ["x"])
+        await play.until(titled(play, "Jobs › x › logs"))

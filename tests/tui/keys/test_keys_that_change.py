@@ -1,0 +1,138 @@
+"""A key that changes something on the cluster asks first, with Cancel; with --readonly there is none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from textual.widgets import OptionList
+
+from tests.scripted.server import page
+from tests.tui.console.test_console import Playground
+from tests.tui.keys.proofs import names_of
+from tests.tui.keys.world import (
+    PODS,
+    PYTORCH_JOBS,
+    at,
+    changes,
+    look_of,
+    seen,
+    titled,
+    typed,
+    unseen,
+    world,
+)
+from tui.keys import COMMANDS, PLACES, Key
+
+CHANGING: dict[str, list[Key]] = {
+    place: found for place, keys in PLACES if (found := [key for key in keys if key.changes])
+}
+"""The keys that change something, by where they are."""
+OPENED = {"Jobs": ["N", "g"], "One job": ["N", "g", "enter"]}
+"""What is pressed at home to get there, with the job bert under the cursor."""
+QUESTIONS = ("delete", "hold", "resume")
+"""The keys that must ask, by the ends of their ids."""
+
+
+def test_keys_that_change_something_are_where_these_tests_press_them() -> None:
+    assert CHANGING.keys() == OPENED.keys()
+    asking = {key.id.partition(".")[2] for keys in CHANGING.values() for key in keys}
+    assert asking == {*QUESTIONS, "clone", "shell", "new"}
+
+
+async def open_place(play: Playground, place: str, job: str = "bert") -> None:
+    """Go there from wherever a key has led to; the jobs are in the order of their names."""
+    there = titled(play, f"Jobs › {job}   ")
+    if place == "One job" and there():
+        return
+    for _ in range(5):
+        if titled(play, " Jobs (")():
+            break
+        await play.press("escape")
+        if seen(play, "Discard what you typed?")():
+            await play.press("right", "enter")
+    await play.press("g", *("j" if job == "paused" else ""))
+    await play.until(at(play, job))
+    if place == "One job":
+        await play.press("enter")
+        await play.until(there)
+
+
+@pytest.mark.parametrize("place", OPENED)
+async def test_a_key_that_changes_something_and_enter_at_once_change_nothing(
+    tmp_path: Path, place: str
+) -> None:
+    async with world(tmp_path) as play:
+        await play.press("N")
+        for key in CHANGING[place]:
+            what = key.id.partition(".")[2]
+            for name in names_of(key.id):
+                await open_place(play, place, job="paused" if what == "resume" else "bert")
+                await play.press(name)
+                if what in QUESTIONS:
+                    await play.until(seen(play, " Cancel "))
+                    other = {"hold": "Suspend"}.get(what, what.capitalize())
+                    assert look_of(play, " Cancel ") != look_of(play, f" {other} ")
+                await play.press("enter")
+                if what in QUESTIONS:
+                    await play.until(unseen(play, " Cancel "))
+                elif what in ("new", "clone"):
+                    await play.until(titled(play, "New job"))
+        await open_place(play, place)
+        assert changes(play) == []
+        play.cluster.say(f"{PYTORCH_JOBS}/bert", page([]), method="DELETE")
+        await play.press("ctrl+d", "tab", "enter")
+        await play.cluster.until_asked(f"{PYTORCH_JOBS}/bert", method="DELETE")
+        assert changes(play) == [f"DELETE {PYTORCH_JOBS}/bert"]
+
+
+@pytest.mark.parametrize("place", OPENED)
+async def test_with_readonly_such_a_key_does_nothing(tmp_path: Path, place: str) -> None:
+    async with world(tmp_path, is_read_only=True) as play:
+        await play.press(*OPENED[place])
+        await play.until(titled(play, "Jobs (" if place == "Jobs" else "Jobs › bert   "))
+        for key in CHANGING[place]:
+            before = play.console.screen
+            for name in names_of(key.id):
+                await play.press(name)
+                assert play.console.screen is before, f"{name} has led somewhere"
+                assert "--readonly" not in play.text
+        await play.press(*typed("new"))
+        await play.until(seen(play, "Nothing is changed with --readonly."))
+        assert changes(play) == []
+        assert not play.cluster.asked(f"{PODS}/bert-master-0/exec")
+
+
+@pytest.mark.parametrize("is_read_only", [False, True])
+@pytest.mark.parametrize("place", OPENED)
+async def test_with_readonly_such_a_key_is_neither_in_footer_nor_help_nor_palette(
+    tmp_path: Path, place: str, is_read_only: bool
+) -> None:
+    async with world(tmp_path, is_read_only=is_read_only, size=(170, 120)) as play:
+        await play.press(*OPENED[place])
+        await play.until(titled(play, "Jobs (" if place == "Jobs" else "Jobs › bert   "))
+        footer = play.text.splitlines()[-1]
+        await play.press("question_mark")
+        await play.until(seen(play, "Commands, after :"))
+        helped = play.text
+        await play.press("escape", "ctrl+p")
+        offered = await palette(play)
+        for key in CHANGING[place]:
+            start = key.words[:20]
+            assert (f" {key.shown} {key.short} " in f"{footer} ") == (bool(key.short) and not is_read_only)
+            assert (start in helped) != is_read_only, f"{start!r} in the help"
+            assert (start in offered) != is_read_only, f"{start!r} in the palette"
+        for command in COMMANDS:
+            if command.changes:
+                assert (f":{command.name}\n" in offered) != is_read_only
+
+
+async def palette(play: Playground) -> str:
+    """Return what the palette offers, once it has offered all."""
+
+    def offered() -> str:
+        options = play.console.screen.query_one(OptionList).options
+        return "".join(f"{option.prompt}\n" for option in options)
+
+    await play.until(lambda: ":quit\n" in offered())
+    return offered()

@@ -1,0 +1,294 @@
+"""Going from one cluster to another, whatever state either of them is in."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.scripted.server import Object, Reply, ScriptedCluster, Stall, Stream, page
+from tests.support.objects import node, pytorch_job
+from tests.tui.console.test_console import LISTS, Playground
+from tui.app import Console
+from tui.options import ConsoleOptions
+from tui.screens.job.job import JobView
+from tui.screens.lists.contexts import ContextsView
+from tui.screens.lists.jobs import JobsView
+from tui.screens.lists.nodes import NodesView
+
+
+def serve(cluster: ScriptedCluster, job: str, namespace: str = "default") -> None:
+    """Let a cluster have one node and one job, and say nothing more."""
+    cluster.say("/apis", page([]))
+    made = pytorch_job(job, gpus=1)
+    made["metadata"]["namespace"] = namespace
+    for name, path in LISTS.items():
+        items: dict[str, list[Any]] = {"nodes": [node("a", 8)], "jobs": [made]}
+        cluster.say(path, page(items.get(name, [])))
+        cluster.say(path, Stream(), Stall(), watch=True)
+
+
+def hang(cluster: ScriptedCluster, reply: Reply) -> None:
+    """Let a cluster take every request and answer none, as behind a link that is down."""
+    for path in ("/version", "/apis", *LISTS.values()):
+        cluster.forget(path)
+        cluster.say(path, reply)
+        cluster.forget(path, watch=True)
+        cluster.say(path, reply, watch=True)
+
+
+def kubeconfig_of(hosts: Mapping[str, str], users: Mapping[str, Any] | None = None) -> Object:
+    """Return a kubeconfig with a context for each host; the first is current."""
+    return {
+        "clusters": [
+            {"name": f"{name}-cluster", "cluster": {"server": host}} for name, host in hosts.items()
+        ],
+        "users": [
+            {"name": f"{name}-user", "user": (users or {}).get(name) or {"token": "SECRET"}} for name in hosts
+        ],
+        "contexts": [
+            {
+                "name": name,
+                "context": {"cluster": f"{name}-cluster", "user": f"{name}-user", "namespace": f"{name}-ns"},
+            }
+            for name in hosts
+        ],
+        "current-context": next(iter(hosts)),
+    }
+
+
+def nobody() -> str:
+    """Return an address at which nobody listens."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{free.getsockname()[1]}"
+
+
+class Clusters:
+    """A console, and the clusters that its kubeconfig names."""
+
+    def __init__(self, play: Playground, served: Mapping[str, ScriptedCluster], kubeconfig: Path) -> None:
+        self.play, self.served, self.kubeconfig = play, served, kubeconfig
+
+    async def command(self, words: str) -> None:
+        keys = ("space" if char == " " else "minus" if char == "-" else char for char in words)
+        await self.play.press("colon", *keys, "enter")
+
+    @property
+    def header(self) -> str:
+        return self.play.text.splitlines()[0]
+
+    async def until_shown(self, context: str, job: str) -> None:
+        await self.play.until(lambda: f"{context} / " in self.header and job in self.play.text)
+
+
+@asynccontextmanager
+async def console_on(
+    tmp_path: Path,
+    *names: str,
+    size: tuple[int, int] = (120, 40),
+    extra: Mapping[str, str] | None = None,
+    users: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> AsyncIterator[Clusters]:
+    """Open a console with a cluster for each name, which has a job called `job-NAME`."""
+    async with AsyncExitStack() as stack:
+        served = {name: await stack.enter_async_context(ScriptedCluster()) for name in names}
+        for name, cluster in served.items():
+            serve(cluster, f"job-{name}", f"{name}-ns")
+        hosts = {name: cluster.host for name, cluster in served.items()} | dict(extra or {})
+        kubeconfig = tmp_path / "kubeconfig"
+        kubeconfig.write_text(json.dumps(kubeconfig_of(hosts, users)))
+        console = Console(
+            ConsoleOptions(kubeconfig=str(kubeconfig), state_folder=tmp_path / "state", **options)
+        )
+        async with console.run_test(size=size, notifications=True) as pilot:
+            play = Playground(next(iter(served.values())), pilot, {})
+            clusters = Clusters(play, served, kubeconfig)
+            await clusters.until_shown(names[0], f"job-{names[0]}")
+            yield clusters
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
+async def test_contexts_are_listed_with_where_they_lead_and_enter_goes_there(
+    tmp_path: Path, size: tuple[int, int]
+) -> None:
+    async with console_on(tmp_path, "lab", "prod", size=size) as clusters:
+        play = clusters.play
+        await clusters.command("ctx")
+        assert isinstance(play.console.screen, ContextsView)
+        await play.until(lambda: play.table.row_count == 2)
+        lines = play.text.splitlines()
+        assert any("* lab" in " ".join(line.split()) and "lab-ns" in line for line in lines)
+        assert any("prod" in line and "prod-ns" in line for line in lines)
+        if size[0] >= 120:
+            assert any("prod-cluster" in line and clusters.served["prod"].host in line for line in lines)
+        if size[0] >= 200:
+            assert any("prod-user" in line for line in lines)
+        assert "SECRET" not in play.text
+        await play.press("G", "enter")
+        await clusters.until_shown("prod", "job-prod")
+        assert isinstance(play.console.screen, JobsView)
+        assert "prod-user" in clusters.header and "prod-ns" in clusters.header
+        assert "job-lab" not in play.text
+
+
+@pytest.mark.parametrize("word", ["ctx", "context", "contexts"])
+async def test_a_context_that_is_named_is_gone_to_at_once(tmp_path: Path, word: str) -> None:
+    async with console_on(tmp_path, "lab", "prod") as clusters:
+        await clusters.command(f"{word} prod")
+        await clusters.until_shown("prod", "job-prod")
+
+
+async def test_esc_leaves_the_list_of_contexts_and_the_filter_works_in_it(tmp_path: Path) -> None:
+    async with console_on(tmp_path, "lab", "prod") as clusters:
+        play = clusters.play
+        await play.press("tab")
+        await clusters.command("ctx")
+        await play.until(lambda: play.table.row_count == 2)
+        await play.press("slash", *"prod", "enter")
+        assert play.table.row_count == 1
+        await play.press("escape", "N")
+        assert play.table.cursor_key is not None
+        assert play.table.row_count == 2
+        await play.press("escape")
+        assert isinstance(play.console.screen, NodesView)
+
+
+async def test_a_cluster_that_hangs_is_left_at_once_and_its_rows_with_it(tmp_path: Path) -> None:
+    async with console_on(tmp_path, "lab", "prod") as clusters:
+        play = clusters.play
+        hang(clusters.served["lab"], Stall())
+        hang(clusters.served["prod"], Stall())
+        await play.press("ctrl+r")
+        await clusters.command("ctx prod")
+        await play.until(lambda: "prod / " in clusters.header)
+        assert "job-lab" not in play.text and "lab" not in clusters.header
+        await play.until(lambda: "Reading the cluster" in play.text)
+        # The new one hangs as well, and can be left too.
+        serve_again = clusters.served["lab"]
+        for path in ("/version", "/apis", *LISTS.values()):
+            serve_again.forget(path)
+            serve_again.forget(path, watch=True)
+        serve(serve_again, "job-again", "lab-ns")
+        await clusters.command("ctx lab")
+        await clusters.until_shown("lab", "job-again")
+
+
+async def test_what_was_open_of_the_old_cluster_is_closed(tmp_path: Path) -> None:
+    async with console_on(tmp_path, "lab", "prod") as clusters:
+        play = clusters.play
+        await play.press("enter")
+        assert isinstance(play.console.screen, JobView)
+        await clusters.command("ctx prod")
+        await clusters.until_shown("prod", "job-prod")
+        assert isinstance(play.console.screen, JobsView)
+        await play.press("escape")
+        assert isinstance(play.console.screen, JobsView)
+        await play.press("enter")
+        await play.until(lambda: isinstance(play.console.screen, JobView) and "job-prod" in play.text)
+
+
+async def test_connections_to_the_old_cluster_end(tmp_path: Path) -> None:
+    async with console_on(tmp_path, "lab", "prod") as clusters:
+        lab = clusters.served["lab"]
+        watch = Stream()
+        lab.forget(LISTS["pods"], watch=True)
+        lab.say(LISTS["pods"], watch, Stall(), watch=True)
+        await clusters.command("ctx lab")
+        await lab.until_asked(LISTS["pods"], 2, watch=True)
+        await clusters.command("ctx prod")
+        await clusters.play.until(watch.is_over.is_set)
+
+
+async def test_a_dead_cluster_can_be_gone_to_used_and_left(tmp_path: Path) -> None:
+    async with console_on(tmp_path, "lab", extra={"dead": nobody()}) as clusters:
+        play = clusters.play
+        await clusters.command("ctx dead")
+        await play.until(lambda: "dead / dead-ns" in clusters.header and "away" in clusters.header)
+        assert "job-lab" not in play.text
+        await clusters.command("ns other")
+        await play.until(lambda: "dead / other" in clusters.header)
+        await clusters.command("ns all")
+        await play.until(lambda: "dead / all namespaces" in clusters.header)
+        await play.press("tab")
+        assert isinstance(play.console.screen, NodesView)
+        await play.press("slash", "x", "escape", "question_mark", "escape", "escape", "ctrl+r")
+        assert isinstance(play.console.screen, JobsView)
+        await clusters.command("ctx lab")
+        await clusters.until_shown("lab", "job-lab")
+        assert "all namespaces" in clusters.header
+
+
+async def test_a_context_that_is_not_there_is_said_and_nothing_is_left(tmp_path: Path) -> None:
+    async with console_on(tmp_path, "lab", "prod") as clusters:
+        await clusters.command("ctx prdo")
+        await clusters.play.until(lambda: "There are: lab, prod." in clusters.play.text)
+        assert "lab / lab-ns" in clusters.header and "job-lab" in clusters.play.text
+
+
+async def test_a_login_that_does_not_work_is_said_under_the_name_of_its_context(tmp_path: Path) -> None:
+    version = "client.authentication.k8s.io/v1"
+    failing = {"exec": {"apiVersion": version, "command": "sh", "args": ["-c", "echo no badge >&2; exit 1"]}}
+    async with console_on(tmp_path, "lab", "prod", users={"prod": failing}) as clusters:
+        await clusters.command("ctx prod")
+        await clusters.play.until(lambda: "no badge" in clusters.play.text)
+        assert "prod / " in clusters.header and "job-lab" not in clusters.play.text
+        clusters.kubeconfig.write_text(
+            json.dumps(kubeconfig_of({name: each.host for name, each in clusters.served.items()}))
+        )
+        await clusters.play.press("ctrl+r")
+        await clusters.until_shown("prod", "job-prod")
+
+
+async def test_a_login_command_that_takes_its_time_does_not_hold_the_console(tmp_path: Path) -> None:
+    slow = {"exec": {"apiVersion": "v1", "command": "sleep", "args": ["600"]}}
+    async with console_on(tmp_path, "lab", "prod", users={"prod": slow}) as clusters:
+        await clusters.command("ctx prod")
+        await clusters.play.until(lambda: "Connecting to prod" in clusters.play.text)
+        assert "prod / " in clusters.header and "job-lab" not in clusters.play.text
+        await clusters.command("ctx lab")
+        await clusters.until_shown("lab", "job-lab")
+
+
+async def test_a_namespace_that_is_asked_for_while_connecting_is_shown_afterwards(tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    answer = {"apiVersion": "v1", "kind": "ExecCredential", "status": {"token": "t"}}
+    script = f"while [ ! -e '{gate}' ]; do sleep 0.05; done; echo '{json.dumps(answer)}'"
+    slow = {"exec": {"apiVersion": "v1", "command": "sh", "args": ["-c", script]}}
+    async with console_on(tmp_path, "lab", "prod", users={"prod": slow}) as clusters:
+        await clusters.command("ctx prod")
+        await clusters.play.until(lambda: "Connecting to prod" in clusters.play.text)
+        await clusters.command("ns other")
+        gate.touch()
+        await clusters.play.until(lambda: "prod / other" in clusters.header)
+
+
+async def test_a_broken_kubeconfig_is_named_in_the_list(tmp_path: Path) -> None:
+    async with console_on(tmp_path, "lab") as clusters:
+        clusters.kubeconfig.write_text("a: [SECRET")
+        await clusters.command("ctx")
+        await clusters.play.until(lambda: "kubeconfig: line" in clusters.play.text)
+        assert "There is no context." in clusters.play.text and "SECRET" not in clusters.play.text
+        await clusters.play.press("escape")
+        assert "job-lab" in clusters.play.text
+
+
+async def test_words_of_a_kubeconfig_never_reach_the_terminal_raw(tmp_path: Path) -> None:
+    nasty = "\x1b]0;title\x07[/b]\u202ered"
+    async with console_on(tmp_path, "lab", extra={nasty: nobody()}) as clusters:
+        play = clusters.play
+        await clusters.command("ctx")
+        await play.until(lambda: play.table.row_count == 2)
+        assert "[/b]<U+202E>red" in play.text
+        await play.press("j" if play.table.cursor_key != nasty else "k", "G")
+        while play.table.cursor_key != nasty:
+            await play.press("k")
+        await play.press("enter")
+        await play.until(lambda: "[/b]<U+202E>red / " in clusters.header)
+        assert "\x1b" not in play.text and "\u202e" not in play.text

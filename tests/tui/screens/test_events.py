@@ -1,0 +1,305 @@
+"""The list of events: live, folded, of one namespace or all; and what it says where there are none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from k8s.models import Event, convert
+from tests.scripted.server import Answer, Held, page, refusal
+from tests.support.namespace_objects import EVENTS, event, in_namespace, serve
+from tests.support.objects import Object
+from tests.support.sample_cluster import ago
+from tests.tui.console.test_console import Playground, bert, console_on, some_objects
+from tui.jobs.event_groups import Teller, jobs_by_place
+from tui.screens.dialogs.detail import CardScreen
+from tui.screens.dialogs.help import HelpScreen
+from tui.screens.job.job import JobView
+from tui.screens.lists.contexts import ContextsView
+from tui.screens.lists.events import EventsView
+from tui.screens.lists.jobs import JobsView
+from tui.screens.lists.volumes import VolumesView
+
+HERE = in_namespace(EVENTS)
+
+no_room = [
+    event(
+        f"no-room-{place}",
+        ("Pod", f"bert-{place}"),
+        "FailedScheduling",
+        "0/2 nodes are available.",
+        kind="Warning",
+        at=ago(minutes=9 - number),
+        count=3,
+    )
+    for number, place in enumerate(("master-0", "worker-0"))
+]
+pulled = event("pulled", ("Pod", "notebook"), "Pulled", "Image is\nalready present", at=ago(minutes=2))
+made = event("made", ("PyTorchJob", "bert"), "Created", "Created pod bert-master-0", at=ago(hours=2))
+elsewhere = event("far", ("Pod", "vis-1"), "BackOff", "Back-off", kind="Warning", namespace="vision")
+
+
+def order_of(play: Playground) -> list[str]:
+    return [row.key.removeprefix("event-") for row in play.table.shown_rows]
+
+
+async def open_events(play: Playground) -> None:
+    await play.press("colon", *"events", "enter")
+    assert isinstance(play.console.screen, EventsView)
+
+
+def line_with(play: Playground, word: str) -> str:
+    return next((line for line in play.text.splitlines() if word in line), "")
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
+async def test_events_are_listed_the_newest_first_and_those_of_a_jobs_pods_as_one(
+    tmp_path: Path, size: tuple[int, int]
+) -> None:
+    async with console_on(tmp_path, size=size, **some_objects()) as play:
+        serve(play.cluster, HERE, made, *no_room, pulled)
+        await open_events(play)
+        await play.until(lambda: play.table.row_count == 3)
+        rows = [line for line in play.text.splitlines() if "Warning" in line or "Normal" in line]
+        assert ["Pulled" in rows[0], "FailedSc" in rows[1], "Created" in rows[2]] == [True] * 3
+        words = rows[1].split()
+        assert {"Warning", "+1", "6"} <= set(words)
+        assert words[0].endswith("m"), "the age of the newest of them"
+        assert "Events (3)" in play.text and "NAMESPACE" not in play.text
+        assert "Σ 4 events in 3 lines · 2 warnings" in play.text
+        if size[0] >= 120:
+            assert "pod/bert-master-0 +1" in rows[1] and "Image is already present" in rows[0]
+
+
+async def test_events_come_and_go_by_watch(tmp_path: Path) -> None:
+    async with console_on(tmp_path, **some_objects()) as play:
+        watch = serve(play.cluster, HERE, made)
+        await open_events(play)
+        await play.until(lambda: "Created" in play.text)
+        watch.event("ADDED", pulled)
+        await play.until(lambda: "Pulled" in play.text and "Events (2)" in play.text)
+        watch.event("DELETED", made)
+        await play.until(lambda: "Created" not in play.text)
+
+
+async def test_nothing_is_asked_below_another_view_and_then_it_goes_on(tmp_path: Path) -> None:
+    async with console_on(tmp_path, **some_objects()) as play:
+        watch = serve(play.cluster, HERE, made)
+        await open_events(play)
+        await play.cluster.until_asked(HERE, watch=True)
+        await play.press("question_mark")
+        assert isinstance(play.console.screen, HelpScreen)
+        assert not watch.is_over.is_set()
+        await play.press("escape", "colon", *"ctx", "enter")
+        assert isinstance(play.console.screen, ContextsView)
+        await play.until(watch.is_over.is_set)
+        await play.press("escape")
+        await play.cluster.until_asked(HERE, 2, watch=True)
+        assert len(play.cluster.asked(HERE)) == 1
+        assert "Created" in play.text
+        await play.press("escape")
+        assert isinstance(play.console.screen, JobsView)
+
+
+async def test_enter_opens_the_job_that_an_event_is_about_and_else_all_it_says(tmp_path: Path) -> None:
+    async with console_on(tmp_path, **some_objects()) as play:
+        serve(play.cluster, HERE, *no_room, pulled)
+        await open_events(play)
+        await play.until(lambda: play.table.row_count == 2)
+        assert play.table.move_to("event-pulled")
+        await play.press("enter")
+        assert isinstance(play.console.screen, CardScreen)
+        assert "Pod default/notebook" in play.text and "already present" in play.text
+        await play.press("escape")
+        assert play.table.move_to("event-no-room-master-0")
+        await play.press("v")
+        assert isinstance(play.console.screen, CardScreen)
+        assert "seen        6 times" in play.text
+        await play.press("escape", "d")
+        assert isinstance(play.console.screen, JobView)
+        await play.press("escape")
+        assert isinstance(play.console.screen, EventsView)
+
+
+async def test_only_warnings_are_shown_when_that_is_meant_also_after_coming_back(tmp_path: Path) -> None:
+    async with console_on(tmp_path, **some_objects()) as play:
+        watch = serve(play.cluster, HERE, *no_room, pulled)
+        await open_events(play)
+        await play.until(lambda: play.table.row_count == 2)
+        await play.press("F")
+        assert play.table.row_count == 1 and "Events (1)  warnings only" in play.text
+        watch.event("DELETED", no_room[0]).event("DELETED", no_room[1])
+        await play.until(lambda: "No warning in namespace default." in play.text)
+        assert "F shows all 1 event" in play.text
+        await play.press("tab")
+        await open_events(play)
+        await play.until(lambda: "warnings only" in play.text)
+        await play.press("F")
+        await play.until(lambda: "Pulled" in play.text)
+
+
+async def test_zero_shows_all_namespaces_and_back(tmp_path: Path) -> None:
+    async with console_on(tmp_path, **some_objects()) as play:
+        serve(play.cluster, HERE, made)
+        serve(play.cluster, EVENTS, made, elsewhere)
+        await open_events(play)
+        await play.until(lambda: "Events (1)" in play.text)
+        await play.press("0")
+        await play.until(lambda: "Events (2)" in play.text)
+        assert "NAMESPACE" in play.text and "vision" in line_with(play, "vis-1")
+        await play.press("0")
+        await play.until(lambda: "Events (1)" in play.text and "NAMESPACE" not in play.text)
+
+
+async def test_events_are_sorted_by_any_column_and_filtered(tmp_path: Path) -> None:
+    async with console_on(tmp_path, **some_objects()) as play:
+        serve(play.cluster, HERE, made, *no_room, pulled)
+        await open_events(play)
+        await play.until(lambda: play.table.row_count == 3)
+        assert order_of(play) == ["pulled", "no-room-master-0", "made"]
+        await play.press("A")
+        assert order_of(play) == ["made", "no-room-master-0", "pulled"]
+        await play.press("N")
+        assert order_of(play) == ["no-room-master-0", "pulled", "made"]
+        await play.press("S")
+        assert order_of(play)[-1] == "no-room-master-0"
+        await play.press("slash", *"reason:pull", "enter")
+        assert order_of(play) == ["pulled"]
+        assert "Events (1 of 3)" in play.text
+
+
+async def test_tab_goes_on_to_the_volumes(tmp_path: Path) -> None:
+    async with console_on(tmp_path, **some_objects()) as play:
+        serve(play.cluster, HERE)
+        await open_events(play)
+        await play.press("tab")
+        assert isinstance(play.console.screen, VolumesView)
+
+
+async def test_no_events_are_said_with_what_to_press(tmp_path: Path) -> None:
+    async with console_on(tmp_path) as play:
+        serve(play.cluster, HERE)
+        await open_events(play)
+        await play.until(lambda: "No events in namespace default" in play.text)
+        assert "0 shows all namespaces" in play.text
+
+
+async def test_a_refusal_is_said_in_a_sentence_and_asked_again_when_told(tmp_path: Path) -> None:
+    words = 'events is forbidden: User "li" cannot list resource "events"'
+    async with console_on(tmp_path) as play:
+        serve(play.cluster, HERE, reply=refusal(403, words, "Forbidden"))
+        await open_events(play)
+        await play.until(lambda: "This user may not list events in namespace default." in play.text)
+        assert words in play.text and ":ns goes to another namespace" in play.text
+        serve(play.cluster, HERE, made)
+        await play.press("ctrl+r")
+        await play.until(lambda: "Created" in play.text)
+
+
+async def test_of_all_namespaces_those_are_shown_that_may_be_read(tmp_path: Path) -> None:
+    words = 'events is forbidden: User "li" cannot list resource "events" at the cluster scope'
+    async with console_on(tmp_path, is_all_namespaces=True) as play:
+        serve(play.cluster, EVENTS, reply=refusal(403, words, "Forbidden"))
+        serve(play.cluster, HERE, made)
+        await open_events(play)
+        await play.until(lambda: "Created" in play.text)
+        assert "Only those in namespace default are shown." in play.text
+
+
+async def test_a_list_that_comes_late_says_so_until_then(tmp_path: Path) -> None:
+    late = Held(page([made]))
+    async with console_on(tmp_path) as play:
+        serve(play.cluster, HERE, reply=late)
+        await open_events(play)
+        await play.until(lambda: "Reading events…" in play.text)
+        late.let_go()
+        await play.until(lambda: "Created" in play.text)
+
+
+async def test_a_cluster_that_goes_away_is_said_and_the_events_stay(tmp_path: Path) -> None:
+    async with console_on(tmp_path) as play:
+        serve(play.cluster, HERE, made)
+        await open_events(play)
+        await play.until(lambda: "Created" in play.text)
+        await play.cluster.go_away()
+        await play.until(lambda: "away" in play.text.splitlines()[0])
+        assert "Created" in play.text
+
+
+async def test_a_cluster_that_is_not_there_is_said_with_what_to_press(tmp_path: Path) -> None:
+    async with console_on(tmp_path) as play:
+        await play.cluster.go_away()
+        await play.until(lambda: "away" in play.text.splitlines()[0])
+        await open_events(play)
+        await play.until(lambda: "ctrl+r tries at once" in play.text)
+        await play.cluster.come_back()
+        serve(play.cluster, HERE, made)
+        await play.press("ctrl+r")
+        await play.until(lambda: "Created" in play.text)
+
+
+async def test_a_failing_list_is_named_while_the_rest_is_live(tmp_path: Path) -> None:
+    async with console_on(tmp_path) as play:
+        serve(play.cluster, HERE, reply=Answer({"message": "etcd is slow"}, 500))
+        await open_events(play)
+        await play.until(lambda: "events: The cluster says: etcd is slow" in play.text)
+        assert "could not be read yet" in play.text and "live" in play.text.splitlines()[0]
+
+
+async def test_ten_thousand_events_are_a_list_like_any_other(tmp_path: Path) -> None:
+    many = [event(f"e{each}", ("Pod", f"p{each}"), "Pulled", f"pulled {each}") for each in range(10_000)]
+    async with console_on(tmp_path) as play:
+        serve(play.cluster, HERE, *many)
+        await open_events(play)
+        await play.until(lambda: "Events (10,000)" in play.text)
+        await play.press("G")
+        assert play.table.cursor_key == play.table.shown_rows[-1].key
+
+
+async def test_words_of_events_never_reach_the_terminal_raw(tmp_path: Path) -> None:
+    nasty = event("n", ("Pod", "p\x1b[31m"), "R\u202ered", "[/b]\x1b]0;title\x07 \x9b31m text\x00")
+    async with console_on(tmp_path) as play:
+        serve(play.cluster, HERE, nasty)
+        await open_events(play)
+        await play.until(lambda: play.table.row_count == 1)
+        assert "[/b]" in play.text and "<U+202E>" in play.text
+        await play.press("enter")
+        assert isinstance(play.console.screen, CardScreen)
+        assert not {"\x1b", "\u202e", "\x9b", "\x07", "\x00"} & set(play.text)
+
+
+def events_of(*objects: Object) -> list[Event]:
+    return [convert(each, Event) for each in objects]
+
+
+def test_a_line_is_the_same_value_until_one_of_its_events_changes() -> None:
+    teller, events = Teller(), events_of(*no_room, pulled)
+    first = teller.tell(events, {})
+    assert len(first) == 3, "the pods of no job are told apart"
+    assert [id(each) for each in teller.tell(events, {})] == [id(each) for each in first]
+    again = teller.tell([*events[:2], *events_of({**pulled, "count": 9})], {})
+    assert again[0].happening.count == 9
+    assert [id(each) for each in again[1:]] == [id(each) for each in first[1:]]
+
+
+def test_events_of_an_object_that_turns_out_to_be_a_jobs_are_the_jobs() -> None:
+    from tests.support.objects import joined
+
+    objects = some_objects()
+    _, jobs = joined(objects["nodes"], objects["pods"], objects["jobs"])
+    teller, events = Teller(), events_of(*no_room, made)
+    assert {each.job for each in teller.tell(events, {})} == {None}
+    told = teller.tell(events, jobs_by_place(jobs.values()))
+    assert [each.job and each.job.name for each in told] == ["bert", "bert"]
+    assert bert["metadata"]["name"] == "bert"
+
+
+def test_an_event_that_says_nothing_is_told_all_the_same() -> None:
+    (told,) = Teller().tell(events_of({"metadata": {"uid": "e"}, "reason": None, "count": None}), {})
+    assert (told.happening.about, told.happening.count, told.happening.first) == ("?/", 1, None)
+
+
+def test_a_message_without_end_is_cut_when_it_is_read() -> None:
+    (found,) = events_of(event("e", ("Pod", "p"), "R", "x" * 100_000))
+    assert found.message is not None and len(found.message) == 4097

@@ -1,0 +1,185 @@
+"""What `:info` says: how real the cluster is, what the user may do, and where things are; never a secret."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from k8s.snapshot import ClusterSnapshot, Missing, NodeRow
+from tests.scripted.server import Answer, Asked, Compute, Reply, refusal
+from tests.support.objects import joined, node
+from tests.tui.console.test_console import Playground, console_on, some_objects
+from tui.actions.about import badge
+from tui.app import Console
+from tui.feeds.about import address, as_text, words_of
+from tui.keys import UserKeys
+from tui.options import ConsoleOptions
+from tui.screens.documents.about import AboutView
+from tui.terminal.clipboard import OVERRIDE
+
+REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+
+
+async def open_info(play: Playground) -> None:
+    await play.press("colon", *"info", "enter")
+    assert isinstance(play.console.screen, AboutView)
+
+
+def said(play: Playground) -> str:
+    """Return the whole text, also what is scrolled away."""
+    assert isinstance(play.console.screen, AboutView)
+    return play.console.screen.copied()
+
+
+def all_but_delete(asked: Asked) -> Reply:
+    return Answer({"status": {"allowed": b'"delete"' not in asked.body}}, 201)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
+async def test_info_says_what_is_talked_to_and_what_may_be_done(
+    tmp_path: Path, size: tuple[int, int]
+) -> None:
+    async with console_on(tmp_path, size=size, **some_objects()) as play:
+        play.cluster.say(REVIEWS, Compute(all_but_delete), method="POST")
+        await open_info(play)
+        await play.until(lambda: "may list, may create, may not delete" in said(play))
+        assert "Info   REAL" in play.text
+        for words in (
+            "context     lab",
+            f"server      {play.cluster.host}",
+            "user        li",
+            "namespace   default",
+            "job kinds   PyTorchJob, Job",
+            "requests    not throttled",
+            "its clock   as ours",
+            "What you may do in namespace default",
+            f"size          {size[0]} x {size[1]}",
+            "over SSH",
+            "copies go to",
+            f"{tmp_path / 'state'}",
+            "keys.yaml  (not there)",
+            "gpuconsole.log",
+            "textual",
+            "python",
+        ):
+            assert words in said(play)
+        assert "token" not in said(play)
+
+
+async def test_info_follows_the_cluster_the_namespace_the_size_and_the_theme(tmp_path: Path) -> None:
+    async with console_on(tmp_path, **some_objects()) as play:
+        play.cluster.say(REVIEWS, Compute(all_but_delete), method="POST")
+        await open_info(play)
+        await play.until(lambda: "link        live" in said(play))
+        await play.press("colon", *"ns", "space", *"vision", "enter")
+        await play.until(lambda: "What you may do in namespace vision" in said(play))
+        asked = partial(play.cluster.asked, REVIEWS, method="POST")
+        await play.until(lambda: any(b'"vision"' in each.body for each in asked()))
+        await play.pilot.resize_terminal(90, 30)
+        await play.until(lambda: "90 x 30" in said(play))
+        await play.press("colon", *"theme", "space", *"light", "enter")
+        await play.until(lambda: "theme         light" in said(play))
+        await play.cluster.go_away()
+        await play.until(lambda: "link        live" not in said(play))
+        assert "may list" in said(play), "what was known stays"
+
+
+async def test_a_server_that_does_not_say_what_may_be_done_is_not_guessed_about(tmp_path: Path) -> None:
+    async with console_on(tmp_path) as play:
+        play.cluster.say(REVIEWS, refusal(403, "nobody may ask", "Forbidden"), method="POST")
+        await open_info(play)
+        await play.until(lambda: "perhaps may list" in said(play))
+
+
+async def test_info_tells_what_may_not_be_read_how_far_clocks_differ_and_who_wants_silence(
+    tmp_path: Path,
+) -> None:
+    async with console_on(tmp_path, refused="nodes") as play:
+        busy = refusal(429, "busy", "TooManyRequests", headers={"Retry-After": "20"})
+        play.cluster.say(REVIEWS, busy, method="POST")
+        play.cluster.clock_ahead_s = 120.0
+        await open_info(play)
+        await play.until(lambda: "throttled: silence for" in said(play))
+        assert "not readable  nodes" in said(play) and "nobody knows whether they are real" in said(play)
+        assert "REAL" not in play.text
+        await play.until(lambda: "ahead of ours; ages are marked ~" in said(play))
+
+
+async def test_info_can_be_searched_and_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(OVERRIDE, "file")
+    async with console_on(tmp_path, size=(80, 24), **some_objects()) as play:
+        play.cluster.say(REVIEWS, Compute(all_but_delete), method="POST")
+        await open_info(play)
+        await play.until(lambda: "may list" in said(play))
+        assert "copies go to  a file" in said(play)
+        assert "gpuconsole.log" not in play.text
+        await play.press("slash", *"gpuconsole.log", "enter")
+        await play.until(lambda: "1 of 1" in play.text)
+        assert "gpuconsole.log" in play.text
+        await play.press("c")
+        await play.until(lambda: "lines kept in" in play.text)
+        assert "may list" in (tmp_path / "state" / "clipboard.txt").read_text()
+
+
+async def test_where_there_is_no_cluster_all_else_is_told(tmp_path: Path) -> None:
+    nowhere = tmp_path / "kubeconfig"
+    nowhere.write_text(json.dumps({"contexts": [], "clusters": [], "users": []}))
+    options = ConsoleOptions(kubeconfig=str(nowhere), state_folder=tmp_path, config_folder=tmp_path)
+    console = Console(options, keys=UserKeys())
+    async with console.run_test(size=(100, 40)) as pilot:
+        while not console.snapshot.stale:
+            await pilot.pause(0.02)
+        await pilot.press("colon", *"info", "enter")
+        view = console.screen
+        assert isinstance(view, AboutView)
+        while "There is no cluster yet." not in view.copied():
+            await pilot.pause(0.02)
+        assert "There is no current context" in view.copied()
+        assert "REAL" not in view.copied() and str(nowhere) in view.copied()
+        for command in ("events", "volumes", "ns"):
+            await pilot.press("colon", *command, "enter")
+            await pilot.pause()
+            lines = console.screen._compositor.render_strips()
+            text = "\n".join(strip.text for strip in lines)
+            assert "There is no cluster to show" in text and "ctrl+r" in text, text
+
+
+def test_nothing_is_called_real_before_it_is_known_to_be() -> None:
+    simulated = ClusterSnapshot(is_synced=True, nodes=(_simulated(),))
+    assert badge(ClusterSnapshot(), is_sandbox=False) == ""
+    assert badge(ClusterSnapshot(is_synced=True, kinds=("Job",)), is_sandbox=False) == "REAL"
+    assert badge(simulated, is_sandbox=False) == "SIMULATED GPUS"
+    assert badge(simulated, is_sandbox=True) == "SANDBOX · SIMULATED GPUS"
+    assert badge(ClusterSnapshot(), is_sandbox=True) == "SANDBOX"
+    unseen = ClusterSnapshot(is_synced=True, kinds=("Job",), problems={"nodes": Missing("list", "nodes")})
+    assert badge(unseen, is_sandbox=False) == "", "who knows what its nodes would say"
+
+
+def _simulated() -> NodeRow:
+    machine = node("a")
+    machine["metadata"]["labels"] = {"gpuconsole.dev/simulated": "true"}
+    return joined([machine], [], [])[0]["a"]
+
+
+@pytest.mark.parametrize(
+    ("host", "shown"),
+    [
+        ("https://10.0.0.1:6443", "https://10.0.0.1:6443"),
+        ("https://li:SECRET@lab.example:6443/k8s?token=SECRET#SECRET", "https://lab.example:6443/k8s"),
+        ("https://[broken", ""),
+        ("", ""),
+    ],
+)
+def test_an_address_is_told_without_credentials(host: str, shown: str) -> None:
+    assert address(host) == shown
+
+
+def test_what_nobody_knows_is_said_to_be_unknown() -> None:
+    assert (
+        words_of({"list": True, "create": False, "delete": None})
+        == "may list, may not create, perhaps may delete"
+    )
+    assert as_text([("A", [("one", "1"), ("longer", "2"), ("none", "")])]) == "A\n  one     1\n  longer  2"

@@ -1,0 +1,307 @@
+"""The view of one job: who printed last, what happened, how the loss goes, and how its panes are shown."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from k8s.logs import write_stamp
+from tests.scripted.server import Answer, Reply, Stall, Stream, page, refusal
+from tests.support.objects import Object, node, pod_of, pytorch_job
+from tests.tui.console.test_console import EVENTS, Playground, console_on
+from tui.app import Console
+from tui.screens.dialogs.detail import CardScreen
+from tui.screens.documents.yaml import YamlScreen
+from tui.screens.job.job import JobView
+from tui.screens.job.logs import LogsScreen
+from tui.screens.job.panes import JobPanes
+from tui.widgets.curve_chart import CurveChart
+
+OWN = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs/bert"
+PODS = "/api/v1/namespaces/default/pods"
+PLACES = ("master-0", "worker-0", "worker-1")
+bert = pytorch_job("bert", workers=3, gpus=2) | {
+    "status": {"conditions": [{"type": "Running", "status": "True", "reason": "PyTorchJobRunning"}]}
+}
+running = {"name": "pytorch", "state": {"running": {}}, "restartCount": 0}
+
+
+def pod(place: str, **status: Any) -> Object:
+    return pod_of(bert, place, on="a100-1", gpus=2, containerStatuses=[running], **status)
+
+
+def printed(*texts: str, ago_s: float = 0.0) -> bytes:
+    """Return lines as a kubelet sends them, written so long ago."""
+    stamp = write_stamp(int((time.time() - ago_s) * 1e9)).encode()
+    return b"".join(stamp + b" " + text.encode() + b"\n" for text in texts)
+
+
+class Log:
+    """A log that says the same to whoever asks, and is followed for ever."""
+
+    def __init__(self, said: bytes = b"") -> None:
+        self._said = said
+        self.streams: list[Stream] = []
+
+    async def answer(self, request: web.Request, closing: asyncio.Event) -> web.StreamResponse:
+        if request.query.get("follow") != "true":
+            return await Answer(self._said).answer(request, closing)
+        self.streams.append(Stream(self._said))
+        return await self.streams[-1].answer(request, closing)
+
+
+def happened(kind: str, name: str, reason: str, **more: Any) -> Object:
+    return {
+        "metadata": {"name": f"{name}.{reason}", "uid": f"{name}.{reason}"},
+        "involvedObject": {"kind": kind, "name": name, "namespace": "default"},
+        "reason": reason,
+        "lastTimestamp": "2026-01-01T00:00:00Z",
+        **more,
+    }
+
+
+@asynccontextmanager
+async def job_view(
+    tmp_path: Path,
+    *,
+    logs: Mapping[str, Reply] | None = None,
+    events: list[Object] | None = None,
+    size: tuple[int, int] = (100, 40),
+    **options: Any,
+) -> AsyncIterator[Playground]:
+    """Open the view of a job whose three instances run; `logs` are what they print, by their places."""
+    pods = [pod(place) for place in PLACES]
+    async with console_on(
+        tmp_path, nodes=[node("a100-1")], pods=pods, jobs=[bert], size=size, **options
+    ) as play:
+        play.cluster.say(OWN, Answer(bert))
+        play.cluster.say(OWN.rpartition("/")[0], Stall(), watch=True)
+        for place in PLACES:
+            play.cluster.say(f"{PODS}/bert-{place}", Answer(pod(place)))
+            play.cluster.say(f"{PODS}/bert-{place}/log", (logs or {}).get(place, Log()))
+        play.cluster.forget(EVENTS)
+        play.cluster.say(EVENTS, page(events or []))
+        await play.press("enter")
+        await play.until(lambda: "Running · 3/3 pods" in play.text)
+        yield play
+
+
+def row(play: Playground, words: str) -> str:
+    """Return the line on the screen that has these words."""
+    return next((line for line in play.text.splitlines() if words in line), "")
+
+
+def has_printed(play: Playground, place: str) -> bool:
+    """Tell whether an instance's last line is known."""
+    return re.search(r" \d+s ", row(play, place)) is not None
+
+
+def panes(play: Playground) -> JobPanes:
+    return play.console.screen.query_one(JobPanes)
+
+
+async def test_an_instance_that_fell_silent_while_others_print_is_loud(tmp_path: Path) -> None:
+    logs = {
+        "master-0": Log(printed("step 2")),
+        "worker-0": Log(printed("step 1", ago_s=252)),
+        "worker-1": Log(printed("\x1b[31mstep 2\x9b[2J", ago_s=30)),
+    }
+    async with job_view(tmp_path, logs=logs, size=(160, 40)) as play:
+        await play.until(lambda: re.search(r"4m\d\ds silent!", row(play, "worker-0")))
+        await play.until(lambda: has_printed(play, "master-0") and has_printed(play, "worker-1"))
+        assert "silent" not in row(play, "master-0") + row(play, "worker-1")
+        assert "step 1" in row(play, "worker-0")
+        assert "SAYS" in play.text and not set("\x1b\x9b") & set(play.text)
+
+
+async def test_where_all_are_silent_nobody_is_pointed_out_and_narrow_screens_leave_the_line_away(
+    tmp_path: Path,
+) -> None:
+    logs = {place: Log(printed("step 1", ago_s=300)) for place in PLACES}
+    async with job_view(tmp_path, logs=logs, size=(80, 24)) as play:
+        await play.until(lambda: len(re.findall(r" 5m\d\ds ", play.text)) == 3)
+        assert "silent!" not in play.text and "SAYS" not in play.text
+
+
+async def test_that_logs_may_not_be_read_is_said_once(tmp_path: Path) -> None:
+    words = 'pods "bert-master-0" is forbidden: User "li" cannot get resource "pods/log"'
+    logs = {place: refusal(403, words, "Forbidden") for place in PLACES}
+    async with job_view(tmp_path, logs=logs, size=(140, 40)) as play:
+        await play.until(lambda: "may not read pods/log" in row(play, "master-0"))
+        assert play.text.count("may not read pods/log") == 1
+        assert 'cannot get resource "pods/log"' in play.text.splitlines()[-2]
+
+
+async def test_the_title_tells_how_far_the_job_says_it_is_and_nothing_else(tmp_path: Path) -> None:
+    told = "epoch 2/3 step 120/564 loss 1.5 eta 1m12s"
+    async with job_view(tmp_path, logs={"master-0": Log(printed(told))}) as play:
+        await play.until(lambda: "3/3 pods · epoch 2/3 step 120/564 ETA 1m12s" in play.text.splitlines()[1])
+    async with job_view(tmp_path, logs={"master-0": Log(printed("hello"))}) as play:
+        await play.until(lambda: has_printed(play, "master-0"))
+        assert play.text.splitlines()[1].endswith("Running · 3/3 pods")
+
+
+async def test_where_its_tensorboard_is_forwarded_to_stays_on_the_screen(tmp_path: Path) -> None:
+    async with job_view(tmp_path, logs={"master-0": Log(printed("hello"))}) as play:
+        view = play.console.screen
+        assert isinstance(view, JobView)
+        view.given.forwarded[view.ref] = "http://127.0.0.1:4242"
+        view.redraw()
+        await play.until(lambda: "TensorBoard: http://127.0.0.1:4242" in play.text)
+        view.given.forwarded.clear()
+        view.redraw()
+        await play.until(lambda: "TensorBoard:" not in play.text)
+
+
+async def test_nothing_is_asked_while_another_view_is_shown(tmp_path: Path) -> None:
+    logs = {place: Log(printed("step 1")) for place in PLACES}
+    async with job_view(tmp_path, logs=logs, size=(120, 40)) as play:
+        view = play.console.screen
+        assert isinstance(view, JobView)
+        await play.until(lambda: has_printed(play, "worker-1"))
+        groups = {"events", "lines", "curve"}
+        assert {each.group for each in view.workers if not each.is_finished} >= groups
+        await play.press("W")
+        await play.until(lambda: not {each.group for each in view.workers if not each.is_finished} & groups)
+        await logs["worker-1"].streams[0].is_over.wait()
+        await play.press("escape")
+        await play.until(lambda: {each.group for each in view.workers if not each.is_finished} >= groups)
+
+
+async def test_a_question_above_the_view_does_not_stop_it(tmp_path: Path) -> None:
+    log = Log(printed("step 1"))
+    async with job_view(tmp_path, logs={"worker-1": log}) as play:
+        await play.until(lambda: has_printed(play, "worker-1"))
+        await play.press("question_mark")
+        await play.pilot.pause()
+        assert [each.is_over.is_set() for each in log.streams] == [False]
+
+
+async def test_events_of_all_that_belongs_to_the_job_are_merged_and_folded(tmp_path: Path) -> None:
+    events = [
+        *(happened("Pod", f"bert-{place}", "Pulled", message="pulled", type="Normal") for place in PLACES),
+        happened("PodGroup", "bert", "Unschedulable", message="no [/b] room", type="Warning", count=3),
+        happened("Pod", "another-0", "Pulled", message="not ours", type="Normal"),
+    ]
+    async with job_view(tmp_path, events=events, size=(120, 40)) as play:
+        await play.until(lambda: "events 2 (1 warning)" in play.text)
+        assert "master-0 +2" in row(play, "Pulled") and "not ours" not in play.text
+        assert "PodGroup" in row(play, "! Unschedulable") and "no [/b] room" in play.text
+
+
+async def test_v_shows_the_events_alone_and_enter_one_of_them_in_full(tmp_path: Path) -> None:
+    message = "Readiness probe failed: " + "very " * 30 + "late"
+    events = [happened("Pod", "bert-worker-1", "Unhealthy", message=message, type="Warning")]
+    async with job_view(tmp_path, events=events, size=(80, 24)) as play:
+        await play.until(lambda: "Unhealthy" in play.text)
+        await play.press("v")
+        assert "events 1" in play.text and "instances" not in play.text
+        assert "late" not in play.text
+        await play.press("enter")
+        assert isinstance(play.console.screen, CardScreen)
+        await play.until(lambda: "late" in play.text and "bert-worker-1" in play.text)
+        await play.press("escape", "v")
+        assert "instances" in play.text
+
+
+async def test_tab_goes_round_the_panes_and_f_shows_one_alone(tmp_path: Path) -> None:
+    async with job_view(tmp_path, size=(80, 24)) as play:
+        assert "tab: 1 condition" in play.text and "PyTorchJobRunning" not in play.text
+        await play.press("tab")
+        assert "PyTorchJob…" in row(play, "True") or "PyTorchJobRunning" in row(play, "True")
+        assert panes(play).focused.id == "conditions"
+        await play.press("tab")
+        assert panes(play).focused.id == "events" and "No events" in play.text
+        await play.press("shift+tab", "f")
+        assert "instances" not in play.text and "No events" not in play.text
+        await play.press("tab", "tab")
+        assert panes(play).focused.id == "instances" and "master-0" in play.text
+        assert "conditions" not in play.text
+        await play.press("escape")
+        assert "instances" in play.text and "events" in play.text
+        await play.press("escape")
+        assert not isinstance(play.console.screen, JobView)
+
+
+async def test_the_layout_is_kept_from_job_to_job(tmp_path: Path) -> None:
+    async with job_view(tmp_path) as play:
+        await play.press("v", "escape", "escape")
+        await play.press("enter")
+        assert panes(play).focused.id == "events"
+        await play.press("f", "minus")
+        await play.until(lambda: not isinstance(play.console.screen, JobView))
+        await play.press("enter")
+        await play.until(lambda: isinstance(play.console.screen, JobView) and panes(play).is_full)
+
+
+async def test_the_loss_is_drawn_from_log_lines_beside_the_instances(tmp_path: Path) -> None:
+    lines = printed(*(f"step {step} loss {9 - step / 100} lr 0.1" for step in range(1, 300)))
+    async with job_view(tmp_path, logs={"master-0": Log(lines)}, size=(120, 40)) as play:
+        await play.until(lambda: "loss from log lines  6.01" in play.text)
+        chart = play.console.screen.query_one(CurveChart)
+        assert chart.region.x >= play.console.screen.query_one("#instances").region.right
+        await play.press("tab")
+        assert chart.has_focus
+        await play.press("shift+tab", "m")
+        await play.until(lambda: "from log lines of master-0" in play.text.splitlines()[1])
+        assert "does not say where" not in play.text
+
+
+@pytest.mark.parametrize("size", [(109, 40), (120, 40)])
+async def test_without_a_curve_or_room_for_it_the_instances_have_the_whole_width(
+    tmp_path: Path, size: tuple[int, int]
+) -> None:
+    text = "step 1 loss 2.5" if size[0] < 110 else "nothing to draw"
+    async with job_view(tmp_path, logs={"master-0": Log(printed(text))}, size=size) as play:
+        await play.until(lambda: has_printed(play, "master-0"))
+        await play.pilot.pause()
+        assert not play.console.screen.query_one(CurveChart).display
+        assert play.console.screen.query_one("#instances").size.width > size[0] - 4
+
+
+async def test_keys_lead_to_the_logs_and_the_yaml_of_what_is_under_the_cursor(tmp_path: Path) -> None:
+    async with job_view(tmp_path) as play:
+        await play.press("j", "y")
+        await play.until(lambda: isinstance(play.console.screen, YamlScreen))
+        await play.until(lambda: "Jobs › bert › Pod bert-worker-0 › YAML" in play.text)
+        await play.press("escape", "Y")
+        await play.until(lambda: "kind: PyTorchJob" in play.text)
+        await play.press("escape", "p")
+        await play.until(lambda: isinstance(play.console.screen, LogsScreen))
+        await play.until(lambda: "previous run" in play.text)
+        asked = play.cluster.asked(f"{PODS}/bert-worker-0/log")
+        assert asked[-1].query.get("previous") == "true"
+
+
+async def test_the_name_of_the_pod_is_copied(tmp_path: Path) -> None:
+    async with job_view(tmp_path) as play:
+        view = play.console.screen
+        assert isinstance(view, JobView)
+        await play.press("j")
+        assert view.copied() == "bert-worker-0"
+        assert isinstance(play.console, Console)
+
+
+async def test_a_filter_is_shown_and_works_on_every_pane(tmp_path: Path) -> None:
+    async with job_view(tmp_path) as play:
+        await play.press("slash", *"worker-1", "enter")
+        await play.until(lambda: "/worker-1" in play.text.splitlines()[1])
+        assert "worker-0" not in play.text and "master-0" not in play.text
+
+
+async def test_a_job_that_is_gone_is_said_and_its_last_state_stays(tmp_path: Path) -> None:
+    async with job_view(tmp_path, logs={"worker-1": Log(printed("step 1"))}) as play:
+        await play.until(lambda: has_printed(play, "worker-1"))
+        play.watches["jobs"].event("DELETED", bert)
+        for place in PLACES:
+            play.watches["pods"].event("DELETED", pod(place))
+        await play.until(lambda: "gone: it was deleted; this is its last state" in play.text)
+        assert has_printed(play, "worker-1")

@@ -1,0 +1,318 @@
+"""The list of jobs: whose, which of them, what their rows say, and what keys wish for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from k8s.snapshot import ClusterSnapshot, Job, Missing
+from k8s.status import Status
+from tests.support.hosted_view import Hosted, hosted
+from tests.support.objects import batch_job, joined, node, pod_of, pytorch_job
+from tests.support.sample_cluster import MPI_JOBS, ago, lab
+from tests.tui.console.test_console import console_on
+from tui.jobs.filters import choose, is_fault, own_names, silent_ranks
+from tui.options import FINISHED_DAYS
+from tui.screens.lists.jobs import JobsView
+from tui.widgets.table.table import Table
+
+NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+
+
+def job(name: str, **fields: Any) -> Job:
+    """Return a job as it is in a snapshot."""
+    return replace(joined([], [], [pytorch_job(name)])[1][name], reason="", **fields)
+
+
+def picture(**fields: Any) -> ClusterSnapshot:
+    """Return the lab at work."""
+    scene = lab()
+    nodes, jobs = joined(
+        scene["nodes"], scene["pods"], [*scene["jobs"], *scene["batch"], *scene["more"][MPI_JOBS]]
+    )
+    shown: dict[str, Any] = {
+        "context": "lab",
+        "user": "li",
+        "namespace": "default",
+        "nodes": tuple(nodes.values()),
+        "jobs": tuple(jobs.values()),
+        "is_synced": True,
+        **fields,
+    }
+    return ClusterSnapshot(**shown)
+
+
+def names(app: Hosted) -> set[str]:
+    """Return the names of the jobs that are shown."""
+    return {row.cells[0].text for row in app.screen.query_one(Table).shown_rows}
+
+
+def line_of(app: Hosted, name: str) -> str:
+    return next(line for line in app.text.splitlines() if f" {name} " in line)
+
+
+@pytest.mark.parametrize(
+    ("user", "found"),
+    [
+        ("li", {"li"}),
+        ("li@lab.org", {"li@lab.org", "li"}),
+        ("oidc:li@lab.org", {"oidc:li@lab.org", "oidc:li", "li"}),
+        ("", set()),
+    ],
+)
+def test_a_user_goes_by_the_name_of_the_login_whatever_is_around_it(user: str, found: set[str]) -> None:
+    assert own_names(user) - own_names("") == found - own_names("")
+
+
+def test_jobs_are_mine_by_their_user_and_all_are_shown_where_none_is_known_to_be() -> None:
+    jobs = [job("a", user="li"), job("b", user="chen")]
+    chosen = choose(jobs, {"li"}, NOW, only_mine=True)
+    assert ([each.ref.name for each in chosen.jobs], chosen.is_mine) == (["a"], True)
+    chosen = choose(jobs, {"nobody"}, NOW, only_mine=True)
+    assert ([each.ref.name for each in chosen.jobs], chosen.is_mine) == (["a", "b"], False)
+
+
+@given(st.integers(-3, 20), st.sampled_from(Status))
+def test_only_what_finished_long_ago_is_hidden_and_nothing_is_when_asked_for(
+    days: int, status: Status
+) -> None:
+    each = job("a", status=status, finished=NOW - timedelta(days=days))
+    is_old = status.is_final and days > FINISHED_DAYS
+    assert choose([each], (), NOW).older == int(is_old)
+    assert len(choose([each], (), NOW).jobs) == int(not is_old)
+    assert choose([each], (), NOW, with_older=True).jobs == [each]
+
+
+def test_a_job_that_does_not_say_when_it_finished_is_as_old_as_its_pods_say() -> None:
+    ended = job("a", status=Status.SUCCEEDED, finished=None)
+    assert choose([ended], (), NOW).older == 0
+    pods = tuple(_finished(each, NOW - timedelta(days=9)) for each in ended.instances)
+    assert choose([replace(ended, instances=pods)], (), NOW).older == 1
+
+
+def _finished(instance: Any, at: datetime) -> Any:
+    import msgspec
+
+    return msgspec.structs.replace(instance, finished=at)
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "expected"),
+    [
+        (Status.RUNNING, "", False),
+        (Status.RUNNING, "worker-1 exit 1, restarted once", True),
+        (Status.PENDING, "", False),
+        (Status.PENDING, "0/2 nodes are available", True),
+        (Status.FAILED, "", True),
+        (Status.RESTARTING, "", True),
+        (Status.UNKNOWN, "", True),
+        (Status.SUSPENDED, "by its owner", False),
+        (Status.SUCCEEDED, "done", False),
+    ],
+)
+def test_a_fault_is_what_needs_somebody(status: Status, reason: str, expected: bool) -> None:
+    assert is_fault(replace(job("a", status=status), reason=reason)) is expected
+
+
+def test_ranks_on_a_node_that_does_not_answer_are_silent() -> None:
+    lost = node("b")
+    lost["status"]["conditions"] = [{"type": "Ready", "status": "Unknown"}]
+    bert = pytorch_job("bert", workers=2, gpus=4)
+    pods = [pod_of(bert, "master-0", on="a", gpus=4), pod_of(bert, "worker-0", on="b", gpus=4)]
+    assert silent_ranks(joined([node("a"), lost], pods, [bert])[1]["bert"]) == 4
+
+
+async def test_mine_faults_and_older_jobs_are_shown_by_a_key_each_and_the_title_counts_them() -> None:
+    async with hosted(JobsView(), picture()) as (app, pilot):
+        assert "Jobs (11 of 14)  3 older hidden" in app.text
+        await pilot.press("M")
+        assert names(app) == {"bert-large-ft", "llm-70b-eval", "resnet50-baseline"}
+        assert "Jobs (mine 3 of 14)  3 older hidden" in app.text
+        await pilot.press("F")
+        assert names(app) == {"llm-70b-eval"}
+        assert "Jobs (mine, faults 1 of 14)" in app.text
+        await pilot.press("M")
+        assert names(app) == {"llm-70b-eval", "sweep-lr-3e4", "rl-ppo-atari", "whisper-v3-large"}
+        await pilot.press("F", "o")
+        assert {"ablation-1", "ablation-2", "ablation-3"} < names(app)
+        assert "Jobs (14)" in app.text and "older" not in app.text
+        assert "Σ 14 jobs · 63 GPUs held · 36 requested and waiting" in app.text
+
+
+@pytest.mark.parametrize(
+    ("days", "words"), [(1.0, "1 job finished more than 1 day ago, and none since."), (3.0, "Jobs (1)")]
+)
+async def test_how_long_finished_jobs_are_shown_is_the_users_to_say(
+    tmp_path: Path, days: float, words: str
+) -> None:
+    done = pytorch_job("done")
+    done["status"] = {
+        "conditions": [{"type": "Succeeded", "status": "True"}],
+        "completionTime": ago(hours=36),
+    }
+    async with console_on(tmp_path, jobs=[done], finished_days=days) as play:
+        await play.until(lambda: words in play.text)
+
+
+async def test_jobs_all_shows_the_old_ones_too() -> None:
+    view = JobsView()
+    view.wish = JobsView.Go("jobs", "all")
+    async with hosted(view, picture()) as (app, _):
+        assert "ablation-1" in names(app) and "Jobs (14)" in app.text
+
+
+async def test_where_no_job_is_known_to_be_mine_that_is_said_and_all_are_shown() -> None:
+    async with hosted(JobsView(), picture(user="nobody-here")) as (app, pilot):
+        await pilot.press("M")
+        assert len(names(app)) == 11
+        assert "none is known to be yours, so all are shown" in app.text
+
+
+async def test_a_row_counts_gpus_and_silent_ranks_and_writes_nodes_briefly() -> None:
+    async with hosted(JobsView(), picture(), (120, 40)) as (app, _):
+        assert "16/16   4/4     16  a100-[1-2]" in line_of(app, "bert-large-ft")
+        assert "8 !8" in line_of(app, "whisper-v3-large")
+        assert "0/32   0/8" in line_of(app, "llm-70b-eval")
+        assert "└ master-0: 0/11 nodes are available" in app.text
+
+
+async def test_wide_rows_have_a_column_for_the_reason_in_place_of_a_second_line() -> None:
+    async with hosted(JobsView(), picture()) as (app, pilot):
+        assert "└" in app.text and "REASON" not in app.text
+        await pilot.press("ctrl+w")
+        assert "└" not in app.text
+        await pilot.press(*["right"] * 12)
+        assert "REASON" in app.text and "0/11 nodes are available" in app.text
+        await pilot.press("ctrl+w")
+        assert "└" in app.text and "REASON" not in app.text
+
+
+async def test_jobs_are_sorted_by_name_age_and_status_and_turned_round() -> None:
+    async with hosted(JobsView(), picture()) as (app, pilot):
+        table = app.screen.query_one(Table)
+
+        def order() -> list[str]:
+            return [row.cells[0].text for row in table.shown_rows]
+
+        newest_first = order()
+        assert newest_first[0] == "llm-70b-eval"
+        await pilot.press("A")
+        assert order()[-1] == "llm-70b-eval" and order()[0].startswith("notebook-")
+        await pilot.press("N")
+        assert order() == sorted(newest_first)
+        await pilot.press("S")
+        assert order()[0] == "llm-70b-eval" and order()[-1] == "whisper-v3-large"
+
+
+async def test_the_cursor_stays_at_the_top_while_the_first_lists_come_in() -> None:
+    jobs = picture().jobs
+    part = replace(jobs[0], uid="part-of-another", created=datetime.now(UTC))
+    async with hosted(JobsView(), picture(jobs=(part, *jobs[3:5]), is_synced=False)) as (app, pilot):
+        table = app.screen.query_one(Table)
+        assert table.cursor_key == "part-of-another"
+        app.view.snapshot = picture(jobs=jobs)
+        await pilot.pause()
+        assert table.cursor_key == table.shown_rows[0].key
+        await pilot.press("j")
+        moved_to = table.cursor_key
+        newer = replace(jobs[0], uid="newer", created=datetime.now(UTC))
+        app.view.snapshot = picture(jobs=(newer, *jobs))
+        await pilot.pause()
+        assert table.shown_rows[0].key == "newer" and table.cursor_key == moved_to
+
+
+@pytest.mark.parametrize(
+    ("key", "wish"),
+    {
+        "enter": "open",
+        "d": "open",
+        "l": "logs",
+        "p": "previous",
+        "W": "why",
+        "m": "curves",
+        "y": "yaml",
+        "s": "shell",
+        "f": "forward",
+        "b": "clone",
+        "ctrl+d": "delete",
+        "H": "suspend",
+        "R": "resume",
+    }.items(),
+)
+async def test_a_key_wishes_for_something_with_the_job_under_the_cursor(key: str, wish: str) -> None:
+    async with hosted(JobsView(), picture()) as (app, pilot):
+        await pilot.press("j", key)
+        assert app.wishes == [(wish, "", ("sweep-lr-3e4",))]
+
+
+@pytest.mark.parametrize(("key", "wish"), [("n", ("new", "")), ("0", ("ns", "all")), ("tab", ("nodes", ""))])
+async def test_a_key_wishes_for_something_that_is_about_no_job(key: str, wish: tuple[str, str]) -> None:
+    async with hosted(JobsView(), picture()) as (app, pilot):
+        await pilot.press(key)
+        assert app.wishes == [(*wish, ())]
+
+
+@pytest.mark.parametrize(("key", "wish"), [("ctrl+d", "delete"), ("H", "suspend"), ("R", "resume")])
+async def test_marked_jobs_are_meant_together(key: str, wish: str) -> None:
+    async with hosted(JobsView(), picture()) as (app, pilot):
+        await pilot.press("space", "j", "j", "space", "j")
+        assert "2 marked" in app.text
+        await pilot.press(key)
+        assert app.wishes == [(wish, "", ("llm-70b-eval", "bert-large-ft"))]
+
+
+async def test_an_empty_list_says_what_is_true_and_what_to_press() -> None:
+    only = Missing("list", "pods", shown="default", why="no")
+    for fields, words in (
+        ({"is_synced": False}, ["Reading the cluster…"]),
+        ({"is_synced": False, "progress": "Starting the sandbox…"}, ["Starting the sandbox…"]),
+        (
+            {"context": "", "stale": "There is no kubeconfig."},
+            ["There is no cluster to show.", "ctrl+r", "--sandbox"],
+        ),
+        ({"stale": "Connection refused", "is_synced": False}, ["was not reached", "ctrl+r"]),
+        ({"stale": "Connection refused"}, ["was not reached", "ctrl+r", ":ctx"]),
+        ({}, ["No jobs in namespace default.", "n makes a new one · 0 shows all namespaces"]),
+        ({"namespace": ""}, ["No jobs on this cluster.", ":ns goes to another namespace"]),
+        ({"kinds": ("Job",)}, ["No training operator is installed"]),
+        ({"nodes": tuple(joined([node("cpu", 0)], [], [])[0].values())}, ["No node offers a GPU"]),
+        ({"problems": {"pods": only}}, ["You may see namespace default only"]),
+    ):
+        shown: dict[str, Any] = {"nodes": (), **fields}
+        async with hosted(JobsView(), picture(jobs=(), **shown), (80, 24)) as (app, _):
+            assert [each for each in words if each not in app.text] == [], app.text
+            empty = app.screen.query_one(Table).empty
+            assert 1 <= len(empty.split("\n")) <= 4
+            assert max(map(len, empty.split("\n"))) <= 77, empty
+
+
+async def test_a_list_of_old_jobs_or_without_faults_says_which_key_shows_the_others() -> None:
+    old = job("old", status=Status.SUCCEEDED, finished=NOW - timedelta(days=400))
+    async with hosted(JobsView(), picture(jobs=(old,))) as (app, pilot):
+        assert (
+            "1 job finished more than 7 days ago, and none since." in app.text and "o shows them." in app.text
+        )
+        await pilot.press("o", "F")
+        assert "No job needs you" in app.text and "F shows all 1." in app.text
+
+
+async def test_what_is_switched_on_holds_while_the_console_runs() -> None:
+    first, second = JobsView(), JobsView()
+    second.given = first.given
+    async with hosted(first, picture()) as (_, pilot):
+        await pilot.press("M")
+    async with hosted(second, picture()) as (app, _):
+        assert "Jobs (mine 3 of 14)" in app.text
+
+
+async def test_a_job_of_kubernetes_own_kind_is_shown_like_any_other() -> None:
+    sweep = batch_job("sweep", 3, 1)
+    jobs = tuple(joined([], [], [sweep])[1].values())
+    async with hosted(JobsView(), picture(jobs=jobs)) as (app, _):
+        assert "Job" in line_of(app, "sweep") and "0/3" in line_of(app, "sweep")

@@ -1,0 +1,189 @@
+"""The list of namespaces: what each holds, waits for and may have; and going to one of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.widgets import Input
+
+from k8s.models import convert
+from k8s.models.namespace import Quota
+from tests.scripted.server import Held, page, refusal
+from tests.support.namespace_objects import NAMESPACES, QUOTAS, in_namespace, namespace, quota, serve
+from tests.support.objects import Object, node, pod_of, pytorch_job
+from tests.tui.console.test_console import Playground, console_on, some_objects
+from tui.app import Console
+from tui.jobs.namespace_usage import Limit, Place, limits_by_namespace, recent_first
+from tui.screens.lists.jobs import JobsView
+from tui.screens.lists.namespaces import NamespacesView
+from tui.screens.lists.nodes import NodesView
+
+ALL = [namespace(name) for name in ("default", "nlp", "vision")]
+
+
+def vision_job() -> tuple[Object, Object]:
+    job = pytorch_job("vit", gpus=8)
+    job["metadata"]["namespace"] = "vision"
+    return job, pod_of(job, "master-0", on="b", gpus=8)
+
+
+def objects() -> dict[str, Any]:
+    """Return jobs of two namespaces: 8 GPUs held in each, and 16 waited for in `default`."""
+    found, (job, pod) = some_objects(), vision_job()
+    return {"nodes": found["nodes"], "pods": [*found["pods"], pod], "jobs": [*found["jobs"], job]}
+
+
+def order_of(play: Playground) -> list[str]:
+    return [row.key for row in play.table.shown_rows]
+
+
+async def open_namespaces(play: Playground) -> None:
+    await play.press("colon", *"ns", "enter")
+    assert isinstance(play.console.screen, NamespacesView)
+
+
+def words_of(play: Playground, name: str) -> list[str]:
+    lines = [line.replace("▸", " ").replace("*", " ").split() for line in play.text.splitlines()[1:]]
+    return next((words for words in lines if words[:1] == [name]), [])
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
+async def test_each_namespace_says_what_it_holds_waits_for_and_may_have(
+    tmp_path: Path, size: tuple[int, int]
+) -> None:
+    async with console_on(tmp_path, size=size, **objects()) as play:
+        watch = serve(play.cluster, NAMESPACES, *ALL)
+        serve(play.cluster, QUOTAS, quota("gpus", 8, 64), quota("tight", 8, 8, namespace="vision"))
+        await open_namespaces(play)
+        await play.until(lambda: words_of(play, "vision") and "8/64" in play.text)
+        assert words_of(play, "all")[1:5] == ["namespaces", "3", "16", "16"]
+        assert words_of(play, "default")[1:6] == ["2", "8", "16", "8/64", "Active"]
+        assert words_of(play, "vision")[1:6] == ["1", "8", "0", "8/8", "Active"]
+        assert words_of(play, "nlp")[1:5] == ["0", "0", "0", "–"]
+        assert "Σ 3 namespaces · 3 unfinished jobs · 16 GPUs held · 16 requested and waiting" in play.text
+        watch.event("MODIFIED", namespace("nlp", "Terminating"))
+        await play.until(lambda: "Terminating" in words_of(play, "nlp"))
+
+
+async def test_enter_goes_to_the_jobs_of_a_namespace_and_those_used_lately_come_first(tmp_path: Path) -> None:
+    async with console_on(tmp_path, **objects()) as play:
+        serve(play.cluster, NAMESPACES, *ALL)
+        serve(play.cluster, QUOTAS)
+        await play.press("tab")
+        assert isinstance(play.console.screen, NodesView)
+        await open_namespaces(play)
+        await play.until(lambda: play.table.row_count == 4)
+        assert play.table.move_to("vision")
+        await play.press("enter")
+        await play.until(lambda: "lab / vision" in play.text)
+        assert isinstance(play.console.screen, JobsView) and "vit" in play.text and "bert" not in play.text
+        await open_namespaces(play)
+        await play.until(lambda: play.table.row_count == 4)
+        assert [row.key for row in play.table.shown_rows] == ["*", "vision", "default", "nlp"]
+        assert words_of(play, "default")[1:4] == ["2", "8", "16"], "those of other namespaces count too"
+        await play.press("g", "d")
+        await play.until(lambda: "lab / all namespaces" in play.text)
+        await play.until(lambda: "vit" in play.text and "bert" in play.text)
+        await play.press("0")
+        await play.until(lambda: "lab / default" in play.text)
+
+
+async def test_a_name_after_the_command_goes_there_at_once(tmp_path: Path) -> None:
+    async with console_on(tmp_path, **objects()) as play:
+        await play.press("colon", *"ns", "space", *"vision", "enter")
+        await play.until(lambda: "lab / vision" in play.text)
+        assert isinstance(play.console.screen, JobsView)
+        assert isinstance(play.console, Console)
+        assert play.console.given.recent == ["vision"]
+
+
+async def test_namespaces_that_are_not_shown_are_offered_while_one_types(tmp_path: Path) -> None:
+    async with console_on(tmp_path, **objects()) as play:
+        field = play.console.screen.query_one(Input)
+        await play.press("colon", *"ns", "space", "v")
+        await play.until(lambda: field._suggestion == "ns vision")
+
+
+async def test_namespaces_are_sorted_and_left(tmp_path: Path) -> None:
+    async with console_on(tmp_path, **objects()) as play:
+        serve(play.cluster, NAMESPACES, *ALL, namespace("zoo"))
+        serve(play.cluster, QUOTAS)
+        await open_namespaces(play)
+        await play.until(lambda: play.table.row_count == 5)
+        await play.press("1")
+        assert order_of(play)[:3] == ["*", "default", "vision"]
+        await play.press("N", "N")
+        assert order_of(play)[:2] == ["zoo", "vision"]
+        await play.press("A")
+        assert order_of(play)[-1] == "*", "all together have no age"
+        await play.press("escape")
+        assert isinstance(play.console.screen, JobsView)
+        await open_namespaces(play)
+        await play.press("tab")
+        assert isinstance(play.console.screen, JobsView)
+
+
+async def test_where_they_may_not_be_listed_those_that_are_seen_are_shown(tmp_path: Path) -> None:
+    words = 'User "li" cannot list resource "namespaces" at the cluster scope'
+    async with console_on(tmp_path, **objects()) as play:
+        serve(play.cluster, NAMESPACES, reply=refusal(403, words, "Forbidden"))
+        serve(play.cluster, QUOTAS, reply=refusal(403, "no quotas", "Forbidden"))
+        serve(play.cluster, in_namespace(QUOTAS), quota("gpus", 8, 64))
+        await open_namespaces(play)
+        await play.until(lambda: words_of(play, "vision") and "8/64" in words_of(play, "default"))
+        assert "This user may not list namespaces." in play.text and words in play.text
+        assert ":ns NAME goes to any" in play.text
+        assert words_of(play, "all")
+
+
+async def test_whoever_may_see_one_namespace_only_is_not_offered_all(tmp_path: Path) -> None:
+    one = "/api/v1/namespaces/default/pods"
+    async with console_on(tmp_path, refused="pods", nodes=[node("a")]) as play:
+        serve(play.cluster, one)
+        serve(play.cluster, NAMESPACES, reply=refusal(403, "no", "Forbidden"))
+        await play.press("ctrl+r")
+        console = play.console
+        assert isinstance(console, Console)
+        await play.until(lambda: any(each.shown for each in console.snapshot.problems.values()))
+        await open_namespaces(play)
+        await play.until(lambda: words_of(play, "default"))
+        assert not words_of(play, "all")
+
+
+async def test_late_namespaces_and_a_cluster_that_is_not_there_are_said(tmp_path: Path) -> None:
+    late = Held(page(ALL))
+    async with console_on(tmp_path) as play:
+        serve(play.cluster, NAMESPACES, reply=late)
+        await open_namespaces(play)
+        await play.until(lambda: "Reading namespaces…" in play.text)
+        late.let_go()
+        await play.until(lambda: words_of(play, "nlp"))
+        await play.press("escape")
+        await play.cluster.go_away()
+        await play.until(lambda: "away" in play.text.splitlines()[0])
+        await open_namespaces(play)
+        await play.until(lambda: "ctrl+r tries at once" in play.text)
+
+
+def quotas(*objects: Object) -> list[Quota]:
+    return [convert(each, Quota) for each in objects]
+
+
+def test_of_several_quotas_the_one_that_leaves_least_counts() -> None:
+    two = quota("wide", 2, 64), quota("tight", 2, 4)
+    found = limits_by_namespace(quotas(*two, quota("other", 9, 8, namespace="x")))
+    assert found["default"] == Limit(2, 4, "nvidia.com/gpu")
+    assert found["x"].left == 0
+
+
+def test_a_quota_of_something_else_is_none_of_gpus() -> None:
+    hard = {"requests.cpu": "4", "pods": "9", "nvidia.com/gpu": "1"}
+    cpus = {"metadata": {"namespace": "x"}, "status": {"hard": hard}}
+    assert limits_by_namespace(quotas(cpus, {"metadata": {}, "status": {"hard": None}})) == {}
+
+
+def test_those_used_lately_come_first_in_the_order_of_their_use() -> None:
+    names = [place.name for place in recent_first([Place("a"), Place("b"), Place("c")], ["c", "gone", "b"])]
+    assert names == ["c", "b", "a"]

@@ -1,0 +1,314 @@
+"""The list of nodes, and who holds the GPUs of one: cells, words, totals and keys."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from k8s.models import Condition, Taint
+from k8s.snapshot import ClusterSnapshot, Holder, Missing, NodeRow, Share
+from tests.support.hosted_view import Hosted, hosted
+from tests.support.objects import GPU, joined, node, pod_of, pytorch_job
+from tests.support.sample_cluster import lab
+from tests.tui.console.test_console import console_on
+from tests.tui.screens.test_jobs import line_of, picture
+from tui.feeds.preview_text import node_status, taint_words
+from tui.screens.lists.node_gpus import HoldersView
+from tui.screens.lists.nodes import NodesView, totals
+from tui.text.format import Clock
+from tui.text.gpu_bar import BAD, FREE, HELD, MOST_CELLS, job_look, node_cells
+from tui.widgets.table.table import Table
+
+NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+
+
+def row(total: int = 8, bad: int = 0, **gpus_by_job: int) -> NodeRow:
+    """Return a node whose GPUs are held by these jobs."""
+    holders = tuple(
+        Holder("default", f"{name}-0", name, gpus, {GPU: gpus}) for name, gpus in gpus_by_job.items()
+    )
+    share = Share(total, sum(gpus_by_job.values()), bad)
+    return NodeRow("a", "", (), "Ready", False, "", {GPU: share}, holders, None)
+
+
+def drawn(found: NodeRow, width: int = MOST_CELLS) -> str:
+    return "".join(text for text, _ in node_cells(found, width))
+
+
+def test_each_gpu_is_a_cell_in_the_colour_of_the_job_that_holds_it() -> None:
+    assert node_cells(row(8, 1, bert=4, vit=2)) == [
+        ("▮▮▮▮", job_look("bert")),
+        ("▰▰", job_look("vit")),
+        ("▯▯", "gpu-free"),
+        ("✕", "gpu-bad"),
+    ]
+    assert node_cells(row(0)) == []
+
+
+def test_jobs_beside_each_other_have_different_shapes_for_those_who_see_no_colours() -> None:
+    assert drawn(row(8, a=2, b=2, c=2, d=2)) == "▮▮▰▰▮▮▰▰"
+
+
+def test_gpus_whose_numbers_are_known_are_where_they_are() -> None:
+    holders = (
+        Holder("default", "a-0", "a", 3, {GPU: 3}, devices=(0, 1, 6)),
+        Holder("default", "b-0", "b", 1, {GPU: 1}, devices=(3,)),
+    )
+    found = replace(row(8), holders=holders, resources={GPU: Share(8, 4, 0)})
+    assert drawn(found) == "▮▮▯▰▯▯▮▯"
+    twice = (holders[0], Holder("default", "b-0", "b", 1, {GPU: 1}, devices=(6,)))
+    assert drawn(replace(found, holders=twice)) == "▮▮▮▰▯▯▯▯"
+
+
+@given(
+    st.lists(st.integers(1, 40), max_size=40),
+    st.integers(0, 60),
+    st.integers(0, 20),
+    st.integers(3, 40),
+)
+def test_cells_never_exceed_their_width_and_nothing_that_exists_vanishes(
+    held: list[int], free: int, bad: int, width: int
+) -> None:
+    jobs = {f"job{number}": gpus for number, gpus in enumerate(held)}
+    bar = drawn(row(sum(held) + free, bad, **jobs), width)
+    assert len(bar) == min(width, sum(held) + free + bad)
+    assert any(mark in bar for mark in HELD) == bool(held)
+    assert (FREE in bar, BAD in bar) == (free > 0, bad > 0)
+
+
+@given(st.text(max_size=20))
+def test_a_job_has_one_colour_everywhere(name: str) -> None:
+    assert job_look(name) == job_look(name)
+    assert job_look(name).startswith("series-")
+
+
+@pytest.mark.parametrize(
+    ("status", "conditions", "bad", "words"),
+    [
+        ("Ready", (), 0, "Ready"),
+        ("Ready", (), 2, "Ready · 2 unhealthy"),
+        ("Ready, cordoned", (), 0, "Cordoned"),
+        ("NotReady", (("Ready", "Unknown"),), 0, "NotReady 12m"),
+        ("NotReady, cordoned", (("Ready", "False"),), 0, "NotReady 12m · cordoned"),
+        (
+            "Ready",
+            (("Ready", "True"), ("DiskPressure", "True"), ("PIDPressure", "False")),
+            0,
+            "Ready · DiskPressure",
+        ),
+        ("not listed", (), 0, "not listed"),
+    ],
+)
+def test_a_nodes_status_is_one_word_and_what_has_to_be_known_beside_it(
+    status: str, conditions: tuple[tuple[str, str], ...], bad: int, words: str
+) -> None:
+    claims = tuple(
+        Condition(name, value, last_transition_time=NOW - timedelta(minutes=12)) for name, value in conditions
+    )
+    assert node_status(replace(row(8, bad), status=status, conditions=claims), Clock(NOW)) == words
+
+
+def test_a_taint_is_short_in_a_list_and_whole_elsewhere() -> None:
+    taint = Taint("nvidia.com/gpu", "only", "NoSchedule")
+    assert taint_words(taint, is_short=True) == "NoSchedule gpu=only"
+    assert taint_words(taint) == "NoSchedule nvidia.com/gpu=only"
+    assert taint_words(Taint("spot", "", "NoExecute")) == "NoExecute spot"
+
+
+def test_totals_tell_the_free_blocks_and_a_job_that_no_block_is_large_enough_for() -> None:
+    waits = pytorch_job("waits", workers=2, gpus=4)
+    jobs = tuple(joined([], [], [waits])[1].values())
+    nodes = (row(8), replace(row(8, a=5), name="b"), replace(row(8, a=5), name="c"), row(8, a=8))
+    small = ClusterSnapshot(nodes=nodes[1:], jobs=jobs)
+    assert (
+        totals(ClusterSnapshot(nodes=nodes, jobs=jobs))
+        == "Σ 4 nodes · 18 of 32 GPUs held · free in blocks of 8·3×2"
+    )
+    assert totals(small).endswith("free in blocks of 3×2, waits needs 4")
+    assert totals(ClusterSnapshot(nodes=(row(0),))) == (
+        "Σ 1 node · none offers a GPU: is the vendor's device plugin installed?"
+    )
+    refused = ClusterSnapshot(nodes=nodes, problems={"nodes": Missing("list", "nodes")})
+    assert totals(refused) == "Σ 4 nodes · 18 of ? GPUs held"
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
+async def test_the_list_says_of_each_node_who_holds_it_and_how_it_is(size: tuple[int, int]) -> None:
+    async with hosted(NodesView(), picture(), size) as (app, _):
+        assert "▮▮▮▮▰▯▯▯   5/8 " in line_of(app, "a100-4") and "▮ sweep-lr-3e4 4  ▰" in line_of(app, "a100-4")
+        assert "▮▮▯▯▯▯▯✕   2/7" in line_of(app, "a100-8") and "Ready · 1 unhealthy" in line_of(app, "a100-8")
+        assert "Cordoned" in line_of(app, "a100-9")
+        assert "NotReady 12m" in line_of(app, "h100-1")
+        assert "Σ 11 nodes · 63 of 79 GPUs held · free in blocks of 5·3" in app.text
+
+
+async def test_wide_rows_tell_model_taints_role_and_address() -> None:
+    async with hosted(NodesView(), picture(), (200, 60)) as (app, pilot):
+        await pilot.press("z")
+        line = line_of(app, "a100-1")
+        words = ["A100-SXM4-80GB", "NoSchedule gpu=only", "10.0.4.1", "exclusive", "80G"]
+        assert [word for word in words if word not in line] == [], line
+        assert "control-plane" in line_of(app, "login-1")
+
+
+async def test_nodes_are_sorted_by_name_and_by_what_is_free() -> None:
+    async with hosted(NodesView(), picture()) as (app, pilot):
+        table = app.screen.query_one(Table)
+        assert [each.key for each in table.shown_rows][:2] == ["a100-1", "a100-2"]
+        await pilot.press("1")
+        assert [each.key for each in table.shown_rows][:2] == ["a100-8", "a100-4"]
+        await pilot.press("N")
+        assert table.shown_rows[0].key == "a100-1"
+        await pilot.press("N")
+        assert table.shown_rows[0].key == "login-1"
+
+
+@pytest.mark.parametrize(
+    ("keys", "wish"),
+    [
+        (("enter",), ("holders", "a100-1", ())),
+        (("d",), ("holders", "a100-1", ())),
+        (("o",), ("open", "", ("bert-large-ft",))),
+        (("tab",), ("events", "", ())),
+    ],
+)
+async def test_keys_lead_from_a_node_to_its_holders_its_job_and_the_next_view(
+    keys: tuple[str, ...], wish: tuple[object, ...]
+) -> None:
+    async with hosted(NodesView(), picture()) as (app, pilot):
+        await pilot.press(*keys)
+        assert app.wishes == [wish]
+
+
+async def test_a_node_that_nobody_holds_or_others_do_leads_to_no_job_and_that_is_said() -> None:
+    async with hosted(NodesView(), picture(jobs=())) as (app, pilot):
+        await pilot.press("o")
+        assert "Whoever holds its GPUs is in another namespace" in app.text
+        await pilot.press("G", "o")
+        assert "Nobody holds a GPU here." in app.text
+        assert app.wishes == []
+
+
+async def test_without_nodes_the_list_says_why_and_what_to_press() -> None:
+    for fields, words in (
+        ({"is_synced": False}, "Reading the cluster…"),
+        ({}, "The cluster has no nodes yet"),
+        ({"stale": "Connection refused"}, "ctrl+r tries at once"),
+        ({"problems": {"nodes": Missing("list", "nodes")}}, "may not list nodes"),
+    ):
+        shown: dict[str, Any] = {"nodes": (), "jobs": (), **fields}
+        async with hosted(NodesView(), picture(**shown), (80, 24)) as (app, _):
+            assert words in app.text
+
+
+async def test_holders_are_told_each_with_job_pod_and_since_when_and_what_is_left() -> None:
+    async with hosted(HoldersView("a100-4"), picture()) as (app, _):
+        assert "Nodes › a100-4   8 × A100-SXM4-80GB · Ready" in app.text
+        line = line_of(app, "sweep-lr-3e4")
+        words = ["▮▮▮▮ 4", "default", "chen", "Restarting", "31m", "sweep-lr-3e4-master-0"]
+        assert [word for word in words if word not in line] == [], line
+        assert "▰ 1" in line_of(app, "notebook-li") and "4d0h" in line_of(app, "notebook-li")
+        assert "▯▯▯ 3" in line_of(app, "free")
+        assert "Σ 2 pods of 2 jobs · 5 of 8 GPUs held" in app.text
+    async with hosted(HoldersView("a100-8"), picture()) as (app, _):
+        assert any("✕ 1 " in line and "unhealthy" in line for line in app.text.splitlines())
+    async with hosted(HoldersView("a100-9"), picture()) as (app, _):
+        assert "free, but the node takes no pods" in app.text
+
+
+@pytest.mark.parametrize(
+    ("key", "wish"),
+    [
+        ("enter", ("open", "", ("bert-large-ft",))),
+        ("d", ("open", "", ("bert-large-ft",))),
+        ("l", ("logs", "worker-0", ("bert-large-ft",))),
+        ("W", ("why", "", ("bert-large-ft",))),
+    ],
+)
+async def test_keys_lead_from_a_holder_to_its_job(key: str, wish: tuple[object, ...]) -> None:
+    async with hosted(HoldersView("a100-1"), picture()) as (app, pilot):
+        await pilot.press("j", key)
+        assert app.wishes == [wish]
+
+
+async def test_free_gpus_and_other_peoples_lead_nowhere_and_that_is_said() -> None:
+    async with hosted(HoldersView("a100-4"), picture(jobs=())) as (app, pilot):
+        await pilot.press("enter")
+        assert "Its job is in another namespace" in app.text
+        await pilot.press("G", "enter")
+        assert "Nobody holds these." in app.text
+        assert app.wishes == []
+
+
+async def test_holders_are_sorted_by_since_when_they_hold() -> None:
+    async with hosted(HoldersView("a100-4"), picture()) as (app, pilot):
+        table = app.screen.query_one(Table)
+        await pilot.press("A")
+        assert table.shown_rows[0].key == "default/sweep-lr-3e4-master-0"
+        await pilot.press("A")
+        assert table.shown_rows[0].key == "default/notebook-li"
+
+
+async def test_a_node_that_goes_while_one_looks_is_missed() -> None:
+    async with hosted(HoldersView("a100-4"), picture()) as (app, pilot):
+        app.view.snapshot = picture(nodes=())
+        await pilot.pause()
+        assert "it is not among the nodes, or no longer" in app.text
+
+
+async def test_numbers_of_gpus_are_named_where_the_scheduler_wrote_them_down() -> None:
+    bert = pytorch_job("bert", gpus=2)
+    pod = pod_of(bert, "master-0", on="a", gpus=2)
+    pod["metadata"]["annotations"] = {"topology.kubernetes.io/gpu-group": "1,3"}
+    nodes, jobs = joined([node("a")], [pod], [bert])
+    shown = picture(nodes=tuple(nodes.values()), jobs=tuple(jobs.values()))
+    async with hosted(HoldersView("a"), shown) as (app, _):
+        assert "▮▮ 1,3" in app.text
+    async with hosted(NodesView(), shown) as (app, _):
+        assert "▯▮▯▮▯▯▯▯" in app.text
+
+
+async def test_the_console_goes_from_a_node_to_its_holders_to_the_job_and_back(tmp_path: Path) -> None:
+    async with console_on(tmp_path, **lab()) as play:
+        await play.press("tab", "enter")
+        await play.until(lambda: "Nodes › a100-1" in play.text)
+        pod = pod_of(pytorch_job("bert-large-ft", 4, 4), "master-0", on="a100-1", gpus=4)
+        play.watches["pods"].event("DELETED", pod)
+        await play.until(lambda: "▯▯▯▯ 4" in play.text)
+        await play.press("escape")
+        assert isinstance(play.console.screen, NodesView)
+
+
+async def test_words_of_a_node_are_harmless_and_never_markup() -> None:
+    nasty = "[/b]\x1b]0;x\x07\u202e"
+    bert = pytorch_job("bert", gpus=2)
+    bert["metadata"]["name"] = nasty
+    found = node(nasty, taints=[{"key": nasty, "value": nasty, "effect": nasty}])
+    found["metadata"]["labels"] = {"nvidia.com/gpu.product": nasty}
+    found["status"]["conditions"] = [{"type": "Ready", "status": "False", "message": nasty, "reason": nasty}]
+    pod = pod_of(bert, "master-0", on=nasty, gpus=2)
+    nodes, jobs = joined([found], [pod], [bert])
+    shown = picture(nodes=tuple(nodes.values()), jobs=tuple(jobs.values()))
+    for view in (NodesView(), HoldersView(nasty)):
+        async with hosted(view, shown, (200, 60)) as (app, pilot):
+            await _preview_told(app, pilot)
+            assert "[/b]" in app.text
+            assert "\x1b" not in app.text and "\u202e" not in app.text and "\x07" not in app.text
+
+
+async def _preview_told(app: Hosted, pilot: Any) -> None:
+    """Wait until the pane beside the list, if there is one, has said something."""
+    from tui.widgets.preview import Preview
+
+    for pane in app.screen.query(Preview):
+        for _ in range(200):
+            if pane.render_line(0).text.strip():
+                return
+            await pilot.pause(0.02)
+        raise AssertionError(app.text)

@@ -1,0 +1,169 @@
+"""Themes in the console: chosen with a live preview, kept in the config, and never in the way."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+import themes
+from tests import ROOT
+from tests.support.terminal import Terminal
+from tests.tui.console.test_console import console_on, kubeconfig_of, some_objects
+from tui.commands.console import choose_theme
+from tui.files.config_file import Config, read_config
+from tui.options import ConsoleOptions
+from tui.screens.dialogs.themes import ThemesScreen
+from tui.screens.lists.jobs import JobsView
+from tui.terminal.tty_state import Colours
+
+NAMES = list(themes.load())
+
+
+async def test_the_cursor_shows_a_theme_and_enter_keeps_it(tmp_path: Path) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text("# mine\naccelerators: [a.com/b]  # those too\n")
+    async with console_on(tmp_path, config_folder=tmp_path, **some_objects()) as play:
+        await play.press("colon", *"theme", "enter")
+        assert isinstance(play.console.screen, ThemesScreen)
+        assert play.table.cursor_key == play.console.theme == themes.DEFAULT
+        assert all(themes.short(name) in play.text for name in NAMES)
+        await play.press("g")
+        seen = [play.console.theme]
+        for _ in NAMES[1:]:
+            await play.press("j")
+            seen.append(play.console.theme)
+        assert seen == NAMES
+        assert config.read_text() == "# mine\naccelerators: [a.com/b]  # those too\n"
+        await play.press("enter")
+        await play.until(lambda: isinstance(play.console.screen, JobsView))
+        assert play.console.theme == NAMES[-1]
+    kept = themes.short(NAMES[-1])
+    assert config.read_text() == f"# mine\naccelerators: [a.com/b]  # those too\ntheme: {kept}\n"
+    assert read_config(config) == Config(("a.com/b",), theme=kept)
+
+
+async def test_esc_brings_back_the_theme_there_was_and_keeps_nothing(tmp_path: Path) -> None:
+    async with console_on(tmp_path, config_folder=tmp_path, theme="safe", **some_objects()) as play:
+        assert play.console.theme == "gpuconsole-safe"
+        await play.press("colon", *"theme", "enter", "k")
+        assert play.console.theme != "gpuconsole-safe"
+        await play.press("escape")
+        assert play.console.theme == "gpuconsole-safe"
+        assert isinstance(play.console.screen, JobsView)
+        assert not (tmp_path / "config.yaml").exists()
+
+
+async def test_a_theme_that_cannot_be_kept_is_worn_and_said(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("{accelerators: [a.com/b]}")
+    async with console_on(tmp_path, config_folder=tmp_path, **some_objects()) as play:
+        await play.press("colon", *"theme", "enter", "g", "j", "enter")
+        await play.until(lambda: isinstance(play.console.screen, JobsView))
+        assert play.console.theme == NAMES[1]
+        await play.until(lambda: "The theme is not kept" in play.text)
+        assert "Write it yourself: theme: " in " ".join(play.text.split())
+    assert (tmp_path / "config.yaml").read_text() == "{accelerators: [a.com/b]}"
+
+
+async def test_a_name_after_the_command_is_worn_for_now(tmp_path: Path) -> None:
+    async with console_on(tmp_path, config_folder=tmp_path, **some_objects()) as play:
+        await play.press("colon", *"theme", "space", *"contrast-light", "enter")
+        assert play.console.theme == "gpuconsole-contrast-light"
+        await play.press("colon", *"theme", "space", *"nothing", "enter")
+        await play.until(lambda: "No theme 'nothing'." in play.text)
+        assert play.console.theme == "gpuconsole-contrast-light"
+        assert not (tmp_path / "config.yaml").exists()
+
+
+async def test_a_broken_theme_of_the_user_is_named_and_stops_nothing(tmp_path: Path) -> None:
+    (tmp_path / "themes").mkdir()
+    (tmp_path / "themes" / "broken.toml").write_text("primary = [/b]")
+    (tmp_path / "themes" / "mine.toml").write_text('parent = "gpuconsole-light"\nprimary = "#ff00ff"\n')
+    async with console_on(
+        tmp_path, config_folder=tmp_path, theme="mine", kept_theme="gone", **some_objects()
+    ) as play:
+        assert play.console.theme == "mine"
+        await play.until(lambda: "Some of your themes are not used." in play.text)
+        said = play.text.replace("│", "")
+        assert "broken.toml, line 1" in "".join(said.split("\n")) or "broken.toml," in said
+        assert "there is no theme gone." in " ".join(said.split())
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("size", [(60, 15), (120, 40)])
+async def test_every_theme_draws_every_part(tmp_path: Path, name: str, size: tuple[int, int]) -> None:
+    async with console_on(tmp_path, theme=name, size=size, **some_objects()) as play:
+        for keys in ("tab", "escape N g enter", "escape ctrl+d", "escape question_mark"):
+            await play.press(*keys.split())
+        assert "Delete" in play.text or "enter" in play.text
+
+
+@pytest.mark.parametrize(
+    ("asked", "is_mono", "colours", "kept", "chosen"),
+    [
+        ("", False, "true", "", ""),
+        ("", False, "256", "safe", "gpuconsole-safe"),
+        ("light", False, "true", "safe", "gpuconsole-light"),
+        ("gpuconsole-light", False, "true", "", "gpuconsole-light"),
+        ("", False, "none", "safe", "gpuconsole-mono"),
+        ("light", False, "none", "safe", "gpuconsole-light"),
+        ("", True, "true", "safe", "gpuconsole-mono"),
+        ("light", True, "true", "safe", "gpuconsole-mono"),
+        ("", False, "16", "", "gpuconsole-ansi"),
+        ("", False, "16", "safe", "gpuconsole-ansi"),
+        ("", False, "16", "mono", "gpuconsole-mono"),
+        ("safe", False, "16", "", "gpuconsole-safe"),
+        ("", False, "true", "gone", ""),
+    ],
+)
+def test_what_is_asked_for_now_wins_then_the_terminal_then_what_is_kept(
+    tmp_path: Path, asked: str, is_mono: bool, colours: Colours, kept: str, chosen: str
+) -> None:
+    options = ConsoleOptions(theme=asked, is_mono=is_mono, kept_theme=kept, config_folder=tmp_path)
+    assert choose_theme(options, colours) == chosen
+
+
+def test_a_theme_that_is_not_there_is_wrong_usage_and_says_which_there_are(tmp_path: Path) -> None:
+    (tmp_path / "gpuconsole" / "themes").mkdir(parents=True)
+    (tmp_path / "gpuconsole" / "themes" / "mine.toml").write_text('parent = "gpuconsole-dark"')
+    env = {**os.environ, "TERM": "xterm-256color", "XDG_CONFIG_HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    with Terminal([sys.executable, "-P", "-m", "tui", "--theme", "sfae"], env=env) as console:
+        assert console.wait_for_end() == 2
+        assert "There is no theme 'sfae'." in console.text
+        assert (
+            "There are: dark, light, contrast, contrast-light, safe, safe-light, ansi, mono, mine"
+            in console.text
+        )
+
+
+COLOURED = re.compile(rb"\x1b\[(?:[0-9]+;)*(?:3[0-8]|4[0-8]|9[0-7]|10[0-7])(?:;[0-9]+)*m")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("words", "said", "is_coloured"),
+    [
+        ((), {"NO_COLOR": "1"}, False),
+        (("--mono",), {}, False),
+        (("--theme", "dark"), {"NO_COLOR": "1"}, True),
+    ],
+)
+def test_no_colour_is_sent_where_none_is_wanted(
+    tmp_path: Path, words: tuple[str, ...], said: dict[str, str], is_coloured: bool
+) -> None:
+    (tmp_path / "kubeconfig").write_text(yaml.safe_dump(kubeconfig_of("http://127.0.0.1:1")))
+    folders = {name: str(tmp_path) for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME")}
+    env = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLORTERM")}
+    env |= {"TERM": "xterm-256color", "PYTHONPATH": str(ROOT), **folders, **said}
+    command = [sys.executable, "-P", "-m", "tui", "--kubeconfig", str(tmp_path / "kubeconfig"), *words]
+    with Terminal(command, env=env) as console:
+        console.wait_for("Jobs (")
+        console.send(":q")
+        console.wait_for(":quit")  # what is typed, and the cursor on what is suggested
+        console.send("\r")
+        assert console.wait_for_end() == 0
+        assert bool(COLOURED.search(bytes(console.output))) is is_coloured

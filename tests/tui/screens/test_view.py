@@ -1,0 +1,229 @@
+"""What every view has: the way back, the prompt, the palette, jumping, the user's own keys, a least size."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from textual import events
+from textual.widgets import Input
+
+from tests.support.objects import pytorch_job
+from tests.tui.console.test_console import console_on, some_objects
+from tui.app import Console
+from tui.screens.base import list_view
+from tui.screens.base.list_view import ListView
+from tui.screens.dialogs.jump import JumpScreen
+from tui.screens.dialogs.too_small import TooSmall
+from tui.screens.job.job import JobView
+from tui.screens.job.logs import LogsScreen
+from tui.screens.lists.jobs import JobsView
+from tui.screens.lists.nodes import NodesView
+from tui.widgets.table.table import Cell, Column, Row, Table
+
+
+async def test_minus_goes_to_the_view_before_and_back_again_without_end(tmp_path: Path) -> None:
+    async with console_on(tmp_path, **some_objects()) as play:
+        await play.press("minus")
+        assert "no other view yet" in play.text
+        await play.press("enter")
+        assert isinstance(play.console.screen, JobView)
+        for _ in range(3):
+            await play.press("minus")
+            assert isinstance(play.console.screen, JobsView)
+            await play.press("minus")
+            assert isinstance(play.console.screen, JobView)
+        assert len(play.console.screen_stack) <= 3
+        await play.press("colon", *"nodes", "enter")
+        assert isinstance(play.console.screen, NodesView)
+        await play.press("minus")
+        assert isinstance(play.console.screen, JobView)
+
+
+class Drawn(ListView):
+    """A list of jobs that writes down, for each time it draws, how many there are, and whether they flash."""
+
+    CSS_PATH = str(Path(list_view.__file__).with_suffix(".tcss"))
+    COLUMNS = (Column("name", "NAME"),)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.draws: list[tuple[int, bool]] = []
+
+    def draw(self, table: Table) -> None:
+        table.set_rows([Row(job.uid, (Cell(job.ref.name),)) for job in self.snapshot.jobs])
+        self.draws.append((table.row_count, table.flashes))
+
+
+async def test_a_view_draws_below_a_question_but_below_another_view_only_once_it_is_shown_again(
+    tmp_path: Path,
+) -> None:
+    async with console_on(tmp_path, **some_objects()) as play:
+        console, jobs = play.console, Drawn()
+        assert isinstance(console, Console)
+        console.switch(jobs)
+
+        async def add_job(name: str) -> None:
+            play.watches["jobs"].event("ADDED", pytorch_job(name))
+            await play.until(lambda: name in {job.ref.name for job in console.snapshot.jobs})
+            await play.pilot.pause()
+
+        await play.until(lambda: jobs.draws)
+        assert jobs.draws[0] == (2, False), "what is there from the start does not flash"
+        await play.press("question_mark")
+        assert console.screen is not jobs
+        await add_job("below a question")
+        assert jobs.draws[-1] == (3, True)
+        await play.press("escape")
+        before = len(jobs.draws)
+        await play.press("colon", *"ctx", "enter")
+        await play.until(lambda: not jobs.is_shown)
+        for name in ("one", "two", "three"):
+            await add_job(name)
+        assert len(jobs.draws) == before
+        await play.press("escape")
+        await play.until(lambda: jobs.is_shown)
+        assert jobs.draws[before:] == [(6, True)]
+
+
+async def test_a_filter_and_a_command_in_one_packet_are_told_apart(tmp_path: Path) -> None:
+    async with console_on(tmp_path, **some_objects()) as play:
+        for key in ("slash", "b", "e", "r", "enter", "colon", *"nodes", "enter"):
+            play.console.simulate_key(key)
+        await play.until(lambda: isinstance(play.console.screen, NodesView))
+        jobs = play.console.screen_stack[-1]
+        assert isinstance(jobs, NodesView)
+        await play.press("minus")
+        assert isinstance(play.console.screen, JobsView)
+
+
+async def test_commands_in_one_packet_are_all_run(tmp_path: Path) -> None:
+    async with console_on(tmp_path, **some_objects()) as play:
+        typed = (
+            "colon",
+            *"jobs",
+            "enter",
+            "colon",
+            *"nodes",
+            "enter",
+            "colon",
+            *"logs",
+            "space",
+            *"bert",
+            "enter",
+        )
+        for key in typed:
+            play.console.post_message(events.Key(key, " " if key == "space" else None))
+        await play.until(lambda: isinstance(play.console.screen, LogsScreen))
+        await play.press("escape")
+        await play.until(lambda: isinstance(play.console.screen, NodesView))
+        assert not play.console.screen.is_prompt_open  # type: ignore[attr-defined]
+        assert len(play.console.screen_stack) == 2
+
+
+async def test_a_command_is_completed_and_remembered(tmp_path: Path) -> None:
+    async with console_on(tmp_path, **some_objects()) as play:
+        field = play.console.screen.query_one(Input)
+        await play.press("colon", *"logs be")
+        await play.until(lambda: field._suggestion == "logs bert")
+        await play.press("tab")
+        assert field.value == "logs bert"
+        await play.press("escape")
+        await play.press("colon", *"nodes", "enter")
+        await play.press("colon", "up")
+        field = play.console.screen.query_one(Input)
+        assert field.value == "nodes"
+        await play.press("down")
+        assert field.value == ""
+
+
+async def test_enter_runs_what_is_typed_not_what_is_suggested(tmp_path: Path) -> None:
+    async with console_on(tmp_path, **some_objects()) as play:
+        await play.press("colon", *"nod", "enter")
+        assert isinstance(play.console.screen, JobsView)
+        assert "No command 'nod'." in play.text
+
+
+@pytest.mark.parametrize(
+    ("typed", "shown"),
+    [
+        ("status:run", ["bert"]),
+        ("!status:run", ["waits"]),
+        ("status:run status:pend", ["bert", "waits"]),
+        ("status:run name:wai", []),
+        ("-f bt", ["bert"]),
+        ("!bert", ["waits"]),
+        ("be.t", ["bert"]),
+        ("(", []),
+    ],
+)
+async def test_filters_understand_columns_letters_and_expressions(
+    tmp_path: Path, typed: str, shown: list[str]
+) -> None:
+    async with console_on(tmp_path, **some_objects()) as play:
+        play.console.screen.filter_text = typed  # type: ignore[attr-defined]
+        await play.pilot.pause()
+        assert [name for name in ("bert", "waits") if f"   {name} " in play.text.replace("▸", " ")] == shown
+        assert play.table.row_count == len(shown)
+
+
+async def test_a_letter_jumps_to_a_pane(tmp_path: Path) -> None:
+    async with console_on(tmp_path, **some_objects()) as play:
+        await play.press("enter")
+        tables = list(play.console.screen.query(Table))
+        assert tables[0].has_focus
+        await play.press("ctrl+g")
+        assert isinstance(play.console.screen, JumpScreen)
+        await play.press("s")
+        assert not tables[0].has_focus
+        assert play.console.focused in tables
+        await play.press("ctrl+g", "escape")
+        assert play.console.focused in tables
+
+
+async def test_the_palette_finds_a_key_by_what_it_does(tmp_path: Path) -> None:
+    async with console_on(tmp_path, **some_objects()) as play:
+        await play.press("ctrl+p", *"holds their gpus")
+        await play.until(lambda: ":nodes" in play.text)
+        await play.press("enter")
+        await play.until(lambda: isinstance(play.console.screen, NodesView))
+
+
+async def test_nothing_that_changes_the_cluster_is_offered_when_reading_only(tmp_path: Path) -> None:
+    async with console_on(tmp_path, is_read_only=True, **some_objects()) as play:
+        assert "delete" not in play.text
+        assert "new" not in play.text
+        await play.press("ctrl+d")
+        await play.press("n")
+        assert isinstance(play.console.screen, JobsView)
+        await play.press("question_mark")
+        await play.until(lambda: "Logs, live" in play.text)
+        assert "Delete" not in play.text
+
+
+async def test_a_terminal_too_small_says_so_and_gives_everything_back(tmp_path: Path) -> None:
+    async with console_on(tmp_path, size=(80, 24), **some_objects()) as play:
+        await play.press("j")
+        await play.pilot.resize_terminal(59, 14)
+        await play.until(lambda: isinstance(play.console.screen, TooSmall))
+        assert "59x14 is too small." in play.text
+        await play.pilot.resize_terminal(5, 2)
+        await play.pilot.pause()
+        await play.pilot.resize_terminal(60, 15)
+        await play.until(lambda: isinstance(play.console.screen, JobsView))
+        assert "waits" in play.text
+        assert play.table._cursor == 1
+
+
+async def test_a_users_key_replaces_ours_in_the_view_the_footer_and_the_help(tmp_path: Path) -> None:
+    keys = tmp_path / "config"
+    keys.mkdir()
+    (keys / "keys.yaml").write_text("jobs.next_view: f2\njobs.lgos: L\n")
+    async with console_on(tmp_path, config_folder=keys, **some_objects()) as play:
+        await play.until(lambda: "keys are not used" in play.text)
+        assert "the id 'jobs.lgos'" in play.text
+        assert "f2 nodes" in play.text
+        await play.press("tab")
+        assert isinstance(play.console.screen, JobsView)
+        await play.press("f2")
+        assert isinstance(play.console.screen, NodesView)

@@ -1,0 +1,172 @@
+"""The list of volume claims: what they are, why one waits, and which pods use one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.scripted.server import Answer, page, refusal
+from tests.support.namespace_objects import CLAIMS, EVENTS, claim, event, in_namespace, serve
+from tests.support.objects import Object
+from tests.tui.console.test_console import Playground, console_on, some_objects
+from tui.screens.documents.text import TextView
+from tui.screens.lists.jobs import JobsView
+from tui.screens.lists.volumes import VolumesView
+
+HERE, SAID = in_namespace(CLAIMS), in_namespace(EVENTS)
+PODS = "/api/v1/namespaces/default/pods"
+
+workspace = claim("workspace", "2Ti", annotations={"owner": "li", "description": "code and checkpoints"})
+imagenet = claim("imagenet", "150Gi", mode="ReadOnlyMany", annotations={"gpuconsole.dev/user": "maria"})
+scratch = claim("scratch", "500Gi", "Pending", storage="local-path")
+lost = claim("lost", "10Gi", "Lost")
+
+
+def about(claimed: Object, reason: str, message: str) -> Object:
+    meta = claimed["metadata"]
+    said = event(f"{meta['name']}-{reason}", ("PersistentVolumeClaim", meta["name"]), reason, message)
+    said["involvedObject"]["uid"] = meta["uid"]
+    return said
+
+
+def order_of(play: Playground) -> list[str]:
+    return [row.key.removeprefix("claim-") for row in play.table.shown_rows]
+
+
+async def open_volumes(play: Playground, word: str = "volumes") -> None:
+    await play.press("colon", *word, "enter")
+    assert isinstance(play.console.screen, VolumesView)
+
+
+@pytest.mark.parametrize(("word", "size"), [("pvc", (80, 24)), ("data", (120, 40)), ("volumes", (200, 60))])
+async def test_claims_are_listed_as_data_list_does_and_live(
+    tmp_path: Path, word: str, size: tuple[int, int]
+) -> None:
+    async with console_on(tmp_path, size=size, **some_objects()) as play:
+        serve(play.cluster, SAID, about(scratch, "WaitForFirstConsumer", "waiting for first consumer"))
+        watch = serve(play.cluster, HERE, workspace, imagenet, scratch, lost)
+        await open_volumes(play, word)
+        await play.until(lambda: "gets a volume when the first pod that uses it" in play.text)
+        lines = play.text.splitlines()
+        assert any({"workspace", "RWX", "2Ti", "Bound", "li"} <= set(line.split()) for line in lines)
+        assert any({"imagenet", "ROX", "150Gi", "maria"} <= set(line.split()) for line in lines)
+        assert "The volume that it had is gone" in play.text
+        assert "Σ 4 volume claims · 2.1T bound · 1 without a volume yet" in play.text
+        watch.event("MODIFIED", claim("scratch", "500Gi", storage="local-path"))
+        await play.until(lambda: "2.6T bound" in play.text)
+        assert "first pod" not in play.text
+        await play.cluster.until_asked(SAID, watch=True)
+        (asked, *_) = play.cluster.asked(SAID, watch=True)
+        assert asked.query["fieldSelector"] == "involvedObject.kind=PersistentVolumeClaim"
+
+
+async def test_a_claim_that_waits_says_what_was_last_said_of_it(tmp_path: Path) -> None:
+    tiny = claim("tiny", "1Gi", "Pending", storage="")
+    async with console_on(tmp_path) as play:
+        said = serve(play.cluster, SAID)
+        serve(play.cluster, HERE, tiny)
+        await open_volumes(play)
+        await play.until(lambda: "Nothing on this cluster has said yet what it waits for." in play.text)
+        said.event("ADDED", about(tiny, "FailedBinding", "no storage class\nis set"))
+        await play.until(lambda: "└ no storage class is set" in play.text)
+
+
+async def test_enter_tells_all_that_is_known_and_which_pods_use_it(tmp_path: Path) -> None:
+    pod: Object = {
+        "metadata": {"name": "bert-master-0", "namespace": "default"},
+        "spec": {
+            "nodeName": "a",
+            "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "workspace"}}, {"name": "tmp"}],
+            "containers": [
+                {"volumeMounts": [{"name": "v", "mountPath": "/work"}, {"name": "tmp", "mountPath": "/tmp"}]},
+                {"volumeMounts": [{"name": "v", "mountPath": "/models", "readOnly": True}]},
+            ],
+        },
+        "status": {"phase": "Running"},
+    }
+    async with console_on(tmp_path) as play:
+        serve(play.cluster, SAID, about(workspace, "Provisioned", "made on demand"))
+        serve(play.cluster, HERE, workspace)
+        play.cluster.say(f"{HERE}/workspace", Answer(workspace))
+        other = {"metadata": {"name": "other"}}
+        play.cluster.say(PODS, page([pod, other]), refusal(403, "no pods", "Forbidden"))
+        await open_volumes(play)
+        await play.until(lambda: play.table.row_count == 1)
+        await play.press("enter")
+        assert isinstance(play.console.screen, TextView)
+        await play.until(lambda: "Used by 1 pod:" in play.text)
+        assert "bert-master-0  Running on a, at /work, /models (read only)" in play.text
+        assert "description code and checkpoints" in play.text and "made on demand" in play.text
+        (asked,) = play.cluster.asked(PODS)
+        assert asked.query["fieldSelector"] == "status.phase!=Succeeded,status.phase!=Failed"
+        await play.press("ctrl+r")
+        await play.until(lambda: "Which pods use it is not known." in play.text)
+        assert "no pods" in play.text
+        await play.press("escape", "d")
+        assert isinstance(play.console.screen, TextView)
+
+
+async def test_claims_are_sorted_by_name_age_status_and_size(tmp_path: Path) -> None:
+    young = claim("young", "9Gi")
+    young["metadata"]["creationTimestamp"] = workspace["metadata"]["creationTimestamp"].replace("20", "21", 1)
+    async with console_on(tmp_path) as play:
+        serve(play.cluster, HERE, workspace, scratch, young)
+        serve(play.cluster, SAID)
+        await open_volumes(play)
+        await play.until(lambda: play.table.row_count == 3)
+        assert order_of(play) == ["scratch", "workspace", "young"]
+        await play.press("N")
+        assert order_of(play) == ["young", "workspace", "scratch"]
+        await play.press("A")
+        assert order_of(play)[0] == "young"
+        await play.press("S")
+        assert order_of(play)[-1] == "scratch"
+        play.table.action_sort("size")
+        assert order_of(play) == ["workspace", "scratch", "young"], "by their bytes"
+
+
+async def test_zero_shows_all_namespaces_and_tab_goes_to_the_jobs(tmp_path: Path) -> None:
+    far = claim("far", namespace="vision")
+    async with console_on(tmp_path) as play:
+        serve(play.cluster, HERE)
+        serve(play.cluster, CLAIMS, workspace, far)
+        await open_volumes(play)
+        await play.until(lambda: "No volume claims in namespace default." in play.text)
+        await play.press("0")
+        await play.until(lambda: "Volumes (2)" in play.text and "NAMESPACE" in play.text)
+        assert "vision" in play.text
+        await play.press("tab")
+        assert isinstance(play.console.screen, JobsView)
+
+
+async def test_a_refusal_is_said_in_a_sentence(tmp_path: Path) -> None:
+    words = 'User "li" cannot list resource "persistentvolumeclaims"'
+    async with console_on(tmp_path) as play:
+        serve(play.cluster, HERE, reply=refusal(403, words, "Forbidden"))
+        await open_volumes(play)
+        await play.until(lambda: "may not list volume claims in namespace default." in play.text)
+        assert words in play.text and ":info tells what you may do" in play.text
+
+
+async def test_claims_are_listed_though_nobody_may_say_what_happened_to_them(tmp_path: Path) -> None:
+    async with console_on(tmp_path) as play:
+        serve(play.cluster, SAID, reply=refusal(403, "no events", "Forbidden"))
+        serve(play.cluster, HERE, scratch)
+        await open_volumes(play)
+        await play.until(lambda: "scratch" in play.text and "Pending" in play.text)
+
+
+async def test_words_of_claims_never_reach_the_terminal_raw(tmp_path: Path) -> None:
+    said = {"owner": "[/b]\x1b]0;t\x07", "description": "\x9b"}
+    nasty = claim("x", "\x1b[31m1Gi", "\u202ePending", annotations=said)
+    async with console_on(tmp_path, size=(200, 24)) as play:
+        serve(play.cluster, HERE, nasty)
+        serve(play.cluster, SAID)
+        play.cluster.say(f"{HERE}/x", Answer(nasty))
+        await open_volumes(play)
+        await play.until(lambda: play.table.row_count == 1)
+        assert "[/b]" in play.text and "<U+202E>Pending" in play.text
+        await play.press("enter")
+        await play.until(lambda: "Which pods use it is not known." in play.text)
+        assert not {"\x1b", "\u202e", "\x9b", "\x07"} & set(play.text)

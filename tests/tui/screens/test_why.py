@@ -1,0 +1,168 @@
+"""The line in a job's view that says why it waits, and the key that says it in full."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from k8s.client.client import Client
+from k8s.kinds import JobRef
+from k8s.snapshot import ClusterSnapshot
+from tests.scripted.server import Answer, refusal
+from tests.support.objects import Object, node, pod_of, pytorch_job
+from tests.tui.console.test_console import Playground, console_on
+from tui.app import Console
+from tui.screens.documents.text import TextView
+from tui.screens.job.job import JobView
+
+REF = JobRef("default", "bert", "PyTorchJob", "kubeflow.org/v1")
+OWN = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs/bert"
+PODS = "/api/v1/namespaces/default/pods"
+bert = pytorch_job("bert", gpus=8) | {"status": {"conditions": []}}
+gpt = pytorch_job("gpt", gpus=4)
+unscheduled = {
+    "type": "PodScheduled",
+    "status": "False",
+    "reason": "Unschedulable",
+    "message": "0/3 nodes are available: 3 Insufficient nvidia.com/gpu.",
+}
+waiting = pod_of(bert, "master-0", phase="Pending", conditions=[unscheduled])
+SENTENCE = (
+    "Waits for GPUs: master-0 wants 8 nvidia.com/gpu; the largest free block is 4 on a100-9 "
+    "(4 free in all, 2 nodes cordoned)."
+)
+
+
+def objects(pod: Object = waiting) -> dict[str, Any]:
+    """Return a cluster on which bert waits for gpt."""
+    nodes = [node("a100-9"), node("a100-1", unschedulable=True), node("a100-2", unschedulable=True)]
+    pods = [pod, pod_of(gpt, "master-0", on="a100-9", gpus=4)]
+    return {"nodes": nodes, "pods": pods, "jobs": [bert, gpt]}
+
+
+@asynccontextmanager
+async def job_view(tmp_path: Path, pod: Object = waiting, **more: Any) -> AsyncIterator[Playground]:
+    """Open the view of bert."""
+    rest_s = more.pop("why_rest_s", 0.0)
+    own = more.pop("own", Answer(bert))
+    more.setdefault("size", (100, 30))  # too narrow for the curve, which reads the job too
+    async with console_on(tmp_path, **objects(pod), **more) as play:
+        play.cluster.say(OWN, own)
+        play.cluster.say(f"{PODS}/bert-master-0", Answer(pod))
+        async with play.cluster.client() as client:
+            await play.console.push_screen(_view(client, rest_s))
+            await play.pilot.pause()
+            yield play
+
+
+def _view(client: Client, rest_s: float) -> JobView:
+    view = JobView(client, REF, why_rest_s=rest_s)
+    view.data_bind(snapshot=Console.snapshot)
+    return view
+
+
+def shown(play: Playground) -> ClusterSnapshot:
+    """Return the picture that is on screen."""
+    assert isinstance(play.console, Console)
+    return play.console.snapshot
+
+
+def _is_said(play: Playground, words: str) -> bool:
+    """Tell whether the job's reason has these words."""
+    job = shown(play).job(REF)
+    return job is not None and words in job.reason
+
+
+def flat(text: str) -> str:
+    """Return what is on screen as running text."""
+    return " ".join(text.split())
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+async def test_the_line_stands_whole_below_the_title(tmp_path: Path, size: tuple[int, int]) -> None:
+    async with job_view(tmp_path, size=size) as play:
+        await play.until(lambda: SENTENCE in flat(play.text))
+        lines = play.text.splitlines()
+        assert lines[1].startswith(" Jobs › bert   PyTorchJob kubeflow.org/v1 · Pending · 0/1 pods")
+        assert lines[2].startswith(" Waits for GPUs: master-0 wants 8 nvidia.com/gpu; the largest free block")
+        assert "─ instances 1" in lines[4]
+        assert "master-0 *" in play.text and "No events" in play.text
+        assert "W why" in lines[-1]
+
+
+async def test_the_key_opens_all_that_was_seen(tmp_path: Path) -> None:
+    async with job_view(tmp_path, size=(100, 30)) as play:
+        await play.press("W")
+        await play.until(lambda: isinstance(play.console.screen, TextView))
+        await play.until(lambda: SENTENCE in flat(play.text))
+        text = flat(play.text)
+        assert "Jobs › bert › why" in text
+        assert "nodes: a100-9: 4 of 8 nvidia.com/gpu free, held by gpt (4)" in text
+        assert "Ask for 4 nvidia.com/gpu a pod: 1 pod of that size fits now." in text
+        await play.press("escape")
+        assert isinstance(play.console.screen, JobView)
+
+
+async def test_a_job_that_runs_needs_no_line_and_nobody_is_asked(tmp_path: Path) -> None:
+    async with job_view(tmp_path, pod_of(bert, "master-0", on="a100-9")) as play:
+        await play.until(lambda: "Running · 1/1 pods" in play.text)
+        await play.pilot.pause()
+        assert not play.console.screen.query_one("#why").display
+        assert play.cluster.asked(OWN) == []
+
+
+async def test_it_is_asked_again_when_the_job_changes_and_only_then(tmp_path: Path) -> None:
+    async with job_view(tmp_path) as play:
+        await play.until(lambda: SENTENCE in flat(play.text))
+        assert len(play.cluster.asked(OWN)) == 1
+        other = pod_of(gpt, "worker-0", on="a100-1", gpus=1)
+        play.watches["pods"].event("ADDED", other)
+        await play.until(lambda: any(row.gpus_allocated == 1 for row in shown(play).nodes))
+        assert len(play.cluster.asked(OWN)) == 1
+        broken = pod_of(bert, "master-0", on="a100-9", phase="Pending", containerStatuses=[_no_image()])
+        play.cluster.forget(f"{PODS}/bert-master-0")
+        play.cluster.say(f"{PODS}/bert-master-0", Answer(broken))
+        play.watches["pods"].event("MODIFIED", broken)
+        await play.until(lambda: "Waits for its image" in flat(play.text))
+        assert len(play.cluster.asked(OWN)) == 2
+        running = pod_of(bert, "master-0", on="a100-9")
+        play.watches["pods"].event("MODIFIED", running)
+        await play.until(lambda: "Running · 1/1 pods" in play.text)
+        await play.until(lambda: not play.console.screen.query_one("#why").display)
+
+
+def _no_image() -> Object:
+    return {"name": "pytorch", "state": {"waiting": {"reason": "ErrImagePull", "message": "not found"}}}
+
+
+async def test_a_job_that_changes_all_the_time_is_asked_about_now_and_then_only(tmp_path: Path) -> None:
+    async with job_view(tmp_path, why_rest_s=3600) as play:
+        await play.until(lambda: SENTENCE in flat(play.text))
+        for number in range(5):
+            told = dict(unscheduled, message=f"0/{number} nodes are available.")
+            changed = pod_of(bert, "master-0", phase="Pending", conditions=[told])
+            play.watches["pods"].event("MODIFIED", changed)
+            await play.until(partial(_is_said, play, f"0/{number} nodes"))
+            await play.pilot.pause()
+        assert len(play.cluster.asked(OWN)) == 1
+
+
+async def test_where_nobody_answers_why_the_reason_of_the_status_stays(tmp_path: Path) -> None:
+    async with job_view(tmp_path, own=refusal(500, "etcd is away")) as play:
+        await play.cluster.until_asked(OWN)
+        await play.pilot.pause()
+        assert "3 Insufficient nvidia.com/gpu" in flat(play.text)
+        assert not play.console.screen.query_one("#why").display
+
+
+async def test_words_of_a_cluster_cannot_move_the_terminal(tmp_path: Path) -> None:
+    told = dict(unscheduled, message="no \x1b]0;title\x07room\x9b2J [/b]")
+    hostile = pod_of(bert, "master-0", phase="Pending", conditions=[told])
+    async with job_view(tmp_path, hostile, refused="nodes") as play:
+        await play.until(lambda: "the scheduler says no room [/b]" in flat(play.text))
+        assert not set("\x1b\x07\x9b") & set(play.text)

@@ -1,0 +1,201 @@
+"""An object as YAML: searched, folded, without its secrets, and as it is now."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.scripted.server import Answer, Reply, Stall, Stream, refusal
+from tests.support.objects import Object, pytorch_job
+from tests.tui.console.test_console import Playground, console_on
+from tui.screens.dialogs.confirm import ConfirmScreen
+from tui.screens.documents.yaml import YamlScreen
+from tui.widgets.text_lines import TextLines
+
+OWN = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs/bert"
+ALL = OWN.rpartition("/")[0]
+TOKEN = "hf_abcdefghijklmnopqrst"
+
+
+def bert(version: str = "7", **spec: Any) -> Object:
+    """Return a job with a secret in it."""
+    job = pytorch_job("bert", resourceVersion=version)
+    job["metadata"]["managedFields"] = [{"manager": "kubectl", "fieldsV1": {"f:spec": {}}}]
+    template = job["spec"]["pytorchReplicaSpecs"]["Master"]["template"]
+    template["spec"]["containers"][0]["env"] = [{"name": "HF_TOKEN", "value": TOKEN}]
+    job["spec"] |= spec
+    return job
+
+
+@asynccontextmanager
+async def yaml_view(
+    tmp_path: Path, obj: Object | None = None, *, watch: Reply | None = None, **options: Any
+) -> AsyncIterator[Playground]:
+    """Open the YAML of a job."""
+    async with console_on(tmp_path, jobs=[bert()], **options) as play:
+        play.cluster.say(OWN, Answer(obj or bert()))
+        play.cluster.say(ALL, watch or Stall(), watch=True)
+        await play.press("y")
+        await play.until(lambda: "kind: PyTorchJob" in play.text)
+        yield play
+
+
+def title(play: Playground) -> str:
+    return play.text.splitlines()[1]
+
+
+def reader(play: Playground) -> TextLines:
+    return play.console.screen.query_one(TextLines)
+
+
+async def test_it_is_shown_with_secrets_hidden_and_managed_fields_folded(tmp_path: Path) -> None:
+    async with yaml_view(tmp_path) as play:
+        assert "Jobs › bert › YAML" in title(play) and "1 secret hidden" in title(play)
+        assert "value: ••••" in play.text and TOKEN not in play.text
+        assert "managedFields: … 3 lines folded" in play.text
+        await play.press("m")
+        await play.until(lambda: "manager: kubectl" in play.text)
+        await play.press("m")
+        await play.until(lambda: "manager: kubectl" not in play.text)
+
+
+async def test_a_search_marks_matches_counts_them_and_goes_round(tmp_path: Path) -> None:
+    notes = [f"note {number}" for number in range(100)]
+    async with yaml_view(tmp_path, bert(notes=notes), size=(80, 24)) as play:
+        lines = play.text.count("\n")
+        await play.press("slash", *"NOTE 9", "enter")
+        await play.until(lambda: "/NOTE 9  1 of 11" in title(play))
+        assert "note 9" in play.text and play.text.count("\n") == lines
+        await play.press("n", "n")
+        assert "3 of 11" in title(play) and "note 91" in play.text
+        await play.press("N", "N", "N")
+        assert "11 of 11" in title(play) and "note 99" in play.text
+        await play.press("escape")
+        assert "of 11" not in title(play) and isinstance(play.console.screen, YamlScreen)
+        await play.press("slash", *"nowhere", "enter")
+        await play.until(lambda: "nothing found" in title(play))
+
+
+async def test_secrets_are_shown_after_a_question_only_and_never_copied(tmp_path: Path) -> None:
+    async with yaml_view(tmp_path) as play:
+        await play.press("x")
+        assert isinstance(play.console.screen, ConfirmScreen)
+        await play.press("enter")
+        assert TOKEN not in play.text
+        await play.press("x", "right", "enter")
+        await play.until(lambda: TOKEN in play.text and "SECRETS SHOWN" in title(play))
+        screen = play.console.screen
+        assert isinstance(screen, YamlScreen)
+        copied = screen.copied()
+        assert "value: ••••" in copied and TOKEN not in copied
+        assert "managedFields" not in copied and copied.startswith("apiVersion: kubeflow.org/v1\n")
+        await play.press("x")
+        await play.until(lambda: TOKEN not in play.text)
+
+
+async def test_it_follows_the_object_by_a_watch_and_says_when_it_is_gone(tmp_path: Path) -> None:
+    watch = Stream()
+    async with yaml_view(tmp_path, watch=watch) as play:
+        await play.until(lambda: any(each.query.get("fieldSelector") for each in play.cluster.requests))
+        asked = next(each for each in play.cluster.requests if each.query.get("fieldSelector"))
+        assert asked.query["fieldSelector"] == "metadata.name=bert" and asked.query["resourceVersion"] == "7"
+        watch.event("MODIFIED", bert("8", suspend=True))
+        await play.until(lambda: "suspend: true" in play.text)
+        assert len(play.cluster.asked(OWN)) == 1
+        watch.event("DELETED", bert("9", suspend=True))
+        await play.until(lambda: "gone: this is its last state" in title(play))
+        assert "suspend: true" in play.text
+
+
+async def test_it_stands_still_when_asked_and_reads_again_on_demand(tmp_path: Path) -> None:
+    watch = Stream()
+    async with yaml_view(tmp_path, watch=watch) as play:
+        await play.until(lambda: " live" in title(play))
+        await play.cluster.until_asked(ALL, watch=True)
+        await play.press("r")
+        await watch.is_over.wait()
+        await play.until(lambda: " still" in title(play))
+        play.cluster.forget(OWN)
+        play.cluster.say(OWN, Answer(bert("9", suspend=True)))
+        await play.press("ctrl+r")
+        await play.until(lambda: "suspend: true" in play.text)
+
+
+async def test_what_may_be_read_but_not_watched_is_said(tmp_path: Path) -> None:
+    async with yaml_view(tmp_path, watch=refusal(403, "cannot watch", "Forbidden")) as play:
+        await play.until(lambda: "still: it may not be watched" in title(play))
+        assert "kind: PyTorchJob" in play.text
+
+
+async def test_what_may_not_be_read_says_why(tmp_path: Path) -> None:
+    async with console_on(tmp_path, jobs=[bert()]) as play:
+        play.cluster.say(
+            "/api/v1/namespaces/default/secrets/s", refusal(403, "cannot get secrets", "Forbidden")
+        )
+        await play.press("colon", *"yaml secret/s", "enter")
+        await play.until(lambda: "cannot get secrets" in play.text)
+
+
+async def test_any_object_is_named_by_its_kind_and_its_secrets_are_hidden(tmp_path: Path) -> None:
+    secret = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "s", "namespace": "default", "resourceVersion": "1"},
+        "data": {"password": "c3dvcmRmaXNo"},
+    }
+    async with console_on(tmp_path, jobs=[bert()]) as play:
+        play.cluster.say("/api/v1/namespaces/default/secrets/s", Answer(secret))
+        play.cluster.say("/api/v1/namespaces/default/secrets", Stall(), watch=True)
+        await play.press("colon", *"yaml secret/s", "enter")
+        await play.until(lambda: "password: ••••" in play.text)
+        await play.press("escape", "colon", *"yaml nonsense/s", "enter")
+        await play.until(lambda: "No kind 'nonsense'." in play.text)
+
+
+async def test_long_lines_go_on_to_the_side_or_are_broken(tmp_path: Path) -> None:
+    async with yaml_view(tmp_path, bert(words="word " * 60 + "end"), size=(80, 40)) as play:
+        assert "end" not in play.text and "›" in play.text
+        await play.press("w")
+        await play.until(lambda: "word end" in play.text)
+        await play.press("w")
+        await play.press(*["l"] * 20)
+        assert "word end" in play.text
+        await play.press(*["h"] * 20)
+        assert "apiVersion" in play.text
+
+
+async def test_it_is_read_by_keys(tmp_path: Path) -> None:
+    async with yaml_view(tmp_path, bert(notes=list(range(300))), size=(80, 24)) as play:
+        await play.press("G")
+        assert "- 299" in play.text and reader(play).top_line > 200
+        await play.press("ctrl+b")
+        assert "- 299" not in play.text
+        await play.press("g", "j", "k", "ctrl+d", "ctrl+u")
+        assert reader(play).top_line == 0
+        await play.press("ctrl+f", "ctrl+f")
+        first = reader(play).top_line
+        assert first > 30
+        await play.press("w")
+        assert reader(play).top_line == first
+
+
+async def test_the_largest_objects_stay_quick_enough_to_work_with(tmp_path: Path) -> None:
+    huge = bert(
+        notes=[{"name": f"n{number}", "value": f"some words {number}"} for number in range(25_000)],
+        blob="x" * 500_000,
+    )
+    async with yaml_view(tmp_path, huge) as play:
+        assert reader(play).line_count > 50_000
+        await play.press("slash", *"words 24999", "enter")
+        await play.until(lambda: "1 of 1" in title(play) and "some words 24999" in play.text)
+        await play.press("w", "G")
+        assert "xxxx" in play.text
+
+
+async def test_words_of_a_cluster_cannot_move_the_terminal(tmp_path: Path) -> None:
+    hostile = bert(note="\x1b]0;title\x07\x9b2J [/b] \u202e", script="a\n\tb \x1b[2J\n")
+    async with yaml_view(tmp_path, hostile) as play:
+        assert "[/b]" in play.text
+        assert not set("\x1b\x07\x9b\u202e") & set(play.text)

@@ -1,0 +1,143 @@
+"""Arrow keys that a slow line tears apart are arrows, or at worst do no harm."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from textual import _parser, constants, events
+from textual._xterm_parser import XTermParser
+from textual.message import Message
+
+from tests.load.running import LoadServer
+from tests.support.terminal import Terminal
+from tests.tui.terminal.test_resized import chosen, rows
+from tui.keys import JOBS, PLACES
+
+ESCAPE = "\x1b"
+ARROWS = {
+    "[A": "up",
+    "[B": "down",
+    "[C": "right",
+    "[D": "left",
+    "[H": "home",
+    "[F": "end",
+    "OP": "f1",
+    "OS": "f4",
+}
+NEVER_MS, AT_ONCE_MS = "600000", "1"
+OVER_SSH_S = 0.35
+"""What `terminal.prepare` sets there."""
+
+
+class Clock:
+    """A clock that goes on only when it is told to."""
+
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(_parser, "get_time", clock)
+    monkeypatch.setattr(constants, "ESCAPE_DELAY", OVER_SSH_S)
+    return clock
+
+
+@pytest.mark.parametrize("gap_ms", [50, 150, 300])
+@pytest.mark.parametrize("tail", list(ARROWS))
+def test_a_key_torn_apart_over_ssh_is_the_key(clock: Clock, tail: str, gap_ms: int) -> None:
+    parser = XTermParser()
+    found = keys_of(parser.feed(ESCAPE))
+    for _ in range(gap_ms // 50):
+        clock.now_s += 0.05
+        found += keys_of(parser.tick())
+    found += keys_of(parser.feed(tail))
+    assert found == [ARROWS[tail]]
+
+
+def test_a_lone_escape_over_ssh_is_the_escape_key_soon_enough(clock: Clock) -> None:
+    parser = XTermParser()
+    assert keys_of(parser.feed(ESCAPE)) == []
+    clock.now_s += OVER_SSH_S
+    assert keys_of(parser.tick()) == ["escape"]
+
+
+def test_escape_and_another_key_in_one_packet_are_not_taken_apart(clock: Clock) -> None:
+    assert keys_of(XTermParser().feed(ESCAPE + "[B" + ESCAPE + "[A")) == ["down", "up"]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[LoadServer]:
+    with LoadServer(nodes=4, jobs=12, lifetime_s=240) as server:
+        yield server
+
+
+@contextmanager
+def opened(server: LoadServer, folder: Path, delay_ms: str) -> Iterator[Terminal]:
+    homes = {f"XDG_{kind}_HOME": str(folder / kind) for kind in ("DATA", "STATE", "CONFIG", "CACHE")}
+    env = {
+        **os.environ,
+        **homes,
+        "TERM": "xterm-256color",
+        "SSH_CONNECTION": "10.0.0.1 50000 10.0.0.2 22",
+        "ESCDELAY": delay_ms,
+    }
+    words = [sys.executable, "-P", "-m", "tui", "-A", "--kubeconfig", str(server.kubeconfig)]
+    with Terminal(words, columns=100, lines=30, env=env) as terminal:
+        terminal.wait_for(lambda screen: chosen(screen) and len(rows(screen)) == 12)
+        yield terminal
+
+
+def test_arrows_in_pieces_move_the_cursor_and_nothing_else(server: LoadServer, tmp_path: Path) -> None:
+    with opened(server, tmp_path, NEVER_MS) as console:
+        there = rows(console.text)
+        for number in (1, 2, 3):
+            console.send(ESCAPE)
+            console.wait_until_taken()
+            console.send("[")
+            console.wait_until_taken()
+            console.send("B")
+            console.wait_for(lambda screen, number=number: chosen(screen) == there[number])  # type: ignore[misc]
+        assert "Jobs (" in console.text
+
+
+def test_an_arrow_that_comes_too_late_changes_nothing_and_can_be_gone_back_from(
+    server: LoadServer, tmp_path: Path
+) -> None:
+    asking = {key.keys for key in JOBS if key.changes}
+    with opened(server, tmp_path, AT_ONCE_MS) as console:
+        for tail in ARROWS:
+            console.send(":nodes\r")
+            console.wait_for("Nodes (")
+            console.send(ESCAPE)
+            console.wait_for("Jobs (")
+            for letter in tail:
+                console.send(letter)
+                console.wait_until_taken()
+            if asking & set(tail):
+                console.wait_for("Cancel")
+                console.send("\r")
+                console.wait_for(lambda screen: "Cancel" not in screen)
+        # A question or a prompt would take these keys, here and above; then there were no nodes.
+        console.send(":nodes\r")
+        console.wait_for("Nodes (")
+    assert server.count()["changes"] == 0
+
+
+def test_no_key_is_a_bracket_that_an_arrow_in_pieces_leaves_behind() -> None:
+    brackets = {"[", "]", "left_square_bracket", "right_square_bracket"}
+    bound = {key.strip() for _, keys in PLACES for each in keys for key in each.keys.split(",")}
+    assert not bound & brackets
+
+
+def keys_of(messages: Iterable[Message]) -> list[str]:
+    return [message.key for message in messages if isinstance(message, events.Key)]

@@ -1,0 +1,232 @@
+"""The pane beside a list: when it is there, what it tells, and how little it asks of the cluster."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from k8s.client.auth.kubeconfig import Kubeconfig
+from k8s.models import Event, convert
+from k8s.snapshot import NodeRow
+from k8s.text.sanitize import UNSAFE, sanitize
+from tests.scripted.server import Answer, ScriptedCluster, Stall, page, refusal
+from tests.support.hosted_view import hosted
+from tests.support.objects import joined, node, pod_of, pytorch_job
+from tests.tui.console.test_console import EVENTS, Playground, bert, console_on, some_objects
+from tests.tui.screens.test_jobs import job, picture
+from tui.feeds.preview_data import MOST_EVENTS, MOST_LINES, Glance, fetch_glance
+from tui.feeds.preview_text import Lines, job_story, node_story, wrapped
+from tui.screens.lists.contexts import ContextsView
+from tui.screens.lists.jobs import JobsView
+from tui.screens.lists.nodes import NodesView
+from tui.text.format import Clock, cell_len
+from tui.widgets.preview import Preview
+
+NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+LOG = "/api/v1/namespaces/default/pods/bert-master-0/log"
+WIDE = (160, 40)
+
+
+def happened(uid: str, about: str = "bert", about_uid: str = "", **fields: Any) -> dict[str, Any]:
+    """Return an event of the job or a pod."""
+    return {
+        "metadata": {"name": uid, "uid": uid},
+        "involvedObject": {"kind": "Pod", "name": about, "uid": about_uid},
+        "lastTimestamp": "2026-11-21T11:00:00Z",
+        **fields,
+    }
+
+
+def event(**fields: Any) -> Event:
+    found: Event = convert(happened("e", **fields), Event)
+    return found
+
+
+def text_of(lines: Lines) -> str:
+    return "\n".join("".join(text for text, _ in line) for line in lines)
+
+
+def pane(play: Playground) -> str:
+    """Return what the pane says."""
+    preview = play.console.screen.query_one(Preview)
+    return "\n".join(preview.render_line(y).text for y in range(preview.size.height))
+
+
+@given(st.text(max_size=200), st.integers(2, 40))
+def test_wrapped_words_fit_their_width_and_none_is_lost(text: str, width: int) -> None:
+    lines = wrapped(text, width)
+    assert all(cell_len(line) <= width for line in lines)
+    assert not any(UNSAFE.search(line) for line in lines)
+    assert "".join("".join(lines).split()) == "".join(sanitize(text).split())
+
+
+def test_a_job_tells_why_what_happened_and_what_it_says_last() -> None:
+    found = replace(job("bert", user="li"), reason="worker-1 exit 1, restarted once")
+    glance = Glance(
+        (event(type="Warning", reason="BackOff", count=3, message="restarting failed container"),),
+        log=tuple(f"step {number}".encode() for number in range(60)),
+        log_of="rank 0 · master-0",
+        at=NOW,
+    )
+    told = text_of(job_story(found, glance, Clock(NOW), 60, 20))
+    for words in ("PyTorchJob · default · li", "worker-1 exit 1", "1h00m BackOff ×3: restarting", "step 59"):
+        assert words in told
+    assert "log of rank 0 · master-0 · read" in told and "step 30" not in told
+    assert len(told.split("\n")) == 20
+
+
+def test_a_job_tells_what_could_not_be_seen_and_that_there_is_nothing() -> None:
+    refused = Glance(events_problem="May not list events.", log_problem="No log.", log_of="master-0", at=NOW)
+    told = text_of(job_story(job("a"), refused, Clock(NOW), 60, 30))
+    assert "May not list events." in told and "No log." in told
+    silent = text_of(job_story(job("a"), Glance(log_of="master-0", at=NOW), Clock(NOW), 60, 30))
+    assert "None; a cluster forgets them after an hour." in silent and "It says nothing yet." in silent
+    assert "Nothing runs yet" in text_of(job_story(job("a"), Glance(), Clock(NOW), 60, 30))
+
+
+def test_a_node_tells_who_holds_it_what_keeps_pods_away_and_what_is_wrong_with_it() -> None:
+    obj = node("a", taints=[{"key": "nvidia.com/gpu", "value": "only", "effect": "NoSchedule"}])
+    since = (NOW - timedelta(minutes=12)).isoformat()
+    lost = {
+        "type": "Ready",
+        "status": "Unknown",
+        "message": "Kubelet is silent.",
+        "lastTransitionTime": since,
+    }
+    obj["status"]["conditions"] = [lost]
+    held = pytorch_job("bert", gpus=4)
+    pod = pod_of(held, "master-0", on="a", gpus=4, startTime=(NOW - timedelta(hours=2)).isoformat())
+    row: NodeRow = joined([obj], [pod], [held])[0]["a"]
+    told = text_of(node_story(row, {("default", "bert"): "li"}, Clock(NOW), 60))
+    for words in (
+        "NotReady 12m",
+        "▮▮▮▮▯▯▯▯  4 of 8 held",
+        "4  li  2h00m",
+        "NoSchedule nvidia.com/gpu=only",
+        "Ready Unknown 12m: Kubelet is silent.",
+    ):
+        assert words in told, told
+
+
+@settings(max_examples=60)
+@given(st.text(max_size=80), st.binary(max_size=200), st.integers(4, 70), st.integers(1, 40))
+def test_whatever_a_cluster_says_the_story_is_harmless_and_fits(
+    words: str, raw: bytes, width: int, height: int
+) -> None:
+    told = event(type="Warning", reason=words, message=words)
+    found = replace(job("a", user=words, progress=words), reason=words)
+    glance = Glance((told,) * 3, log=(raw,) * 50, log_of="master-0", at=NOW)
+    lines = job_story(found, glance, Clock(NOW), width, height)
+    assert len(lines) <= height
+    for line in lines:
+        assert not any(UNSAFE.search(text) for text, _ in line)
+
+
+async def test_a_wide_terminal_shows_why_events_and_log_of_the_job_the_cursor_rests_on(
+    tmp_path: Path,
+) -> None:
+    async with console_on(tmp_path, size=WIDE, **some_objects()) as play:
+        play.cluster.forget(EVENTS)
+        play.cluster.say(EVENTS, page([happened("e", message="pulled [/b] the image")]))
+        play.cluster.say(LOG, Answer(b"[rank0]: step 7\n[rank3]: step 8\n"))
+        await play.press("N", "g")
+        await play.until(lambda: "step 7" in pane(play))
+        assert "pulled [/b] the image" in pane(play) and "step 8" not in pane(play)
+        await play.press("j")
+        await play.until(lambda: "0/2 nodes are available." in pane(play))
+        await play.until(lambda: "Nothing runs yet" in pane(play))
+        assert "step 7" not in pane(play)
+
+
+@pytest.mark.parametrize("view", [JobsView, NodesView])
+async def test_a_narrow_terminal_has_no_preview_and_z_says_what_it_needs(
+    view: type[JobsView | NodesView],
+) -> None:
+    async with hosted(view(), picture(), (139, 40)) as (app, pilot):
+        assert not app.screen.query_one(Preview).display
+        await pilot.press("z")
+        assert "The preview needs 140 columns; here are 139." in app.text
+        await pilot.resize_terminal(140, 40)
+        await pilot.pause()
+        assert app.screen.query_one(Preview).display
+
+
+async def test_z_hides_the_preview_everywhere_until_it_is_pressed_again(tmp_path: Path) -> None:
+    async with console_on(tmp_path, size=WIDE, **some_objects()) as play:
+        assert play.console.screen.query_one(Preview).display
+        await play.press("z", "tab")
+        assert isinstance(play.console.screen, NodesView)
+        assert not play.console.screen.query_one(Preview).display
+        await play.press("z")
+        assert play.console.screen.query_one(Preview).display
+        await play.until(lambda: "held by" in pane(play))
+
+
+async def test_other_lists_have_no_preview_and_z_says_which_have() -> None:
+    async with hosted(ContextsView(Kubeconfig), picture(), WIDE) as (app, pilot):
+        await pilot.press("z")
+        assert "Only the lists of jobs and of nodes have a preview." in app.text
+
+
+async def test_nothing_is_asked_while_nothing_happens_and_again_when_the_row_changes(tmp_path: Path) -> None:
+    async with console_on(tmp_path, size=WIDE, **some_objects()) as play:
+        play.cluster.say(LOG, Answer(b"step 7\n"))
+        await play.press("N", "g")
+        await play.until(lambda: "step 7" in pane(play))
+        preview = play.console.screen.query_one(Preview)
+        for _ in range(3):
+            play.console.screen.redraw()  # type: ignore[attr-defined]
+        assert preview._timer is None
+        assert len(play.cluster.asked(LOG)) == 1
+
+
+async def test_what_the_cursor_has_left_is_not_asked_for_any_more(tmp_path: Path) -> None:
+    async with console_on(tmp_path, size=WIDE, **some_objects()) as play:
+        play.cluster.forget(EVENTS)
+        play.cluster.say(EVENTS, page([]))
+        play.cluster.say(LOG, Stall())
+        await play.press("N", "g")
+        await play.cluster.until_asked(LOG)
+        preview = play.console.screen.query_one(Preview)
+        await play.press("j")
+        await play.until(
+            lambda: not [each for each in preview.workers if each.is_running and each.group == "glance"]
+        )
+        await play.until(lambda: "waits" in pane(play))
+        assert "bert" not in pane(play)
+
+
+async def test_a_glance_is_three_requests_behind_what_the_user_waits_for() -> None:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        found = joined([], [pod_of(bert, "master-0", on="a", gpus=4)], [bert])[1]["bert"]
+        many = [happened(f"e{number}", about_uid="job-bert") for number in range(2 * MOST_EVENTS)]
+        cluster.say(EVENTS, page([*many, happened("other", about_uid="an-older-namesake")]))
+        lines = "".join(f"[rank0]: step {number}\n[rank1]: no\n" for number in range(2 * MOST_LINES))
+        cluster.say(LOG, Answer(lines.encode()))
+        glance = await fetch_glance(client, found)
+        assert len(cluster.requests) == 3
+        assert sorted(each.query["fieldSelector"] for each in cluster.asked(EVENTS)) == [
+            "involvedObject.name=bert",
+            "involvedObject.name=bert-master-0",
+        ]
+        assert len(glance.events) == MOST_EVENTS
+        assert "other" not in {each.metadata.uid for each in glance.events}
+        assert glance.log == tuple(f"step {number}".encode() for number in range(MOST_LINES, 2 * MOST_LINES))
+        assert glance.log_of == "rank 0 · master-0"
+
+
+async def test_a_glance_that_is_refused_says_so_in_a_sentence() -> None:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        found = joined([], [pod_of(bert, "master-0", on="a", gpus=4)], [bert])[1]["bert"]
+        cluster.say(EVENTS, refusal(403, "events is forbidden", "Forbidden"))
+        cluster.say(LOG, refusal(403, "pods/log is forbidden", "Forbidden"))
+        glance = await fetch_glance(client, found)
+        assert "events is forbidden" in glance.events_problem
+        assert "pods/log is forbidden" in glance.log_problem
+        assert (glance.events, glance.log) == ((), ())
