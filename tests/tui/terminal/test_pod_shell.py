@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from k8s.jobs import exec
-from tests.commands.conftest import write_kubeconfig
 from tests.scripted.server import Reply, ScriptedCluster, refusal
 from tests.scripted.websocket import Speaker, Talk
 from tests.support.shell_app import InTerminal
 from tests.support.terminal import Terminal
+from tests.tui.commands.conftest import write_kubeconfig
 
 EXEC = "/api/v1/namespaces/default/pods/a/exec"
 LINE = "-- a: exit or ctrl+d ends it; if it hangs, press ctrl+] twice."

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from tests.commands.conftest import CommandLine
 from tests.k8s.watch.test_discovery import holds, say_groups
 from tests.scripted.server import ScriptedCluster, page, refusal
 from tests.support.objects import node
+from tests.tui.commands.conftest import CommandLine
 
 
 def offering(name: str, labels: dict[str, str] | None = None, **resources: str) -> dict[str, Any]:

@@ -6,9 +6,9 @@ import json
 
 import yaml
 
-from tests.commands.conftest import CommandLine
 from tests.scripted.server import Answer, ScriptedCluster
 from tests.support.objects import Object, recorded
+from tests.tui.commands.conftest import CommandLine
 
 JOBS = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs"
 

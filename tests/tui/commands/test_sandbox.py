@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.commands.conftest import CommandLine
+from tests.tui.commands.conftest import CommandLine
 
 
 async def test_a_sandbox_that_does_not_run_is_said_not_to(alone: CommandLine) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import re
 
-from tests.commands.conftest import CommandLine
 from tests.scripted.server import Answer, ScriptedCluster, Stream, page, refusal
 from tests.support.objects import Object, batch_job, pod_of, pytorch_job
+from tests.tui.commands.conftest import CommandLine
 
 PATH = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs"
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.commands.conftest import CommandLine
 from tests.scripted.server import Answer, ScriptedCluster, page, refusal
 from tests.support.objects import Object, recorded
+from tests.tui.commands.conftest import CommandLine
 from tui.feeds.cluster_feed import Live
 from tui.files.support_bundle import make_bundle
 

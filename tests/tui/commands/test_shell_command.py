@@ -8,10 +8,10 @@ import signal
 import pytest
 
 from k8s.jobs import exec
-from tests.commands.conftest import CommandLine
 from tests.scripted.server import WAIT_S, Answer, ScriptedCluster, page, refusal
 from tests.scripted.websocket import V4, V5, Speaker, Talk
 from tests.support.objects import pod_of, pytorch_job
+from tests.tui.commands.conftest import CommandLine
 
 PODS = "/api/v1/namespaces/default/pods"
 JOB = pytorch_job("bert", workers=2)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import yaml
 
-from tests.commands.conftest import CommandLine
 from tests.scripted.server import Answer, ScriptedCluster, refusal
 from tests.support.objects import recorded
+from tests.tui.commands.conftest import CommandLine
 
 JOBS = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs"
 TOO_BIG = "Too big: master-0 wants 16 nvidia.com/gpu; the largest node has 8 (gpu-node-0)."

@@ -7,8 +7,8 @@ import os
 import sys
 from pathlib import Path
 
-from tests.commands.conftest import ROOT, CommandLine
 from tests.support.terminal import Terminal
+from tests.tui.commands.conftest import ROOT, CommandLine
 
 
 async def test_in_a_pipe_it_prints_the_jobs_and_says_that_it_needs_a_terminal(run: CommandLine) -> None:

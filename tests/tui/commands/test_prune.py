@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.commands.conftest import CommandLine
 from tests.scripted.server import Answer, ScriptedCluster, page, refusal
 from tests.support.objects import Object, batch_job, pytorch_job
+from tests.tui.commands.conftest import CommandLine
 
 JOBS = "/apis/kubeflow.org/v1/pytorchjobs"
 PATH = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs"

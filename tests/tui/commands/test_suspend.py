@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
-from tests.commands.conftest import CommandLine
 from tests.scripted.server import Answer, Asked, Compute, Reply, ScriptedCluster, page, refusal
 from tests.support.objects import Object, pytorch_job, recorded
+from tests.tui.commands.conftest import CommandLine
 
 JOBS = "/apis/kubeflow.org/v1/pytorchjobs"
 PATH = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs"

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.commands.conftest import CommandLine
 from tests.scripted.server import Answer, ScriptedCluster, Stream, refusal
 from tests.support.objects import recorded
+from tests.tui.commands.conftest import CommandLine
 
 STAMPED = (
     b"2026-11-20T18:36:10.000000001Z one\n"

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.commands.conftest import CommandLine
 from tests.scripted.server import Answer, Asked, Compute, Reply, ScriptedCluster, page, refusal
+from tests.tui.commands.conftest import CommandLine
 
 NODES = {
     # name: status, resource, total, allocated, unhealthy

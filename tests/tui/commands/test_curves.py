@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from k8s.logs import LogLine, Target
-from tests.commands.conftest import CommandLine
 from tests.scripted.server import SUCCESS, Answer, ScriptedCluster, Socket, page
 from tests.support.objects import recorded
+from tests.tui.commands.conftest import CommandLine
 from trainer.tfevents import EventWriter
 from tui.commands.support.plots import WIDEST, Line, plot
 from tui.feeds.log_points import read_log_points

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from k8s.models.job_spec import JobSpec
-from tests.commands.conftest import CommandLine
 from tests.scripted.server import Answer, Asked, Compute, Reply, ScriptedCluster, refusal
+from tests.tui.commands.conftest import CommandLine
 from tui.commands.support.errors import WrongUsage
 from tui.commands.support.submit_flags import add_spec_arguments, spec_of
 
