@@ -39,7 +39,7 @@ def test_every_kind_has_a_golden_manifest_and_a_test_file(kind: object) -> None:
     resource = type(kind).resource  # type: ignore[attr-defined]
     module = type(kind).__module__.rpartition(".")[2]
     assert (ROOT / "tests" / "golden" / "kinds" / f"{resource.kind.lower()}.yaml").is_file()
-    assert (ROOT / "tests" / "kinds" / f"test_{module}.py").is_file()
+    assert (ROOT / "tests" / "k8s" / "kinds" / f"test_{module}.py").is_file()
 
 
 @pytest.mark.parametrize("module", [snapshot, job_spec], ids=["snapshot", "spec"])

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests import ROOT
 from trainer.catalogue import find
 from trainer.tfevents import Curve, EventFolder
 

@@ -1,7 +1,7 @@
 """What the sandbox's server answers when it will not: one exception, and the words a real server uses.
 
 Clients act on `reason` and `details`, people read `message`; both are checked against a
-real kube-apiserver in `tests/sandbox/test_conformance_*.py`.
+real kube-apiserver in `tests/k8s/sandbox/api/conformance/`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`sandbox` while none runs: what it says then. That jobs run in it is tested in `tests/sandbox`."""
+"""`sandbox` while none runs: what it says then. That jobs run in it is tested in `tests/k8s/sandbox`."""
 
 from __future__ import annotations
 

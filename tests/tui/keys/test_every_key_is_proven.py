@@ -30,7 +30,7 @@ OF_FORMS: dict[type[DOMNode], str] = {
 def modules() -> Iterator[ModuleType]:
     """Import every test module beside this one."""
     for path in sorted(Path(__file__).parent.glob("test_*.py")):
-        yield importlib.import_module(f"tests.ui.keys.{path.stem}")
+        yield importlib.import_module(f"tests.tui.keys.{path.stem}")
 
 
 def test_every_key_of_the_table_is_pressed_by_a_test_and_no_test_claims_another() -> None:
@@ -38,7 +38,7 @@ def test_every_key_of_the_table_is_pressed_by_a_test_and_no_test_claims_another(
     for module in modules():
         proven |= proven_by(module)
     unproven = [id for id in KEYS if id not in proven]
-    assert not unproven, f"no test presses: {', '.join(unproven)}; see tests/ui/keys/proofs.py"
+    assert not unproven, f"no test presses: {', '.join(unproven)}; see tests/tui/keys/proofs.py"
     unknown = [f"{id} in {name}" for id, name in proven.items() if id not in KEYS]
     assert not unknown, f"there are no such keys: {', '.join(unknown)}"
 
