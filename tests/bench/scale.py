@@ -12,8 +12,9 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from tests import ROOT
 from tests.bench.figures import Figure
-from tests.load.running import ROOT, LoadServer
+from tests.load.running import LoadServer
 from tests.load.screen import (
     COLUMNS,
     LINES,

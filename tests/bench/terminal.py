@@ -9,9 +9,10 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+from tests import ROOT
 from tests.bench.figures import Figure
 from tests.load.logs import LINES_A_SECOND
-from tests.load.running import ROOT, LoadServer
+from tests.load.running import LoadServer
 from tests.load.screen import COLUMNS, LINES, PAINTED_S, Cost, TimedTerminal, press_down, under_cursor
 
 NODES, JOBS = 20, 400

@@ -9,7 +9,8 @@ import pytest
 
 pytest.importorskip("torch", reason="training needs torch, which gpuconsole[trainer] brings")
 
-from tests.trainer.jobs import LINE, LONG, ROOT, SMALL, Job, free_port
+from tests import ROOT
+from tests.trainer.jobs import LINE, LONG, SMALL, Job, free_port
 
 pytestmark = pytest.mark.slow
 

@@ -12,9 +12,10 @@ from k8s.jobs.suspend import TRIES, suspend_job, suspend_patch, why_not
 from k8s.kinds import KINDS, JobKind, JobRef, kind_of
 from k8s.kinds.reader import JobReader
 from k8s.snapshot import Job
+from tests import FIXTURES
 from tests.k8s.kinds.operator_objects import SITUATIONS, kind_named, objects
 from tests.scripted.server import Answer, Asked, Compute, Reply, ScriptedCluster, refusal
-from tests.support.objects import FIXTURES, Object, joined, pytorch_job
+from tests.support.objects import Object, joined, pytorch_job
 
 GOLDEN = json.loads((FIXTURES.parent / "golden" / "kinds" / "suspend.json").read_text())
 """What is sent to suspend a job of each kind; null for those that have no field for it."""

@@ -11,7 +11,8 @@ import yaml
 from k8s.kinds import KINDS
 from k8s.kinds.base import DeclaredJob, JobKind
 from k8s.models import Pod, Reader
-from tests.support.objects import FIXTURES, Object, listed
+from tests import FIXTURES
+from tests.support.objects import Object, listed
 
 SITUATIONS = sorted(path.stem for path in (FIXTURES / "objects").glob("*.yaml"))
 """Names of the files; in each the first object is the one that a user made."""

@@ -12,8 +12,8 @@ from k8s.kinds.kubeflow.mpi_job import MPIJob
 from k8s.kinds.kubeflow.mpi_job_v1 import MPIJobV1
 from k8s.kinds.kubeflow.mpi_job_v1alpha1 import MPIJobV1Alpha1
 from k8s.status import Status
+from tests import FIXTURES
 from tests.k8s.kinds.operator_objects import a_pod, jobs_in, objects
-from tests.support.objects import FIXTURES
 
 NEW, MIDDLE, ARENA = MPIJob(), MPIJobV1(), MPIJobV1Alpha1()
 

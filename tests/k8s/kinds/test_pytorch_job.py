@@ -13,7 +13,8 @@ from k8s.kinds.reader import JobReader
 from k8s.models import Pod, Reader
 from k8s.models.job_spec import JobSpec
 from k8s.status import Status
-from tests.support.objects import FIXTURES, RECORDED, pytorch_job
+from tests import FIXTURES
+from tests.support.objects import RECORDED, pytorch_job
 
 KIND = PyTorchJob()
 

@@ -6,10 +6,11 @@ import asyncio
 import os
 import sys
 
+from tests import ROOT
 from tests.scripted.server import Answer, ScriptedCluster, page
 from tests.support.objects import pytorch_job
 from tests.support.terminal import Terminal
-from tests.tui.commands.conftest import ROOT, CommandLine
+from tests.tui.commands.conftest import CommandLine
 
 PATH = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs/waits"
 

@@ -7,8 +7,9 @@ import os
 import sys
 from pathlib import Path
 
+from tests import ROOT
 from tests.support.terminal import Terminal
-from tests.tui.commands.conftest import ROOT, CommandLine
+from tests.tui.commands.conftest import CommandLine
 
 
 async def test_in_a_pipe_it_prints_the_jobs_and_says_that_it_needs_a_terminal(run: CommandLine) -> None:

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from tests import ROOT
 from tests.scripted.server import ScriptedCluster, Stream, refusal
-from tests.tui.commands.conftest import ROOT, CommandLine, write_kubeconfig
+from tests.tui.commands.conftest import CommandLine, write_kubeconfig
 from tui.commands import COMMANDS
 
 SLOW = ("textual", "rich", "kubernetes", "aiohttp", "torch", "numpy", "tensorboard", "msgspec")
