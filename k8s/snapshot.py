@@ -31,7 +31,7 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True)
-class SharedMemory:
+class SharedGpuMemory:
     """The memory of a node's GPUs, where pods take gigabytes in place of whole GPUs."""
 
     total_gib: int
@@ -96,7 +96,7 @@ class NodeRow:
     """How its GPUs are given: exclusive, topology, share, mig, time-slicing, mps, dra; normal without any."""
     gpu_memory: int = 0
     """Bytes of memory of each GPU; 0 when unknown."""
-    shared: SharedMemory | None = None
+    shared: SharedGpuMemory | None = None
     """How the memory of its GPUs is shared; None where GPUs are given whole."""
     taints: tuple[Taint, ...] = ()
     """What keeps pods away that do not tolerate it."""

@@ -17,7 +17,7 @@ class TrainingError(Exception):
         return " ".join(part for part in self.args if part)
 
 
-class WrongUsage(TrainingError):
+class InvalidArguments(TrainingError):
     """Arguments or environment with which no training can start."""
 
     exit_status = 2

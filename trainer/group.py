@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
-from .errors import TrainingError, WrongUsage
+from .errors import InvalidArguments, TrainingError
 from .progress import duration
 from .ranks import Ranks
 
@@ -26,7 +26,7 @@ LONGEST_STEP = timedelta(minutes=30)
 T = TypeVar("T")
 
 
-class Group:
+class ProcessGroup:
     """All ranks of the job, and what they do together."""
 
     def __init__(self, ranks: Ranks, device: torch.device, wait_s: int) -> None:
@@ -161,11 +161,11 @@ def choose_device(wanted: str, ranks: Ranks) -> torch.device:
     if wanted == "cpu" or (wanted == "auto" and not torch.cuda.is_available()):
         return torch.device("cpu")
     if not torch.cuda.is_available():
-        raise WrongUsage(
+        raise InvalidArguments(
             "--device cuda: torch finds no GPU here.", now="Ask for a GPU, or use --device auto."
         )
     if ranks.local_rank >= torch.cuda.device_count():
-        raise WrongUsage(
+        raise InvalidArguments(
             f"This is process {ranks.local_rank} of {ranks.local_world_size} here,"
             f" but there are only {torch.cuda.device_count()} GPUs.",
             now="Start as many processes as there are GPUs, or use --device cpu.",

@@ -10,7 +10,7 @@ from torch.optim import AdamW
 
 from .checkpoint import State
 from .errors import TrainingError
-from .group import Group
+from .group import ProcessGroup
 
 WARM_UP = 0.1
 """Share of the steps in which the learning rate rises."""
@@ -20,7 +20,14 @@ class Learner:
     """A network, its optimizer and its learning rate on one rank, in step with the other ranks."""
 
     def __init__(
-        self, network: nn.Module, group: Group, *, lr: float, weight_decay: float, bf16: bool, seed: int
+        self,
+        network: nn.Module,
+        group: ProcessGroup,
+        *,
+        lr: float,
+        weight_decay: float,
+        bf16: bool,
+        seed: int,
     ) -> None:
         self.group = group
         """The ranks whose gradients are averaged."""

@@ -12,7 +12,7 @@ from torch import Tensor
 from .batches import Images, TrainBatches, validation_batches
 from .checkpoint import State
 from .errors import NotFinite, Stopped
-from .group import Group
+from .group import ProcessGroup
 from .learner import Learner
 from .progress import progress_line, say
 from .stopping import StopRequest
@@ -26,7 +26,7 @@ VALIDATION_BATCH = 256
 
 
 @dataclass(slots=True)
-class Place:
+class Progress:
     """Where in the training a run is."""
 
     step: int = 0
@@ -60,11 +60,11 @@ class Loop:
         log_every: int,
         events: EventWriter | None,
         save: Callable[[State], str],
-        place: Place,
+        place: Progress,
         stop: StopRequest,
     ) -> None:
         self._learner = learner
-        self._group: Group = learner.group
+        self._group: ProcessGroup = learner.group
         self._train = train
         self._validation = validation
         self._epochs = epochs

@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from .errors import WrongUsage
+from .errors import InvalidArguments
 
 _LAUNCHERS = (
     ("torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"),
@@ -83,15 +83,15 @@ class Ranks:
             (local_rank, self.local_rank, local_size, self.local_world_size),
         ):
             if limit < 1:
-                raise WrongUsage(f"{size_name} is {limit}.", "A job has at least one process.")
+                raise InvalidArguments(f"{size_name} is {limit}.", "A job has at least one process.")
             if not 0 <= value < limit:
-                raise WrongUsage(
+                raise InvalidArguments(
                     f"{name} is {value} but {size_name} is {limit}.",
                     f"Ranks count from 0 to {limit - 1}.",
                     "Check the job's environment.",
                 )
         if self.local_world_size > self.world_size:
-            raise WrongUsage(
+            raise InvalidArguments(
                 f"{local_size} is {self.local_world_size} but {size} is only {self.world_size}.",
                 now="Check the job's environment.",
             )
@@ -102,7 +102,7 @@ def _number(env: Mapping[str, str], name: str, default: int | None = None) -> in
     if not text:
         if default is not None:
             return default
-        raise WrongUsage(
+        raise InvalidArguments(
             f"{name} is not set.",
             "The rank and the number of processes must come together.",
             "Start with torchrun or mpirun, or set both.",
@@ -110,7 +110,7 @@ def _number(env: Mapping[str, str], name: str, default: int | None = None) -> in
     try:
         return int(text)
     except ValueError:
-        raise WrongUsage(f"{name} is {text!r}, which is not a whole number.") from None
+        raise InvalidArguments(f"{name} is {text!r}, which is not a whole number.") from None
 
 
 def _check_meeting_point(env: Mapping[str, str], ranks: Ranks) -> None:
@@ -119,7 +119,7 @@ def _check_meeting_point(env: Mapping[str, str], ranks: Ranks) -> None:
         return
     for name in ("MASTER_ADDR", "MASTER_PORT"):
         if not env.get(name):
-            raise WrongUsage(
+            raise InvalidArguments(
                 f"{name} is not set, but the job has {ranks.world_size} processes.",
                 "They meet at MASTER_ADDR:MASTER_PORT.",
                 "Start with torchrun, or set both to an address of rank 0.",
@@ -132,7 +132,7 @@ def _check_meeting_point(env: Mapping[str, str], ranks: Ranks) -> None:
         and each_pod.isdigit()
         and int(each_pod) > 1
     ):
-        raise WrongUsage(
+        raise InvalidArguments(
             f"WORLD_SIZE counts {each_pod} processes a pod, but this pod started one.",
             "RANK is then the number of the pod, and the others would be waited for in vain.",
             "Start the trainer with torchrun.",

@@ -13,9 +13,9 @@ import torch
 from .batches import Images, TrainBatches, draw, read_mnist
 from .checkpoint import State, load_latest, save_checkpoint
 from .errors import Stopped, TrainingError
-from .group import Group, choose_device, first_line, lost_a_rank, use_cores
+from .group import ProcessGroup, choose_device, first_line, lost_a_rank, use_cores
 from .learner import Learner
-from .loop import Loop, Place, Score
+from .loop import Loop, Progress, Score
 from .model import make_model
 from .progress import complain, say
 from .ranks import Ranks
@@ -64,7 +64,7 @@ def train(arguments: argparse.Namespace, stop: StopRequest) -> None:
     ranks = Ranks.from_env()
     device = choose_device(arguments.device, ranks)
     threads = use_cores(ranks)
-    group = Group(ranks, device, arguments.wait_for_others)
+    group = ProcessGroup(ranks, device, arguments.wait_for_others)
     if group.backend:
         place = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
         say(f"rank {ranks.rank} of {ranks.world_size} ({ranks.launcher}) meets the others at {place}")
@@ -78,7 +78,7 @@ def train(arguments: argparse.Namespace, stop: StopRequest) -> None:
         say(f"done: val_accuracy {score.accuracy:.4f} val_loss {score.loss:.4f} in {seconds:.0f} s")
 
 
-def _train(arguments: argparse.Namespace, group: Group, threads: int, stop: StopRequest) -> Score:
+def _train(arguments: argparse.Namespace, group: ProcessGroup, threads: int, stop: StopRequest) -> Score:
     ranks, log_dir, checkpoint_dir = group.ranks, Path(arguments.log_dir), Path(arguments.checkpoint_dir)
     train_images, val_images = (images.to(group.device) for images in _images(arguments, group))
     train = TrainBatches(train_images, arguments.batch_size, ranks, arguments.seed)
@@ -128,7 +128,7 @@ def _train(arguments: argparse.Namespace, group: Group, threads: int, stop: Stop
             events.close()
 
 
-def _images(arguments: argparse.Namespace, group: Group) -> tuple[Images, Images]:
+def _images(arguments: argparse.Namespace, group: ProcessGroup) -> tuple[Images, Images]:
     """Get the images for training and validation; one process a machine fetches them."""
     if arguments.dataset == "digits":
         return draw(arguments.train_images, arguments.val_images, arguments.seed)
@@ -138,17 +138,17 @@ def _images(arguments: argparse.Namespace, group: Group) -> tuple[Images, Images
     return group.all_do(lambda: read_mnist(folder, download=False))
 
 
-def _resume(arguments: argparse.Namespace, group: Group, learner: Learner, folder: Path) -> Place:
+def _resume(arguments: argparse.Namespace, group: ProcessGroup, learner: Learner, folder: Path) -> Progress:
     """Bring back the newest checkpoint as `--resume` says; rank 0 reads it for all."""
     if arguments.resume == "never":
-        return Place()
+        return Progress()
     found = group.first_does(lambda: load_latest(folder, _warn))
     if found is None:
         if arguments.resume == "must":
             raise TrainingError(
                 f"There is no checkpoint in {folder}.", now="Check --checkpoint-dir, or use --resume auto."
             )
-        return Place()
+        return Progress()
     path, state = found
     if state["network"] != arguments.model:
         raise TrainingError(
@@ -158,7 +158,7 @@ def _resume(arguments: argparse.Namespace, group: Group, learner: Learner, folde
     learner.restore(state)
     if group.ranks.is_first:
         say(f"resumed from {path}: epoch {state['epoch'] + 1}, step {state['step']}")
-    return Place(state["step"], state["epoch"], state["images"])
+    return Progress(state["step"], state["epoch"], state["images"])
 
 
 def _open_folders(log_dir: Path, checkpoint_dir: Path) -> EventWriter:
@@ -175,7 +175,7 @@ def _open_folders(log_dir: Path, checkpoint_dir: Path) -> EventWriter:
     return EventWriter(log_dir)
 
 
-def _device_name(group: Group) -> str:
+def _device_name(group: ProcessGroup) -> str:
     if group.device.type == "cpu":
         return "cpu"
     return f"{group.device} ({torch.cuda.get_device_name(group.device)})"

@@ -31,7 +31,7 @@ from tui.actions import WISHES
 from tui.keys import COMMANDS, EVERYWHERE, UserKeys, find_command
 from tui.keys.commands import Argument
 from tui.options import ConsoleOptions
-from tui.screens.base.view import FLASH_S, Given, View
+from tui.screens.base.view import FLASH_S, View, ViewContext
 from tui.screens.dialogs.too_small import TooSmall, is_too_small
 from tui.screens.lists.jobs import JobsView
 from tui.terminal import tty_state
@@ -42,9 +42,9 @@ from tui.widgets.bindings import bindings
 
 if TYPE_CHECKING:
     from k8s.client.client import Client
-    from k8s.jobs.permissions import Rights
+    from k8s.jobs.permissions import Permissions
     from k8s.kinds import JobRef
-    from tui.feeds.cluster_feed import Live
+    from tui.feeds.cluster_feed import ClusterFeed
 
 
 Reach = Callable[[ConsoleOptions, Callable[[str], None]], Awaitable[ConsoleOptions]]
@@ -94,14 +94,14 @@ class Console(PacedApp[int]):
         """What the user asks for now."""
         self.client: Client | None = None
         """The cluster, once it is reached."""
-        self.live: Live | None = None
+        self.live: ClusterFeed | None = None
         """Its mirror, from then on."""
-        self.rights: Rights | None = None
+        self.rights: Permissions | None = None
         """What this user may do there."""
         self.forwards: dict[JobRef, Worker[None]] = {}
         """Jobs whose TensorBoard is forwarded, and what carries it."""
         self._keys = keys or UserKeys()
-        self.given = Given(
+        self.given = ViewContext(
             self._keys.keymap,
             options.is_read_only,
             self._names,
@@ -178,8 +178,8 @@ class Console(PacedApp[int]):
         self.client = self.live = self.rights = None
         await asyncio.to_thread(_import_what_is_slow)
         from k8s.client.client import Client
-        from k8s.jobs.permissions import Rights
-        from tui.feeds.cluster_feed import Live
+        from k8s.jobs.permissions import Permissions
+        from tui.feeds.cluster_feed import ClusterFeed
 
         try:
             options = await self._reach(self.options, self._say_progress)
@@ -188,8 +188,8 @@ class Console(PacedApp[int]):
             self.snapshot = replace(self.snapshot, stale=str(error), is_synced=True, progress="")
             return
         own = self.options.namespace or client.access.namespace
-        live = Live(client, "" if self.options.is_all_namespaces else own)
-        self.client, self.live, self.rights = client, live, Rights(client)
+        live = ClusterFeed(client, "" if self.options.is_all_namespaces else own)
+        self.client, self.live, self.rights = client, live, Permissions(client)
 
         def take(snapshot: ClusterSnapshot) -> None:
             if self.live is live:

@@ -13,9 +13,9 @@ from typing import Any, Self
 
 import aiohttp
 
-from k8s.client.auth.cluster_config import Access, load
+from k8s.client.auth.cluster_config import ClusterConfig, load
 from k8s.client.connection import Connection
-from k8s.client.rate_limiter import Limiter
+from k8s.client.rate_limiter import RateLimiter
 from k8s.client.transport import PATCHES, Query, json_object, lines, query_of, translated
 from k8s.errors import Invalid
 from k8s.models.resources import PODS, Resource
@@ -32,7 +32,7 @@ class Client:
     """One user's access to one cluster. Use it in `async with`, or `close` it."""
 
     def __init__(
-        self, access: Access, *, request_s: float = REQUEST_S, limiter: Limiter | None = None
+        self, access: ClusterConfig, *, request_s: float = REQUEST_S, limiter: RateLimiter | None = None
     ) -> None:
         """Prepare; nothing is sent yet. Needs a running event loop.
 
@@ -42,7 +42,7 @@ class Client:
         self.access = access
         """Where the cluster is, and which namespace is meant when none is named."""
         self._request_s = request_s
-        self._connection = Connection(access, limiter or Limiter(), request_s)
+        self._connection = Connection(access, limiter or RateLimiter(), request_s)
 
     @property
     def server_clock_offset_s(self) -> float:

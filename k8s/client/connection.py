@@ -16,8 +16,8 @@ from typing import Any
 
 import aiohttp
 
-from k8s.client.auth.cluster_config import Access
-from k8s.client.rate_limiter import Limiter
+from k8s.client.auth.cluster_config import ClusterConfig
+from k8s.client.rate_limiter import RateLimiter
 from k8s.client.server_clock import ServerClock
 from k8s.client.transport import Query, status_of
 from k8s.errors import KubeError, ServerFailed, Throttled, Unauthorized, Unreachable, from_status
@@ -42,7 +42,7 @@ CLOSE_S = 1.0
 class Connection:
     """All that is said to one server as one user."""
 
-    def __init__(self, access: Access, limiter: Limiter, request_s: float) -> None:
+    def __init__(self, access: ClusterConfig, limiter: RateLimiter, request_s: float) -> None:
         """Prepare; nothing is sent yet. Needs a running event loop.
 
         Args:

@@ -22,7 +22,7 @@ LONGEST_PAUSE_S = 30.0
 """Longest pause that a server is granted at once. If it still is busy, it will ask for another."""
 
 
-class Limiter:
+class RateLimiter:
     """A token bucket with one queue: first come, first served, background work a little later."""
 
     def __init__(

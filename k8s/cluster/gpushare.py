@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from k8s.models import Meta, Node, quantity
-from k8s.snapshot import Holder, SharedMemory
+from k8s.snapshot import Holder, SharedGpuMemory
 
 MEMORY = "aliyun.com/gpu-mem"
 """Gigabytes of the GPUs of a node, all together."""
@@ -42,7 +42,7 @@ def memory_by_device(meta: Meta, held_gib: int) -> dict[int, int]:
     return {int(device): held_gib} if device.isdecimal() and held_gib else {}
 
 
-def shared_memory(node: Node, holders: Iterable[Holder]) -> SharedMemory | None:
+def shared_memory(node: Node, holders: Iterable[Holder]) -> SharedGpuMemory | None:
     """Return how the memory of a node's GPUs is shared; None on a node that does not share it."""
     offered: Mapping[str, Any] = node.status.allocatable or {}
     total = quantity.count(offered.get(MEMORY, 0))
@@ -55,7 +55,7 @@ def shared_memory(node: Node, holders: Iterable[Holder]) -> SharedMemory | None:
         for device, amount in holder.memory_by_device.items():
             by_device[device] = by_device.get(device, 0) + amount
     count = quantity.count(offered.get(_DEVICES, 0))
-    return SharedMemory(total, held, count, dict(sorted(by_device.items())))
+    return SharedGpuMemory(total, held, count, dict(sorted(by_device.items())))
 
 
 def _read(annotation: str) -> dict[str, Any]:

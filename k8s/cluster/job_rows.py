@@ -85,7 +85,7 @@ class Member(msgspec.Struct, gc=False, eq=False):
         return _LIVELINESS.get(self.pod.status.phase, 2), self.age
 
 
-class Wish:
+class JobEntry:
     """A job's object, and how many devices each of its places asks for."""
 
     __slots__ = ("gpus", "job", "places", "vacant")
@@ -103,8 +103,8 @@ class Wish:
 
 
 def job_row(
-    wish: Wish,
-    below: Iterable[Wish],
+    wish: JobEntry,
+    below: Iterable[JobEntry],
     members: Sequence[Member],
     silent: Mapping[str, str],
     before: Job | None = None,
@@ -153,7 +153,7 @@ def owner_row(
         meta = msgspec.structs.replace(meta, creation_timestamp=oldest)
     known = AnyOwner(ref.kind, ref.api_version).parse({"metadata": msgspec.to_builtins(meta)})
     job = replace(known, ref=ref, has_status=True)
-    instances, seated = _instances(Wish(job), members, {}, silent)
+    instances, seated = _instances(JobEntry(job), members, {}, silent)
     return _row(job, instances, seated, members, sum(each.gpus for each in members))
 
 
@@ -215,7 +215,7 @@ def _held(members: Iterable[Member]) -> int:
 
 
 def _instances(
-    wish: Wish, members: Iterable[Member], gpus: Mapping[_Spot, int], silent: Mapping[str, str]
+    wish: JobEntry, members: Iterable[Member], gpus: Mapping[_Spot, int], silent: Mapping[str, str]
 ) -> tuple[tuple[Instance, ...], list[Member]]:
     """Match the pods with the places that the job has for them; the newest pod of a place wins.
 
@@ -264,7 +264,7 @@ def _instances(
 
 
 def _without_place(
-    wish: Wish, placed: Mapping[_Spot, Member], unnumbered: Mapping[str, Iterable[Member]]
+    wish: JobEntry, placed: Mapping[_Spot, Member], unnumbered: Mapping[str, Iterable[Member]]
 ) -> list[tuple[_Spot, Member]]:
     """Return the pods for which the job has no place, with places of their own."""
     found = sorted(placed.items(), key=lambda each: each[0])
@@ -285,7 +285,7 @@ def _place_of_its_own(member: Member, spot: _Spot) -> Replica:
     return Replica(name, *spot, False, (), "none", {}, "Never")
 
 
-def _vacant(wish: Wish, place: Replica, spot: _Spot, gpus: int) -> Instance:
+def _vacant(wish: JobEntry, place: Replica, spot: _Spot, gpus: int) -> Instance:
     """Return a place without a pod."""
     shown = wish.vacant.get(spot)
     if shown is None or shown.gpus != gpus:

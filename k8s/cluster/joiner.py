@@ -8,9 +8,9 @@ from dataclasses import replace
 from datetime import datetime
 from time import perf_counter
 
-from k8s.cluster.job_rows import LONG_AGO, Member, Wish, job_row, owner_row
+from k8s.cluster.job_rows import LONG_AGO, JobEntry, Member, job_row, owner_row
 from k8s.cluster.node_rows import node_row, silent_nodes
-from k8s.cluster.owner_chain import Chains
+from k8s.cluster.owner_chain import OwnerChains
 from k8s.cluster.sorted_rows import OrderedRows
 from k8s.kinds import DeclaredJob, JobRef
 from k8s.models import Meta, Node, OwnerReference, Pod
@@ -46,9 +46,9 @@ class Joiner:
         """Start without any object."""
         self._nodes: dict[str, Node] = {}
         self._silent: dict[str, str] = {}
-        self._wishes: dict[str, Wish] = {}
+        self._wishes: dict[str, JobEntry] = {}
         self._links: dict[str, tuple[JobRef, str]] = {}
-        self._chains = Chains({}, _NO_OWNERS)
+        self._chains = OwnerChains({}, _NO_OWNERS)
         self._pods: dict[int, Pod] = {}
         self._members: dict[int, Member] = {}
         self._strays: dict[int, Member] = {}
@@ -164,10 +164,10 @@ class Joiner:
                     self._changed_roots.add(member.root.key)
 
     def _take_jobs(self, jobs: Iterable[DeclaredJob], owners: Mapping[str, Meta]) -> None:
-        before, now = self._wishes, dict[str, Wish]()
+        before, now = self._wishes, dict[str, JobEntry]()
         for job in jobs:
             old = before.get(job.meta.uid)
-            now[job.meta.uid] = old if old is not None and old.job is job else Wish(job)
+            now[job.meta.uid] = old if old is not None and old.job is job else JobEntry(job)
         changed = {uid for uid in now.keys() | before.keys() if now.get(uid) is not before.get(uid)}
         known = self._chains.owners
         if changed:
@@ -176,7 +176,7 @@ class Joiner:
             chains_before = self._chains
             if links != self._links:
                 self._links = links
-                self._chains = Chains({uid: wish.job for uid, wish in now.items()}, owners)
+                self._chains = OwnerChains({uid: wish.job for uid, wish in now.items()}, owners)
                 changed |= {uid for uid in now if self._chains.top(uid) != chains_before.top(uid)}
                 self._place_again(self._members)
             for uid in changed:

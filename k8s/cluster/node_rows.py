@@ -8,7 +8,7 @@ from k8s.cluster.gpushare import MEMORY, memory_by_device, shared_memory
 from k8s.devices import accelerators
 from k8s.devices.node_labels import gpu_memory, gpu_model, is_cut_into_slices, sharing
 from k8s.models import Node, Pod
-from k8s.snapshot import Holder, NodeRow, Share, SharedMemory
+from k8s.snapshot import Holder, NodeRow, Share, SharedGpuMemory
 
 SIMULATED = "gpuconsole.dev/simulated"
 """Label on nodes whose accelerators are make-believe."""
@@ -103,7 +103,7 @@ def node_row(node: Node, holders: Sequence[Holder]) -> NodeRow:
     )
 
 
-def _mode(node: Node, resources: Mapping[str, Share], shared: SharedMemory | None) -> str:
+def _mode(node: Node, resources: Mapping[str, Share], shared: SharedGpuMemory | None) -> str:
     """Return how a node gives its GPUs, by Arena's rules and in their order; slices are ours.
 
     Arena also asks for a ConfigMap in kube-system before it says `topology`, which most
@@ -132,5 +132,5 @@ def _total(name: str, total: Mapping[str, int], allocated: Mapping[str, int]) ->
     return max(total.get(name, 0), allocated.get(name, 0)) if is_driver else total.get(name, 0)
 
 
-def _memory_of_each(shared: SharedMemory | None) -> int:
+def _memory_of_each(shared: SharedGpuMemory | None) -> int:
     return shared.total_gib * _GIB // shared.devices if shared is not None and shared.devices else 0

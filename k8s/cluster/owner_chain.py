@@ -21,7 +21,7 @@ class Root(msgspec.Struct, frozen=True, gc=False):
     """The owners that are no jobs, lowest first, by which it was found."""
 
 
-class Chains:
+class OwnerChains:
     """The jobs of one moment and the owners found so far, to follow pods upwards."""
 
     def __init__(self, jobs: Mapping[str, DeclaredJob], owners: Mapping[str, Meta]) -> None:

@@ -11,8 +11,8 @@ from k8s.devices import accelerators
 from k8s.diagnosis.answer import Cause, Fact
 from k8s.diagnosis.words import amount, bare_amount, count, names
 from k8s.scheduling.affinity import demands
-from k8s.scheduling.objects import PodWish
-from k8s.scheduling.predicates import Ground, Reason, Refusal, importance, main_resource, refusal
+from k8s.scheduling.objects import SchedulingSpec
+from k8s.scheduling.predicates import ClusterCapacity, Reason, Refusal, importance, main_resource, refusal
 from k8s.scheduling.requests import PODS, Amounts
 
 _NODES_SHOWN = 6
@@ -22,11 +22,11 @@ _MOST_TRIED = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class PodSet:
     """Pods without a node that all want the same."""
 
     instances: tuple[str, ...]
-    wish: PodWish
+    wish: SchedulingSpec
     wanted: Amounts
 
     @property
@@ -39,8 +39,8 @@ class Group:
 class _Look:
     """A group of pods, and what every node says to one of them."""
 
-    group: Group
-    ground: Ground
+    group: PodSet
+    ground: ClusterCapacity
     refusals: Sequence[Refusal]
     holders: Mapping[str, Counter[str]]
 
@@ -61,7 +61,9 @@ class _Look:
         return [name for name in self.matching if name not in closed]
 
 
-def no_room(groups: Sequence[Group], ground: Ground, holders: Mapping[str, Counter[str]]) -> Cause | None:
+def no_room(
+    groups: Sequence[PodSet], ground: ClusterCapacity, holders: Mapping[str, Counter[str]]
+) -> Cause | None:
     """Return why not all pods find a node; None when they do, as far as arithmetic can tell.
 
     Args:
@@ -240,7 +242,7 @@ def _noun(resource: str) -> str:
     return "GPUs" if accelerators.is_accelerator(resource) else resource
 
 
-def _pods_words(group: Group) -> str:
+def _pods_words(group: PodSet) -> str:
     wants = names(
         amount(each, group.wanted[each]) for each in sorted(group.wanted, key=importance) if each != PODS
     )

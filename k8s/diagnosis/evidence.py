@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from k8s import models
-from k8s.diagnosis.capacity import Group
+from k8s.diagnosis.capacity import PodSet
 from k8s.diagnosis.words import order, seconds_between
 from k8s.kinds import DeclaredJob
 from k8s.models import ContainerStatus, Event, Node
@@ -23,14 +23,14 @@ from k8s.scheduling.objects import (
     LimitRange,
     LocalQueue,
     PodGroup,
-    PodWish,
     PriorityClass,
     Quota,
+    SchedulingSpec,
     StorageClass,
     WholePod,
     Workload,
 )
-from k8s.scheduling.predicates import Ground
+from k8s.scheduling.predicates import ClusterCapacity
 from k8s.scheduling.requests import Amounts
 from k8s.snapshot import Instance, Job, NodeRow
 from k8s.status import Status
@@ -113,7 +113,7 @@ class Evidence:
         """Return the Kueue queue that the job names."""
         return self.declared.meta.label(QUEUE_LABEL) if self.declared is not None else ""
 
-    def wish(self, instance: Instance) -> PodWish:
+    def wish(self, instance: Instance) -> SchedulingSpec:
         """Return what an instance's pod asks for, or what its template does while there is none."""
         pod = self.pods.get(instance.pod)
         if pod is not None:
@@ -128,22 +128,22 @@ class Evidence:
         return {}
 
     @cached_property
-    def groups(self) -> tuple[Group, ...]:
+    def groups(self) -> tuple[PodSet, ...]:
         """Return the pods without a node, those that want the same together."""
-        found: dict[bytes, tuple[list[str], PodWish]] = {}
+        found: dict[bytes, tuple[list[str], SchedulingSpec]] = {}
         for instance in self.unplaced:
             wish = self.wish(instance)
             names, _ = found.setdefault(_signature(wish), ([], wish))
             names.append(instance.name)
-        return tuple(Group(tuple(names), wish, requests.of_pod(wish)) for names, wish in found.values())
+        return tuple(PodSet(tuple(names), wish, requests.of_pod(wish)) for names, wish in found.values())
 
     @cached_property
-    def ground(self) -> Ground | None:
+    def ground(self) -> ClusterCapacity | None:
         """Return what is left on the nodes; None when they are not known."""
         if self.nodes is None:
             return None
         nodes = {node.metadata.name: node for node in self.nodes}
-        return Ground(
+        return ClusterCapacity(
             nodes=tuple(nodes.values()),
             whole={name: requests.whole_of(node) for name, node in nodes.items()},
             free={
@@ -208,16 +208,16 @@ def dig(obj: object, *keys: str) -> Any:
     return obj
 
 
-def _wish_of(spec: object) -> PodWish:
+def _wish_of(spec: object) -> SchedulingSpec:
     """Read a template's pod spec, which can be anything."""
     try:
-        wish: PodWish = models.convert(spec or {}, PodWish, strict=False)
+        wish: SchedulingSpec = models.convert(spec or {}, SchedulingSpec, strict=False)
     except (msgspec.ValidationError, RecursionError):
-        return PodWish()
+        return SchedulingSpec()
     return wish
 
 
-def _signature(wish: PodWish) -> bytes:
+def _signature(wish: SchedulingSpec) -> bytes:
     """Return what tells pods apart for a scheduler."""
     demands = (wish.node_selector, wish.affinity, wish.tolerations, sorted(requests.of_pod(wish).items()))
     return repr(demands).encode("utf-8", "replace")

@@ -22,7 +22,7 @@ MOST_PAGES = 10
 T = TypeVar("T", bound=models.Value)
 
 
-class Asking:
+class Fetcher:
     """One round of questions."""
 
     def __init__(self, client: Client) -> None:

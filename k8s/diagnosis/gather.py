@@ -12,7 +12,7 @@ import msgspec
 
 from k8s.client.client import Client
 from k8s.diagnosis.evidence import Evidence, dig
-from k8s.diagnosis.fetcher import Asking
+from k8s.diagnosis.fetcher import Fetcher
 from k8s.diagnosis.words import order
 from k8s.errors import Forbidden, KubeError, NotFound
 from k8s.kinds import KINDS, DeclaredJob, JobKind, JobRef, kind_of
@@ -72,7 +72,7 @@ async def gather(client: Client, job: Job, snapshot: ClusterSnapshot) -> Evidenc
     Raises:
         KubeError: The job itself cannot be asked for, for another reason than permission.
     """
-    asking = Asking(client)
+    asking = Fetcher(client)
     kind = kind_of(job.ref)
     evidence = Evidence(
         job=job,
@@ -86,7 +86,7 @@ async def gather(client: Client, job: Job, snapshot: ClusterSnapshot) -> Evidenc
     return replace(evidence, unseen=asking.unseen)
 
 
-async def _first_round(asking: Asking, evidence: Evidence, kind: JobKind) -> Evidence:
+async def _first_round(asking: Fetcher, evidence: Evidence, kind: JobKind) -> Evidence:
     """Read the job, its pods, its own events; and what decides whether pods can be made and placed."""
     ref = evidence.job.ref
     waits = any(each.status not in _READY_OR_DONE for each in evidence.unfinished)
@@ -120,7 +120,7 @@ async def _if(is_wanted: object, ask: Any) -> Any:
     return await ask() if is_wanted else None
 
 
-async def _own(asking: Asking, job: Job, kind: JobKind) -> dict[str, Any] | KubeError | None:
+async def _own(asking: Fetcher, job: Job, kind: JobKind) -> dict[str, Any] | KubeError | None:
     """Read the job's object; of a kind that nobody here knows even the path is a guess."""
     found = await asking.manifest(kind.resource, job.ref.name, job.ref.namespace)
     return None if kind not in KINDS and isinstance(found, KubeError) else found
@@ -134,7 +134,7 @@ def declared_of(ref: JobRef, manifest: Mapping[str, Any]) -> DeclaredJob | None:
         return None
 
 
-async def _own_pods(asking: Asking, job: Job, kind: JobKind) -> dict[str, WholePod]:
+async def _own_pods(asking: Fetcher, job: Job, kind: JobKind) -> dict[str, WholePod]:
     """Read the job's pods: by the labels of its kind, then by name those that have other labels."""
     wanted = {each.pod for each in job.instances if each.pod}
     if not wanted:
@@ -151,7 +151,7 @@ async def _own_pods(asking: Asking, job: Job, kind: JobKind) -> dict[str, WholeP
     return found | {name: pod for name, pod in named.items() if pod is not None}
 
 
-async def _events(asking: Asking, job: Job, names: Iterable[str]) -> tuple[Event, ...]:
+async def _events(asking: Fetcher, job: Job, names: Iterable[str]) -> tuple[Event, ...]:
     """Read the events about objects by their names, oldest first; those of earlier namesakes are left out."""
     wanted = dict.fromkeys(name for name in names if name)
     lists = await asyncio.gather(
@@ -170,7 +170,7 @@ async def _events(asking: Asking, job: Job, names: Iterable[str]) -> tuple[Event
     return tuple(sorted(events.values(), key=lambda event: order(event.at)))
 
 
-async def _first_events(asking: Asking, evidence: Evidence) -> tuple[Event, ...]:
+async def _first_events(asking: Fetcher, evidence: Evidence) -> tuple[Event, ...]:
     """Read the job's own events, and who could not make pods for it.
 
     Between some jobs and their pods stands another object, of which the name is known: the Jobs of a
@@ -185,7 +185,7 @@ async def _first_events(asking: Asking, evidence: Evidence) -> tuple[Event, ...]
     return *own, *(each for each in refusals or () if each.involved_object.name in makers)
 
 
-async def _second_round(asking: Asking, evidence: Evidence) -> Evidence:
+async def _second_round(asking: Fetcher, evidence: Evidence) -> Evidence:
     """Read what the job and its pods name: claims, accounts, priority, queue, gang; and their events."""
     job, namespace = evidence.job, evidence.job.ref.namespace
     unfinished, waiting = evidence.unfinished, (*evidence.unplaced, *evidence.unstarted)
@@ -258,14 +258,14 @@ def _group_names(evidence: Evidence) -> list[str]:
     return list(dict.fromkeys(name for name in found if isinstance(name, str) and name))[:2]
 
 
-async def _pod_group(asking: Asking, names: list[str], namespace: str) -> PodGroup | None:
+async def _pod_group(asking: Fetcher, names: list[str], namespace: str) -> PodGroup | None:
     found = await asyncio.gather(
         *(asking.named(resource, PodGroup, names, namespace) for resource in POD_GROUPS if names)
     )
     return next((group for each in found for group in each.values() if group is not None), None)
 
 
-async def _workload(asking: Asking, job: Job) -> Workload | None:
+async def _workload(asking: Fetcher, job: Job) -> Workload | None:
     for version in KUEUE_VERSIONS:
         resource = Resource(KUEUE, version, "workloads", "Workload")
         selector = f"{KUEUE}/job-uid={job.uid}"
@@ -276,7 +276,7 @@ async def _workload(asking: Asking, job: Job) -> Workload | None:
     return None
 
 
-async def _third_round(asking: Asking, evidence: Evidence) -> Evidence:
+async def _third_round(asking: Fetcher, evidence: Evidence) -> Evidence:
     """Read what only now is known to matter: the pods of the nodes that seem to have room, and the queue."""
     workload = evidence.workload
     queue = (workload.spec.queue_name if workload is not None else "") or evidence.queue
@@ -296,7 +296,7 @@ async def _third_round(asking: Asking, evidence: Evidence) -> Evidence:
     )
 
 
-async def _used(asking: Asking, evidence: Evidence) -> dict[str, requests.Amounts]:
+async def _used(asking: Fetcher, evidence: Evidence) -> dict[str, requests.Amounts]:
     """Add up the pods of the nodes that have room by all that is known so far."""
     names = _promising(evidence)
     lists = await asyncio.gather(
@@ -336,7 +336,7 @@ def _promising(evidence: Evidence) -> list[str]:
     return list(found)[:MOST_NODES]
 
 
-async def _local_queue(asking: Asking, queue: str, namespace: str) -> dict[str, LocalQueue | None]:
+async def _local_queue(asking: Fetcher, queue: str, namespace: str) -> dict[str, LocalQueue | None]:
     found: dict[str, LocalQueue | None] = {}
     for version in KUEUE_VERSIONS if queue else ():
         resource = Resource(KUEUE, version, "localqueues", "LocalQueue")
@@ -346,7 +346,7 @@ async def _local_queue(asking: Asking, queue: str, namespace: str) -> dict[str, 
     return found
 
 
-async def _places(asking: Asking, queue: str, workload: Workload | None) -> tuple[int, int] | None:
+async def _places(asking: Fetcher, queue: str, workload: Workload | None) -> tuple[int, int] | None:
     for version in VISIBILITY_VERSIONS if queue and workload is not None else ():
         resource = Resource(f"visibility.{KUEUE}", version, "localqueues", "LocalQueue")
         assert workload is not None

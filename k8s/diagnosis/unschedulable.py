@@ -7,7 +7,7 @@ from k8s.diagnosis.capacity import no_room
 from k8s.diagnosis.evidence import Evidence
 from k8s.diagnosis.held_back import PATIENCE_S
 from k8s.diagnosis.words import count, cut, names, seconds_between, span, verb
-from k8s.scheduling.objects import Claim, PodWish
+from k8s.scheduling.objects import Claim, SchedulingSpec
 from k8s.snapshot import Instance
 
 SCALE_UP_S = 900.0
@@ -179,7 +179,7 @@ def scheduler_says(seen: Evidence) -> Cause | None:
     )
 
 
-def _beside(wish: PodWish) -> list[str]:
+def _beside(wish: SchedulingSpec) -> list[str]:
     """Name the demands about other pods, which are not solved here."""
     affinity = wish.affinity
     found = []

@@ -38,7 +38,7 @@ _FIELD_ENDINGS: Mapping[str, str] = {
 _NUMBER = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|0[xob][0-9a-fA-F]+")
 
 
-class Refused(Invalid):
+class JobRejected(Invalid):
     """The wish cannot be granted as it is; `causes` are keyed by the fields of `JobSpec`."""
 
 
@@ -69,7 +69,7 @@ def check(spec: JobSpec) -> None:
     """
     problems = spec.problems()
     if problems:
-        error = Refused(
+        error = JobRejected(
             f"Job {spec.name or '(no name)'} cannot be made like this.",
             "\n".join(f"{name}: {sentence}" for name, sentence in problems.items()),
         )
@@ -102,11 +102,11 @@ async def create_manifest(
     except Conflict as error:
         if not error.name_is_taken:
             raise
-        refused = Refused(error.what, error.why, "Choose another name, or delete that job first.")
+        refused = JobRejected(error.what, error.why, "Choose another name, or delete that job first.")
         refused.causes = {"name": f"There is already a {resource.kind} of this name in {namespace}."}
         raise refused from error
     except Invalid as error:
-        refused = Refused(error.what, error.why, error.hint)
+        refused = JobRejected(error.what, error.why, error.hint)
         by_field: dict[str, str] = {}
         for path, sentence in error.causes.items():
             field = _field_of(path)
@@ -115,10 +115,10 @@ async def create_manifest(
         raise refused from error
     except NotFound as error:
         if f'namespaces "{namespace}"' in error.why or await _namespace_is_missing(client, namespace):
-            refused = Refused(error.what, f"There is no namespace {namespace}.")
+            refused = JobRejected(error.what, f"There is no namespace {namespace}.")
             refused.causes = {"namespace": f"There is no namespace {namespace}."}
             raise refused from error
-        raise Refused(
+        raise JobRejected(
             error.what,
             f"This cluster does not serve {resource.kind} {resource.api_version}.",
             "Choose another kind of job, or ask for its operator to be installed.",

@@ -25,7 +25,7 @@ PING_S = 20.0
 """After so long a silence the server is asked whether it is there, and after as much again it is gone."""
 
 
-class Command:
+class ExecSession:
     """A command that runs in a container."""
 
     def __init__(self, channels: Channels, doing: str, *, can_end_input: bool) -> None:
@@ -81,7 +81,7 @@ async def start(
     has_terminal: bool = False,
     doing: str = "",
     ping_s: float = PING_S,
-) -> AsyncIterator[Command]:
+) -> AsyncIterator[ExecSession]:
     """Start a command in a container; leaving the context leaves it, which ends most commands.
 
     Args:
@@ -106,7 +106,7 @@ async def start(
     path = PODS.path(namespace, pod, "exec")
     async with client.open_socket(path, doing, query, is_ponging=False) as socket:
         can_end_input = socket.protocol == COMMAND_PROTOCOLS[0]
-        yield Command(Channels(socket, doing, ping_s=ping_s), doing, can_end_input=can_end_input)
+        yield ExecSession(Channels(socket, doing, ping_s=ping_s), doing, can_end_input=can_end_input)
 
 
 def _exit_code(status: Mapping[str, Any], doing: str) -> int:

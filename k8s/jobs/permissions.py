@@ -38,7 +38,7 @@ Source: kubernetes `apiserver/pkg/endpoints/handlers/responsewriters/errors.go`.
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
+class ResourceAttributes:
     """One thing that a user must be allowed to do, as RBAC names it."""
 
     verb: str
@@ -47,7 +47,7 @@ class Need:
     subresource: str = ""
 
     @classmethod
-    def of(cls, verb: str, resource: Resource, subresource: str = "") -> Need:
+    def of(cls, verb: str, resource: Resource, subresource: str = "") -> ResourceAttributes:
         """Return the need for a verb on a resource."""
         return cls(verb, resource.group, resource.plural, subresource)
 
@@ -57,7 +57,7 @@ class Need:
 
 
 @dataclass(frozen=True, slots=True)
-class Right:
+class Permission:
     """Whether something is allowed."""
 
     is_allowed: bool | None = None
@@ -66,7 +66,7 @@ class Right:
     """Why it is not allowed, for people; it has no full stop."""
 
 
-UNKNOWN = Right()
+UNKNOWN = Permission()
 """Nobody has said anything."""
 _ON_PODS: Mapping[str, tuple[str, str]] = {
     "logs": ("get", "log"),
@@ -87,7 +87,7 @@ ACTIONS = (*_ON_JOB, *_ON_PODS, "new")
 """Everything that may be refused, by the console's names."""
 
 
-def needs_of(action: str, ref: JobRef | None = None) -> tuple[Need, ...]:
+def needs_of(action: str, ref: JobRef | None = None) -> tuple[ResourceAttributes, ...]:
     """Return what an action of the console needs, of which any one is enough.
 
     Nothing where nobody can tell: an action that needs no right, or a kind of which we
@@ -95,15 +95,17 @@ def needs_of(action: str, ref: JobRef | None = None) -> tuple[Need, ...]:
     """
     if action in _ON_PODS:
         verb, subresource = _ON_PODS[action]
-        return (Need.of(verb, PODS, subresource),)
+        return (ResourceAttributes.of(verb, PODS, subresource),)
     if action == "new":
-        return tuple(Need.of("create", kind.resource) for kind in CREATABLE)
+        return tuple(ResourceAttributes.of("create", kind.resource) for kind in CREATABLE)
     if action not in _ON_JOB or ref is None or (kind := kind_of(ref)) not in KINDS:
         return ()
-    return (Need.of(_ON_JOB[action], kind.resource),)
+    return (ResourceAttributes.of(_ON_JOB[action], kind.resource),)
 
 
-async def review(client: Client, need: Need, namespace: str, *, is_urgent: bool = True) -> Right:
+async def review(
+    client: Client, need: ResourceAttributes, namespace: str, *, is_urgent: bool = True
+) -> Permission:
     """Ask the cluster whether this user may do something; no namespace means in all of them.
 
     Raises:
@@ -124,13 +126,13 @@ async def review(client: Client, need: Need, namespace: str, *, is_urgent: bool 
     }
     answer = (await client.create(ACCESS_REVIEWS, asked, is_urgent=is_urgent)).get("status") or {}
     if answer.get("allowed") is True:
-        return Right(True)
+        return Permission(True)
     if "allowed" not in answer or (answer.get("evaluationError") and not answer.get("denied")):
         return UNKNOWN  # an authorizer was away, which may have allowed it
-    return Right(False, _refused(client.access.user, [need], namespace, str(answer.get("reason") or "")))
+    return Permission(False, _refused(client.access.user, [need], namespace, str(answer.get("reason") or "")))
 
 
-class Rights:
+class Permissions:
     """What one user may do on one cluster. Nothing is asked before somebody wants to know."""
 
     def __init__(self, client: Client, *, kept_s: float = KEPT_S, most: int = MOST_KEPT) -> None:
@@ -138,15 +140,17 @@ class Rights:
         self._client = client
         self._kept_s, self._most = kept_s, most
         self._login = client.access.identity()
-        self._answers: OrderedDict[tuple[Need, str], tuple[Right, float]] = OrderedDict()
-        self._asking: WeakValueDictionary[tuple[Need, str], asyncio.Lock] = WeakValueDictionary()
+        self._answers: OrderedDict[tuple[ResourceAttributes, str], tuple[Permission, float]] = OrderedDict()
+        self._asking: WeakValueDictionary[tuple[ResourceAttributes, str], asyncio.Lock] = (
+            WeakValueDictionary()
+        )
 
-    def known(self, action: str, namespace: str, ref: JobRef | None = None) -> Right:
+    def known(self, action: str, namespace: str, ref: JobRef | None = None) -> Permission:
         """Return what is known of an action now, at once: nothing until it was fetched."""
         needs = needs_of(action, ref)
         return self._together(needs, [self._kept(need, namespace) or UNKNOWN for need in needs], namespace)
 
-    async def fetch(self, action: str, namespace: str, ref: JobRef | None = None) -> Right:
+    async def fetch(self, action: str, namespace: str, ref: JobRef | None = None) -> Permission:
         """Return what is known of an action, having asked behind whatever the user waits for."""
         needs = needs_of(action, ref)
         found = await asyncio.gather(*(self.ask(need, namespace) for need in needs))
@@ -160,27 +164,29 @@ class Rights:
         """Remember what the cluster refused when it was really tried; other errors say nothing of rights."""
         said = _REFUSAL.search(error.why) if isinstance(error, Forbidden) else None
         if said is not None:
-            need = Need(said["verb"], said["group"], said["plural"], said["subresource"])
+            need = ResourceAttributes(said["verb"], said["group"], said["plural"], said["subresource"])
             namespace = said["namespace"] or ""
             why = _refused(said["user"], [need], namespace, said["reason"] or "")
-            self._keep(need, namespace, Right(False, why), self._kept_s)
+            self._keep(need, namespace, Permission(False, why), self._kept_s)
 
     def forget(self) -> None:
         """Ask anew from now on."""
         self._answers.clear()
 
-    def _together(self, needs: Iterable[Need], found: Iterable[Right], namespace: str) -> Right:
+    def _together(
+        self, needs: Iterable[ResourceAttributes], found: Iterable[Permission], namespace: str
+    ) -> Permission:
         """Return the right to do what any one of several needs is enough for."""
         rights = list(found)
         if any(right.is_allowed for right in rights):
-            return Right(True)
+            return Permission(True)
         if not rights or any(right.is_allowed is None for right in rights):
             return UNKNOWN
         if len(rights) == 1:
             return rights[0]
-        return Right(False, _refused(self._client.access.user, needs, namespace))
+        return Permission(False, _refused(self._client.access.user, needs, namespace))
 
-    async def ask(self, need: Need, namespace: str) -> Right:
+    async def ask(self, need: ResourceAttributes, namespace: str) -> Permission:
         """Return what is known of one need, having asked behind whatever the user waits for."""
         key = need, namespace
         lock = self._asking.setdefault(key, asyncio.Lock())
@@ -198,7 +204,7 @@ class Rights:
                 self._keep(need, namespace, found, kept_s)
             return found
 
-    def _kept(self, need: Need, namespace: str) -> Right | None:
+    def _kept(self, need: ResourceAttributes, namespace: str) -> Permission | None:
         """Return an answer that still counts; after a new login none does."""
         login = self._client.access.identity()
         if login != self._login:
@@ -210,14 +216,14 @@ class Rights:
         self._answers.move_to_end((need, namespace))
         return found
 
-    def _keep(self, need: Need, namespace: str, right: Right, for_s: float) -> None:
+    def _keep(self, need: ResourceAttributes, namespace: str, right: Permission, for_s: float) -> None:
         self._answers[need, namespace] = right, asyncio.get_running_loop().time() + for_s
         self._answers.move_to_end((need, namespace))
         while len(self._answers) > self._most:
             self._answers.popitem(last=False)
 
 
-def _refused(user: str, needs: Iterable[Need], namespace: str, reason: str = "") -> str:
+def _refused(user: str, needs: Iterable[ResourceAttributes], namespace: str, reason: str = "") -> str:
     """Say who may not do what where, and why if the server says: `user "li" may not delete jobs`."""
     who = f'user "{user}"' if user else "this user"
     verbs = " or ".join(map(str, needs))

@@ -1,7 +1,7 @@
 """Logs of containers and of whole jobs, followed, split into ranks, and merged."""
 
-from k8s.logs.feed import EVERYTHING, Choice, Feed
-from k8s.logs.follow import Follower, Pace, Wanted, follow
+from k8s.logs.feed import EVERYTHING, Feed, LogSelection
+from k8s.logs.follow import Follower, LogRequest, Pace, follow
 from k8s.logs.job import JobLogs, RankRow
 from k8s.logs.lines import Item, LogLine, Mark, Marker, Target, in_time_order, write_stamp
 from k8s.logs.read import Options, choose, printed, read
@@ -9,19 +9,19 @@ from k8s.logs.targets import targets_of
 
 __all__ = [
     "EVERYTHING",
-    "Choice",
     "Feed",
     "Follower",
     "Item",
     "JobLogs",
     "LogLine",
+    "LogRequest",
+    "LogSelection",
     "Mark",
     "Marker",
     "Options",
     "Pace",
     "RankRow",
     "Target",
-    "Wanted",
     "choose",
     "follow",
     "in_time_order",

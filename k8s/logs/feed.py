@@ -16,7 +16,7 @@ WINDOW_S = 0.3
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class LogSelection:
     """Which lines: all of them, an instance's, or a rank's."""
 
     instance: str = ""
@@ -42,7 +42,7 @@ class Choice:
         return f"rank {self.rank}" if self.rank is not None else self.instance or "all"
 
 
-EVERYTHING = Choice()
+EVERYTHING = LogSelection()
 """All lines of a job."""
 
 
@@ -51,7 +51,7 @@ class Feed:
 
     def __init__(
         self,
-        choice: Choice,
+        choice: LogSelection,
         home_of: Callable[[int], str],
         *,
         window_s: float = WINDOW_S,

@@ -32,7 +32,7 @@ _TRIES_AT_ONCE = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class LogRequest:
     """Which part of a log is wanted, and how."""
 
     tail: int | None = None
@@ -70,7 +70,7 @@ NORMAL = Pace()
 
 
 async def follow(
-    client: Client, target: Target, wanted: Wanted = Wanted(), *, pace: Pace = NORMAL
+    client: Client, target: Target, wanted: LogRequest = LogRequest(), *, pace: Pace = NORMAL
 ) -> AsyncIterator[Item]:
     """Yield one container's lines, and markers where something happened to the stream.
 
@@ -96,7 +96,7 @@ class Follower:
         self,
         client: Client,
         target: Target,
-        wanted: Wanted = Wanted(),
+        wanted: LogRequest = LogRequest(),
         *,
         pace: Pace = NORMAL,
         numbers: Iterator[int] | None = None,

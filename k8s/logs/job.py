@@ -11,8 +11,8 @@ from itertools import count
 
 from k8s.client.client import Client
 from k8s.errors import KubeError
-from k8s.logs.feed import EVERYTHING, Choice, Feed
-from k8s.logs.follow import NORMAL, Follower, Pace, Wanted
+from k8s.logs.feed import EVERYTHING, Feed, LogSelection
+from k8s.logs.follow import NORMAL, Follower, LogRequest, Pace
 from k8s.logs.lines import Item, LogLine, Mark, Marker, Target, in_time_order
 
 MAX_STREAMS = 32
@@ -21,7 +21,7 @@ RANK_LINES = 20_000
 """Lines kept of one rank."""
 TOTAL_BYTES = 32 * 1024 * 1024
 """Memory for the lines of all ranks, their own bookkeeping counted in."""
-LAST_LINES = Wanted(tail=2_000)
+LAST_LINES = LogRequest(tail=2_000)
 """What a view begins with."""
 
 _LINE_OVERHEAD_BYTES = 200
@@ -79,9 +79,9 @@ class RankRow:
     """Its lines can be told from those of its pod's other ranks."""
 
     @property
-    def choice(self) -> Choice:
+    def choice(self) -> LogSelection:
         """Return what to open to see it."""
-        return Choice(rank=self.rank) if self.rank is not None else Choice(instance=self.instance)
+        return LogSelection(rank=self.rank) if self.rank is not None else LogSelection(instance=self.instance)
 
 
 class JobLogs:
@@ -92,7 +92,7 @@ class JobLogs:
         client: Client,
         targets: Sequence[Target] = (),
         *,
-        wanted: Wanted = LAST_LINES,
+        wanted: LogRequest = LAST_LINES,
         max_streams: int = MAX_STREAMS,
         rank_lines: int = RANK_LINES,
         total_bytes: int = TOTAL_BYTES,
@@ -163,14 +163,14 @@ class JobLogs:
         for follower in self._followers.values():
             follower.wake()
 
-    def focus(self, choices: Iterable[Choice]) -> None:
+    def focus(self, choices: Iterable[LogSelection]) -> None:
         """Stream what is looked at; where not all logs can be streamed, the others are polled."""
         names = {each.instance or self.home_of(each.rank) for each in choices if not each.is_merged and each}
         if names != self._focus:
             self._focus = frozenset(names)
             self._changed.set()
 
-    def open(self, choice: Choice = EVERYTHING) -> Feed:
+    def open(self, choice: LogSelection = EVERYTHING) -> Feed:
         """Return a feed that holds what is kept of a choice, and gets what will come."""
         feed = Feed(choice, self.home_of)
         dropped = 0

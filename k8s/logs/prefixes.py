@@ -22,7 +22,7 @@ Names = Literal["global", "local", "either"]
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class PrefixRule:
     """One way to say whose a line is."""
 
     example: str
@@ -46,13 +46,13 @@ def _rule(
     *,
     stays: bool = False,
     of_launcher: bool = False,
-) -> Rule:
-    return Rule(example, source, re.compile(pattern), names, stays, of_launcher)
+) -> PrefixRule:
+    return PrefixRule(example, source, re.compile(pattern), names, stays, of_launcher)
 
 
 _N = rb"(\d{1,6})"
 
-RULES: tuple[Rule, ...] = (
+RULES: tuple[PrefixRule, ...] = (
     _rule(
         "[rank3]: step 1",
         "our jobs' TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE; the excepthook of torch's init_process_group",
@@ -158,7 +158,7 @@ class RankReader:
                 return self._owned(rule, int(found.group(1)), 0 if rule.stays else found.end())
         return self._alone
 
-    def _owned(self, rule: Rule, number: int, prefix_bytes: int) -> Owner:
+    def _owned(self, rule: PrefixRule, number: int, prefix_bytes: int) -> Owner:
         ranks = self._ranks
         if rule.names == "global":
             return Owner(number, True, prefix_bytes)

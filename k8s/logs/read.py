@@ -13,8 +13,8 @@ import msgspec
 
 from k8s.client.client import Client
 from k8s.errors import NotFound
-from k8s.logs.feed import Choice
-from k8s.logs.follow import NORMAL, Follower, Pace, Wanted
+from k8s.logs.feed import LogSelection
+from k8s.logs.follow import NORMAL, Follower, LogRequest, Pace
 from k8s.logs.job import MAX_STREAMS
 from k8s.logs.lines import Item, LogLine, Mark, Marker, Target, in_time_order, write_stamp
 from k8s.text.sanitize import log_text, sanitize
@@ -43,7 +43,7 @@ class Options:
     """All instances, merged by time."""
 
 
-def choose(targets: Sequence[Target], options: Options) -> tuple[list[Target], Choice]:
+def choose(targets: Sequence[Target], options: Options) -> tuple[list[Target], LogSelection]:
     """Return which logs to read, and whose lines: without a wish, the chief's rank 0.
 
     Raises:
@@ -54,13 +54,13 @@ def choose(targets: Sequence[Target], options: Options) -> tuple[list[Target], C
     if not targets:
         raise NotFound("There is no log to read yet.", "The job has no pods.", "Ask why with: gpuconsole why")
     if options.every:
-        return list(targets), Choice()
+        return list(targets), LogSelection()
     if options.instance:
         chosen = [each for each in targets if options.instance in (each.name, each.pod)]
         if not chosen:
             names = ", ".join(dict.fromkeys(each.name for each in targets))
             raise NotFound(f"There is no instance {options.instance}.", f"The job has {names}.")
-        return chosen, Choice(instance=chosen[0].name)
+        return chosen, LogSelection(instance=chosen[0].name)
     if options.rank is not None:
         chosen = [each for each in targets if options.rank in each.ranks or each.speaks_for_all]
         if not chosen and any(each.ranks for each in targets):
@@ -69,10 +69,10 @@ def choose(targets: Sequence[Target], options: Options) -> tuple[list[Target], C
                 f"There is no rank {options.rank}.", f"The job has ranks {ranks[0]} to {ranks[-1]}."
             )
         # Of ranks that nobody declares, only the lines can tell.
-        return chosen or list(targets), Choice(rank=options.rank)
+        return chosen or list(targets), LogSelection(rank=options.rank)
     chief = next((each for each in targets if each.is_chief), targets[0])
     rank = min(chief.ranks, default=None)
-    return [chief], Choice(rank=rank) if rank is not None else Choice(instance=chief.name)
+    return [chief], LogSelection(rank=rank) if rank is not None else LogSelection(instance=chief.name)
 
 
 async def read(
@@ -101,7 +101,7 @@ async def read(
         updates = aiter(targets)
         targets = await anext(updates)
     chosen, choice = choose(targets, options)
-    wanted = Wanted(
+    wanted = LogRequest(
         tail=options.tail,
         since_s=options.since_s,
         since_time=options.since_time,
@@ -163,7 +163,7 @@ class _Crowd:
         self,
         client: Client,
         followers: Sequence[Follower],
-        wanted: Wanted,
+        wanted: LogRequest,
         pace: Pace,
         numbers: Iterator[int],
     ) -> None:

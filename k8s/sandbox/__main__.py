@@ -12,7 +12,7 @@ from pathlib import Path
 
 from k8s.errors import KubeError
 from k8s.sandbox.launcher import SandboxOptions
-from k8s.sandbox.paths import Places
+from k8s.sandbox.paths import SandboxPaths
 from k8s.sandbox.serve import serve
 
 
@@ -26,7 +26,7 @@ def main(folder: str, options: str, descriptor: str) -> int:
 
     try:
         wanted = SandboxOptions(**json.loads(options))
-        asyncio.run(serve(Places(Path(folder)), wanted, lambda progress: say(progress=progress)))
+        asyncio.run(serve(SandboxPaths(Path(folder)), wanted, lambda progress: say(progress=progress)))
     except KubeError as error:
         say(what=error.what, why=error.why, hint=error.hint)
         print(error, file=sys.stderr)

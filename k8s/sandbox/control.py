@@ -29,7 +29,7 @@ FIRST_DELAY_S, LONGEST_DELAY_S = 0.5, 30.0
 log = logging.getLogger(__name__)
 
 
-class View:
+class Informer:
     """All objects of one resource, as the server has them, our own writes at once."""
 
     def __init__(self, mirror: Mirror[Manifest]) -> None:
@@ -58,20 +58,22 @@ class View:
         return self.mirror.state.is_synced
 
 
-class Views:
+class Informers:
     """The collections that the controllers of one process look at, each watched once."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
         """The cluster."""
-        self._views: dict[Resource, View] = {}
+        self._views: dict[Resource, Informer] = {}
         self._wakers: list[asyncio.Event] = []
 
-    def of(self, resource: Resource) -> View:
+    def of(self, resource: Resource) -> Informer:
         """Return the view of a resource, over all namespaces."""
         if resource not in self._views:
             reader: Reader[Manifest] = Reader(dict)
-            self._views[resource] = View(Mirror(self.client, resource, ("",), reader, meta_of, self._wake))
+            self._views[resource] = Informer(
+                Mirror(self.client, resource, ("",), reader, meta_of, self._wake)
+            )
         return self._views[resource]
 
     def waker(self) -> asyncio.Event:
@@ -97,7 +99,7 @@ class Controller(Protocol):
         """Do what is missing; return after how many seconds to look again even if nothing changes."""
 
 
-async def keep_looking(controller: Controller, waker: asyncio.Event, *views: View) -> None:
+async def keep_looking(controller: Controller, waker: asyncio.Event, *views: Informer) -> None:
     """Let a controller look whenever something changed, for ever; what fails is tried later and later."""
     delay_s = FIRST_DELAY_S
     again_s: float | None = None
@@ -179,7 +181,7 @@ def controller_of(obj: Manifest) -> Manifest:
     return next((owner for owner in owners if owner.get("controller")), {})
 
 
-def by_controller(objects: View) -> dict[str, list[Manifest]]:
+def by_controller(objects: Informer) -> dict[str, list[Manifest]]:
     """Return objects by the uid of what manages them."""
     found: dict[str, list[Manifest]] = {}
     for obj in objects:

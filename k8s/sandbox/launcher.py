@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from k8s.errors import KubeError
-from k8s.sandbox.paths import Places, locked
+from k8s.sandbox.paths import SandboxPaths, locked
 
 START_S = 60.0
 """How long a sandbox may take to be ready."""
@@ -73,7 +73,7 @@ class SandboxStatus:
 
 def kubeconfig_path() -> Path:
     """Return where the sandbox's kubeconfig is, or will be."""
-    return Places.default().kubeconfig
+    return SandboxPaths.default().kubeconfig
 
 
 async def start(
@@ -92,7 +92,7 @@ async def start(
     Raises:
         KubeError: It could not be started, or the one that runs does not answer.
     """
-    places = Places.default()
+    places = SandboxPaths.default()
     places.prepare()
     async with _alone(places, progress):
         if places.is_held:
@@ -115,7 +115,7 @@ async def stop(*, patience_s: float = STOP_S) -> bool:
     Raises:
         KubeError: It cannot be stopped.
     """
-    places = Places.default()
+    places = SandboxPaths.default()
     if not places.folder.is_dir():
         return False
     async with _alone(places, lambda words: None):
@@ -128,7 +128,7 @@ async def reset() -> None:
     Raises:
         KubeError: It cannot be stopped, or something cannot be deleted.
     """
-    places = Places.default()
+    places = SandboxPaths.default()
     if not places.folder.is_dir():
         return
     async with _alone(places, lambda words: None):
@@ -145,7 +145,7 @@ async def reset() -> None:
 
 async def status() -> SandboxStatus:
     """Return how the sandbox is."""
-    places = Places.default()
+    places = SandboxPaths.default()
     is_running = places.is_held
     holder = places.holder()
     return SandboxStatus(
@@ -161,7 +161,7 @@ async def status() -> SandboxStatus:
 
 
 @asynccontextmanager
-async def _alone(places: Places, progress: Callable[[str], None]) -> AsyncIterator[None]:
+async def _alone(places: SandboxPaths, progress: Callable[[str], None]) -> AsyncIterator[None]:
     """Be the only one who starts or stops the sandbox."""
     deadline = asyncio.get_running_loop().time() + START_S
     is_told = False
@@ -182,7 +182,7 @@ async def _alone(places: Places, progress: Callable[[str], None]) -> AsyncIterat
         await asyncio.sleep(_TURN_S)
 
 
-async def _launch(places: Places, options: SandboxOptions, progress: Callable[[str], None]) -> None:
+async def _launch(places: SandboxPaths, options: SandboxOptions, progress: Callable[[str], None]) -> None:
     """Start the process and read from it how far it is."""
     if places.log.exists() and places.log.stat().st_size > _LOG_BYTES:
         places.log.replace(places.log.with_suffix(".log.1"))
@@ -244,7 +244,7 @@ async def _until_ready(read_end: int, progress: Callable[[str], None]) -> None:
     raise EOFError
 
 
-async def _until_it_answers(places: Places, answer_s: float) -> None:
+async def _until_it_answers(places: SandboxPaths, answer_s: float) -> None:
     deadline = asyncio.get_running_loop().time() + answer_s
     while why := await asyncio.to_thread(_silence, places):
         if asyncio.get_running_loop().time() > deadline:
@@ -256,7 +256,7 @@ async def _until_it_answers(places: Places, answer_s: float) -> None:
         await asyncio.sleep(_TURN_S)
 
 
-def _silence(places: Places) -> str:
+def _silence(places: SandboxPaths) -> str:
     """Return why the sandbox does not answer; nothing when it does."""
     try:
         trust = ssl.create_default_context(cafile=str(places.certificate))
@@ -266,7 +266,7 @@ def _silence(places: Places) -> str:
         return str(error)
 
 
-async def _stop(places: Places, patience_s: float) -> bool:
+async def _stop(places: SandboxPaths, patience_s: float) -> bool:
     if not places.is_held:
         return False
     pid = places.holder().pid
@@ -282,7 +282,7 @@ async def _stop(places: Places, patience_s: float) -> bool:
     raise KubeError("The sandbox could not be stopped.", f"Process {pid} does not end.")
 
 
-def _last_words(places: Places) -> str:
+def _last_words(places: SandboxPaths) -> str:
     """Return the last line of the sandbox's log."""
     try:
         return places.log.read_text(errors="replace").strip().splitlines()[-1][:500]
@@ -290,5 +290,5 @@ def _last_words(places: Places) -> str:
         return ""
 
 
-def _url(places: Places) -> str:
+def _url(places: SandboxPaths) -> str:
     return f"https://127.0.0.1:{places.holder().port}"

@@ -25,7 +25,7 @@ _TURN_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class LockHolder:
     """The sandbox that holds a folder, or held it last."""
 
     pid: int = 0
@@ -34,7 +34,7 @@ class Holder:
     """When it started, in seconds since 1970."""
 
 
-class Places:
+class SandboxPaths:
     """The sandbox's folder and what lies in it."""
 
     def __init__(self, folder: Path) -> None:
@@ -62,7 +62,7 @@ class Places:
         """Held by the sandbox as long as it lives; says who it is."""
 
     @classmethod
-    def default(cls) -> Places:
+    def default(cls) -> SandboxPaths:
         """Return where the sandbox of this user lives."""
         return cls(Path(platformdirs.user_data_path("gpuconsole")) / "sandbox")
 
@@ -85,12 +85,12 @@ class Places:
                 "Free some space or set XDG_DATA_HOME to a folder that you can write.",
             ) from error
 
-    def holder(self) -> Holder:
+    def holder(self) -> LockHolder:
         """Return who holds the folder, or held it last."""
         try:
-            return Holder(**json.loads(self.lock.read_text()))
+            return LockHolder(**json.loads(self.lock.read_text()))
         except (OSError, ValueError, TypeError):
-            return Holder()
+            return LockHolder()
 
     @property
     def is_held(self) -> bool:
@@ -102,7 +102,7 @@ class Places:
 
     def sign(self, port: int) -> None:
         """Say who holds the folder. Needs its lock."""
-        self.lock.write_text(json.dumps(asdict(Holder(os.getpid(), port, time.time()))))
+        self.lock.write_text(json.dumps(asdict(LockHolder(os.getpid(), port, time.time()))))
 
     async def freed(self, within_s: float) -> bool:
         """Wait until no sandbox holds the folder; tell whether that came true."""

@@ -11,22 +11,22 @@ import ssl
 from collections.abc import Callable
 from contextlib import suppress
 
-from k8s.client.auth.cluster_config import Access
+from k8s.client.auth.cluster_config import ClusterConfig
 from k8s.client.client import Client
-from k8s.client.rate_limiter import Limiter
+from k8s.client.rate_limiter import RateLimiter
 from k8s.errors import KubeError
 from k8s.models.resources import CLAIMS
 from k8s.sandbox.api.http.certificate import server_context
 from k8s.sandbox.api.http.server import Server
 from k8s.sandbox.api.storage.store import Store
-from k8s.sandbox.control import Views, keep_looking
+from k8s.sandbox.control import Informers, keep_looking
 from k8s.sandbox.controllers.operators import Operators
 from k8s.sandbox.controllers.scheduler import Scheduler
 from k8s.sandbox.launcher import SandboxOptions
 from k8s.sandbox.node.agent import Agent
 from k8s.sandbox.node.nodes import shape_of
 from k8s.sandbox.node.volumes import Provisioner, ensure_workspace, make_private
-from k8s.sandbox.paths import Places, locked
+from k8s.sandbox.paths import SandboxPaths, locked
 
 _STOP_GRACE_S = 10.0
 _LOOK_AROUND_S = 60.0
@@ -36,7 +36,7 @@ _REQUESTS_PER_S = 1000.0
 log = logging.getLogger(__name__)
 
 
-async def serve(places: Places, options: SandboxOptions, say: Callable[[str], None]) -> None:
+async def serve(places: SandboxPaths, options: SandboxOptions, say: Callable[[str], None]) -> None:
     """Run a sandbox until SIGTERM, SIGINT or a long silence; `say` takes progress, at last "ready".
 
     Raises:
@@ -59,13 +59,13 @@ async def serve(places: Places, options: SandboxOptions, say: Callable[[str], No
             port = await _listen(server, places.holder().port, tls)
             places.sign(port)
             places.write_kubeconfig(port, places.token(), certificate)
-            access = Access(
+            access = ClusterConfig(
                 host=f"https://127.0.0.1:{port}",
                 api_key={"BearerToken": f"Bearer {own_token}"},
                 ssl_ca_cert=str(places.certificate),
             )
             try:
-                async with Client(access, limiter=Limiter(_REQUESTS_PER_S, _REQUESTS_PER_S)) as client:
+                async with Client(access, limiter=RateLimiter(_REQUESTS_PER_S, _REQUESTS_PER_S)) as client:
                     await _control(client, server, places, options, say)
             finally:
                 await server.stop()
@@ -74,7 +74,7 @@ async def serve(places: Places, options: SandboxOptions, say: Callable[[str], No
 
 
 async def _control(
-    client: Client, server: Server, places: Places, options: SandboxOptions, say: Callable[[str], None]
+    client: Client, server: Server, places: SandboxPaths, options: SandboxOptions, say: Callable[[str], None]
 ) -> None:
     """Run the controllers until it is time to stop, then end the pods in order."""
     stopping = asyncio.Event()
@@ -84,7 +84,7 @@ async def _control(
     say("Setting up nodes and volumes")
     make_private(places.volumes)
     await ensure_workspace(client, places.volumes)
-    views = Views(client)
+    views = Informers(client)
     shape = shape_of(options.nodes, options.gpus_per_node)
     agent = Agent(views, places, shape, options.restart_delay_s)
     await agent.register()

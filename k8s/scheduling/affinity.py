@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from k8s.models import Node
-from k8s.scheduling.objects import PodWish, Requirement, Term
+from k8s.scheduling.objects import Requirement, SchedulingSpec, Term
 
 NAME_FIELD = "metadata.name"
 """The one field that `matchFields` knows."""
 
 
-def mismatch(wish: PodWish, node: Node) -> str:
+def mismatch(wish: SchedulingSpec, node: Node) -> str:
     """Return what a node lacks that the pod demands, in words; empty when it has all of it."""
     labels = node.metadata.labels or {}
     for key, value in (wish.node_selector or {}).items():
@@ -23,7 +23,7 @@ def mismatch(wish: PodWish, node: Node) -> str:
     return " or ".join(dict.fromkeys(term_words(term) for term in terms)) or "nothing: no term is given"
 
 
-def demands(wish: PodWish) -> str:
+def demands(wish: SchedulingSpec) -> str:
     """Return what the pod demands of a node's labels, in words; empty when nothing."""
     parts = [f"{key}={value}" for key, value in (wish.node_selector or {}).items()]
     if terms := required_terms(wish):
@@ -31,7 +31,7 @@ def demands(wish: PodWish) -> str:
     return " and ".join(parts)
 
 
-def required_terms(wish: PodWish) -> Sequence[Term] | None:
+def required_terms(wish: SchedulingSpec) -> Sequence[Term] | None:
     """Return the terms of which one must hold; None when there is no such demand."""
     affinity = wish.affinity.node_affinity if wish.affinity is not None else None
     if affinity is None or affinity.required is None:

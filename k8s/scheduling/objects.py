@@ -94,7 +94,7 @@ class SpreadConstraint(Value, frozen=True):
     when_unsatisfiable: str = ""
 
 
-class PodWish(PodSpec, frozen=True):
+class SchedulingSpec(PodSpec, frozen=True):
     """All of a pod's spec that decides where and whether it can start."""
 
     node_selector: dict[str, str] | None = None
@@ -126,7 +126,7 @@ class WholePod(Value, frozen=True):
     """A pod with all that decides where it can start."""
 
     metadata: Meta
-    spec: PodWish = PodWish()
+    spec: SchedulingSpec = SchedulingSpec()
     status: WholePodStatus = WholePodStatus()
 
     @property

@@ -10,7 +10,7 @@ from k8s.devices import accelerators
 from k8s.models import Node
 from k8s.scheduling import taints
 from k8s.scheduling.affinity import mismatch
-from k8s.scheduling.objects import PodWish
+from k8s.scheduling.objects import SchedulingSpec
 from k8s.scheduling.requests import Amounts, lacking, subtract
 
 _USUAL = ("cpu", "memory")
@@ -43,7 +43,7 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class ClusterCapacity:
     """The nodes, and what is left on each."""
 
     nodes: tuple[Node, ...]
@@ -52,7 +52,7 @@ class Ground:
     free: Mapping[str, Amounts]
     """Node name to what no pod has."""
 
-    def after(self, wish: PodWish, wanted: Amounts, pods: int) -> tuple[Ground, int]:
+    def after(self, wish: SchedulingSpec, wanted: Amounts, pods: int) -> tuple[ClusterCapacity, int]:
         """Place up to `pods` equal pods, fullest nodes first; return what is left and how many found room."""
         main = main_resource(wanted)
         free = dict(self.free)
@@ -63,7 +63,7 @@ class Ground:
                 here = min(pods - placed, *(int(free[name][each] // wanted[each]) for each in wanted))
                 free[name] = subtract(free[name], {each: wanted[each] * here for each in wanted})
                 placed += here
-        return Ground(self.nodes, self.whole, free), placed
+        return ClusterCapacity(self.nodes, self.whole, free), placed
 
 
 def is_ready(node: Node) -> bool:
@@ -85,7 +85,9 @@ def importance(resource: str) -> tuple[int, str]:
     return (1 if "/" in resource else 5), resource
 
 
-def refusal(wish: PodWish, wanted: Amounts, node: Node, whole: Amounts, free: Amounts) -> Refusal | None:
+def refusal(
+    wish: SchedulingSpec, wanted: Amounts, node: Node, whole: Amounts, free: Amounts
+) -> Refusal | None:
     """Return the first reason why a node cannot take a pod; None when it can."""
     name = node.metadata.name
     if missing := mismatch(wish, node):

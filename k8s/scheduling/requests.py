@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 
 from k8s.models import Container, Node, Quantities, quantity
-from k8s.scheduling.objects import PodWish
+from k8s.scheduling.objects import SchedulingSpec
 from k8s.snapshot import NodeRow
 
 Amounts = dict[str, Fraction]
@@ -35,7 +35,7 @@ def of_container(container: Container) -> Amounts:
     return {**read(container.resources.limits), **read(container.resources.requests)}
 
 
-def of_pod(spec: PodWish) -> Amounts:
+def of_pod(spec: SchedulingSpec) -> Amounts:
     """Return what the scheduler must find for a pod.
 
     The larger of two sums: all containers with the sidecars, or any one init container with

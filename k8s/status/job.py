@@ -228,7 +228,7 @@ def _gpus(number: int) -> str:
     return "1 GPU" if number == 1 else f"{number} GPUs"
 
 
-class Rule(NamedTuple):
+class StatusRule(NamedTuple):
     """One line of the table."""
 
     name: str
@@ -239,34 +239,40 @@ class Rule(NamedTuple):
 
 RULES = (
     # The operator's last word stands, but GPUs that are still held after it are news.
-    Rule("failed", lambda it: it.job.outcome is Status.FAILED, Status.FAILED, _why_failed),
-    Rule("succeeded", lambda it: it.job.outcome is Status.SUCCEEDED, Status.SUCCEEDED, _still_held),
-    Rule("deleted", lambda it: it.job.is_deleting, Status.TERMINATING, _going),
+    StatusRule("failed", lambda it: it.job.outcome is Status.FAILED, Status.FAILED, _why_failed),
+    StatusRule("succeeded", lambda it: it.job.outcome is Status.SUCCEEDED, Status.SUCCEEDED, _still_held),
+    StatusRule("deleted", lambda it: it.job.is_deleting, Status.TERMINATING, _going),
     # Suspended by a queue is waiting for its turn; suspended by a person is not waiting.
-    Rule("waits for its turn", lambda it: it.is_suspended_by_queue and not it.left, Status.QUEUED, _queue),
-    Rule("suspended", lambda it: it.job.is_suspended, Status.SUSPENDED, _still_there),
+    StatusRule(
+        "waits for its turn", lambda it: it.is_suspended_by_queue and not it.left, Status.QUEUED, _queue
+    ),
+    StatusRule("suspended", lambda it: it.job.is_suspended, Status.SUSPENDED, _still_there),
     # Between two attempts all pods are gone for a moment: that is not a job that never began.
-    Rule("between attempts", lambda it: not it.parts and it.job.restarts > 0, Status.RESTARTING, _no_pods),
-    Rule("no pods", lambda it: not it.parts, Status.PENDING, _no_pods),
-    Rule("all pods go", lambda it: it.all_are(Status.TERMINATING), Status.TERMINATING, _going),
+    StatusRule(
+        "between attempts", lambda it: not it.parts and it.job.restarts > 0, Status.RESTARTING, _no_pods
+    ),
+    StatusRule("no pods", lambda it: not it.parts, Status.PENDING, _no_pods),
+    StatusRule("all pods go", lambda it: it.all_are(Status.TERMINATING), Status.TERMINATING, _going),
     # An elastic job works on with fewer pods, whatever became of the others.
-    Rule("enough run", lambda it: it.running > 0 and it.up >= it.enough, Status.RUNNING, _late),
+    StatusRule("enough run", lambda it: it.running > 0 and it.up >= it.enough, Status.RUNNING, _late),
     # Until its operator says so, the job has not ended: it may have more in mind.
-    Rule("all have ended", lambda it: it.up >= it.total, Status.RUNNING, _ended),
+    StatusRule("all have ended", lambda it: it.up >= it.total, Status.RUNNING, _ended),
     # Nobody will start it again, and whoever should say so has not yet, or is not there.
-    Rule("nothing left to try", lambda it: it.is_beyond_repair, Status.FAILED, _why_failed),
+    StatusRule("nothing left to try", lambda it: it.is_beyond_repair, Status.FAILED, _why_failed),
     # One broken pod stops all ranks of a job, so the job is not Running, however many pods are.
-    Rule("a pod failed", lambda it: it.first_to_fail is not None, Status.RESTARTING, _broken),
+    StatusRule("a pod failed", lambda it: it.first_to_fail is not None, Status.RESTARTING, _broken),
     # An eviction or a preemption: the others wait for the pod to come back, or end with it.
-    Rule("a pod goes", lambda it: it.running > 0 and it.has(Status.TERMINATING), Status.RESTARTING, _broken),
+    StatusRule(
+        "a pod goes", lambda it: it.running > 0 and it.has(Status.TERMINATING), Status.RESTARTING, _broken
+    ),
     # Pods that hold GPUs wait for one that finds no node: nothing trains, and others are kept out.
-    Rule("half-allocated", lambda it: it.is_half_allocated, Status.PENDING, _half_allocated),
+    StatusRule("half-allocated", lambda it: it.is_half_allocated, Status.PENDING, _half_allocated),
     # A silent node's pods were last seen running; whether they still do, nobody knows.
-    Rule("a node is silent", lambda it: it.has(Status.UNKNOWN), Status.UNKNOWN, _late),
+    StatusRule("a node is silent", lambda it: it.has(Status.UNKNOWN), Status.UNKNOWN, _late),
     # The others have nodes or have not been made: as a rule they run a moment later.
-    Rule("some run", lambda it: it.running > 0, Status.RUNNING, _late),
-    Rule("no room", lambda it: it.has(Status.PENDING), Status.PENDING, _waiting),
-    Rule("starting", lambda _: True, Status.STARTING, _late),
+    StatusRule("some run", lambda it: it.running > 0, Status.RUNNING, _late),
+    StatusRule("no room", lambda it: it.has(Status.PENDING), Status.PENDING, _waiting),
+    StatusRule("starting", lambda _: True, Status.STARTING, _late),
 )
 """The first rule that holds decides."""
 

@@ -34,7 +34,7 @@ K = TypeVar("K", bound=Listed)
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class ServedKinds:
     """What a server says it has, as far as our kinds go."""
 
     plurals: Mapping[str, frozenset[str] | None]
@@ -43,7 +43,7 @@ class Served:
     """The version that it prefers of each group, as in manifests."""
 
 
-def choose(kinds: Sequence[K], served: Served) -> tuple[K, ...]:
+def choose(kinds: Sequence[K], served: ServedKinds) -> tuple[K, ...]:
     """Return the kinds to mirror.
 
     A resource in several versions is the same objects several times, so one version is
@@ -76,7 +76,7 @@ async def discover(client: Client, kinds: Sequence[K]) -> tuple[K, ...]:
     return choose(kinds, await fetch_served(client, {kind.resource.api_version for kind in kinds}))
 
 
-async def fetch_served(client: Client, api_versions: set[str]) -> Served:
+async def fetch_served(client: Client, api_versions: set[str]) -> ServedKinds:
     """Ask for the groups, then for each of `api_versions` that is among them what it holds.
 
     Raises:
@@ -92,7 +92,7 @@ async def fetch_served(client: Client, api_versions: set[str]) -> Served:
     asked = sorted(api_versions & offered)
     plurals = await asyncio.gather(*(_fetch_plurals(client, api_version) for api_version in asked))
     preferred = {group.preferred_version.group_version for group in groups if group.preferred_version}
-    return Served(dict(zip(asked, plurals, strict=True)), frozenset(preferred))
+    return ServedKinds(dict(zip(asked, plurals, strict=True)), frozenset(preferred))
 
 
 async def _fetch_plurals(client: Client, api_version: str) -> frozenset[str] | None:

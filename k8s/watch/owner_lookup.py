@@ -25,7 +25,7 @@ ResourceOf = Callable[[str, str], Awaitable[Resource | None]]
 """Returns where an API version and kind is found on this server; None when it is not served."""
 
 
-class Owners:
+class OwnerLookup:
     """The owners asked for, as far as they are found."""
 
     def __init__(self, client: Client, resource_of: ResourceOf, on_change: Callable[[], None]) -> None:

@@ -11,7 +11,7 @@ from tests.bench.figures import Figure, best_of, seconds
 from trainer.tfevents import EventFolder, EventWriter
 from tui.charts.picture import draw
 from tui.charts.series import Series
-from tui.charts.view import Curve, View
+from tui.charts.view import PlotCurve, PlotOptions
 
 SCALARS = 1_000_000
 TAGS = ("train/loss", "train/lr", "train/images_per_s")
@@ -43,11 +43,11 @@ def measure() -> Iterator[Figure]:
     steps = range(SCALARS)
     values = [math.exp(-step / 200_000) + 0.1 * math.sin(step) for step in steps]
     series.extend(steps, [float(step) for step in steps], values)
-    curves = [Curve("run", series)]
+    curves = [PlotCurve("run", series)]
 
     def draw_ours() -> None:
         series.version += 1
-        draw("train/loss", curves, 200, 50, View())
+        draw("train/loss", curves, 200, 50, PlotOptions())
 
     yield Figure(
         "draw 1,000,000 points at 200x50", best_of(3, draw_ours), "plotext", _plotext_s(values), "<= 20 ms"

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlencode
 
-from k8s.client.auth.cluster_config import Access
+from k8s.client.auth.cluster_config import ClusterConfig
 from k8s.client.client import Client
 from k8s.kinds import KINDS
 from k8s.snapshot import ClusterSnapshot
@@ -71,7 +71,7 @@ class LoadServer:
 
     def client(self) -> Client:
         """Return a client of this server. Needs a running event loop."""
-        return Client(Access(host=self.host, context="load", user="load"))
+        return Client(ClusterConfig(host=self.host, context="load", user="load"))
 
     def storm(
         self, rate: float, events: int, *, drop: Sequence[int] = (), forget: Sequence[int] = ()

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 from k8s.client.client import Client
 from k8s.snapshot import ClusterSnapshot, Job
-from tui.feeds.cluster_feed import Live
+from tui.feeds.cluster_feed import ClusterFeed
 
 LONGEST_S = 90.0
 """A loaded machine may take its time to start pods."""
@@ -51,7 +51,7 @@ class Feed:
 async def feed_of(client: Client, namespace: str = "") -> AsyncIterator[Feed]:
     """Run the console's feed of what `client` may see."""
     feed = Feed()
-    task = asyncio.create_task(Live(client, namespace).run(feed.take))
+    task = asyncio.create_task(ClusterFeed(client, namespace).run(feed.take))
     try:
         yield feed
     finally:

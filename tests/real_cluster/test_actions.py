@@ -15,7 +15,7 @@ import pytest
 from k8s.client.client import Client
 from k8s.errors import Conflict, Forbidden, Invalid, KubeError
 from k8s.jobs.create import delete_job
-from k8s.jobs.permissions import Right, Rights
+from k8s.jobs.permissions import Permission, Permissions
 from k8s.jobs.suspend import suspend_job, suspend_patch
 from k8s.kinds import KINDS, JobKind, JobRef
 from k8s.models.resources import JOBS, PODS, PYTORCH_JOBS, Resource
@@ -24,7 +24,7 @@ from tests.k8s.kinds.operator_objects import SITUATIONS, kind_named, objects
 from tests.real_cluster import operator_objects
 from tests.real_cluster.feed import feed_of, job_called
 from tui.commands.support.confirm import wait_until_gone
-from tui.feeds.cluster_feed import Live
+from tui.feeds.cluster_feed import ClusterFeed
 from tui.jobs.delete_plan import DeletePlan, delete_plan
 from tui.jobs.leftovers import told
 
@@ -121,11 +121,11 @@ async def test_what_alice_may_not_do_is_known_before_and_after_it_is_tried(
     namespace = admin.access.namespace
     await operator_objects.make(admin, JOBS, "theirs", {"template": operator_objects.template("main", 0)})
     ref = JobRef(namespace, "theirs", "Job", "batch/v1")
-    refused = Right(False, f'user "alice" may not delete jobs in namespace "{namespace}"')
-    rights = Rights(alice)
+    refused = Permission(False, f'user "alice" may not delete jobs in namespace "{namespace}"')
+    rights = Permissions(alice)
     assert await rights.fetch("delete", namespace, ref) == refused
-    assert await rights.fetch("new", "alice") == Right(True)
-    assert (await Rights(admin).fetch("delete", namespace, ref)).is_allowed
+    assert await rights.fetch("new", "alice") == Permission(True)
+    assert (await Permissions(admin).fetch("delete", namespace, ref)).is_allowed
     rights.forget()
     with pytest.raises(Forbidden) as caught:
         await delete_job(alice, ref)
@@ -139,7 +139,7 @@ async def test_a_shell_needs_what_the_review_asks_for(admin: Client, alice: Clie
     await operator_objects.make(admin, PODS, "pod", operator_objects.pod_spec("main", 0))
     await until_pod_runs(admin)
     await allow(admin, "create", "", "pods/exec")
-    rights = Rights(alice, kept_s=0.0)
+    rights = Permissions(alice, kept_s=0.0)
     assert (await rights.fetch("shell", namespace)).is_allowed is False
     with pytest.raises(Forbidden) as caught:
         async with alice.exec("pod", namespace, ["true"]):
@@ -209,7 +209,7 @@ async def test_pods_go_first_or_run_on_as_was_chosen(admin: Client, propagation:
     assert told(left, 9.0) == ("bert is gone; 2 pods of it run on as asked, with 2 GPUs.",)
     assert sorted(pod["metadata"]["name"] for pod in pods) == ["bert-master-0", "bert-worker-0"]
     assert all("deletionTimestamp" not in pod["metadata"] for pod in pods)
-    snapshot = await Live(admin, namespace).read_once()
+    snapshot = await ClusterFeed(admin, namespace).read_once()
     assert sum(each.gpus_allocated for each in snapshot.jobs) == 2
     for pod in pods:
         await admin.delete(PODS, pod["metadata"]["name"], namespace, grace_period_s=0)

@@ -13,8 +13,8 @@ import pytest
 
 from k8s.client.client import Client
 from k8s.errors import Forbidden, NotFound
-from k8s.jobs.create import Refused, create_job
-from k8s.jobs.permissions import Need, review
+from k8s.jobs.create import JobRejected, create_job
+from k8s.jobs.permissions import ResourceAttributes, review
 from k8s.jobs.pod_files import ExecFailed, RemoteFile, list_event_files, read_from
 from k8s.kinds import CREATABLE, CreatableKind
 from k8s.models import Meta, Pod, Reader, WatchEvent
@@ -22,7 +22,7 @@ from k8s.models.resources import NAMESPACES, NODES, PODS
 from k8s.watch.mirror import Mirror
 from tests.k8s.kinds.test_kinds import SPEC
 from tests.support import real_cluster
-from tui.feeds.cluster_feed import Live
+from tui.feeds.cluster_feed import ClusterFeed
 
 READY_S = 120.0
 POD: dict[str, Any] = {
@@ -66,7 +66,7 @@ async def test_a_real_job_reads_back_and_its_name_is_taken(client: Client, kind:
     await create_job(client, kind, spec)
     found = kind.parse(await client.get(kind.resource, "bert-base-1", namespace))
     assert found.meta.uid and len(found.replicas) == 3
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(JobRejected) as caught:
         await create_job(client, kind, spec)
     assert list(caught.value.causes) == ["name"]
 
@@ -74,13 +74,13 @@ async def test_a_real_job_reads_back_and_its_name_is_taken(client: Client, kind:
 async def test_a_real_server_names_the_field_that_is_wrong(client: Client) -> None:
     kind = next(kind for kind in CREATABLE if kind.resource.group == "batch")
     spec = replace(SPEC, namespace=client.access.namespace, priority_class="", labels={"bad label": "x"})
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(JobRejected) as caught:
         await create_job(client, kind, spec, dry_run=True)
     assert any("labels" in path for path in caught.value.causes)
 
 
 async def test_a_namespace_that_does_not_exist_is_named(client: Client) -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(JobRejected) as caught:
         await create_job(client, CREATABLE[0], replace(SPEC, namespace="no-such-namespace"))
     assert caught.value.causes == {"namespace": "There is no namespace no-such-namespace."}
 
@@ -148,11 +148,11 @@ async def test_alice_is_told_what_she_may_not_see_and_sees_her_own(kubeconfig: s
     async with await Client.connect(f"{kubeconfig}-alice", namespace="alice") as alice:
         with pytest.raises(Forbidden, match='User "alice" cannot list resource "nodes"'):
             await alice.list(NODES)
-        snapshot = await Live(alice).read_once()
+        snapshot = await ClusterFeed(alice).read_once()
         assert 'User "alice" cannot list resource "nodes"' in snapshot.problems["nodes"].why
         assert snapshot.problems["pods"].shown == "alice"
         assert snapshot.is_synced
-        need = Need.of("create", PODS)
+        need = ResourceAttributes.of("create", PODS)
         assert (await review(alice, need, "alice")).is_allowed
         refused = await review(alice, need, "default")
         assert (refused.is_allowed, refused.why) == (

@@ -15,7 +15,7 @@ from k8s.diagnosis.gather import QUOTAS
 from k8s.models.resources import JOBS, NAMESPACES, PYTORCH_JOBS, Resource
 from tests.support import real_cluster
 from tests.support.objects import GPU, Object, pytorch_job
-from tui.feeds.cluster_feed import Live
+from tui.feeds.cluster_feed import ClusterFeed
 
 WAIT_S = 60.0
 """Longest wait for a scheduler, a controller or a kubelet to have said its word."""
@@ -61,7 +61,7 @@ async def until(client: Client, name: str, is_so: Callable[[Answer], object]) ->
     try:
         async with asyncio.timeout(WAIT_S):
             while True:
-                snapshot = await Live(client, client.access.namespace).read_once()
+                snapshot = await ClusterFeed(client, client.access.namespace).read_once()
                 found = next((each for each in snapshot.jobs if each.ref.name == name), None)
                 if found is not None:
                     answer = await answer_why(client, found, snapshot)

@@ -12,7 +12,7 @@ from k8s.snapshot import ClusterSnapshot
 from k8s.watch.backoff import Waits
 from tests.scripted.server import WAIT_S, Answer, ScriptedCluster, Stream, page
 from tests.support.objects import node, pod_of, pytorch_job
-from tui.feeds.cluster_feed import Live
+from tui.feeds.cluster_feed import ClusterFeed
 
 HASTY = Waits(first_s=0.01, longest_s=0.05, absent_s=0.05, login_s=0.05)
 """So short that no test waits."""
@@ -70,7 +70,7 @@ WATCHED = (NODES, PODS, JOBS)
 class Feed:
     """A feed that runs, and what it has published."""
 
-    def __init__(self, live: Live) -> None:
+    def __init__(self, live: ClusterFeed) -> None:
         self.live = live
         self.published: list[tuple[float, ClusterSnapshot]] = []
         self._came = asyncio.Event()
@@ -103,7 +103,7 @@ async def running(
     cluster: ScriptedCluster, namespace: str = "", *, waits: Any = None, **client: Any
 ) -> AsyncIterator[Feed]:
     async with cluster.client(**client) as connected:
-        feed = Feed(Live(connected, namespace, waits=waits))
+        feed = Feed(ClusterFeed(connected, namespace, waits=waits))
         task = asyncio.create_task(feed.live.run(feed.publish))
         try:
             yield feed

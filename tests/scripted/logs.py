@@ -11,9 +11,9 @@ from typing import Any
 
 from aiohttp import web
 
-from k8s.client.auth.cluster_config import Access
+from k8s.client.auth.cluster_config import ClusterConfig
 from k8s.client.client import Client
-from k8s.client.rate_limiter import Limiter
+from k8s.client.rate_limiter import RateLimiter
 from k8s.logs import Pace, Target, write_stamp
 
 NS = 1_000_000_000
@@ -249,7 +249,9 @@ async def connected(*pods: ScriptedPod) -> AsyncIterator[tuple[ScriptedCluster, 
     await site.start()
     host = f"http://127.0.0.1:{runner.addresses[0][1]}"
     try:
-        async with Client(Access(host=host, context="test"), limiter=Limiter(1000, 1000)) as client:
+        async with Client(
+            ClusterConfig(host=host, context="test"), limiter=RateLimiter(1000, 1000)
+        ) as client:
             yield cluster, client
     finally:
         await runner.cleanup()

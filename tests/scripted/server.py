@@ -19,9 +19,9 @@ from typing import Any, Protocol, Self
 
 from aiohttp import web
 
-from k8s.client.auth.cluster_config import Access
+from k8s.client.auth.cluster_config import ClusterConfig
 from k8s.client.client import Client
-from k8s.client.rate_limiter import Limiter
+from k8s.client.rate_limiter import RateLimiter
 
 Object = Mapping[str, Any]
 WAIT_S = 30.0
@@ -273,12 +273,12 @@ class ScriptedCluster:
         namespace: str = "default",
         *,
         request_s: float = WAIT_S,
-        limiter: Limiter | None = None,
+        limiter: RateLimiter | None = None,
         **access: Any,
     ) -> Client:
         """Return a client of this server, in more of a hurry than one of a real server's is."""
-        reached = Access(host=self.host, context="scripted", namespace=namespace, user="li", **access)
-        return Client(reached, request_s=request_s, limiter=limiter or Limiter(1000, 1000))
+        reached = ClusterConfig(host=self.host, context="scripted", namespace=namespace, user="li", **access)
+        return Client(reached, request_s=request_s, limiter=limiter or RateLimiter(1000, 1000))
 
     async def __aenter__(self) -> Self:
         # Bound but not listening, it keeps the port ours while the server is away.

@@ -18,7 +18,7 @@ from k8s.models.resources import PODS
 from k8s.snapshot import ClusterSnapshot
 from k8s.watch.mirror import Mirror
 from tests.load.running import LoadServer, difference, seen, told
-from tui.feeds.cluster_feed import Live
+from tui.feeds.cluster_feed import ClusterFeed
 
 pytestmark = pytest.mark.slow
 JOBS, NODES = 60, 60
@@ -64,7 +64,7 @@ class Picture:
 async def live(server: LoadServer) -> AsyncIterator[Picture]:
     picture = Picture()
     async with server.client() as client:
-        task = asyncio.create_task(Live(client).run(picture.publish))
+        task = asyncio.create_task(ClusterFeed(client).run(picture.publish))
         try:
             yield picture
             assert not task.done()

@@ -24,7 +24,7 @@ from tests import ROOT
 from tests.support.terminal import Terminal
 from tui.terminal import tty_state
 from tui.terminal.driver import ConsoleDriver, PacedApp
-from tui.terminal.frame_rate import Pace
+from tui.terminal.frame_rate import FrameRate
 
 Report = Mapping[str, Any]
 
@@ -143,8 +143,8 @@ def main() -> None:
     tty_state.prepare()
 
     class Driver(ConsoleDriver):
-        def make_pace(self) -> Pace:
-            return Pace(is_remote=False, period_s=period_s)
+        def make_pace(self) -> FrameRate:
+            return FrameRate(is_remote=False, period_s=period_s)
 
     app = DrivenApp(pipe)
     app.driver_class = Driver

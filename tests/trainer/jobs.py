@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests import ROOT
 from trainer.catalogue import find
-from trainer.tfevents import Curve, EventFolder
+from trainer.tfevents import EventFolder, ScalarCurve
 
 SMALL = ["--train-images", "640", "--val-images", "101", "--log-every", "2"]
 LONG = [*SMALL, "--epochs", "2000"]
@@ -72,7 +72,7 @@ class Job:
     def progress(self, process: int = 0) -> list[tuple[str, ...]]:
         return [matched.groups() for line in self.lines[process] if (matched := LINE.search(line))]
 
-    def curves(self) -> dict[str, Curve]:
+    def curves(self) -> dict[str, ScalarCurve]:
         events = EventFolder(self.folder / "logs")
         events.read_new()
         assert events.problems == {}

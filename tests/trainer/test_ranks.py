@@ -2,7 +2,7 @@
 
 import pytest
 
-from trainer.errors import WrongUsage
+from trainer.errors import InvalidArguments
 from trainer.ranks import Ranks
 
 MEETING = {"MASTER_ADDR": "job-master-0", "MASTER_PORT": "23456"}
@@ -59,7 +59,7 @@ def test_mpich_gives_ranks_too() -> None:
     ],
 )
 def test_an_environment_that_contradicts_itself_is_refused_in_words(env: dict[str, str], words: str) -> None:
-    with pytest.raises(WrongUsage, match=words):
+    with pytest.raises(InvalidArguments, match=words):
         Ranks.from_env(MEETING | env)
 
 

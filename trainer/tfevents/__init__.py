@@ -8,16 +8,15 @@ Tags come from outside: clean them before they reach a terminal.
 
 from .columns import Columns
 from .event import Point
-from .files import Curve, EventFiles, EventFolder, Fresh
+from .files import EventFiles, EventFolder, Fresh, ScalarCurve
 from .reading import read_points
 from .records import BrokenEvents
-from .stream import EventStream, Restart, Series
+from .stream import EventStream, Restart, ScalarSeries
 from .writer import EventWriter
 
 __all__ = [
     "BrokenEvents",
     "Columns",
-    "Curve",
     "EventFiles",
     "EventFolder",
     "EventStream",
@@ -25,6 +24,7 @@ __all__ = [
     "Fresh",
     "Point",
     "Restart",
-    "Series",
+    "ScalarCurve",
+    "ScalarSeries",
     "read_points",
 ]

@@ -17,7 +17,7 @@ from typing import Literal
 
 import google_crc32c
 
-from .event import Event
+from .event import EventRecord
 from .records import FRAME_BYTES, HEADER_BYTES, masked_crc
 
 MOST_ROWS = 4096
@@ -92,7 +92,7 @@ class Form:
     """The record as: constant, wall time, constant, step, constant, value, constant, CRC."""
 
     @classmethod
-    def of(cls, record: bytes, event: Event) -> "Form | None":
+    def of(cls, record: bytes, event: EventRecord) -> "Form | None":
         """Describe `record`, whose payload decodes to `event`; None unless it holds one plain scalar."""
         if len(event.scalars) != 1 or event.wall_time_at < 0 or event.step < 0 or not event.scalars[0].form:
             return None

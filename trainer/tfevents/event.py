@@ -1,4 +1,4 @@
-"""The payload of one record: the scalars in an `Event` message, found without protobuf.
+"""The payload of one record: the scalars in an `EventRecord` message, found without protobuf.
 
 Field numbers are from TensorBoard's event.proto, summary.proto and tensor.proto.
 Beside each value stands where it lies, so that a run of equal records can be
@@ -37,7 +37,7 @@ class Found(NamedTuple):
     form: str
 
 
-class Event(NamedTuple):
+class EventRecord(NamedTuple):
     """What one payload holds; the places are -1 where a field is absent."""
 
     wall_time: float
@@ -52,7 +52,7 @@ class BadPayload(Exception):
     """The bytes are not an Event message."""
 
 
-def decode_event(payload: bytes) -> Event:
+def decode_event(payload: bytes) -> EventRecord:
     """Find the scalars of one event; other summaries (images, text, histograms) are left out.
 
     Raises:
@@ -70,7 +70,7 @@ def decode_event(payload: bytes) -> Event:
                 scalars += _summary_scalars(payload, start, end)
     except (IndexError, struct.error) as error:
         raise BadPayload(str(error)) from error
-    return Event(wall_time, step, wall_time_at, step_at, step_end, scalars)
+    return EventRecord(wall_time, step, wall_time_at, step_at, step_end, scalars)
 
 
 def _summary_scalars(payload: bytes, start: int, end: int) -> Iterator[Found]:

@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from .columns import Columns
-from .stream import EventStream, Restart, Series
+from .stream import EventStream, Restart, ScalarSeries
 
 READ_BYTES = 1 << 22
 """Most that is read of a file at once; bounds memory, not what is read."""
@@ -31,7 +31,7 @@ class Fresh(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Curve:
+class ScalarCurve:
     """One line to draw: the points of one tag, steps rising.
 
     The arrays may be the reader's own and grow with it: do not change them.
@@ -94,7 +94,7 @@ class EventFiles:
                 problems[path] = f"{stream.skipped} damaged records were left out."
         return problems
 
-    def curves(self) -> list[Curve]:
+    def curves(self) -> list[ScalarCurve]:
         """Join the files of each run into curves, sorted by run, tag and file.
 
         A file continues another one that had its last event before this one's
@@ -131,14 +131,14 @@ class EventFiles:
         ended = stream.last_wall_time
         return float("inf") if ended is None or not stream.series else ended
 
-    def _curves_of_lane(self, run: str, lane: list[str]) -> Iterable[Curve]:
+    def _curves_of_lane(self, run: str, lane: list[str]) -> Iterable[ScalarCurve]:
         tags = {tag for path in lane for tag in self._streams[path].series}
         for tag in tags:
             paths = [path for path in lane if tag in self._streams[path].series]
             series = _join([self._streams[path].series[tag] for path in paths])
             writer = PurePosixPath(paths[-1]).name
             restarts = tuple(series.restarts)
-            yield Curve(run, tag, writer, series.steps, series.wall_times, series.values, restarts)
+            yield ScalarCurve(run, tag, writer, series.steps, series.wall_times, series.values, restarts)
 
 
 class EventFolder(EventFiles):
@@ -194,7 +194,7 @@ class EventFolder(EventFiles):
             self.unreadable[inside] = error.strerror or str(error)
 
 
-def _join(parts: list[Series]) -> Series:
+def _join(parts: list[ScalarSeries]) -> ScalarSeries:
     """Put series one after the other; a single one is handed on as it is."""
     joined = parts[0]
     for part in parts[1:]:
@@ -202,7 +202,7 @@ def _join(parts: list[Series]) -> Series:
         restarts = [mark for mark in joined.restarts if mark.step < part.steps[0]]
         if cut < len(joined.steps) and joined.steps[-1] > part.steps[0]:
             restarts.append(Restart(part.steps[0], part.wall_times[0]))
-        joined = Series(
+        joined = ScalarSeries(
             joined.steps[:cut] + part.steps,
             joined.wall_times[:cut] + part.wall_times,
             joined.values[:cut] + part.values,

@@ -18,7 +18,7 @@ class Restart(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class Series:
+class ScalarSeries:
     """The points of one tag as one writer left them: steps always rise.
 
     A step at or below the last one drops the points at and after it, as
@@ -70,7 +70,7 @@ class EventStream:
     """
 
     def __init__(self) -> None:
-        self.series: dict[str, Series] = {}
+        self.series: dict[str, ScalarSeries] = {}
         """The points by tag."""
         self.offset = 0
         """Where in the file the next bytes to feed begin."""
@@ -107,7 +107,7 @@ class EventStream:
         self.last_wall_time = reading.last_wall_time or self.last_wall_time
         self._keep(pending[reading.used :])
         for columns in reading.columns:
-            self.series.setdefault(columns.tag, Series()).extend(columns)
+            self.series.setdefault(columns.tag, ScalarSeries()).extend(columns)
         return reading.columns
 
     def _keep(self, rest: bytes) -> None:

@@ -29,7 +29,7 @@ _SANDBOX = "gpuconsole-sandbox"
 
 def info(console: Console, wish: View.Go) -> None:
     """Show all that is known of this console, its cluster and its user."""
-    from tui.screens.documents.about import AboutView
+    from tui.screens.documents.about import InfoView
 
     async def learn() -> Rights:
         client, rights = console.client, console.rights
@@ -54,7 +54,7 @@ def info(console: Console, wish: View.Go) -> None:
     def badge_of(snapshot: ClusterSnapshot) -> str:
         return badge(snapshot, is_sandbox=_is_sandbox(console, snapshot))
 
-    console.show(AboutView(describe, badge_of, learn))
+    console.show(InfoView(describe, badge_of, learn))
 
 
 def _namespace(console: Console) -> str:

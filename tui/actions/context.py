@@ -15,7 +15,7 @@ from tui.screens.base.view import View
 from tui.screens.lists.jobs import JobsView
 
 if TYPE_CHECKING:
-    from k8s.jobs.permissions import Rights
+    from k8s.jobs.permissions import Permissions
     from k8s.kinds import JobRef
     from tui.app import Console
 
@@ -92,7 +92,7 @@ def rights(console: Console, wish: View.Go) -> None:
 
 
 async def _learn_rights(
-    console: Console, known: Rights, view: View, namespace: str, ref: JobRef | None
+    console: Console, known: Permissions, view: View, namespace: str, ref: JobRef | None
 ) -> None:
     """Ask once the cursor rests; what is known already is shown at once."""
     keys = [key for key in view.KEYS if key.right]

@@ -42,9 +42,9 @@ def nodes(console: Console, wish: View.Go) -> None:
 
 def holders(console: Console, wish: View.Go) -> None:
     """Show who holds the GPUs of a node."""
-    from tui.screens.lists.node_gpus import HoldersView
+    from tui.screens.lists.node_gpus import NodeGpusView
 
-    console.show(HoldersView(wish.argument))
+    console.show(NodeGpusView(wish.argument))
 
 
 def events(console: Console, wish: View.Go) -> None:

@@ -72,9 +72,9 @@ def palette(console: Console, wish: View.Go) -> None:
     """Search all that can be done."""
     from textual.command import CommandPalette
 
-    from tui.screens.dialogs.palette import Doings
+    from tui.screens.dialogs.palette import ActionProvider
 
-    console.push_screen(CommandPalette([Doings], placeholder="What do you want to do?"))
+    console.push_screen(CommandPalette([ActionProvider], placeholder="What do you want to do?"))
 
 
 def jump(console: Console, wish: View.Go) -> None:

@@ -18,7 +18,7 @@ from tui.charts.braille import Canvas
 from tui.charts.downsample import Span, downsample, value_range
 from tui.charts.series import Series
 from tui.charts.ticks import Tick, clock_ticks, duration_ticks, log_ticks, number_ticks, whole_ticks
-from tui.charts.view import PAINTS, Curve, Piece, View
+from tui.charts.view import PAINTS, Piece, PlotCurve, PlotOptions
 from tui.text.format import NOTHING, cell_len, count, duration, elide_middle, head, number, pad
 
 _RAW = 100
@@ -40,10 +40,10 @@ class Picture(NamedTuple):
 
 def draw(
     title: str,
-    curves: Sequence[Curve],
+    curves: Sequence[PlotCurve],
     width: int,
     height: int,
-    view: View,
+    view: PlotOptions,
     *,
     empty: str = "No points yet",
 ) -> Picture:
@@ -64,7 +64,7 @@ def draw(
 
 class _Drawing:
     def __init__(
-        self, title: str, curves: Sequence[Curve], width: int, height: int, view: View, empty: str
+        self, title: str, curves: Sequence[PlotCurve], width: int, height: int, view: PlotOptions, empty: str
     ) -> None:
         self.title = title
         self.empty = empty
@@ -142,7 +142,7 @@ class _Drawing:
 
     # Curves
 
-    def _draw_curve(self, canvas: Canvas, index: int, curve: Curve) -> None:
+    def _draw_curve(self, canvas: Canvas, index: int, curve: PlotCurve) -> None:
         if not len(curve.series):
             return
         canvas.pattern = (1, 1)

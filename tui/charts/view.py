@@ -19,7 +19,7 @@ PAINTS = 6
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Curve:
+class PlotCurve:
     """One line of the chart."""
 
     label: str
@@ -29,7 +29,7 @@ class Curve:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class PlotOptions:
     """How the curves are looked at."""
 
     x_axis: XAxis = "step"

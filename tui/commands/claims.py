@@ -10,21 +10,21 @@ from k8s.models.claim import Claim
 from k8s.models.resources import CLAIMS
 from tui.commands.support.connect import cluster, scope, server_clock
 from tui.commands.support.errors import say
-from tui.commands.support.output import Column, add_format, write_object, write_table
+from tui.commands.support.output import OutputColumn, add_format, write_object, write_table
 from tui.commands.support.values import Values, seconds_since, timestamp
 from tui.feeds.volume_claims import owner_of
 from tui.options import ConsoleOptions
 from tui.text.format import NOTHING, Clock
 
 COLUMNS = (
-    Column("NAMESPACE"),
-    Column("NAME"),
-    Column("ACCESS"),
-    Column("SIZE", "right"),
-    Column("STATUS"),
-    Column("AGE", "right"),
-    Column("OWNER"),
-    Column("DESCRIPTION", is_wide=True),
+    OutputColumn("NAMESPACE"),
+    OutputColumn("NAME"),
+    OutputColumn("ACCESS"),
+    OutputColumn("SIZE", "right"),
+    OutputColumn("STATUS"),
+    OutputColumn("AGE", "right"),
+    OutputColumn("OWNER"),
+    OutputColumn("DESCRIPTION", is_wide=True),
 )
 
 

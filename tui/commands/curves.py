@@ -15,12 +15,12 @@ from k8s.client.client import Client
 from k8s.errors import KubeError
 from k8s.logs import LogLine, Options, read, targets_of
 from k8s.snapshot import Job
-from trainer.tfevents import Curve, EventFiles, EventFolder
+from trainer.tfevents import EventFiles, EventFolder, ScalarCurve
 from tui.commands.support.connect import cluster, read_jobs
 from tui.commands.support.errors import say
 from tui.commands.support.job_name import NAME_HELP, find_job, titles
 from tui.commands.support.output import add_format, write, write_object
-from tui.commands.support.plots import Line, plot
+from tui.commands.support.plots import PlotLine, plot
 from tui.feeds.curve_feed import CurveFeed
 from tui.feeds.log_points import read_log_points
 from tui.options import ConsoleOptions
@@ -56,7 +56,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     return 0
 
 
-def _from_folder(folder: Path) -> list[Line]:
+def _from_folder(folder: Path) -> list[PlotLine]:
     """Return the curves in a folder; none where there is no such folder."""
     if not folder.is_dir():
         return []
@@ -65,7 +65,7 @@ def _from_folder(folder: Path) -> list[Line]:
     return _lines(events)
 
 
-async def _from_job(client: Client, job: Job) -> tuple[list[Line], str]:
+async def _from_job(client: Client, job: Job) -> tuple[list[PlotLine], str]:
     """Return the curves in a job's event files, or else what its log tells, and where that was read.
 
     Raises:
@@ -94,11 +94,11 @@ async def _from_job(client: Client, job: Job) -> tuple[list[Line], str]:
             "Lines such as `step 10 loss 1.5` in its log are drawn too.",
         )
     say(problem)
-    lines = [Line(tag, one.steps, one.wall_times, one.values) for tag, one in sorted(found.items())]
+    lines = [PlotLine(tag, one.steps, one.wall_times, one.values) for tag, one in sorted(found.items())]
     return lines, f"the log of {said[0].source.name}"
 
 
-def _lines(events: EventFiles) -> list[Line]:
+def _lines(events: EventFiles) -> list[PlotLine]:
     """Return the curves, named by their tags, and by run or file too where a tag has several."""
     for path, problem in events.problems.items():
         say(f"{path}: {problem}")
@@ -106,17 +106,17 @@ def _lines(events: EventFiles) -> list[Line]:
     tags = Counter(curve.tag for curve in curves)
     runs = Counter((curve.tag, curve.run) for curve in curves)
 
-    def name(curve: Curve) -> str:
+    def name(curve: ScalarCurve) -> str:
         if tags[curve.tag] == 1:
             return curve.tag
         if runs[curve.tag, curve.run] == 1:
             return f"{curve.tag} ({curve.run})"
         return f"{curve.tag} ({curve.run}/{curve.writer})"
 
-    return [Line(name(curve), curve.steps, curve.wall_times, curve.values) for curve in curves]
+    return [PlotLine(name(curve), curve.steps, curve.wall_times, curve.values) for curve in curves]
 
 
-def _print(lines: Iterable[Line], source: str, form: str, *, is_ascii: bool) -> None:
+def _print(lines: Iterable[PlotLine], source: str, form: str, *, is_ascii: bool) -> None:
     if form == "json":
         tags = {
             line.name: [

@@ -14,19 +14,19 @@ from k8s.models.resources import EVENTS
 from tui.commands.support.connect import cluster, read_cluster, server_clock
 from tui.commands.support.errors import say
 from tui.commands.support.job_name import NAME_HELP, find_job, titles
-from tui.commands.support.output import Column, add_format, write_object, write_table
+from tui.commands.support.output import OutputColumn, add_format, write_object, write_table
 from tui.commands.support.values import Values, seconds_since, timestamp
-from tui.jobs.events import Happening, Relatives, happenings, in_time, relevant
+from tui.jobs.events import FoldedEvent, JobEventFilter, happenings, in_time, relevant
 from tui.options import ConsoleOptions
 from tui.text.format import NOTHING, Clock
 
 COLUMNS = (
-    Column("AGE", "right"),
-    Column("TYPE"),
-    Column("ABOUT"),
-    Column("REASON"),
-    Column("COUNT", "right"),
-    Column("MESSAGE"),
+    OutputColumn("AGE", "right"),
+    OutputColumn("TYPE"),
+    OutputColumn("ABOUT"),
+    OutputColumn("REASON"),
+    OutputColumn("COUNT", "right"),
+    OutputColumn("MESSAGE"),
 )
 
 
@@ -41,7 +41,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     async with cluster(options) as client:
         snapshot, live = await read_cluster(options, client)
         job = find_job(snapshot, flags.job)
-        relatives = Relatives(job, live.pods, snapshot.jobs)
+        relatives = JobEventFilter(job, live.pods, snapshot.jobs)
         events = await _fetch_events(client, job.ref.namespace)
         clock = server_clock(client)
     if flags.output in ("json", "yaml"):
@@ -63,7 +63,7 @@ async def _fetch_events(client: Client, namespace: str) -> list[Event]:
     return found
 
 
-def _row(happening: Happening, clock: Clock) -> tuple[str, ...]:
+def _row(happening: FoldedEvent, clock: Clock) -> tuple[str, ...]:
     event = happening.newest
     return (
         clock.age(event.at),

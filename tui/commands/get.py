@@ -11,29 +11,36 @@ from k8s.models.resources import NODES, SERVICES
 from k8s.snapshot import Instance, Job
 from tui.commands.support.connect import cluster, read_jobs, server_clock
 from tui.commands.support.job_name import NAME_HELP, find_job
-from tui.commands.support.output import Column, add_format, write, write_fields, write_object, write_table
+from tui.commands.support.output import (
+    OutputColumn,
+    add_format,
+    write,
+    write_fields,
+    write_object,
+    write_table,
+)
 from tui.commands.support.values import duration_text, job_details, timestamp
 from tui.options import ConsoleOptions
 from tui.text.format import NOTHING, Clock
 
 INSTANCE_COLUMNS = (
-    Column("NAME"),
-    Column("STATUS"),
-    Column("AGE", "right"),
-    Column("CHIEF"),
-    Column("RANKS"),
-    Column("GPU", "right"),
-    Column("NODE"),
-    Column("RESTARTS", "right"),
-    Column("POD", is_wide=True),
-    Column("REASON"),
+    OutputColumn("NAME"),
+    OutputColumn("STATUS"),
+    OutputColumn("AGE", "right"),
+    OutputColumn("CHIEF"),
+    OutputColumn("RANKS"),
+    OutputColumn("GPU", "right"),
+    OutputColumn("NODE"),
+    OutputColumn("RESTARTS", "right"),
+    OutputColumn("POD", is_wide=True),
+    OutputColumn("REASON"),
 )
 CONDITION_COLUMNS = (
-    Column("TYPE"),
-    Column("IS"),
-    Column("SINCE", "right"),
-    Column("REASON"),
-    Column("MESSAGE", is_wide=True),
+    OutputColumn("TYPE"),
+    OutputColumn("IS"),
+    OutputColumn("SINCE", "right"),
+    OutputColumn("REASON"),
+    OutputColumn("MESSAGE", is_wide=True),
 )
 
 

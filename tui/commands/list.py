@@ -7,25 +7,25 @@ import argparse
 from k8s.snapshot import Job
 from tui.commands.support.connect import cluster, read_jobs, server_clock
 from tui.commands.support.errors import say
-from tui.commands.support.output import Column, add_format, write_object, write_table
+from tui.commands.support.output import OutputColumn, add_format, write_object, write_table
 from tui.commands.support.values import duration_text, job_values
 from tui.options import ConsoleOptions
 from tui.text.format import NOTHING, Clock
 
 COLUMNS = (
-    Column("NAMESPACE"),
-    Column("NAME"),
-    Column("KIND"),
-    Column("STATUS"),
-    Column("PODS", "right"),
-    Column("GPU(Requested)", "right"),
-    Column("GPU(Allocated)", "right"),
-    Column("DURATION", "right"),
-    Column("NODES"),
-    Column("USER", is_wide=True),
-    Column("PRIORITY", is_wide=True),
-    Column("AGE", "right", is_wide=True),
-    Column("REASON", is_wide=True),
+    OutputColumn("NAMESPACE"),
+    OutputColumn("NAME"),
+    OutputColumn("KIND"),
+    OutputColumn("STATUS"),
+    OutputColumn("PODS", "right"),
+    OutputColumn("GPU(Requested)", "right"),
+    OutputColumn("GPU(Allocated)", "right"),
+    OutputColumn("DURATION", "right"),
+    OutputColumn("NODES"),
+    OutputColumn("USER", is_wide=True),
+    OutputColumn("PRIORITY", is_wide=True),
+    OutputColumn("AGE", "right", is_wide=True),
+    OutputColumn("REASON", is_wide=True),
 )
 
 

@@ -17,7 +17,7 @@ from k8s.snapshot import ClusterSnapshot, Job
 from tui.commands.support.connect import cluster, read_jobs, scope
 from tui.commands.support.errors import say
 from tui.commands.support.job_name import NAME_HELP, find_job, titles
-from tui.feeds.cluster_feed import Live
+from tui.feeds.cluster_feed import ClusterFeed
 from tui.options import ConsoleOptions
 
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -66,7 +66,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         if not wanted.follow:
             await _print(client, targets_of(job, container=flags.container), wanted, flags)
             return 0
-        live = Live(client, scope(options, client))
+        live = ClusterFeed(client, scope(options, client))
         async with aclosing(_pods_as_they_come(live, job.ref, flags.container)) as targets:
             await _print(client, targets, wanted, flags)
     return 0
@@ -97,7 +97,7 @@ async def _print(
 
 
 async def _pods_as_they_come(
-    live: Live, ref: JobRef, container: str
+    live: ClusterFeed, ref: JobRef, container: str
 ) -> AsyncGenerator[Sequence[Target], None]:
     """Yield a job's containers whenever there are others, until the job has ended.
 

@@ -13,7 +13,7 @@ from tui.commands.logs import seconds
 from tui.commands.support.confirm import add_yes, check_can_ask, delete_each, is_agreed
 from tui.commands.support.connect import check_may_change, cluster, read_jobs, server_clock
 from tui.commands.support.errors import say
-from tui.commands.support.output import Column, add_format, write_object, write_table
+from tui.commands.support.output import OutputColumn, add_format, write_object, write_table
 from tui.commands.support.values import Values, job_values, seconds_since, timestamp
 from tui.jobs.delete_plan import delete_plan
 from tui.options import ConsoleOptions, login_name
@@ -22,12 +22,12 @@ from tui.text.format import NOTHING, age, plural
 ENDED = (Status.SUCCEEDED, Status.FAILED)
 """What a job must be to be pruned."""
 COLUMNS = (
-    Column("NAMESPACE"),
-    Column("NAME"),
-    Column("KIND"),
-    Column("STATUS"),
-    Column("ENDED", "right"),
-    Column("USER"),
+    OutputColumn("NAMESPACE"),
+    OutputColumn("NAME"),
+    OutputColumn("KIND"),
+    OutputColumn("STATUS"),
+    OutputColumn("ENDED", "right"),
+    OutputColumn("USER"),
 )
 
 

@@ -89,7 +89,7 @@ async def _through_pipes(
     return remote.exit_code or 0
 
 
-async def _feed(remote: exec.Command) -> None:
+async def _feed(remote: exec.ExecSession) -> None:
     """Send our input until it ends, or the command does."""
     pieces: asyncio.Queue[bytes] = asyncio.Queue()
     room = threading.Semaphore(8)

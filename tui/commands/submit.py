@@ -13,7 +13,7 @@ from k8s.kinds import CREATABLE, CreatableKind, Manifest
 from k8s.models.job_spec import JobSpec
 from tui.commands.support.connect import check_may_change, cluster
 from tui.commands.support.errors import WrongUsage, say
-from tui.commands.support.manifests import Wanted, read_manifests
+from tui.commands.support.manifests import ManifestOptions, read_manifests
 from tui.commands.support.output import write, write_object
 from tui.commands.support.submit_flags import add_spec_arguments, spec_of
 from tui.options import ConsoleOptions
@@ -84,7 +84,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     return 0
 
 
-def _from_file(flags: argparse.Namespace, namespace: str) -> list[Wanted]:
+def _from_file(flags: argparse.Namespace, namespace: str) -> list[ManifestOptions]:
     if flags.rest:
         raise WrongUsage("Words after -- make no sense with -f.")
     wanted = read_manifests(flags.filename)
@@ -95,11 +95,11 @@ def _from_file(flags: argparse.Namespace, namespace: str) -> list[Wanted]:
     return wanted
 
 
-def _from_flags(flags: argparse.Namespace, options: ConsoleOptions, namespace: str) -> list[Wanted]:
+def _from_flags(flags: argparse.Namespace, options: ConsoleOptions, namespace: str) -> list[ManifestOptions]:
     if options.is_sandbox and not flags.image:
         flags.image = SANDBOX_IMAGE
     kind = next(kind for kind in CREATABLE if flags.kind in words_for(kind))
-    return [Wanted(kind.resource, kind.manifest(spec_of(flags, namespace)))]
+    return [ManifestOptions(kind.resource, kind.manifest(spec_of(flags, namespace)))]
 
 
 async def _warn_of_missing_claims(client: Client, namespace: str, spec: JobSpec) -> None:
@@ -126,7 +126,7 @@ def _home(manifest: Manifest, namespace: str) -> str:
     return str(manifest["metadata"].get("namespace") or namespace)
 
 
-def _print(wanted: Iterable[Wanted], namespace: str, words: str, output: str) -> None:
+def _print(wanted: Iterable[ManifestOptions], namespace: str, words: str, output: str) -> None:
     for resource, manifest in wanted:
         if output == "yaml":
             write(f"---\n{to_yaml(manifest)}".rstrip())

@@ -8,34 +8,34 @@ from k8s.errors import KubeError
 from k8s.snapshot import ClusterSnapshot, NodeRow
 from tui.commands.support.connect import cluster, read_jobs, server_clock
 from tui.commands.support.errors import say
-from tui.commands.support.output import Column, add_format, write, write_object, write_table
+from tui.commands.support.output import OutputColumn, add_format, write, write_object, write_table
 from tui.commands.support.values import job_values, node_values
 from tui.options import ConsoleOptions
 from tui.text.format import NOTHING, memory
 
 NODE_COLUMNS = (
-    Column("NAME"),
-    Column("IP"),
-    Column("ROLE"),
-    Column("STATUS"),
-    Column("GPU"),
-    Column("GPU(Total)", "right"),
-    Column("GPU(Allocated)", "right"),
-    Column("UNHEALTHY", "right"),
-    Column("MODE", is_wide=True),
-    Column("GPU MEMORY", "right", is_wide=True),
-    Column("FREE", "right", is_wide=True),
-    Column("HELD BY", is_wide=True),
+    OutputColumn("NAME"),
+    OutputColumn("IP"),
+    OutputColumn("ROLE"),
+    OutputColumn("STATUS"),
+    OutputColumn("GPU"),
+    OutputColumn("GPU(Total)", "right"),
+    OutputColumn("GPU(Allocated)", "right"),
+    OutputColumn("UNHEALTHY", "right"),
+    OutputColumn("MODE", is_wide=True),
+    OutputColumn("GPU MEMORY", "right", is_wide=True),
+    OutputColumn("FREE", "right", is_wide=True),
+    OutputColumn("HELD BY", is_wide=True),
 )
 JOB_COLUMNS = (
-    Column("NAMESPACE"),
-    Column("NAME"),
-    Column("KIND"),
-    Column("STATUS"),
-    Column("GPU(Requested)", "right"),
-    Column("GPU(Allocated)", "right"),
-    Column("USER"),
-    Column("NODES"),
+    OutputColumn("NAMESPACE"),
+    OutputColumn("NAME"),
+    OutputColumn("KIND"),
+    OutputColumn("STATUS"),
+    OutputColumn("GPU(Requested)", "right"),
+    OutputColumn("GPU(Allocated)", "right"),
+    OutputColumn("USER"),
+    OutputColumn("NODES"),
 )
 
 

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from k8s.client.client import Client
 from k8s.errors import KubeError
-from k8s.jobs.permissions import Need, Right
+from k8s.jobs.permissions import Permission, ResourceAttributes
 from k8s.kinds import CREATABLE, KINDS, JobKind
 from k8s.models.resources import CLAIMS, EVENTS, NAMESPACES, NODES, PODS, Resource
 from k8s.watch.discovery import discover
@@ -29,7 +29,7 @@ RIGHTS: tuple[tuple[str, Resource], ...] = (
 
 Rights = Mapping[str, Mapping[str, bool | None]]
 """What a user may do: resource to verb to whether it is allowed; None where nobody says."""
-Ask = Callable[[Need], Awaitable[Right]]
+Ask = Callable[[ResourceAttributes], Awaitable[Permission]]
 """Finds out whether something is allowed."""
 
 
@@ -76,7 +76,7 @@ async def fetch_rights(client: Client, ask: Ask) -> Rights:
     """
     kinds = await _kinds(client)
     asked = (*RIGHTS, *((verb, kind.resource) for kind in kinds for verb in _verbs(kind)))
-    answers = await asyncio.gather(*(ask(Need.of(*each)) for each in asked))
+    answers = await asyncio.gather(*(ask(ResourceAttributes.of(*each)) for each in asked))
     rights: dict[str, dict[str, bool | None]] = {}
     groups: dict[str, str] = {}
     for (verb, resource), right in zip(asked, answers, strict=True):

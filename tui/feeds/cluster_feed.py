@@ -31,7 +31,7 @@ from k8s.snapshot import ClusterSnapshot, Job
 from k8s.watch.backoff import Outage, Waits, pause
 from k8s.watch.discovery import Catalogue, discover
 from k8s.watch.mirror import Mirror
-from k8s.watch.owner_lookup import Owners
+from k8s.watch.owner_lookup import OwnerLookup
 from tui.text.format import count
 
 PUBLISH_S = 0.1
@@ -49,7 +49,7 @@ _TROUBLES: tuple[tuple[type[KubeError], str], ...] = (
 """A problem to a word for it, the one that explains the others first."""
 
 
-class Live:
+class ClusterFeed:
     """One cluster, mirrored, and the newest picture of it."""
 
     def __init__(self, client: Client, namespace: str = "", *, waits: Waits | None = None) -> None:
@@ -81,7 +81,7 @@ class Live:
         self._server_version = ""
         self._joiner = Joiner()
         self._catalogue = Catalogue(client)
-        self._owners = Owners(client, self._catalogue.resource_of, self._changed.set)
+        self._owners = OwnerLookup(client, self._catalogue.resource_of, self._changed.set)
 
     @property
     def _mirrors(self) -> list[Mirror[Any]]:

@@ -16,9 +16,9 @@ from k8s.errors import KubeError
 from k8s.jobs import pod_files
 from k8s.jobs.create import resource_of
 from k8s.kinds import DeclaredJob, JobRef, kind_of
-from k8s.logs import Follower, LogLine, Target, Wanted, targets_of
+from k8s.logs import Follower, LogLine, LogRequest, Target, targets_of
 from k8s.snapshot import Job
-from trainer.tfevents import Curve, EventFiles, EventFolder, Series
+from trainer.tfevents import EventFiles, EventFolder, ScalarCurve, ScalarSeries
 from tui.feeds.log_points import add_log_points
 
 LOCAL_S, REMOTE_S = 1.0, 5.0
@@ -43,19 +43,21 @@ class CurveFeed:
         self._client = client
         self._ref = ref
         self._job = job
-        self._log_points: dict[str, Series] = {}
+        self._log_points: dict[str, ScalarSeries] = {}
         self._log_source = ""
         self._log: asyncio.Task[None] | None = None
         self._log_of: Target | None = None
         self._log_grew = asyncio.Event()
         self._has_event_points = False
 
-    def curves(self) -> list[Curve]:
+    def curves(self) -> list[ScalarCurve]:
         """Return the curves of the event files, or else those found in the log."""
         if not self.is_from_log:
             return self.events.curves()
         return [
-            Curve(".", tag, self._log_source, each.steps, each.wall_times, each.values, tuple(each.restarts))
+            ScalarCurve(
+                ".", tag, self._log_source, each.steps, each.wall_times, each.values, tuple(each.restarts)
+            )
             for tag, each in sorted(self._log_points.items())
         ]
 
@@ -123,7 +125,7 @@ class CurveFeed:
     async def _follow_log(self, target: Target) -> None:
         """Look through a log; of several ranks in it, through the first one's lines."""
         rank = min(target.ranks, default=0)
-        follower = Follower(self._client, target, Wanted(tail=LOG_LINES))
+        follower = Follower(self._client, target, LogRequest(tail=LOG_LINES))
         # One that may not be read has no curves either; why there are none is said of the event files.
         with suppress(KubeError):
             async with aclosing(follower.batches()) as batches:

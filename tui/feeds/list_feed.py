@@ -14,13 +14,13 @@ from k8s.models import Meta, Reader
 from k8s.models.resources import Resource
 from k8s.snapshot import Missing
 from k8s.watch.mirror import Mirror, MirrorState
-from tui.feeds.cluster_feed import PUBLISH_S, RESTS, Live
+from tui.feeds.cluster_feed import PUBLISH_S, RESTS, ClusterFeed
 from tui.text.format import count
 
 T = TypeVar("T")
 
 
-class Followed(Generic[T]):
+class ListFeed(Generic[T]):
     """One collection of the cluster and the namespace that the console shows."""
 
     def __init__(
@@ -41,10 +41,10 @@ class Followed(Generic[T]):
         self._decoder: Reader[T] = Reader(value_type)
         self._field_selector = field_selector
         self._has_scope = resource.is_namespaced and not is_of_all
-        self._aim: tuple[Live, str] | None = None
+        self._aim: tuple[ClusterFeed, str] | None = None
         self._mirror: Mirror[T] | None = None
 
-    def aim(self, live: Live | None, changed: Callable[[], None]) -> bool:
+    def aim(self, live: ClusterFeed | None, changed: Callable[[], None]) -> bool:
         """Follow it as `live` shows it from now on; tell whether that is another one than before.
 
         Args:
@@ -124,7 +124,7 @@ class Followed(Generic[T]):
         return f"{count(state.listed)}{of_all} {self.resource.plural} so far…"
 
 
-async def follow(followed: Sequence[Followed[Any]], changed: asyncio.Event, draw: Callable[[], None]) -> None:
+async def follow(followed: Sequence[ListFeed[Any]], changed: asyncio.Event, draw: Callable[[], None]) -> None:
     """Keep collections up to date until cancelled, and draw after changes.
 
     It draws ten times a second at most, and no more often than leaves time for the keys.

@@ -7,7 +7,7 @@ from array import array
 from collections.abc import Iterable
 
 from k8s.logs import LogLine
-from trainer.tfevents import Columns, Series
+from trainer.tfevents import Columns, ScalarSeries
 
 _STEP = re.compile(rb"\b(?:global_)?(?:step|iter|iteration)s?\s*[ =:]\s*\[?(\d{1,18})\b", re.IGNORECASE)
 _PAIR = re.compile(
@@ -21,17 +21,17 @@ _NAMES = re.compile(
 _LONGEST_BYTES = 2000
 
 
-def read_log_points(lines: Iterable[LogLine]) -> dict[str, Series]:
+def read_log_points(lines: Iterable[LogLine]) -> dict[str, ScalarSeries]:
     """Return the scalars of lines such as `step 40/800 loss 1.87 lr 0.003`, by name.
 
     A line counts when it names a step and, after it, a loss or an accuracy.
     """
-    found: dict[str, Series] = {}
+    found: dict[str, ScalarSeries] = {}
     add_log_points(found, lines)
     return found
 
 
-def add_log_points(found: dict[str, Series], lines: Iterable[LogLine]) -> bool:
+def add_log_points(found: dict[str, ScalarSeries], lines: Iterable[LogLine]) -> bool:
     """Add the scalars of further lines to those found before; return whether there were any."""
     has_news = False
     for line in lines:
@@ -45,6 +45,6 @@ def add_log_points(found: dict[str, Series], lines: Iterable[LogLine]) -> bool:
         for name, value in pairs:
             tag = name.decode("ascii")
             where = array("q", [int(step[1])]), array("d", [line.stamp_ns / 1e9]), array("d", [float(value)])
-            found.setdefault(tag, Series()).extend(Columns(tag, *where))
+            found.setdefault(tag, ScalarSeries()).extend(Columns(tag, *where))
             has_news = True
     return has_news

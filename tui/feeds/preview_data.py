@@ -33,7 +33,7 @@ _NOT_STARTED = (Status.QUEUED, Status.PENDING, Status.STARTING, Status.SUSPENDED
 
 
 @dataclass(frozen=True, slots=True)
-class Glance:
+class PreviewData:
     """What was seen; where it could not be seen, why."""
 
     events: tuple[Event, ...] = ()
@@ -48,12 +48,12 @@ class Glance:
     """When it was seen, by our clock."""
 
 
-async def fetch_glance(client: Client, job: Job) -> Glance:
+async def fetch_glance(client: Client, job: Job) -> PreviewData:
     """Look at a job, behind whatever the user waits for. Three requests at most; it never raises."""
     (events, events_problem), (log, log_of, log_problem) = await asyncio.gather(
         _events(client, job), _log(client, job)
     )
-    return Glance(events, events_problem, log, log_of, log_problem, datetime.now(UTC))
+    return PreviewData(events, events_problem, log, log_of, log_problem, datetime.now(UTC))
 
 
 async def _events(client: Client, job: Job) -> tuple[tuple[Event, ...], str]:

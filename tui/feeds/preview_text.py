@@ -29,7 +29,7 @@ from tui.text.gpu_bar import job_mark, node_cells
 
 if TYPE_CHECKING:
     from k8s.models import Condition, Event, Taint
-    from tui.feeds.preview_data import Glance
+    from tui.feeds.preview_data import PreviewData
 
 Lines = list[list[Run]]
 """Lines of a pane, each in pieces."""
@@ -108,7 +108,7 @@ def telling_taints(node: NodeRow) -> tuple[Taint, ...]:
     return tuple(each for each in node.taints if not each.key.startswith("node.kubernetes.io/"))
 
 
-def job_story(job: Job, glance: Glance | None, clock: Clock, width: int, height: int) -> Lines:
+def job_story(job: Job, glance: PreviewData | None, clock: Clock, width: int, height: int) -> Lines:
     """Tell what a job is, why it is so, what happened to it, and what it says.
 
     Args:

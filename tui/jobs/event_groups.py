@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from k8s.kinds import JobRef
 from k8s.models import Event, ObjectReference
 from k8s.snapshot import Job
-from tui.jobs.events import Happening, fold, in_time
+from tui.jobs.events import FoldedEvent, fold, in_time
 
 _SHORT: Mapping[str, str] = {"PersistentVolumeClaim": "pvc", "PersistentVolume": "pv"}
 """Kinds with long names, and what people type for them."""
@@ -20,12 +20,12 @@ Place = tuple[str, str, str]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Told:
+class EventGroup:
     """One line; the same value as long as it is made of the same events."""
 
     key: str
     """Stays the same while more of its events come."""
-    happening: Happening
+    happening: FoldedEvent
     """What happened; `about` is as kubectl has it: `pod/bert-worker-0`, and ` +15` where there are more."""
     namespace: str
     """Where."""
@@ -45,16 +45,16 @@ def jobs_by_place(jobs: Iterable[Job]) -> dict[Place, JobRef]:
     return found
 
 
-class Teller:
+class EventGrouper:
     """Puts events together, time and again, and makes no line anew that has not changed."""
 
     def __init__(self) -> None:
         """Start without any event."""
-        self._told: dict[tuple[object, ...], Told] = {}
+        self._told: dict[tuple[object, ...], EventGroup] = {}
 
     def tell(
         self, events: Iterable[Event], jobs: Mapping[Place, JobRef], *, only_warnings: bool = False
-    ) -> list[Told]:
+    ) -> list[EventGroup]:
         """Return what happened, the newest first.
 
         Args:
@@ -80,12 +80,12 @@ class Teller:
         return sorted(self._told.values(), key=lambda told: in_time(told.happening.newest), reverse=True)
 
 
-def _told(events: tuple[Event, ...], jobs: Mapping[Place, JobRef]) -> Told:
+def _told(events: tuple[Event, ...], jobs: Mapping[Place, JobRef]) -> EventGroup:
     happening = fold((_kubectl_name(event.involved_object), event) for event in events)
     about = happening.newest.involved_object
     namespace = about.namespace or happening.newest.metadata.namespace
     job = jobs.get((namespace, about.kind, about.name))
-    return Told(events[0].metadata.uid, happening, namespace, job, events)
+    return EventGroup(events[0].metadata.uid, happening, namespace, job, events)
 
 
 def _kubectl_name(about: ObjectReference) -> str:

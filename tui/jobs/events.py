@@ -23,7 +23,7 @@ LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class Happening:
+class FoldedEvent:
     """One event, or several that say the same of objects of one kind."""
 
     newest: Event
@@ -41,7 +41,7 @@ class Happening:
         return self.newest.type == "Warning"
 
 
-class Relatives:
+class JobEventFilter:
     """The objects whose events are a job's."""
 
     def __init__(self, job: Job, pods: Mapping[str, Pod], others: Iterable[Job] = ()) -> None:
@@ -93,7 +93,9 @@ class Relatives:
         return None
 
 
-def happenings(events: Iterable[Event], relatives: Relatives, since: datetime | None) -> list[Happening]:
+def happenings(
+    events: Iterable[Event], relatives: JobEventFilter, since: datetime | None
+) -> list[FoldedEvent]:
     """Return what happened to a job, the newest first; what was said before it was made is a namesake's.
 
     Events that say the same of several objects of one kind are one.
@@ -106,7 +108,7 @@ def happenings(events: Iterable[Event], relatives: Relatives, since: datetime | 
 
 
 def relevant(
-    events: Iterable[Event], relatives: Relatives, since: datetime | None
+    events: Iterable[Event], relatives: JobEventFilter, since: datetime | None
 ) -> Iterator[tuple[str, Event]]:
     """Return a job's events, each after what it is about in the job's words; see `happenings`."""
     for event in events:
@@ -115,12 +117,12 @@ def relevant(
             yield name, event
 
 
-def fold(alike: Iterable[tuple[str, Event]]) -> Happening:
+def fold(alike: Iterable[tuple[str, Event]]) -> FoldedEvent:
     """Return events that say the same, each after what it is about, as one."""
     in_turn = sorted(alike, key=lambda each: in_time(each[1]))
     names = list(dict.fromkeys(name for name, _ in in_turn))
     starts = [event.first_timestamp or event.at for _, event in in_turn]
-    return Happening(
+    return FoldedEvent(
         in_turn[-1][1],
         f"{names[0]} +{len(names) - 1}" if len(names) > 1 else names[0],
         sum(max(1, event.count or 1) for _, event in in_turn),
@@ -136,7 +138,7 @@ def in_time(event: Event) -> tuple[datetime, str]:
     return (event.at or LONG_AGO).replace(microsecond=0), event.metadata.name.rpartition(".")[2]
 
 
-def full_text(happening: Happening) -> str:
+def full_text(happening: FoldedEvent) -> str:
     """Return all that an event says, as plain text, one thing a line."""
     event, about = happening.newest, happening.newest.involved_object
     parts = (

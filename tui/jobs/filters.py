@@ -15,7 +15,7 @@ _AT_REST = (Status.SUCCEEDED, Status.SUSPENDED)
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class FilteredJobs:
     """The jobs that are shown, and what becomes of the others."""
 
     jobs: Sequence[Job]
@@ -36,7 +36,7 @@ def choose(
     only_faults: bool = False,
     with_older: bool = False,
     finished_days: float = FINISHED_DAYS,
-) -> Chosen:
+) -> FilteredJobs:
     """Choose what is shown.
 
     Args:
@@ -55,10 +55,10 @@ def choose(
     if only_faults:
         shown = [job for job in shown if is_fault(job)]
     if with_older:
-        return Chosen(shown, len(mine), is_mine, 0)
+        return FilteredJobs(shown, len(mine), is_mine, 0)
     oldest = now - timedelta(days=finished_days)
     young = [job for job in shown if not job.status.is_final or _ended(job, now) >= oldest]
-    return Chosen(young, len(mine), is_mine, len(shown) - len(young))
+    return FilteredJobs(young, len(mine), is_mine, len(shown) - len(young))
 
 
 def own_names(user: str) -> frozenset[str]:

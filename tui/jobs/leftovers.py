@@ -25,7 +25,7 @@ _NO_ANSWER = "its node does not answer"
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class Leftover:
     """What is left of one job."""
 
     job: Job
@@ -47,7 +47,9 @@ class Left:
         return not self.unknown and not self.is_there and (self.runs_on or not self.pods)
 
 
-def what_is_left(plan: DeletePlan, snapshot: ClusterSnapshot, pods: Mapping[str, Pod]) -> tuple[Left, ...]:
+def what_is_left(
+    plan: DeletePlan, snapshot: ClusterSnapshot, pods: Mapping[str, Pod]
+) -> tuple[Leftover, ...]:
     """Return what is left of each job whose deletion was asked for.
 
     Args:
@@ -61,12 +63,12 @@ def what_is_left(plan: DeletePlan, snapshot: ClusterSnapshot, pods: Mapping[str,
     return tuple(_left(job, plan, snapshot, by_uid.get(job.uid), pods, nodes) for job in plan.jobs)
 
 
-def is_over(left: Iterable[Left], waited_s: float, longest_s: float = LONGEST_S) -> bool:
+def is_over(left: Iterable[Leftover], waited_s: float, longest_s: float = LONGEST_S) -> bool:
     """Tell whether to stop waiting: everything is gone, or the time is up."""
     return waited_s >= longest_s or all(each.is_gone for each in left)
 
 
-def told(left: Sequence[Left], waited_s: float) -> tuple[str, ...]:
+def told(left: Sequence[Leftover], waited_s: float) -> tuple[str, ...]:
     """Return what to tell about jobs that were deleted so long ago: one sentence for all that are gone."""
     gone = [each for each in left if each.is_gone and not (each.runs_on and each.pods)]
     sentences = []
@@ -78,7 +80,7 @@ def told(left: Sequence[Left], waited_s: float) -> tuple[str, ...]:
     return tuple(map(sanitize, sentences))
 
 
-def _sentence(left: Left, waited_s: float) -> str:
+def _sentence(left: Leftover, waited_s: float) -> str:
     """Return what to tell about one job that was deleted so long ago."""
     name, after = _name(left), f"after {waited_s:.0f} s"
     if left.unknown:
@@ -106,16 +108,16 @@ def _left(
     now: Job | None,
     pods: Mapping[str, Pod],
     nodes: Mapping[str, str],
-) -> Left:
+) -> Leftover:
     runs_on = plan.propagation == "Orphan"
     if unknown := _unknown(job, plan, snapshot):
-        return Left(job, runs_on=runs_on, unknown=unknown)
+        return Leftover(job, runs_on=runs_on, unknown=unknown)
     instances = {each.pod_uid: each for each in (*pods_of(job), *(pods_of(now) if now is not None else ()))}
     found = tuple(
         (pod.metadata.name, _how(pod, nodes)) for uid in instances if (pod := pods.get(uid)) is not None
     )
     # A row may be made of pods alone, when its object is gone; without pods it is the object's.
-    return Left(job, now is not None, now.finalizers if now is not None else (), found, runs_on)
+    return Leftover(job, now is not None, now.finalizers if now is not None else (), found, runs_on)
 
 
 def _unknown(job: Job, plan: DeletePlan, snapshot: ClusterSnapshot) -> str:
@@ -152,11 +154,11 @@ def _finalizers(names: Sequence[str]) -> str:
     return f"finalizer{'s' if len(names) > 1 else ''} {', '.join(names)}"
 
 
-def _name(left: Left) -> str:
+def _name(left: Leftover) -> str:
     return left.job.ref.name
 
 
-def _pods(left: Left) -> str:
+def _pods(left: Leftover) -> str:
     return plural(len(left.pods), "pod")
 
 

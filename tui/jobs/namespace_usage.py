@@ -17,7 +17,7 @@ _REQUESTS = "requests."
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
+class QuotaUsage:
     """How many GPUs a namespace may ask for."""
 
     used: int
@@ -32,7 +32,7 @@ class Limit:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class NamespaceUsage:
     """One namespace, or all of them."""
 
     name: str
@@ -46,7 +46,7 @@ class Place:
     """By whatever runs there, jobs or not."""
     gpus_waiting: int = 0
     """Asked for by jobs that have not got them."""
-    limit: Limit | None = None
+    limit: QuotaUsage | None = None
     """The tightest quota of GPUs, where there is one that may be read."""
 
 
@@ -56,7 +56,7 @@ def places(
     nodes: Iterable[NodeRow],
     quotas: Iterable[Quota],
     known: Sequence[str] = (),
-) -> list[Place]:
+) -> list[NamespaceUsage]:
     """Return the namespaces by name.
 
     Args:
@@ -85,7 +85,7 @@ def places(
     for name in sorted(seen | set(listed)):
         here = listed.get(name)
         found.append(
-            Place(
+            NamespaceUsage(
                 name,
                 here.status.phase if here else "",
                 here.metadata.creation_timestamp if here else None,
@@ -98,9 +98,9 @@ def places(
     return found
 
 
-def together(each: Sequence[Place]) -> Place:
+def together(each: Sequence[NamespaceUsage]) -> NamespaceUsage:
     """Return what all namespaces come to."""
-    return Place(
+    return NamespaceUsage(
         "",
         jobs=sum(place.jobs for place in each),
         gpus_held=sum(place.gpus_held for place in each),
@@ -108,22 +108,22 @@ def together(each: Sequence[Place]) -> Place:
     )
 
 
-def recent_first(each: Sequence[Place], recent: Sequence[str]) -> list[Place]:
+def recent_first(each: Sequence[NamespaceUsage], recent: Sequence[str]) -> list[NamespaceUsage]:
     """Return the namespaces with those used lately first, the newest of them on top."""
     rank = {name: place for place, name in enumerate(recent)}
     return sorted(each, key=lambda place: rank.get(place.name, len(rank)))
 
 
-def limits_by_namespace(quotas: Iterable[Quota]) -> Mapping[str, Limit]:
+def limits_by_namespace(quotas: Iterable[Quota]) -> Mapping[str, QuotaUsage]:
     """Return of each namespace the quota of GPUs that leaves least."""
-    found: dict[str, Limit] = {}
+    found: dict[str, QuotaUsage] = {}
     for quota in quotas:
         hard, used = quota.status.hard or {}, quota.status.used or {}
         for name, amount in hard.items():
             resource = name.removeprefix(_REQUESTS)
             if resource == name or not accelerators.is_accelerator(resource):
                 continue
-            limit = Limit(quantity.count(used.get(name, 0)), quantity.count(amount), resource)
+            limit = QuotaUsage(quantity.count(used.get(name, 0)), quantity.count(amount), resource)
             before = found.get(quota.metadata.namespace)
             if before is None or limit.left < before.left:
                 found[quota.metadata.namespace] = limit

@@ -6,7 +6,7 @@ they cannot disagree. The letters are k9s' where k9s has one.
 
 from __future__ import annotations
 
-from tui.keys.commands import COMMANDS, Command, find_command
+from tui.keys.commands import COMMANDS, PromptCommand, find_command
 from tui.keys.everywhere import DELETE, DIALOG, EVERYWHERE, PROMPT, TABLE
 from tui.keys.job import CHART, CURVES, JOB, LOG, LOGS
 from tui.keys.key import Key, UserKeys, remapped
@@ -38,8 +38,8 @@ __all__ = [
     "TEXT",
     "VOLUMES",
     "YAML",
-    "Command",
     "Key",
+    "PromptCommand",
     "UserKeys",
     "find_command",
     "remapped",

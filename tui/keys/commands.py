@@ -10,7 +10,7 @@ Argument = Literal["", "job", "namespace", "context", "theme", "words"]
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class PromptCommand:
     """Something to type after `:`."""
 
     name: str
@@ -23,26 +23,26 @@ class Command:
 
 
 COMMANDS = (
-    Command("jobs", ("job", "j"), "", "The jobs; jobs all shows also those that finished long ago"),
-    Command("nodes", ("node", "no"), "", "The nodes and who holds their GPUs"),
-    Command("events", ("event", "ev"), "", "What happens on the cluster"),
-    Command("volumes", ("pvc", "data"), "", "The volume claims"),
-    Command("ns", ("namespace", "namespaces"), "namespace", "A namespace, or all; alone: a list"),
-    Command("ctx", ("context", "contexts"), "context", "Another cluster; alone: which there are"),
-    Command("new", ("submit",), "", "New job", changes=True),
-    Command("logs", ("log",), "job", "Logs of a job"),
-    Command("curves", ("curve",), "job", "Curves of a job"),
-    Command("why", (), "job", "Why a job waits, fails or restarts"),
-    Command("info", ("about",), "", "Versions, cluster, and what you may do"),
-    Command("yaml", ("y",), "job", "As YAML: a job, pod/NAME, secret/NAME"),
-    Command("bundle", (), "job", "A file for support: all that is known of a job, its secrets removed"),
-    Command("theme", (), "theme", "Another theme"),
-    Command("help", ("h",), "", "The keys"),
-    Command("quit", ("q", "q!"), "", "Leave"),
+    PromptCommand("jobs", ("job", "j"), "", "The jobs; jobs all shows also those that finished long ago"),
+    PromptCommand("nodes", ("node", "no"), "", "The nodes and who holds their GPUs"),
+    PromptCommand("events", ("event", "ev"), "", "What happens on the cluster"),
+    PromptCommand("volumes", ("pvc", "data"), "", "The volume claims"),
+    PromptCommand("ns", ("namespace", "namespaces"), "namespace", "A namespace, or all; alone: a list"),
+    PromptCommand("ctx", ("context", "contexts"), "context", "Another cluster; alone: which there are"),
+    PromptCommand("new", ("submit",), "", "New job", changes=True),
+    PromptCommand("logs", ("log",), "job", "Logs of a job"),
+    PromptCommand("curves", ("curve",), "job", "Curves of a job"),
+    PromptCommand("why", (), "job", "Why a job waits, fails or restarts"),
+    PromptCommand("info", ("about",), "", "Versions, cluster, and what you may do"),
+    PromptCommand("yaml", ("y",), "job", "As YAML: a job, pod/NAME, secret/NAME"),
+    PromptCommand("bundle", (), "job", "A file for support: all that is known of a job, its secrets removed"),
+    PromptCommand("theme", (), "theme", "Another theme"),
+    PromptCommand("help", ("h",), "", "The keys"),
+    PromptCommand("quit", ("q", "q!"), "", "Leave"),
 )
 """What `:` understands."""
 
 
-def find_command(word: str) -> Command | None:
+def find_command(word: str) -> PromptCommand | None:
     """Return the command that a word names, by its name or an alias."""
     return next((each for each in COMMANDS if word == each.name or word in each.aliases), None)

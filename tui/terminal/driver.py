@@ -1,6 +1,6 @@
 """How the console drives a real terminal: by Textual's driver, but output never blocks and frames are paced.
 
-`PacedApp` gives every screen a `Painter` in the place of Textual's timer, and runs on `ConsoleDriver`.
+`PacedApp` gives every screen a `FrameTimer` in the place of Textual's timer, and runs on `ConsoleDriver`.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from textual.screen import Screen
 from textual.widget import Widget
 
 from tui.terminal import tty_state
-from tui.terminal.frame_rate import Pace
-from tui.terminal.writer import Outlet
+from tui.terminal.frame_rate import FrameRate
+from tui.terminal.writer import TerminalWriter
 
 FAREWELL_S = 1.0
 """How long a terminal that does not read is waited for when it is handed back."""
@@ -37,7 +37,7 @@ _END_OF_FRAME = "\x1b[?2026l"
 
 
 class ConsoleDriver(LinuxDriver):
-    """Reads keys as Textual does; writes through an `Outlet`, so that nothing waits for the terminal."""
+    """Reads keys as Textual does; writes through a `TerminalWriter`: nothing waits for the terminal."""
 
     def __init__(
         self, app: App[Any], *, debug: bool = False, mouse: bool = True, size: tuple[int, int] | None = None
@@ -45,18 +45,18 @@ class ConsoleDriver(LinuxDriver):
         super().__init__(app, debug=debug, mouse=mouse, size=size)
         self.pace = self.make_pace()
         """When the next frame may be painted."""
-        self.outlet: Outlet | None = None
+        self.outlet: TerminalWriter | None = None
         """What is written to; None while the terminal is not ours."""
         self._is_suspended = False
-        self._held_back: set[Painter] = set()
+        self._held_back: set[FrameTimer] = set()
         self._context = copy_context()
         tty_state.on_signals(self._leave)
         if isinstance(app, PacedApp):
             app.driver = self
 
-    def make_pace(self) -> Pace:
+    def make_pace(self) -> FrameRate:
         """Return the pace for this terminal."""
-        return Pace(is_remote=tty_state.is_remote())
+        return FrameRate(is_remote=tty_state.is_remote())
 
     def write(self, data: str) -> None:
         """Have something written; nothing is while the terminal is not ours."""
@@ -68,7 +68,7 @@ class ConsoleDriver(LinuxDriver):
         if self.outlet is None:
             assert sys.__stdout__ is not None
             out = sys.__stdout__
-            self.outlet = Outlet(out.fileno(), out.encoding, self._on_emptied, self._on_hung_up)
+            self.outlet = TerminalWriter(out.fileno(), out.encoding, self._on_emptied, self._on_hung_up)
         super().start_application_mode()  # type: ignore[no-untyped-call]
 
     def stop_application_mode(self) -> None:
@@ -105,7 +105,7 @@ class ConsoleDriver(LinuxDriver):
             self._call(self._note_press)
         super().process_message(message)
 
-    def hold_back(self, painter: Painter) -> float | None:
+    def hold_back(self, painter: FrameTimer) -> float | None:
         """Tell until when a frame must wait for the one before it to be written; None when it need not.
 
         It is told once it need not wait any longer. A terminal that is stuck is not waited for:
@@ -149,7 +149,7 @@ class ConsoleDriver(LinuxDriver):
                 raise
 
 
-class Painter:
+class FrameTimer:
     """Stands where a screen expects its timer: `resume` when there is something to paint, else `pause`."""
 
     def __init__(self, screen: Screen[Any], driver: ConsoleDriver) -> None:
@@ -234,6 +234,6 @@ class PacedApp(App[ReturnType]):
         if self.driver is not None:
             for widget in widgets:
                 if isinstance(widget, Screen):
-                    setattr(widget, _TIMER, Painter(widget, self.driver))
+                    setattr(widget, _TIMER, FrameTimer(widget, self.driver))
                     self.hurry()
         return super()._register(parent, *widgets, before=before, after=after, cache=cache)

@@ -24,7 +24,7 @@ RECOVERY_S = 5.0
 """For how long a terminal counts as slow after it was."""
 
 
-class Pace:
+class FrameRate:
     """The times that matter for the next frame."""
 
     def __init__(self, *, is_remote: bool, period_s: float = PERIOD_S) -> None:

@@ -183,7 +183,7 @@ class RawTerminal:
                 await _until_ready(self._fd, loop.add_writer, loop.remove_writer)
 
 
-async def _carry(remote: exec.Command, terminal: RawTerminal) -> int:
+async def _carry(remote: exec.ExecSession, terminal: RawTerminal) -> int:
     """Carry bytes both ways until the command ends, the user leaves or there is no terminal."""
     typed: asyncio.Queue[bytes] = asyncio.Queue(_READS_AHEAD)
     printing = asyncio.create_task(_print(remote, terminal))
@@ -199,7 +199,7 @@ async def _carry(remote: exec.Command, terminal: RawTerminal) -> int:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _print(remote: exec.Command, terminal: RawTerminal) -> int:
+async def _print(remote: exec.ExecSession, terminal: RawTerminal) -> int:
     async for _, content in remote.output():
         try:
             await terminal.write(content)
@@ -220,13 +220,13 @@ async def _read(terminal: RawTerminal, typed: asyncio.Queue[bytes]) -> int:
     return TERMINAL_GONE
 
 
-async def _send(remote: exec.Command, typed: asyncio.Queue[bytes]) -> None:
+async def _send(remote: exec.ExecSession, typed: asyncio.Queue[bytes]) -> None:
     with suppress(Unreachable):  # whoever prints is told the same, and says it
         while True:
             await remote.write(await typed.get())
 
 
-async def _tell_size(remote: exec.Command, terminal: RawTerminal) -> None:
+async def _tell_size(remote: exec.ExecSession, terminal: RawTerminal) -> None:
     loop = asyncio.get_running_loop()
     changed = asyncio.Event()
     loop.add_signal_handler(signal.SIGWINCH, changed.set)

@@ -23,7 +23,7 @@ Emptied = Callable[[float, bool], None]
 """Told in the writer's thread that all is written: after how many seconds, and if anything is missing."""
 
 
-class Outlet:
+class TerminalWriter:
     """One terminal's output. No method waits for the terminal, but `close`, and that not for long."""
 
     def __init__(self, fd: int, encoding: str, emptied: Emptied, hung_up: Callable[[], None]) -> None:

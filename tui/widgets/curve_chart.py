@@ -16,12 +16,12 @@ from textual.widget import Widget
 
 from k8s.text.sanitize import sanitize
 from tui.charts.picture import Picture, draw
-from tui.charts.view import PAINTS, Curve, View, XAxis
+from tui.charts.view import PAINTS, PlotCurve, PlotOptions, XAxis
 from tui.keys import CHART
 from tui.terminal.line_filters import lets_out_only_ascii
 from tui.widgets.bindings import bindings
 
-__all__ = ["Curve", "CurveChart", "View"]
+__all__ = ["CurveChart", "PlotCurve", "PlotOptions"]
 
 SMOOTHINGS = (0.0, 0.3, 0.6, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999)
 """The weights that `+` and `-` step through."""
@@ -47,15 +47,15 @@ class CurveChart(Widget, can_focus=True):
 
     BINDINGS: ClassVar[list[BindingType]] = bindings(CHART)
 
-    view: reactive[View] = reactive(View())
+    view: reactive[PlotOptions] = reactive(PlotOptions())
     """How the curves are looked at; assign another to change it."""
 
     def __init__(
         self,
         title: str = "",
-        curves: Sequence[Curve] = (),
+        curves: Sequence[PlotCurve] = (),
         *,
-        view: View | None = None,
+        view: PlotOptions | None = None,
         empty: str = "No points yet",
         id: str | None = None,
         classes: str | None = None,
@@ -71,7 +71,7 @@ class CurveChart(Widget, can_focus=True):
             classes: The widget's classes.
         """
         super().__init__(id=id, classes=classes)
-        self.set_reactive(CurveChart.view, view or View())
+        self.set_reactive(CurveChart.view, view or PlotOptions())
         self._title, self._curves = _cleaned(title, curves)
         self._empty = empty
         self._drawn_as: tuple[object, ...] = ()
@@ -83,7 +83,7 @@ class CurveChart(Widget, can_focus=True):
         """Draw with ASCII marks where nothing else is let out: all of braille would become one of them."""
         self.view = replace(self.view, ascii_only=lets_out_only_ascii(self.app))
 
-    def set_curves(self, title: str, curves: Sequence[Curve], *, empty: str = "No points yet") -> None:
+    def set_curves(self, title: str, curves: Sequence[PlotCurve], *, empty: str = "No points yet") -> None:
         """Show other curves."""
         self._title, self._curves = _cleaned(title, curves)
         self._empty = empty
@@ -124,7 +124,7 @@ class CurveChart(Widget, can_focus=True):
 
     def action_reset(self) -> None:
         """Look at the curves as at first: by step, unsmoothed, without cursor."""
-        self.view = View(ascii_only=self.view.ascii_only, zone=self.view.zone)
+        self.view = PlotOptions(ascii_only=self.view.ascii_only, zone=self.view.zone)
 
     def render_line(self, y: int) -> Strip:
         """Give one row of the chart in the colours of the theme."""
@@ -168,5 +168,5 @@ class CurveChart(Widget, can_focus=True):
             )
 
 
-def _cleaned(title: str, curves: Sequence[Curve]) -> tuple[str, list[Curve]]:
-    return sanitize(title), [Curve(sanitize(curve.label), curve.series) for curve in curves]
+def _cleaned(title: str, curves: Sequence[PlotCurve]) -> tuple[str, list[PlotCurve]]:
+    return sanitize(title), [PlotCurve(sanitize(curve.label), curve.series) for curve in curves]

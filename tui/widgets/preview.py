@@ -23,7 +23,7 @@ from tui.text.format import Clock, Look, cell_len
 
 if TYPE_CHECKING:
     from k8s.client.client import Client
-    from tui.feeds.preview_data import Glance
+    from tui.feeds.preview_data import PreviewData
 
 DRAW_S = 0.06
 """How long the cursor rests before the pane tells of another row."""
@@ -48,7 +48,7 @@ class Preview(Widget):
         self._snapshot = ClusterSnapshot()
         self._lines: Lines = []
         self._timer: Timer | None = None
-        self._glances: dict[str, tuple[Job, Glance, float]] = {}
+        self._glances: dict[str, tuple[Job, PreviewData, float]] = {}
         self._styles: dict[Look, Style] = {}
 
     def show(self, subject: Job | NodeRow | None, snapshot: ClusterSnapshot) -> None:

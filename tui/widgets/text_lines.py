@@ -29,7 +29,7 @@ _LEAST_PART = 20
 """Cells that a broken line has at least on each row, however far to the right it begins."""
 
 
-class Line(Protocol):
+class LineLike(Protocol):
     """One line, and where in it a name stands that is drawn apart."""
 
     @property
@@ -82,7 +82,7 @@ class TextLines(Widget, can_focus=True):
         """Where the text has what is looked for, in order."""
         self.current: int | None = None
         """The place among them that was gone to last."""
-        self._lines: list[Line] = []
+        self._lines: list[LineLike] = []
         self._pattern: re.Pattern[str] | None = None
         self._first_row: list[int] = [0]
         self._cuts: dict[int, list[int]] = {}
@@ -108,7 +108,7 @@ class TextLines(Widget, can_focus=True):
         total = f"{len(self.matches):,}{'+' if len(self.matches) == MOST_MATCHES else ''}"
         return f"{self.current + 1} of {total}" if self.current is not None else "nothing found"
 
-    def show(self, lines: Sequence[Line]) -> None:
+    def show(self, lines: Sequence[LineLike]) -> None:
         """Replace the lines; what is in sight stays where it is."""
         top = self.top_line
         self._lines = [

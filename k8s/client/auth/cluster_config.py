@@ -20,13 +20,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from k8s.client.auth.exec_plugin import Credentials, LoginCommand, LoginFailed, without_secrets
-from k8s.client.auth.kubeconfig import SANDBOX_HINT, UNUSABLE, Chosen, read_kubeconfig
+from k8s.client.auth.exec_plugin import Credentials, ExecPlugin, ExecPluginFailed, without_secrets
+from k8s.client.auth.kubeconfig import SANDBOX_HINT, UNUSABLE, ResolvedContext, read_kubeconfig
 from k8s.client.auth.proxy import proxy_from
 from k8s.errors import LOGIN_HINT, NoCluster, Unauthorized
 from k8s.text.sanitize import sanitize
 
-__all__ = ["SANDBOX_HINT", "Access", "load"]
+__all__ = ["SANDBOX_HINT", "ClusterConfig", "load"]
 
 IN_CLUSTER = "in-cluster"
 """What stands for a context's name inside a pod."""
@@ -37,7 +37,7 @@ TOKEN_FILE_S = 60.0
 
 
 @dataclass(slots=True)
-class Access:
+class ClusterConfig:
     """How to reach one cluster as one user. Also what the kubernetes package fills in."""
 
     host: str = ""
@@ -61,7 +61,7 @@ class Access:
     """File that holds the token; it wins over `api_key`."""
     token_file_s: float = TOKEN_FILE_S
     """How long a token from that file is used before it is read again."""
-    command: LoginCommand | None = None
+    command: ExecPlugin | None = None
     """What prints credentials when it is run."""
     loader: Any = None
     """The package's loader, where it can log in by itself: OIDC, GCP."""
@@ -111,7 +111,7 @@ class Access:
         """
         try:
             await self._log_in()
-        except LoginFailed as error:
+        except ExecPluginFailed as error:
             run = f"Login expired: run {self.command.shown}. It says: " if self.command else ""
             raise Unauthorized("Could not log in again.", f"{run}{error}", LOGIN_HINT) from None
         except (OSError, ValueError) as error:
@@ -135,7 +135,7 @@ class Access:
             try:
                 await self.loader.load_and_set(self)
             except Exception as error:  # whatever an identity provider, or the package's part for it, does
-                raise LoginFailed(without_secrets(str(error)) or type(error).__name__) from None
+                raise ExecPluginFailed(without_secrets(str(error)) or type(error).__name__) from None
         if self.token_file:
             self._read_token_file()
         self._note_certificate()
@@ -190,7 +190,7 @@ class Access:
 
 async def load(
     kubeconfig: str = "", context: str = "", namespace: str = "", *, service_account: Path = SERVICE_ACCOUNT
-) -> Access:
+) -> ClusterConfig:
     """Read how to reach the cluster: this kubeconfig, or kubectl's own, or from inside a pod; and log in.
 
     Raises:
@@ -203,7 +203,7 @@ async def load(
     files = ", ".join(str(path) for path in config.files)
     try:
         access = await _access_of(chosen)
-    except LoginFailed as error:
+    except ExecPluginFailed as error:
         hint = "Run the login command of your kubeconfig by hand to see what it lacks."
         raise NoCluster("Could not log in to the cluster.", str(error), hint) from None
     except (OSError, ValueError) as error:
@@ -213,9 +213,9 @@ async def load(
     return access
 
 
-async def _access_of(chosen: Chosen) -> Access:
+async def _access_of(chosen: ResolvedContext) -> ClusterConfig:
     where, user, cluster = chosen.context, chosen.user, chosen.cluster
-    access = Access(
+    access = ClusterConfig(
         host=where.server.rstrip("/"),
         context=where.name,
         user=where.user,
@@ -230,7 +230,7 @@ async def _access_of(chosen: Chosen) -> Access:
     if token := user.get("token"):
         access.api_key["BearerToken"] = _bearer(str(token))
     elif isinstance(login := user.get("exec"), Mapping):
-        access.command = LoginCommand.from_user(login, cluster)
+        access.command = ExecPlugin.from_user(login, cluster)
     elif "auth-provider" in user:
         access.loader = _provider_of(chosen)
     elif "username" in user and "password" in user:
@@ -240,7 +240,7 @@ async def _access_of(chosen: Chosen) -> Access:
     return access
 
 
-def _read_certificates(access: Access, cluster: Mapping[str, Any], user: Mapping[str, Any]) -> None:
+def _read_certificates(access: ClusterConfig, cluster: Mapping[str, Any], user: Mapping[str, Any]) -> None:
     """Take over certificates, which a kubeconfig names or holds; what it holds wins.
 
     Raises:
@@ -274,7 +274,7 @@ def _text(path: str | None) -> str:
     return Path(path).read_text(encoding="ascii", errors="ignore") if path else ""
 
 
-def _provider_of(chosen: Chosen) -> Any:
+def _provider_of(chosen: ResolvedContext) -> Any:
     """Return what logs in at an identity provider.
 
     Raises:
@@ -293,12 +293,12 @@ def _provider_of(chosen: Chosen) -> Any:
     try:
         return KubeConfigLoader(config)
     except Exception as error:  # whatever the package makes of a provider that is none
-        raise LoginFailed(without_secrets(str(error)) or type(error).__name__) from None
+        raise ExecPluginFailed(without_secrets(str(error)) or type(error).__name__) from None
 
 
-def _in_cluster(namespace: str, folder: Path) -> Access:
+def _in_cluster(namespace: str, folder: Path) -> ClusterConfig:
     host, port = (os.environ.get(f"KUBERNETES_SERVICE_{name}", "") for name in ("HOST", "PORT"))
-    access = Access(
+    access = ClusterConfig(
         host=f"https://{f'[{host}]' if ':' in host else host}:{port}",
         context=IN_CLUSTER,
         token_file=str(folder / "token"),

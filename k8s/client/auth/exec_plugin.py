@@ -31,7 +31,7 @@ _LONG_SECRETS = re.compile(r"[\w.+=~-]{32,}")
 _CONTENTS = re.compile(r"\{.*\}", re.DOTALL)
 
 
-class LoginFailed(Exception):
+class ExecPluginFailed(Exception):
     """The command gave no credentials; says why, without any secret."""
 
 
@@ -47,7 +47,7 @@ class Credentials:
 
 
 @dataclass(frozen=True, slots=True)
-class LoginCommand:
+class ExecPlugin:
     """The command that a kubeconfig names for a user."""
 
     words: Sequence[str] = field(repr=False)
@@ -68,10 +68,10 @@ class LoginCommand:
         """
         for key in ("command", "apiVersion"):
             if not isinstance(said.get(key), str):
-                raise LoginFailed(f"The login command of this kubeconfig has no {key}.")
+                raise ExecPluginFailed(f"The login command of this kubeconfig has no {key}.")
         arguments, variables = said.get("args") or [], said.get("env") or []
         if not isinstance(arguments, list) or not isinstance(variables, list):
-            raise LoginFailed("The login command of this kubeconfig makes no sense.")
+            raise ExecPluginFailed("The login command of this kubeconfig makes no sense.")
         named = [each for each in variables if isinstance(each, dict) and each.get("name")]
         return cls(
             words=[said["command"], *map(str, arguments)],
@@ -100,7 +100,7 @@ class LoginCommand:
             LoginFailed: It gave no credentials.
         """
         if self.wants_terminal:
-            raise LoginFailed(f"{self.shown} wants a terminal of its own.")
+            raise ExecPluginFailed(f"{self.shown} wants a terminal of its own.")
         asked = {"apiVersion": self.api_version, "kind": "ExecCredential", "spec": {"interactive": False}}
         if self.cluster is not None:
             asked["spec"] = {"interactive": False, "cluster": self.cluster}
@@ -117,12 +117,12 @@ class LoginCommand:
             )
         except (OSError, ValueError) as error:
             why = error.strerror if isinstance(error, OSError) else "its words cannot be passed on"
-            raise LoginFailed(sanitize(f"{self.words[0]}: {why}. {self.install_hint}".strip())) from None
+            raise ExecPluginFailed(sanitize(f"{self.words[0]}: {why}. {self.install_hint}".strip())) from None
         try:
             async with asyncio.timeout(longest_s):
                 output, complaints = await process.communicate()
         except TimeoutError:
-            raise LoginFailed(f"{self.shown} did not end in {longest_s:.0f} s.") from None
+            raise ExecPluginFailed(f"{self.shown} did not end in {longest_s:.0f} s.") from None
         finally:
             if process.returncode is None:
                 with suppress(ProcessLookupError):
@@ -130,27 +130,27 @@ class LoginCommand:
                 await process.wait()
         if process.returncode:
             said = without_secrets(complaints.decode("utf-8", "replace"))
-            raise LoginFailed(said or f"{self.shown} ended with status {process.returncode}.")
+            raise ExecPluginFailed(said or f"{self.shown} ended with status {process.returncode}.")
         return self._read(output)
 
     def _read(self, output: bytes) -> Credentials:
         try:
             answer = json.loads(output)
         except (ValueError, RecursionError):
-            raise LoginFailed(f"What {self.shown} printed is not JSON.") from None
+            raise ExecPluginFailed(f"What {self.shown} printed is not JSON.") from None
         status = answer.get("status") if isinstance(answer, dict) else None
         if not isinstance(status, dict) or answer.get("kind") != "ExecCredential":
-            raise LoginFailed(f"What {self.shown} printed is no ExecCredential.")
+            raise ExecPluginFailed(f"What {self.shown} printed is no ExecCredential.")
         if answer.get("apiVersion") != self.api_version:
-            raise LoginFailed(f"{self.shown} speaks another version than {self.api_version}.")
+            raise ExecPluginFailed(f"{self.shown} speaks another version than {self.api_version}.")
         token, certificate, key = (
             str(status.get(name) or "") for name in ("token", "clientCertificateData", "clientKeyData")
         )
         credentials = Credentials(token, certificate, key, _time(status.get("expirationTimestamp")))
         if bool(credentials.certificate) != bool(credentials.key):
-            raise LoginFailed(f"{self.shown} gave only one of certificate and key.")
+            raise ExecPluginFailed(f"{self.shown} gave only one of certificate and key.")
         if not credentials.token and not credentials.certificate:
-            raise LoginFailed(f"{self.shown} gave neither token nor certificate.")
+            raise ExecPluginFailed(f"{self.shown} gave neither token nor certificate.")
         return credentials
 
 

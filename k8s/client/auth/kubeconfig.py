@@ -43,7 +43,7 @@ class Context:
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class ResolvedContext:
     """One context with the entries it names."""
 
     context: Context
@@ -64,7 +64,7 @@ class Kubeconfig:
     _clusters: Mapping[str, Mapping[str, Any]] | None = None
     _users: Mapping[str, Mapping[str, Any]] | None = None
 
-    def choose(self, name: str = "") -> Chosen:
+    def choose(self, name: str = "") -> ResolvedContext:
         """Return a context, the current one unless another is named, with its cluster and its user.
 
         Raises:
@@ -88,7 +88,7 @@ class Kubeconfig:
                 raise NoCluster(UNUSABLE, sanitize(why), SANDBOX_HINT)
         if not context.server:
             raise NoCluster(UNUSABLE, sanitize(f"{files}: {context.cluster} names no server."), SANDBOX_HINT)
-        return Chosen(context, cluster or {}, user or {})
+        return ResolvedContext(context, cluster or {}, user or {})
 
 
 def kubeconfig_files() -> list[Path]:

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from k8s.sandbox.api.served import Served
+from k8s.sandbox.api.served import ServedResource
 
 
 @dataclass(frozen=True, slots=True)
-class Cause:
+class StatusCause:
     """One wrong field of an object."""
 
     field: str
@@ -25,39 +25,39 @@ class Cause:
     """A sentence for people."""
 
     @classmethod
-    def required(cls, field: str, why: str = "") -> Cause:
+    def required(cls, field: str, why: str = "") -> StatusCause:
         """Say that a field is missing."""
         return cls(field, "FieldValueRequired", f"Required value: {why}" if why else "Required value")
 
     @classmethod
-    def invalid(cls, field: str, value: object, why: str) -> Cause:
+    def invalid(cls, field: str, value: object, why: str) -> StatusCause:
         """Say that a field's value is wrong."""
         return cls(field, "FieldValueInvalid", f"Invalid value: {_quoted(value)}: {why}")
 
     @classmethod
-    def duplicate(cls, field: str, value: object) -> Cause:
+    def duplicate(cls, field: str, value: object) -> StatusCause:
         """Say that a value stands twice where it may stand once."""
         return cls(field, "FieldValueDuplicate", f"Duplicate value: {_quoted(value)}")
 
     @classmethod
-    def not_found(cls, field: str, value: object) -> Cause:
+    def not_found(cls, field: str, value: object) -> StatusCause:
         """Say that a field names something that the object does not have."""
         return cls(field, "FieldValueNotFound", f"Not found: {_quoted(value)}")
 
     @classmethod
-    def unsupported(cls, field: str, value: object, supported: Iterable[str]) -> Cause:
+    def unsupported(cls, field: str, value: object, supported: Iterable[str]) -> StatusCause:
         """Say that a value is none of those allowed."""
         allowed = ", ".join(f'"{each}"' for each in supported)
         message = f"Unsupported value: {_quoted(value)}: supported values: {allowed}"
         return cls(field, "FieldValueNotSupported", message)
 
     @classmethod
-    def forbidden(cls, field: str, why: str) -> Cause:
+    def forbidden(cls, field: str, why: str) -> StatusCause:
         """Say that a field may not be set, or not be changed."""
         return cls(field, "FieldValueForbidden", f"Forbidden: {why}")
 
 
-class Refused(Exception):
+class ApiError(Exception):
     """A request that is answered with an error."""
 
     def __init__(
@@ -79,95 +79,95 @@ class Refused(Exception):
         """The `v1.Status` to send."""
 
 
-def bad_request(message: str) -> Refused:
+def bad_request(message: str) -> ApiError:
     """Refuse a request that cannot be understood."""
-    return Refused(400, "BadRequest", message)
+    return ApiError(400, "BadRequest", message)
 
 
-def no_such_path() -> Refused:
+def no_such_path() -> ApiError:
     """Refuse a path that is not served."""
-    return Refused(404, "NotFound", "the server could not find the requested resource")
+    return ApiError(404, "NotFound", "the server could not find the requested resource")
 
 
-def not_allowed() -> Refused:
+def not_allowed() -> ApiError:
     """Refuse a method that this path does not have."""
     message = "the server does not allow this method on the requested resource"
-    return Refused(405, "MethodNotAllowed", message)
+    return ApiError(405, "MethodNotAllowed", message)
 
 
-def not_found(served: Served, name: str) -> Refused:
+def not_found(served: ServedResource, name: str) -> ApiError:
     """Refuse because there is no object by that name."""
-    return Refused(404, "NotFound", f'{served.key} "{name}" not found', _about(served, name))
+    return ApiError(404, "NotFound", f'{served.key} "{name}" not found', _about(served, name))
 
 
-def already_exists(served: Served, name: str, *, terminating: bool = False) -> Refused:
+def already_exists(served: ServedResource, name: str, *, terminating: bool = False) -> ApiError:
     """Refuse a create because the name is taken."""
     message = f'{"object is being deleted: " if terminating else ""}{served.key} "{name}" already exists'
-    return Refused(409, "AlreadyExists", message, _about(served, name))
+    return ApiError(409, "AlreadyExists", message, _about(served, name))
 
 
-def conflict(served: Served, name: str, why: str) -> Refused:
+def conflict(served: ServedResource, name: str, why: str) -> ApiError:
     """Refuse a change because the object is not what the client thinks."""
     message = f'Operation cannot be fulfilled on {served.key} "{name}": {why}'
-    return Refused(409, "Conflict", message, _about(served, name))
+    return ApiError(409, "Conflict", message, _about(served, name))
 
 
-def forbidden(served: Served, name: str, why: str) -> Refused:
+def forbidden(served: ServedResource, name: str, why: str) -> ApiError:
     """Refuse what nobody may do."""
     message = f'{served.key} "{name}" is forbidden: {why}'
-    return Refused(403, "Forbidden", message, _about(served, name))
+    return ApiError(403, "Forbidden", message, _about(served, name))
 
 
-def invalid(served: Served, name: str, causes: Sequence[Cause]) -> Refused:
+def invalid(served: ServedResource, name: str, causes: Sequence[StatusCause]) -> ApiError:
     """Refuse an object for its wrong fields."""
     resource = served.resource
     kind = f"{resource.kind}.{resource.group}" if resource.group else resource.kind
     return _unprocessable(kind, name, causes, _about(served, name) | {"kind": resource.kind})
 
 
-def invalid_options(kind: str, *causes: Cause) -> Refused:
+def invalid_options(kind: str, *causes: StatusCause) -> ApiError:
     """Refuse wrong parameters of a request; `kind` is as in `DeleteOptions`."""
     return _unprocessable(f"{kind}.meta.k8s.io", "", causes, {"group": "meta.k8s.io", "kind": kind})
 
 
-def expired(why: str) -> Refused:
+def expired(why: str) -> ApiError:
     """Refuse to answer about a version that is forgotten."""
-    return Refused(410, "Expired", why)
+    return ApiError(410, "Expired", why)
 
 
-def version_too_large(asked: int, current: int) -> Refused:
+def version_too_large(asked: int, current: int) -> ApiError:
     """Refuse to answer about a version that is not there yet."""
     details = {
         "causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
         "retryAfterSeconds": 1,
     }
     message = f"Timeout: Too large resource version: {asked}, current: {current}"
-    return Refused(504, "Timeout", message, details)
+    return ApiError(504, "Timeout", message, details)
 
 
-def unsupported_media(accepted: Iterable[str]) -> Refused:
+def unsupported_media(accepted: Iterable[str]) -> ApiError:
     """Refuse a body in a format that this path does not take."""
     message = "the body of the request was in an unknown format - accepted media types include: " + ", ".join(
         accepted
     )
-    return Refused(415, "UnsupportedMediaType", message)
+    return ApiError(415, "UnsupportedMediaType", message)
 
 
-def not_served(what: str) -> Refused:
+def not_served(what: str) -> ApiError:
     """Refuse something that a cluster does and the sandbox does not."""
-    return Refused(501, "NotImplemented", f"the sandbox does not serve {what}")
+    return ApiError(501, "NotImplemented", f"the sandbox does not serve {what}")
 
 
-def _unprocessable(kind: str, name: str, causes: Sequence[Cause], details: dict[str, Any]) -> Refused:
+def _unprocessable(kind: str, name: str, causes: Sequence[StatusCause], details: dict[str, Any]) -> ApiError:
     parts = [f"{cause.field}: {cause.message}" for cause in causes]
     listed = f"[{', '.join(parts)}]" if len(parts) > 1 else "".join(parts)
     details["causes"] = [
         {"reason": cause.reason, "message": cause.message, "field": cause.field} for cause in causes
     ]
-    return Refused(422, "Invalid", f'{kind} "{name}" is invalid: {listed}', details)
+    return ApiError(422, "Invalid", f'{kind} "{name}" is invalid: {listed}', details)
 
 
-def _about(served: Served, name: str) -> dict[str, Any]:
+def _about(served: ServedResource, name: str) -> dict[str, Any]:
     details = {"name": name, "group": served.resource.group, "kind": served.resource.plural}
     return {key: value for key, value in details.items() if value}
 

@@ -21,7 +21,7 @@ from k8s.models.resources import (
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class ServedResource:
     """One kind of object as this server treats it."""
 
     resource: Resource
@@ -68,23 +68,29 @@ EVENT_FIELDS = (
 POD_PATHS = ("log", "exec", "binding", "attach", "portforward", "proxy")
 SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
 
-SERVED: tuple[Served, ...] = (
-    Served(NAMESPACES, "ns", has_status=True, fields=("status.phase",), deleted_is_returned=True),
-    Served(NODES, "no", has_status=True, fields=("spec.unschedulable",)),
-    Served(PODS, "po", has_status=True, fields=POD_FIELDS, subresources=POD_PATHS, deleted_is_returned=True),
-    Served(EVENTS, "ev", fields=EVENT_FIELDS),
-    Served(SERVICES, "svc", has_status=True),
-    Served(CONFIG_MAPS, "cm"),
-    Served(SECRETS, fields=("type",)),
-    Served(CLAIMS, "pvc", has_status=True, deleted_is_returned=True),
-    Served(SERVICE_ACCOUNTS, "sa", deleted_is_returned=True),
-    Served(JOBS, has_status=True, fields=("status.successful",)),
-    *(Served(kind.resource, has_status=True, is_custom=True) for kind in CREATABLE if kind.resource != JOBS),
+SERVED: tuple[ServedResource, ...] = (
+    ServedResource(NAMESPACES, "ns", has_status=True, fields=("status.phase",), deleted_is_returned=True),
+    ServedResource(NODES, "no", has_status=True, fields=("spec.unschedulable",)),
+    ServedResource(
+        PODS, "po", has_status=True, fields=POD_FIELDS, subresources=POD_PATHS, deleted_is_returned=True
+    ),
+    ServedResource(EVENTS, "ev", fields=EVENT_FIELDS),
+    ServedResource(SERVICES, "svc", has_status=True),
+    ServedResource(CONFIG_MAPS, "cm"),
+    ServedResource(SECRETS, fields=("type",)),
+    ServedResource(CLAIMS, "pvc", has_status=True, deleted_is_returned=True),
+    ServedResource(SERVICE_ACCOUNTS, "sa", deleted_is_returned=True),
+    ServedResource(JOBS, has_status=True, fields=("status.successful",)),
+    *(
+        ServedResource(kind.resource, has_status=True, is_custom=True)
+        for kind in CREATABLE
+        if kind.resource != JOBS
+    ),
 )
 """All kinds. To serve another, add a line; columns for `kubectl get` are in `tables`."""
 
-BY_PATH: Mapping[tuple[str, str, str], Served] = {
+BY_PATH: Mapping[tuple[str, str, str], ServedResource] = {
     (each.resource.group, each.resource.version, each.resource.plural): each for each in SERVED
 }
 """By group, version and plural, as they stand in a path."""
-BY_KEY: Mapping[str, Served] = {each.key: each for each in SERVED}
+BY_KEY: Mapping[str, ServedResource] = {each.key: each for each in SERVED}

@@ -13,7 +13,7 @@ import msgspec
 from k8s.errors import KubeError
 from k8s.kinds import CREATABLE, CreatableKind
 from k8s.models.resources import JOBS, PODS
-from k8s.sandbox.control import Manifest, Recorder, View, Views, by_controller, controller_of
+from k8s.sandbox.control import Informer, Informers, Manifest, Recorder, by_controller, controller_of
 from k8s.sandbox.controllers import batch, replicated
 from k8s.sandbox.controllers.reconcile import RESTARTS, carry_out
 
@@ -26,12 +26,14 @@ log = logging.getLogger(__name__)
 class Operators:
     """Runs the jobs of every kind that we know."""
 
-    def __init__(self, views: Views, kinds: Sequence[CreatableKind] = CREATABLE, namespace: str = "") -> None:
+    def __init__(
+        self, views: Informers, kinds: Sequence[CreatableKind] = CREATABLE, namespace: str = ""
+    ) -> None:
         """Prepare; with `namespace`, jobs elsewhere are left alone."""
         self._client = views.client
         self._namespace = namespace
         self._pods = views.of(PODS)
-        self._jobs: Mapping[CreatableKind, View] = {kind: views.of(kind.resource) for kind in kinds}
+        self._jobs: Mapping[CreatableKind, Informer] = {kind: views.of(kind.resource) for kind in kinds}
         self._recorders = {
             kind: Recorder(views.client, f"{kind.resource.kind.lower()}-controller") for kind in kinds
         }
@@ -40,7 +42,7 @@ class Operators:
         self._refusals: dict[str, int] = {}
 
     @property
-    def views(self) -> list[View]:
+    def views(self) -> list[Informer]:
         """Return everything that must be listed before it may look."""
         return [self._pods, *self._jobs.values()]
 
@@ -65,7 +67,12 @@ class Operators:
         return again_s
 
     async def _tend(
-        self, kind: CreatableKind, jobs: View, job: Manifest, pods: list[Manifest], owners: Mapping[str, str]
+        self,
+        kind: CreatableKind,
+        jobs: Informer,
+        job: Manifest,
+        pods: list[Manifest],
+        owners: Mapping[str, str],
     ) -> float | None:
         """Do what is missing for one job; return when to look again. What fails does not stop the others."""
         uid, name = str(job["metadata"]["uid"]), job["metadata"]["name"]

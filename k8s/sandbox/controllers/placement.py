@@ -36,7 +36,7 @@ class Room:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class PendingPod:
     """A pod that wants a node."""
 
     name: str
@@ -76,7 +76,7 @@ def room_of(node: Mapping[str, Any], pods: Iterable[Mapping[str, Any]]) -> Room:
     )
 
 
-def why_not(wish: Wish, room: Room) -> str:
+def why_not(wish: PendingPod, room: Room) -> str:
     """Return why a pod cannot be on a node, in kube-scheduler's words; empty when it can."""
     if room.is_unschedulable:
         return "node(s) were unschedulable"
@@ -95,7 +95,7 @@ def why_not(wish: Wish, room: Room) -> str:
     return ""
 
 
-def place(wishes: Sequence[Wish], rooms: Sequence[Room]) -> tuple[dict[str, str], str]:
+def place(wishes: Sequence[PendingPod], rooms: Sequence[Room]) -> tuple[dict[str, str], str]:
     """Place all pods or none, on as few nodes as possible.
 
     Returns:
@@ -105,7 +105,7 @@ def place(wishes: Sequence[Wish], rooms: Sequence[Room]) -> tuple[dict[str, str]
     return (placed, "") if len(placed) == len(wishes) else ({}, _explain(wishes, rooms, placed))
 
 
-def take(room: Room, wish: Wish) -> None:
+def take(room: Room, wish: PendingPod) -> None:
     """Put a pod on a node."""
     for name, amount in wish.asked.items():
         room.free[name] = room.free.get(name, Fraction(0)) - amount
@@ -116,7 +116,7 @@ def copies(rooms: Sequence[Room]) -> list[Room]:
     return [replace(room, free=dict(room.free)) for room in rooms]
 
 
-def _pack(wishes: Sequence[Wish], rooms: Sequence[Room]) -> dict[str, str]:
+def _pack(wishes: Sequence[PendingPod], rooms: Sequence[Room]) -> dict[str, str]:
     """Fill one node after the other: the one that takes most of what is left, of those the fullest.
 
     On each node the pods that few nodes would take come first, then the large ones.
@@ -136,7 +136,7 @@ def _pack(wishes: Sequence[Wish], rooms: Sequence[Room]) -> dict[str, str]:
     return placed
 
 
-def _fit(wishes: Sequence[Wish], room: Room) -> list[Wish]:
+def _fit(wishes: Sequence[PendingPod], room: Room) -> list[PendingPod]:
     """Return the pods that fit on a node together."""
     trial = copies([room])[0]
     chosen = []
@@ -147,7 +147,7 @@ def _fit(wishes: Sequence[Wish], room: Room) -> list[Wish]:
     return chosen
 
 
-def _explain(wishes: Sequence[Wish], rooms: Sequence[Room], placed: Mapping[str, str]) -> str:
+def _explain(wishes: Sequence[PendingPod], rooms: Sequence[Room], placed: Mapping[str, str]) -> str:
     """Say why, as kube-scheduler does, of the first pod that finds no node beside its siblings."""
     trial = copies(rooms)
     by_name = {room.name: room for room in trial}
@@ -165,7 +165,7 @@ def _explain(wishes: Sequence[Wish], rooms: Sequence[Room], placed: Mapping[str,
     )
 
 
-def _size(wish: Wish) -> tuple[Fraction, Fraction]:
+def _size(wish: PendingPod) -> tuple[Fraction, Fraction]:
     devices = sum((amount for name, amount in wish.asked.items() if is_accelerator(name)), Fraction(0))
     return devices, wish.asked.get("cpu", Fraction(0))
 

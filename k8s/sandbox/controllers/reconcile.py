@@ -10,7 +10,7 @@ from typing import Any
 from k8s.client.client import Client
 from k8s.errors import Conflict, KubeError, NotFound
 from k8s.models.resources import PODS, SERVICES, Resource
-from k8s.sandbox.control import Manifest, Recorder, View, now_text, seconds_since
+from k8s.sandbox.control import Informer, Manifest, Recorder, now_text, seconds_since
 
 GANG = "gpuconsole.dev/gang"
 """Annotation of a pod: how many pods its job must have before any is bound."""
@@ -55,7 +55,7 @@ class Plan:
 
 
 async def carry_out(
-    plan: Plan, resource: Resource, job: Manifest, client: Client, recorder: Recorder, jobs: View
+    plan: Plan, resource: Resource, job: Manifest, client: Client, recorder: Recorder, jobs: Informer
 ) -> None:
     """Do what a plan says: first the status, so that nothing done later is misread."""
     meta = job["metadata"]

@@ -9,8 +9,8 @@ import msgspec
 
 from k8s.errors import Conflict, NotFound
 from k8s.models.resources import CLAIMS, NODES, PODS
-from k8s.sandbox.control import Manifest, Recorder, View, Views, controller_of
-from k8s.sandbox.controllers.placement import Room, Wish, asked_by, place, room_of, take
+from k8s.sandbox.control import Informer, Informers, Manifest, Recorder, controller_of
+from k8s.sandbox.controllers.placement import PendingPod, Room, asked_by, place, room_of, take
 from k8s.sandbox.controllers.reconcile import GANG, set_condition
 
 NAME = "gpuconsole"
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 class Scheduler:
     """Gives pods their nodes."""
 
-    def __init__(self, views: Views, names: Collection[str] = OURS) -> None:
+    def __init__(self, views: Informers, names: Collection[str] = OURS) -> None:
         """Prepare; pods that ask for a scheduler not in `names` are left alone."""
         self._client = views.client
         self._pods = views.of(PODS)
@@ -35,7 +35,7 @@ class Scheduler:
         self._recorder = Recorder(views.client, "gpuconsole-scheduler")
 
     @property
-    def views(self) -> list[View]:
+    def views(self) -> list[Informer]:
         """Return everything that must be listed before it may look."""
         return [self._pods, self._nodes, self._claims]
 
@@ -74,7 +74,9 @@ class Scheduler:
 
     async def _schedule(self, gang: list[Manifest], rooms: list[Room]) -> None:
         try:
-            wishes = [Wish(str(pod["metadata"]["name"]), asked_by(pod["spec"]), pod["spec"]) for pod in gang]
+            wishes = [
+                PendingPod(str(pod["metadata"]["name"]), asked_by(pod["spec"]), pod["spec"]) for pod in gang
+            ]
         except msgspec.ValidationError as error:
             log.warning("pod %s makes no sense: %s", gang[0]["metadata"]["name"], error)
             return

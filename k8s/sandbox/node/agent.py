@@ -11,14 +11,14 @@ from typing import Any
 
 from k8s.errors import Conflict, KubeError, NotFound
 from k8s.models.resources import NODES, PODS
-from k8s.sandbox.control import Manifest, Recorder, Views, controller_of, now_text
+from k8s.sandbox.control import Informers, Manifest, Recorder, controller_of, now_text
 from k8s.sandbox.node import nodes
-from k8s.sandbox.node.containers import PYTHONS, Surroundings
+from k8s.sandbox.node.containers import PYTHONS, ContainerContext
 from k8s.sandbox.node.pod_run import RESTART_DELAY_S, PodRun
 from k8s.sandbox.node.pod_status import terminated
 from k8s.sandbox.node.ports import Ports
 from k8s.sandbox.node.processes import Ended
-from k8s.sandbox.paths import Places
+from k8s.sandbox.paths import SandboxPaths
 
 HEARTBEAT_S = 300.0
 """Between two signs of life of the nodes. Source: kubelet's nodeStatusReportFrequency."""
@@ -31,7 +31,11 @@ class Agent:
     """Runs pods."""
 
     def __init__(
-        self, views: Views, places: Places, shape: nodes.Shape, restart_delay_s: float = RESTART_DELAY_S
+        self,
+        views: Informers,
+        places: SandboxPaths,
+        shape: nodes.Shape,
+        restart_delay_s: float = RESTART_DELAY_S,
     ) -> None:
         self.runs: dict[str, PodRun] = {}
         """The pods that run, by uid."""
@@ -146,7 +150,7 @@ class Agent:
         siblings = [each for each in self.pods if owner and controller_of(each).get("uid") == owner]
         names = {str(each["metadata"]["name"]) for each in siblings}
         names |= {str(each["spec"]["hostname"]) for each in siblings if each["spec"].get("hostname")}
-        around = Surroundings(
+        around = ContainerContext(
             self._places.scratch / uid / "home",
             self._places.bin,
             gpus,

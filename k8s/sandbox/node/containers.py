@@ -41,7 +41,7 @@ class CannotStart(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class ContainerContext:
     """What a container finds around it on this machine."""
 
     scratch: Path
@@ -60,7 +60,7 @@ class Surroundings:
     """From `configMap` or `secret`, and a name, to what that object says."""
 
 
-def launch_of(pod: Manifest, container: Manifest, around: Surroundings) -> Launch:
+def launch_of(pod: Manifest, container: Manifest, around: ContainerContext) -> Launch:
     """Return the process that a container asks for.
 
     Raises:
@@ -106,7 +106,7 @@ def expand(text: str, env: Mapping[str, str]) -> str:
     return _REFERENCE.sub(value, text)
 
 
-def environment(own: Mapping[str, str], pod: Manifest, around: Surroundings) -> dict[str, str]:
+def environment(own: Mapping[str, str], pod: Manifest, around: ContainerContext) -> dict[str, str]:
     """Return a container's variables: a clean start, its own, and what this machine decides."""
     home = str(around.scratch)
     env = {name: os.environ[name] for name in KEPT if name in os.environ}
@@ -121,7 +121,7 @@ def environment(own: Mapping[str, str], pod: Manifest, around: Surroundings) -> 
     return env
 
 
-def _declared(pod: Manifest, container: Manifest, around: Surroundings) -> dict[str, str]:
+def _declared(pod: Manifest, container: Manifest, around: ContainerContext) -> dict[str, str]:
     """Return the variables that the manifest gives, in its order, pointing at this machine."""
     env: dict[str, str] = {}
     for source in container.get("envFrom") or ():
@@ -141,7 +141,7 @@ def _declared(pod: Manifest, container: Manifest, around: Surroundings) -> dict[
     return env
 
 
-def _localised(name: str, value: str, around: Surroundings) -> str:
+def _localised(name: str, value: str, around: ContainerContext) -> str:
     """Point a variable that names the job's pods at this machine, and at the job's own port."""
     if name in _PORTS and around.port:
         return str(around.port)
@@ -155,7 +155,9 @@ def _localised(name: str, value: str, around: Surroundings) -> str:
     return value
 
 
-def _from_source(origin: Manifest, pod: Manifest, container: Manifest, around: Surroundings) -> str | None:
+def _from_source(
+    origin: Manifest, pod: Manifest, container: Manifest, around: ContainerContext
+) -> str | None:
     for kind in ("configMap", "secret"):
         if reference := origin.get(f"{kind}KeyRef"):
             texts = _texts(kind, reference, around)
@@ -171,7 +173,7 @@ def _from_source(origin: Manifest, pod: Manifest, container: Manifest, around: S
     return ""
 
 
-def _texts(kind: str, reference: Manifest, around: Surroundings) -> Mapping[str, str]:
+def _texts(kind: str, reference: Manifest, around: ContainerContext) -> Mapping[str, str]:
     texts = around.texts.get((kind, str(reference.get("name"))))
     if texts is None and not reference.get("optional"):
         raise CannotStart(f'{kind.lower()} "{reference.get("name")}" not found')
@@ -197,7 +199,7 @@ def _field(path: str, pod: Manifest) -> str:
     return str(known[path] or "")
 
 
-def _folder(container: Manifest, mounts: Sequence[tuple[str, str]], around: Surroundings) -> str:
+def _folder(container: Manifest, mounts: Sequence[tuple[str, str]], around: ContainerContext) -> str:
     """Return the working folder, which may have to be made: in a volume, else the pod's scratch folder."""
     asked = str(container.get("workingDir") or "/")
     real = rewrite(asked, mounts)

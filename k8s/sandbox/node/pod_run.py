@@ -14,11 +14,11 @@ from k8s.errors import Conflict, KubeError, NotFound
 from k8s.models.resources import PODS
 from k8s.sandbox.control import FIRST_DELAY_S, LONGEST_DELAY_S, Manifest, Recorder, now_text
 from k8s.sandbox.node import pod_status
-from k8s.sandbox.node.containers import CannotStart, Surroundings, launch_of
+from k8s.sandbox.node.containers import CannotStart, ContainerContext, launch_of
 from k8s.sandbox.node.pod_status import ContainerRun, phase_of, status_of
 from k8s.sandbox.node.processes import Ended, Process
 from k8s.sandbox.node.volumes import NotYet, fetch_texts, make_private, prepare
-from k8s.sandbox.paths import Places
+from k8s.sandbox.paths import SandboxPaths
 
 RESTART_DELAY_S, LONGEST_RESTART_DELAY_S = 10.0, 300.0
 """Before the second restart of a container, then doubled. Source: kubelet."""
@@ -35,8 +35,8 @@ class PodRun:
         pod: Manifest,
         client: Client,
         recorder: Recorder,
-        places: Places,
-        around: Surroundings,
+        places: SandboxPaths,
+        around: ContainerContext,
         restart_delay_s: float = RESTART_DELAY_S,
     ) -> None:
         spec = pod["spec"]

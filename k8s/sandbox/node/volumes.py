@@ -13,7 +13,7 @@ from typing import Any
 from k8s.client.client import Client
 from k8s.errors import Conflict, KubeError, NotFound
 from k8s.models.resources import CLAIMS, CONFIG_MAPS, NAMESPACES, SECRETS
-from k8s.sandbox.control import Manifest, View
+from k8s.sandbox.control import Informer, Manifest
 
 PATH = "gpuconsole.dev/path"
 """Annotation of a claim: the folder that stands for it."""
@@ -32,7 +32,7 @@ class NotYet(Exception):
 class Provisioner:
     """Binds every claim to a folder of its own; the folder stays when the claim is deleted."""
 
-    def __init__(self, client: Client, claims: View, root: Path) -> None:
+    def __init__(self, client: Client, claims: Informer, root: Path) -> None:
         self._client = client
         self._claims = claims
         self._root = root

@@ -14,7 +14,7 @@ import pytest
 from k8s.client.auth.cluster_config import load
 from k8s.client.client import Client
 from k8s.client.connection import make_socket
-from k8s.client.rate_limiter import Limiter
+from k8s.client.rate_limiter import RateLimiter
 from k8s.errors import KubeError, NoCluster, ServerFailed, Throttled, Unreachable
 from k8s.models.resources import PODS
 from tests.k8s.client.test_cluster_config import config, write
@@ -45,7 +45,7 @@ def busy(retry_after: str, code: int = 429) -> Answer:
 
 async def test_every_kind_of_request_takes_its_turn() -> None:
     """Six requests, one a second at the most: while the first pauses the rest, none of them is sent."""
-    limiter = Limiter(per_s=0.001, burst=6, reserve=0)
+    limiter = RateLimiter(per_s=0.001, burst=6, reserve=0)
     async with ScriptedCluster() as cluster, cluster.client(limiter=limiter) as client:
         cluster.say(VERSION, KNOWN)
         cluster.say(ONE, Answer({}), method="PUT")
@@ -71,7 +71,7 @@ async def test_every_kind_of_request_takes_its_turn() -> None:
 
 
 async def test_a_list_in_pages_takes_one_turn() -> None:
-    limiter = Limiter(per_s=0.001, burst=1, reserve=0)
+    limiter = RateLimiter(per_s=0.001, burst=1, reserve=0)
     async with ScriptedCluster() as cluster, cluster.client(limiter=limiter) as client:
         cluster.say(ALL_PODS, page([1], following="a"), page([2], following="b"), page([3]))
         found: list[object] = list(await client.list(PODS))
@@ -151,7 +151,7 @@ async def test_what_changes_something_is_sent_once(reply: Answer | Cut | Drop | 
 
 
 async def test_waiting_for_a_turn_does_not_count_as_waiting_for_an_answer() -> None:
-    limiter = Limiter(burst=20)
+    limiter = RateLimiter(burst=20)
     async with ScriptedCluster() as cluster, cluster.client(limiter=limiter, request_s=0.15) as client:
         cluster.say(ALL_PODS, Stream(b"one\n").end(), watch=True)
         limiter.pause(0.4)

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from k8s.client.auth.cluster_config import Access, load
-from k8s.client.auth.exec_plugin import LoginCommand, LoginFailed, without_secrets
+from k8s.client.auth.cluster_config import ClusterConfig, load
+from k8s.client.auth.exec_plugin import ExecPlugin, ExecPluginFailed, without_secrets
 from k8s.client.client import Client
 from k8s.errors import NoCluster, Unauthorized, Unreachable
 from tests.k8s.client.test_cluster_config import config, write
@@ -73,7 +73,7 @@ class Plugin:
         words = {"command": sys.executable, "args": [script, str(self.folder)]}
         return {"apiVersion": version, **words, "env": None, **more}
 
-    async def load(self, host: str, **cluster: Any) -> Access:
+    async def load(self, host: str, **cluster: Any) -> ClusterConfig:
         made = config(host, {"exec": self.exec_part()}, cluster=cluster)
         return await load(write(self.folder / "config", made))
 
@@ -328,7 +328,7 @@ async def test_a_login_command_has_no_terminal_and_knows_what_it_needs(plugin: P
     write(plugin.folder / "ca.crt", "authority")
     extension = {"name": "client.authentication.k8s.io/exec", "extension": {"audience": "lab"}}
     cluster = {"server": "https://lab", "certificate-authority": str(plugin.folder / "ca.crt")}
-    command = LoginCommand.from_user(said, {**cluster, "extensions": [{"name": "x"}, extension]})
+    command = ExecPlugin.from_user(said, {**cluster, "extensions": [{"name": "x"}, extension]})
     assert (await command.run()).token == "True-''-yes"
     assert json.loads((plugin.folder / "asked").read_text())["spec"] == {
         "interactive": False,
@@ -349,12 +349,12 @@ async def test_a_login_command_is_found_beside_the_kubeconfig_that_names_it(plug
     assert access.authorization() == "Bearer token-1"
 
 
-def sleeper(folder: Path) -> LoginCommand:
+def sleeper(folder: Path) -> ExecPlugin:
     """Return a login command that notes its process and takes its time."""
     script = (
         f"import os,time; open({str(folder / 'pid')!r},'w').write(f'{{os.getpid()}}\\n'); time.sleep(600)"
     )
-    return LoginCommand([sys.executable, "-c", script], {}, "v1")
+    return ExecPlugin([sys.executable, "-c", script], {}, "v1")
 
 
 async def until_written(path: Path) -> int:
@@ -375,7 +375,7 @@ async def test_a_login_that_nobody_waits_for_any_more_leaves_no_process(tmp_path
 
 
 async def test_a_login_command_does_not_keep_everybody_waiting_for_ever(tmp_path: Path) -> None:
-    with pytest.raises(LoginFailed, match="did not end in"):
+    with pytest.raises(ExecPluginFailed, match="did not end in"):
         await sleeper(tmp_path).run(longest_s=0.05)
 
 
@@ -398,8 +398,8 @@ async def test_a_login_command_does_not_keep_everybody_waiting_for_ever(tmp_path
     ],
 )
 async def test_a_login_command_that_gives_nothing_says_why(said: dict[str, Any], words: str) -> None:
-    with pytest.raises(LoginFailed, match=words) as caught:
-        await LoginCommand.from_user({"apiVersion": "v1", **said}, {}).run()
+    with pytest.raises(ExecPluginFailed, match=words) as caught:
+        await ExecPlugin.from_user({"apiVersion": "v1", **said}, {}).run()
     assert "SECRET" not in str(caught.value) and "\x1b" not in str(caught.value)
 
 
@@ -418,8 +418,8 @@ async def test_an_answer_that_holds_no_credentials_is_refused(
     issue(make_authority(plugin.folder), "client-1")
     answer = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": status}
     write(plugin.folder / "answer", json.dumps(answer))
-    with pytest.raises(LoginFailed, match=words):
-        await LoginCommand.from_user(plugin.exec_part(), {}).run()
+    with pytest.raises(ExecPluginFailed, match=words):
+        await ExecPlugin.from_user(plugin.exec_part(), {}).run()
 
 
 @pytest.mark.parametrize(
@@ -433,7 +433,7 @@ async def test_an_answer_that_holds_no_credentials_is_refused(
     ],
 )
 def test_a_login_command_is_shown_without_what_may_be_secret(words: list[str], shown: str) -> None:
-    assert LoginCommand(words, {}, "v1").shown == shown
+    assert ExecPlugin(words, {}, "v1").shown == shown
 
 
 def test_a_complaint_keeps_its_words_and_loses_its_secrets() -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from k8s.client.rate_limiter import LONGEST_PAUSE_S, Limiter
+from k8s.client.rate_limiter import LONGEST_PAUSE_S, RateLimiter
 
 
 class _Jumping(selectors.SelectSelector):
@@ -45,7 +45,7 @@ def run(make: Callable[[], Coroutine[Any, Any, None]]) -> None:
 class Turns:
     """Who went, and when, in seconds from the start."""
 
-    def __init__(self, limiter: Limiter) -> None:
+    def __init__(self, limiter: RateLimiter) -> None:
         self.limiter = limiter
         self.went: list[tuple[str, float]] = []
         self._began_s = asyncio.get_running_loop().time()
@@ -68,7 +68,7 @@ class Turns:
 
 def test_twenty_go_at_once_and_then_ten_a_second() -> None:
     async def story() -> None:
-        turns = Turns(Limiter())
+        turns = Turns(RateLimiter())
         await asyncio.gather(*(turns.take(str(number)) for number in range(40)))
         assert turns.times[:20] == [0.0] * 20
         assert turns.times[20:] == pytest.approx([0.1 * number for number in range(1, 21)], abs=0.002)
@@ -79,7 +79,7 @@ def test_twenty_go_at_once_and_then_ten_a_second() -> None:
 
 def test_after_a_silence_the_bucket_is_full_and_no_fuller() -> None:
     async def story() -> None:
-        turns = Turns(Limiter())
+        turns = Turns(RateLimiter())
         await asyncio.gather(*(turns.take("a") for _ in range(20)))
         await asyncio.sleep(3600)
         await asyncio.gather(*(turns.take("b") for _ in range(21)))
@@ -91,7 +91,7 @@ def test_after_a_silence_the_bucket_is_full_and_no_fuller() -> None:
 
 def test_what_the_user_asks_for_goes_before_what_waits_already() -> None:
     async def story() -> None:
-        turns = Turns(Limiter(reserve=0))
+        turns = Turns(RateLimiter(reserve=0))
         waiting = [turns.ask(f"list {number}") for number in range(30)]
         await asyncio.sleep(0.05)
         waiting.append(turns.ask("delete", is_urgent=True))
@@ -104,7 +104,7 @@ def test_what_the_user_asks_for_goes_before_what_waits_already() -> None:
 
 def test_the_logs_of_sixty_four_ranks_open_at_once_and_are_paid_for_afterwards() -> None:
     async def story() -> None:
-        turns = Turns(Limiter())
+        turns = Turns(RateLimiter())
         await asyncio.gather(*(turns.take("list") for _ in range(20)))
         await asyncio.gather(*(turns.take("log", is_urgent=True) for _ in range(64)))
         assert turns.times == [0.0] * 84
@@ -120,7 +120,7 @@ def test_the_logs_of_sixty_four_ranks_open_at_once_and_are_paid_for_afterwards()
 
 def test_background_work_is_never_starved_by_urgent_work_without_end() -> None:
     async def story() -> None:
-        turns = Turns(Limiter(per_s=10, burst=1, reserve=4, patience_s=3))
+        turns = Turns(RateLimiter(per_s=10, burst=1, reserve=4, patience_s=3))
 
         async def hammer(name: str) -> None:
             for _ in range(20):
@@ -137,7 +137,7 @@ def test_background_work_is_never_starved_by_urgent_work_without_end() -> None:
 
 def test_who_leaves_the_queue_gives_the_place_back() -> None:
     async def story() -> None:
-        turns = Turns(Limiter(per_s=1, burst=1, reserve=0))
+        turns = Turns(RateLimiter(per_s=1, burst=1, reserve=0))
         await turns.take("first")
         leaves = [turns.ask(f"leaves {number}") for number in range(10)]
         stays = turns.ask("stays")
@@ -155,7 +155,7 @@ def test_who_leaves_the_queue_gives_the_place_back() -> None:
 def test_a_turn_that_comes_together_with_a_cancellation_is_not_lost() -> None:
     async def story() -> None:
         loop = asyncio.get_running_loop()
-        turns = Turns(Limiter(per_s=1, burst=1, reserve=0))
+        turns = Turns(RateLimiter(per_s=1, burst=1, reserve=0))
         await turns.take("first")
         leaves, stays = turns.ask("leaves"), turns.ask("stays")
         # In the same round of the loop in which its turn is granted, before it wakes up.
@@ -169,7 +169,7 @@ def test_a_turn_that_comes_together_with_a_cancellation_is_not_lost() -> None:
 
 def test_a_pause_holds_everybody_and_then_begins_slowly() -> None:
     async def story() -> None:
-        limiter = Limiter(reserve=0)
+        limiter = RateLimiter(reserve=0)
         turns = Turns(limiter)
         assert limiter.paused_until_s == 0.0
         limiter.pause(7)
@@ -184,7 +184,7 @@ def test_a_pause_holds_everybody_and_then_begins_slowly() -> None:
 
 def test_no_server_stops_the_program_for_an_hour() -> None:
     async def story() -> None:
-        turns = Turns(Limiter())
+        turns = Turns(RateLimiter())
         turns.limiter.pause(3600)
         await turns.take("a", is_urgent=True)
         assert turns.times == [LONGEST_PAUSE_S]
@@ -194,7 +194,7 @@ def test_no_server_stops_the_program_for_an_hour() -> None:
 
 def test_a_pause_catches_who_waits_already() -> None:
     async def story() -> None:
-        turns = Turns(Limiter(per_s=1, burst=1, reserve=0))
+        turns = Turns(RateLimiter(per_s=1, burst=1, reserve=0))
         await turns.take("a")
         waits = turns.ask("b")
         await asyncio.sleep(0.5)
@@ -215,7 +215,7 @@ def test_whatever_comes_and_leaves_all_others_go_and_never_faster_than_the_limit
     requests: list[tuple[float, bool, float | None]], pauses: list[tuple[float, float]]
 ) -> None:
     async def story() -> None:
-        turns = Turns(Limiter(per_s=5, burst=4, reserve=3, patience_s=1))
+        turns = Turns(RateLimiter(per_s=5, burst=4, reserve=3, patience_s=1))
 
         async def come(number: int, at_s: float, is_urgent: bool, stays_s: float | None) -> None:
             await asyncio.sleep(at_s)

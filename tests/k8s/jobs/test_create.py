@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from k8s.errors import Conflict, Forbidden, Invalid, KubeError, NotFound, Unreachable
-from k8s.jobs.create import Refused, check, claim_names, create_job, delete_job, resource_of, to_yaml
+from k8s.jobs.create import JobRejected, check, claim_names, create_job, delete_job, resource_of, to_yaml
 from k8s.kinds import CREATABLE, CreatableKind, JobRef
 from k8s.kinds.kubeflow.pytorch_job import PyTorchJob
 from k8s.models.job_spec import JobSpec
@@ -26,11 +26,11 @@ def echo(asked: Asked) -> Answer:
     return Answer(json.loads(asked.body), 201)
 
 
-async def refused_with(reply: Answer, spec: JobSpec = SPEC) -> Refused:
+async def refused_with(reply: Answer, spec: JobSpec = SPEC) -> JobRejected:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         cluster.say(PATH, reply, method="POST")
         cluster.say(NAMESPACE, Answer({"metadata": {"name": "vision"}}))
-        with pytest.raises(Refused) as caught:
+        with pytest.raises(JobRejected) as caught:
             await create_job(client, KIND, spec)
     return caught.value
 
@@ -51,7 +51,7 @@ async def test_what_is_created_is_the_manifest_that_was_shown(kind: CreatableKin
 
 async def test_a_wish_with_mistakes_is_not_sent() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
-        with pytest.raises(Refused) as caught:
+        with pytest.raises(JobRejected) as caught:
             await create_job(client, KIND, replace(SPEC, name="Bert", image=""))
         assert cluster.requests == []
     assert set(caught.value.causes) == {"name", "image"}
@@ -108,7 +108,7 @@ async def test_a_namespace_that_is_missing_is_named() -> None:
 async def test_a_kind_that_is_not_served_is_told_from_a_namespace_that_is_missing(seen: Answer) -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         cluster.say(NAMESPACE, seen)
-        with pytest.raises(Refused) as caught:
+        with pytest.raises(JobRejected) as caught:
             await create_job(client, KIND, SPEC)
     assert caught.value.why == "This cluster does not serve PyTorchJob kubeflow.org/v1."
     assert "operator" in caught.value.hint
@@ -116,7 +116,7 @@ async def test_a_kind_that_is_not_served_is_told_from_a_namespace_that_is_missin
 
 async def test_a_plain_404_for_a_namespace_that_is_not_there_is_told_as_such() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
-        with pytest.raises(Refused) as caught:
+        with pytest.raises(JobRejected) as caught:
             await create_job(client, KIND, SPEC)
     assert "namespace" in caught.value.causes
 

@@ -8,9 +8,17 @@ from typing import Any
 
 import pytest
 
-from k8s.client.rate_limiter import Limiter
+from k8s.client.rate_limiter import RateLimiter
 from k8s.errors import Forbidden, KubeError, from_status
-from k8s.jobs.permissions import ACTIONS, UNKNOWN, Need, Right, Rights, needs_of, review
+from k8s.jobs.permissions import (
+    ACTIONS,
+    UNKNOWN,
+    Permission,
+    Permissions,
+    ResourceAttributes,
+    needs_of,
+    review,
+)
 from k8s.kinds import CREATABLE, KINDS, JobRef
 from k8s.models.resources import ACCESS_REVIEWS, PODS
 from tests.scripted.server import (
@@ -45,21 +53,24 @@ def refused(message: str) -> KubeError:
 @pytest.mark.parametrize(
     ("status", "right"),
     [
-        ({"allowed": True, "reason": "RBAC: allowed"}, Right(True)),
-        ({"allowed": False}, Right(False, DELETE_REFUSED)),
+        ({"allowed": True, "reason": "RBAC: allowed"}, Permission(True)),
+        ({"allowed": False}, Permission(False, DELETE_REFUSED)),
         (
             {"allowed": False, "denied": True, "reason": "frozen\n"},
-            Right(False, f"{DELETE_REFUSED}: frozen"),
+            Permission(False, f"{DELETE_REFUSED}: frozen"),
         ),
         ({"allowed": False, "evaluationError": "webhook is away"}, UNKNOWN),
-        ({"allowed": True, "evaluationError": "webhook is away"}, Right(True)),
+        ({"allowed": True, "evaluationError": "webhook is away"}, Permission(True)),
         (None, UNKNOWN),
     ],
 )
-async def test_a_refusal_says_who_may_not_do_what_where_and_why(status: object, right: Right) -> None:
+async def test_a_refusal_says_who_may_not_do_what_where_and_why(status: object, right: Permission) -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         cluster.say(PATH, Answer({"status": status}, 201), method="POST")
-        assert await review(client, Need("delete", "kubeflow.org", "pytorchjobs"), "vision") == right
+        assert (
+            await review(client, ResourceAttributes("delete", "kubeflow.org", "pytorchjobs"), "vision")
+            == right
+        )
         assert asked_of(cluster) == [
             {
                 "verb": "delete",
@@ -75,7 +86,7 @@ async def test_who_asks_may_be_nameless_and_the_place_everywhere() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         client.access.user = ""
         cluster.say(PATH, MAY_NOT, method="POST")
-        right = await review(client, Need.of("get", PODS, "log"), "")
+        right = await review(client, ResourceAttributes.of("get", PODS, "log"), "")
         assert right.why == "this user may not get pods/log"
 
 
@@ -90,7 +101,9 @@ def test_every_action_of_a_job_of_ours_needs_something_and_nothing_is_guessed_of
                     (kind.resource.group, kind.resource.plural)
                 ]
     assert needs_of("delete", JobRef("a", "b", "Mouse", "lab.io/v1")) == ()
-    assert needs_of("shell", JobRef("a", "b", "Mouse", "lab.io/v1")) == (Need("get", "", "pods", "exec"),)
+    assert needs_of("shell", JobRef("a", "b", "Mouse", "lab.io/v1")) == (
+        ResourceAttributes("get", "", "pods", "exec"),
+    )
     assert needs_of("delete") == needs_of("filter", BERT) == ()
     assert {each.plural for each in needs_of("new")} == {kind.resource.plural for kind in CREATABLE}
 
@@ -98,10 +111,10 @@ def test_every_action_of_a_job_of_ours_needs_something_and_nothing_is_guessed_of
 async def test_nothing_is_asked_before_somebody_wants_to_know_and_then_once() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         cluster.say(PATH, MAY_NOT, method="POST")
-        rights = Rights(client)
+        rights = Permissions(client)
         assert rights.known("delete", "vision", BERT) == UNKNOWN
         assert cluster.requests == []
-        expected = Right(False, DELETE_REFUSED)
+        expected = Permission(False, DELETE_REFUSED)
         assert await rights.fetch("delete", "vision", BERT) == expected
         assert await rights.fetch("delete", "vision", BERT) == expected
         assert rights.known("delete", "vision", BERT) == expected
@@ -115,31 +128,31 @@ async def test_many_who_want_to_know_at_once_ask_once() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         answer = Held(MAY)
         cluster.say(PATH, answer, method="POST")
-        rights = Rights(client)
+        rights = Permissions(client)
         waiting = [asyncio.create_task(rights.fetch("delete", "vision", BERT)) for _ in range(5)]
         await cluster.until_asked(PATH, method="POST")
         answer.let_go()
-        assert await asyncio.gather(*waiting) == [Right(True)] * 5
+        assert await asyncio.gather(*waiting) == [Permission(True)] * 5
         assert len(asked_of(cluster)) == 1
 
 
 async def test_one_who_leaves_does_not_keep_the_others_from_an_answer() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         cluster.say(PATH, Held(MAY), MAY, method="POST")
-        rights = Rights(client)
+        rights = Permissions(client)
         first = asyncio.create_task(rights.fetch("delete", "vision", BERT))
         await cluster.until_asked(PATH, method="POST")
         second = asyncio.create_task(rights.fetch("delete", "vision", BERT))
         await asyncio.sleep(0)
         first.cancel()
-        assert await second == Right(True)
+        assert await second == Permission(True)
         assert first.cancelled() or first.cancelling()
 
 
 async def test_an_answer_is_asked_for_again_once_it_is_old() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         cluster.say(PATH, MAY_NOT, MAY, method="POST")
-        rights = Rights(client, kept_s=0.0)
+        rights = Permissions(client, kept_s=0.0)
         assert (await rights.fetch("delete", "vision", BERT)).is_allowed is False
         assert rights.known("delete", "vision", BERT) == UNKNOWN
         assert (await rights.fetch("delete", "vision", BERT)).is_allowed is True
@@ -148,7 +161,7 @@ async def test_an_answer_is_asked_for_again_once_it_is_old() -> None:
 async def test_what_is_remembered_is_bounded_and_what_is_used_stays() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         cluster.say(PATH, MAY, method="POST")
-        rights = Rights(client, most=3)
+        rights = Permissions(client, most=3)
         for namespace in ("a", "b", "c"):
             await rights.fetch("delete", namespace, BERT)
         await rights.fetch("delete", "a", BERT)
@@ -160,7 +173,7 @@ async def test_what_is_remembered_is_bounded_and_what_is_used_stays() -> None:
 async def test_a_new_login_is_another_user() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         cluster.say(PATH, MAY_NOT, MAY, method="POST")
-        rights = Rights(client)
+        rights = Permissions(client)
         await rights.fetch("delete", "vision", BERT)
         client.access.api_key["BearerToken"] = "Bearer another"
         assert rights.known("delete", "vision", BERT) == UNKNOWN
@@ -171,7 +184,7 @@ async def test_the_answer_to_an_earlier_login_is_not_kept() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         answer = Held(MAY_NOT)
         cluster.say(PATH, answer, method="POST")
-        rights = Rights(client)
+        rights = Permissions(client)
         asking = asyncio.create_task(rights.fetch("delete", "vision", BERT))
         await cluster.until_asked(PATH, method="POST")
         client.access.api_key["BearerToken"] = "Bearer another"
@@ -188,7 +201,7 @@ async def test_where_it_cannot_be_asked_nothing_is_known_and_it_is_not_asked_all
 ) -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         cluster.say(PATH, reply, method="POST")
-        rights = Rights(client)
+        rights = Permissions(client)
         assert await rights.fetch("delete", "vision", BERT) == UNKNOWN
         assert await rights.fetch("delete", "vision", BERT) == UNKNOWN
         assert len(asked_of(cluster)) == 1
@@ -202,7 +215,7 @@ async def test_any_kind_that_may_be_made_is_enough_for_a_new_job() -> None:
     plurals = [kind.resource.plural for kind in CREATABLE]
     async with ScriptedCluster() as cluster, cluster.client() as client:
         cluster.say(PATH, Compute(answer), method="POST")
-        rights = Rights(client)
+        rights = Permissions(client)
         allowed = plurals[-1]
         assert (await rights.fetch("new", "vision")).is_allowed is True
         rights.forget()
@@ -215,14 +228,14 @@ async def test_any_kind_that_may_be_made_is_enough_for_a_new_job() -> None:
 
 async def test_what_was_really_refused_is_remembered_in_the_servers_words() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
-        rights = Rights(client)
+        rights = Permissions(client)
         said = (
             'pytorchjobs.kubeflow.org "bert" is forbidden: User "alice" cannot delete resource "pytorchjobs" '
             'in API group "kubeflow.org" in the namespace "vision"'
         )
         rights.note(refused(said))
         right = rights.known("delete", "vision", BERT)
-        assert right == Right(False, 'user "alice" may not delete pytorchjobs in namespace "vision"')
+        assert right == Permission(False, 'user "alice" may not delete pytorchjobs in namespace "vision"')
         rights.note(refused(f"{said}: the cluster is frozen until Monday"))
         assert rights.known("delete", "vision", BERT).why.endswith(
             '"vision": the cluster is frozen until Monday'
@@ -240,7 +253,7 @@ async def test_what_was_really_refused_is_remembered_in_the_servers_words() -> N
 
 async def test_a_quota_or_a_webhook_that_refuses_says_nothing_of_rights() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
-        rights = Rights(client)
+        rights = Permissions(client)
         rights.note(
             refused('jobs.batch "b" is forbidden: exceeded quota: jobs, requested: count/jobs.batch=1')
         )
@@ -251,7 +264,7 @@ async def test_a_quota_or_a_webhook_that_refuses_says_nothing_of_rights() -> Non
         assert all(rights.known(action, "vision", BERT) == UNKNOWN for action in ACTIONS)
 
 
-class NotingLimiter(Limiter):
+class NotingLimiter(RateLimiter):
     """Notes for whom a turn was asked."""
 
     def __init__(self) -> None:
@@ -267,7 +280,7 @@ async def test_reviews_wait_behind_what_the_user_waits_for() -> None:
     limiter = NotingLimiter()
     async with ScriptedCluster() as cluster, cluster.client(limiter=limiter) as client:
         cluster.say(PATH, MAY, method="POST")
-        rights = Rights(client)
+        rights = Permissions(client)
         await rights.fetch_all(["delete", "yaml", "", "shell"], "vision", BERT)
         assert limiter.urgent == [False] * 3
         assert all(rights.known(each, "vision", BERT).is_allowed for each in ("delete", "yaml", "shell"))

@@ -7,14 +7,14 @@ import asyncio
 import pytest
 
 from k8s.errors import Forbidden, Invalid
-from k8s.logs import LogLine, Mark, Marker, Pace, Wanted, follow
+from k8s.logs import LogLine, LogRequest, Mark, Marker, Pace, follow
 from tests.scripted.logs import NS, QUICK, START_NS, Fault, Run, ScriptedPod, connected, target
 
-EVERYTHING = Wanted()
+EVERYTHING = LogRequest()
 
 
 async def read_all(
-    pod: ScriptedPod, wanted: Wanted = EVERYTHING, pace: Pace = QUICK
+    pod: ScriptedPod, wanted: LogRequest = EVERYTHING, pace: Pace = QUICK
 ) -> tuple[list[str], list[Marker]]:
     """Follow a pod of a cluster of its own to the end."""
     async with connected(pod) as (_, client), asyncio.timeout(20):
@@ -101,7 +101,7 @@ async def test_lines_out_of_order_around_a_cut_are_not_lost() -> None:
 async def test_a_tail_stays_a_tail_when_the_connection_is_lost() -> None:
     pod = ended_pod(100)
     pod.faults = [Fault(cut_after=150)]
-    texts, _ = await read_all(pod, Wanted(tail=10))
+    texts, _ = await read_all(pod, LogRequest(tail=10))
     assert texts == pod.texts[-10:]
     assert pod.requests[0]["tailLines"] == "10"
     assert "tailLines" not in pod.requests[1]
@@ -301,7 +301,7 @@ async def test_without_follow_a_refusal_is_an_error() -> None:
     pod = ended_pod()
     pod.faults = [Fault(403, 'pods "w0" is forbidden')]
     with pytest.raises(Forbidden):
-        await read_all(pod, Wanted(follow=False))
+        await read_all(pod, LogRequest(follow=False))
 
 
 async def test_a_container_that_the_pod_lacks_is_an_error() -> None:
@@ -315,7 +315,7 @@ async def test_a_container_that_the_pod_lacks_is_an_error() -> None:
 async def test_without_follow_a_running_container_is_read_up_to_now() -> None:
     pod = ScriptedPod("w0")
     pod.write("a")
-    texts, markers = await read_all(pod, Wanted(follow=False))
+    texts, markers = await read_all(pod, LogRequest(follow=False))
     assert (texts, markers) == (["a"], [])
 
 
@@ -323,5 +323,5 @@ async def test_the_previous_run_can_be_read() -> None:
     pod = ended_pod(3, exit_code=1)
     pod.runs.append(Run())
     pod.write("now")
-    texts, _ = await read_all(pod, Wanted(previous=True))
+    texts, _ = await read_all(pod, LogRequest(previous=True))
     assert texts == ["line 0", "line 1", "line 2"]

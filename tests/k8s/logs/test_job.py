@@ -12,16 +12,16 @@ from k8s.client.client import Client
 from k8s.errors import NotFound
 from k8s.logs import (
     EVERYTHING,
-    Choice,
     Feed,
     Item,
     JobLogs,
     LogLine,
+    LogRequest,
+    LogSelection,
     Mark,
     Marker,
     Options,
     Target,
-    Wanted,
     printed,
     read,
 )
@@ -93,11 +93,11 @@ async def test_sixty_four_ranks_with_forced_drops_lose_and_double_nothing() -> N
         logs = JobLogs(
             client,
             [target_of(pod, rank) for rank, pod in enumerate(pods)],
-            wanted=Wanted(),
+            wanted=LogRequest(),
             max_streams=24,
             pace=QUICK,
         )
-        feeds = [logs.open(Choice(rank=rank)) for rank in range(64)]
+        feeds = [logs.open(LogSelection(rank=rank)) for rank in range(64)]
         async with running(logs):
             for rank, pod in enumerate(pods):
                 await pod.say(*(f"r{rank} later {number}" for number in range(10)))
@@ -135,7 +135,7 @@ async def test_a_rank_is_shown_with_what_its_pod_says_and_no_other_rank_claims()
     other = pod_of(0)
     async with connected(pod, other) as (_, client):
         logs = JobLogs(client, [target_of(other, 0), target_of(pod, 4, 5)], pace=QUICK)
-        feed = logs.open(Choice(rank=4))
+        feed = logs.open(LogSelection(rank=4))
         async with running(logs):
             assert texts(await taken_until(feed, 3)) == ["a", "torchrun says", "c"]
         rows = {row.rank: row for row in logs.rows()}
@@ -147,7 +147,7 @@ async def test_a_rank_is_shown_with_what_its_pod_says_and_no_other_rank_claims()
             True,
         )
         assert rows[0].proof == "declared"
-        later = logs.open(Choice(rank=5))
+        later = logs.open(LogSelection(rank=5))
         assert texts(later.take(everything=True)) == ["torchrun says", "b"]
 
 
@@ -178,16 +178,16 @@ async def test_all_ranks_of_a_launcher_are_listed_as_they_speak() -> None:
 async def test_memory_is_bounded_and_what_was_dropped_is_said() -> None:
     pod = pod_of(0, lines=500)
     async with connected(pod) as (_, client):
-        logs = JobLogs(client, [target_of(pod, 0)], rank_lines=100, wanted=Wanted(), pace=QUICK)
+        logs = JobLogs(client, [target_of(pod, 0)], rank_lines=100, wanted=LogRequest(), pace=QUICK)
         feed = logs.open(EVERYTHING)
         async with running(logs):
             await taken_until(feed, 500)
-        kept = logs.open(Choice(rank=0)).take()
+        kept = logs.open(LogSelection(rank=0)).take()
         assert isinstance(kept[0], Marker)
         assert kept[0].mark is Mark.DROPPED
         assert f"{500 - len(kept) + 1} older lines" in kept[0].text
         assert texts(kept)[-1] == "r0 line 499"
-        small = JobLogs(client, [target_of(pod, 0)], total_bytes=20_000, wanted=Wanted(), pace=QUICK)
+        small = JobLogs(client, [target_of(pod, 0)], total_bytes=20_000, wanted=LogRequest(), pace=QUICK)
         feed = small.open(EVERYTHING)
         async with running(small):
             await taken_until(feed, 500)
@@ -220,10 +220,10 @@ async def test_what_is_looked_at_is_streamed_first() -> None:
     pods = [pod_of(rank) for rank in range(4)]
     async with connected(*pods) as (_, client):
         logs = JobLogs(client, [target_of(p, r) for r, p in enumerate(pods)], max_streams=1, pace=QUICK)
-        feed = logs.open(Choice(rank=3))
+        feed = logs.open(LogSelection(rank=3))
         async with running(logs):
             await pods[0].until(requests=1)
-            logs.focus([Choice(rank=3)])
+            logs.focus([LogSelection(rank=3)])
             async with asyncio.timeout(10):
                 while pods[3].requests[-1:] == [] or pods[3].requests[-1].get("follow") != "true":
                     await asyncio.sleep(0)

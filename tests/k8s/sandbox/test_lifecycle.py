@@ -19,24 +19,24 @@ from k8s import sandbox
 from k8s.client.client import Client
 from k8s.errors import KubeError
 from k8s.models.resources import CLAIMS, CONFIG_MAPS, EVENTS, NODES, PODS, PYTORCH_JOBS
-from k8s.sandbox.paths import Places
+from k8s.sandbox.paths import SandboxPaths
 from tests.k8s.sandbox.live.running import comes, eventually, has, marked, phase, pod, pytorch_job
 
 QUICK = sandbox.SandboxOptions(nodes=2, gpus_per_node=4, restart_delay_s=0.2)
 
 
 @pytest.fixture(autouse=True)
-async def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Places]:
+async def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[SandboxPaths]:
     """A folder for a sandbox of this test's own; nothing of it survives the test."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    yield Places.default()
+    yield SandboxPaths.default()
     found = await sandbox.status()
     if found.is_running:
         with suppress(ProcessLookupError):
             os.kill(found.pid, signal.SIGKILL)
 
 
-async def test_it_starts_is_joined_and_stops(places: Places) -> None:
+async def test_it_starts_is_joined_and_stops(places: SandboxPaths) -> None:
     told: list[str] = []
     assert not (await sandbox.status()).is_running
     first = await sandbox.start(QUICK, told.append)
@@ -52,7 +52,7 @@ async def test_it_starts_is_joined_and_stops(places: Places) -> None:
     assert sandbox.kubeconfig_path() == places.kubeconfig == first.kubeconfig
 
 
-async def test_nobody_else_may_read_its_secrets(places: Places) -> None:
+async def test_nobody_else_may_read_its_secrets(places: SandboxPaths) -> None:
     await sandbox.start(QUICK)
     assert stat.S_IMODE(places.folder.stat().st_mode) == 0o700
     for name in ("kubeconfig", "token", "tls.key"):
@@ -62,7 +62,7 @@ async def test_nobody_else_may_read_its_secrets(places: Places) -> None:
     assert not any(token.encode() in line for line in command_lines)
 
 
-async def test_two_consoles_at_once_get_one_sandbox(places: Places) -> None:
+async def test_two_consoles_at_once_get_one_sandbox(places: SandboxPaths) -> None:
     program = (
         "import asyncio; from k8s import sandbox;"
         "print(asyncio.run(sandbox.start(sandbox.SandboxOptions(nodes=1))).pid)"
@@ -75,7 +75,7 @@ async def test_two_consoles_at_once_get_one_sandbox(places: Places) -> None:
     assert int(pids.pop()) == (await sandbox.status()).pid
 
 
-async def test_it_survives_the_console_that_started_it(places: Places) -> None:
+async def test_it_survives_the_console_that_started_it(places: SandboxPaths) -> None:
     program = "import asyncio; from k8s import sandbox; print(asyncio.run(sandbox.start()).pid, flush=True)"
     console = subprocess.Popen(
         [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, start_new_session=True
@@ -88,7 +88,7 @@ async def test_it_survives_the_console_that_started_it(places: Places) -> None:
     assert os.getsid(pid) == pid
 
 
-async def test_its_address_and_objects_stay_over_a_restart(places: Places) -> None:
+async def test_its_address_and_objects_stay_over_a_restart(places: SandboxPaths) -> None:
     first = await sandbox.start(QUICK)
     async with await Client.connect(str(first.kubeconfig)) as client:
         config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "kept"}, "data": {"a": "b"}}
@@ -103,7 +103,7 @@ async def test_its_address_and_objects_stay_over_a_restart(places: Places) -> No
         assert nodes[0]["status"]["allocatable"]["nvidia.com/gpu"] == "8"
 
 
-async def test_a_port_that_somebody_took_meanwhile_is_given_up(places: Places) -> None:
+async def test_a_port_that_somebody_took_meanwhile_is_given_up(places: SandboxPaths) -> None:
     first = await sandbox.start(QUICK)
     await sandbox.stop()
     with socket.socket() as thief:
@@ -115,7 +115,7 @@ async def test_a_port_that_somebody_took_meanwhile_is_given_up(places: Places) -
         assert (await sandbox.status()).answers
 
 
-async def test_stopping_ends_the_pods_in_order(places: Places, tmp_path: Path) -> None:
+async def test_stopping_ends_the_pods_in_order(places: SandboxPaths, tmp_path: Path) -> None:
     mark = f"stopping-{os.getpid()}"
     trace = tmp_path / "trace"
     script = f"trap 'echo asked >{trace}; exit 0' TERM; echo up; while :; do sleep 0.05; done"
@@ -134,7 +134,9 @@ async def test_stopping_ends_the_pods_in_order(places: Places, tmp_path: Path) -
     assert stopped["status"]["message"] == "The sandbox was stopped while this pod ran."
 
 
-async def test_killed_with_its_whole_group_it_leaves_no_process_and_says_so_later(places: Places) -> None:
+async def test_killed_with_its_whole_group_it_leaves_no_process_and_says_so_later(
+    places: SandboxPaths,
+) -> None:
     mark = f"killed-{os.getpid()}"
     address = await sandbox.start(QUICK)
     job = pytorch_job("victim", "sh", "-c", "(setsid sleep 300 &); sleep 300", env={"MARK": mark})
@@ -156,7 +158,7 @@ async def test_killed_with_its_whole_group_it_leaves_no_process_and_says_so_late
     assert "SandboxStopped" in {event["reason"] for event in events}
 
 
-async def test_one_that_runs_but_does_not_answer_is_said_and_can_be_stopped(places: Places) -> None:
+async def test_one_that_runs_but_does_not_answer_is_said_and_can_be_stopped(places: SandboxPaths) -> None:
     address = await sandbox.start(QUICK)
     os.kill(address.pid, signal.SIGSTOP)
     with pytest.raises(KubeError) as refused:
@@ -176,7 +178,7 @@ async def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     assert refused.value.what == "The sandbox cannot use its folder."
 
 
-async def test_a_folder_that_is_a_file_is_said(places: Places) -> None:
+async def test_a_folder_that_is_a_file_is_said(places: SandboxPaths) -> None:
     places.folder.parent.mkdir(parents=True)
     places.folder.write_text("")
     with pytest.raises(KubeError) as refused:
@@ -185,7 +187,7 @@ async def test_a_folder_that_is_a_file_is_said(places: Places) -> None:
     assert "XDG_DATA_HOME" in refused.value.hint
 
 
-async def test_a_broken_database_is_said_in_the_consoles_words(places: Places) -> None:
+async def test_a_broken_database_is_said_in_the_consoles_words(places: SandboxPaths) -> None:
     places.prepare()
     places.database.write_bytes(b"this is no database" * 100)
     with pytest.raises(KubeError) as refused:
@@ -194,7 +196,7 @@ async def test_a_broken_database_is_said_in_the_consoles_words(places: Places) -
     assert not (await sandbox.status()).is_running
 
 
-async def test_reset_forgets_everything(places: Places) -> None:
+async def test_reset_forgets_everything(places: SandboxPaths) -> None:
     address = await sandbox.start(QUICK)
     async with await Client.connect(str(address.kubeconfig)) as client:
         claim = await client.get(CLAIMS, "workspace", "default")
@@ -205,12 +207,12 @@ async def test_reset_forgets_everything(places: Places) -> None:
     assert {path.name for path in places.folder.iterdir()} <= {"sandbox.lock", "start.lock"}
 
 
-async def test_it_ends_by_itself_when_nobody_needs_it(places: Places) -> None:
+async def test_it_ends_by_itself_when_nobody_needs_it(places: SandboxPaths) -> None:
     await sandbox.start(sandbox.SandboxOptions(nodes=1, idle_s=0.4))
     eventually(lambda: not places.is_held)
 
 
-async def test_it_stays_while_a_pod_runs(places: Places) -> None:
+async def test_it_stays_while_a_pod_runs(places: SandboxPaths) -> None:
     address = await sandbox.start(sandbox.SandboxOptions(nodes=1, idle_s=2.0))
     async with await Client.connect(str(address.kubeconfig)) as client:
         busy = await client.create(PODS, pod("busy", "sh", "-c", "sleep 3; echo done"), "default")

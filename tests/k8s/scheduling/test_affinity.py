@@ -12,18 +12,18 @@ from k8s import models
 from k8s.models import Taint
 from k8s.scheduling import taints
 from k8s.scheduling.affinity import demands, holds, mismatch
-from k8s.scheduling.objects import PodWish, Requirement, Toleration
+from k8s.scheduling.objects import Requirement, SchedulingSpec, Toleration
 from tests.support.evidence import labelled, nodes_of
 
 LABELS = {"gpu": "h100", "zone": "a", "count": "8"}
 
 
-def wish(**spec: Any) -> PodWish:
-    found: PodWish = models.convert(spec, PodWish)
+def wish(**spec: Any) -> SchedulingSpec:
+    found: SchedulingSpec = models.convert(spec, SchedulingSpec)
     return found
 
 
-def required(*terms: dict[str, Any]) -> PodWish:
+def required(*terms: dict[str, Any]) -> SchedulingSpec:
     affinity = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": list(terms)}}
     return wish(affinity={"nodeAffinity": affinity})
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from k8s.errors import KubeError, ServerFailed, Unauthorized, Unreachable
 from k8s.kinds import KINDS
 from k8s.models.resources import Resource
-from k8s.watch.discovery import Catalogue, Served, choose, discover
+from k8s.watch.discovery import Catalogue, ServedKinds, choose, discover
 from tests.scripted.server import Answer, Drop, Reply, ScriptedCluster, refusal
 
 VERBS = ["create", "delete", "get", "list", "watch"]
@@ -35,11 +35,11 @@ BATCH, OTHER = Named("batch/v1", "jobs"), Named("volcano.sh/v1", "jobs")
 EVERY: Any = (NEW, OLD, TORCH, BATCH, OTHER)
 
 
-def served(preferred: Sequence[str] = (), **plurals: Sequence[str] | None) -> Served:
+def served(preferred: Sequence[str] = (), **plurals: Sequence[str] | None) -> ServedKinds:
     """Say what groups hold: `lab_v1=["mpijobs"]`; None for one that would not say."""
     names = {"lab_v1": "lab.io/v1", "lab_v2": "lab.io/v2", "batch": "batch/v1", "volcano": "volcano.sh/v1"}
     found = {names[key]: None if each is None else frozenset(each) for key, each in plurals.items()}
-    return Served(found, frozenset(preferred))
+    return ServedKinds(found, frozenset(preferred))
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def served(preferred: Sequence[str] = (), **plurals: Sequence[str] | None) -> Se
         "a group that would not say",
     ],
 )
-def test_of_several_versions_of_a_kind_one_is_chosen(there: Served, chosen: list[Named]) -> None:
+def test_of_several_versions_of_a_kind_one_is_chosen(there: ServedKinds, chosen: list[Named]) -> None:
     assert list(choose(EVERY, there)) == chosen
 
 
@@ -81,7 +81,7 @@ def test_of_several_versions_of_a_kind_one_is_chosen(there: Served, chosen: list
 def test_no_job_is_mirrored_twice_where_the_server_says_what_it_has(
     plurals: dict[str, frozenset[str] | None], preferred: frozenset[str]
 ) -> None:
-    chosen = choose(KINDS, Served(plurals, preferred))
+    chosen = choose(KINDS, ServedKinds(plurals, preferred))
     known = [kind for kind in chosen if plurals[kind.resource.api_version] is not None]
     places = [(kind.resource.group, kind.resource.plural) for kind in known]
     assert len(set(places)) == len(places)

@@ -13,7 +13,7 @@ from k8s.errors import ServerFailed
 from k8s.models import OwnerReference
 from k8s.models.resources import Resource
 from k8s.watch import owner_lookup
-from k8s.watch.owner_lookup import Owners
+from k8s.watch.owner_lookup import OwnerLookup
 from tests.scripted.server import WAIT_S, Answer, ScriptedCluster, refusal
 
 REPLICA_SETS = "/apis/apps/v1/namespaces/default/replicasets"
@@ -59,7 +59,7 @@ class Watched:
     def __init__(self, cluster: ScriptedCluster, client: Any) -> None:
         self.cluster = cluster
         self._changed = asyncio.Event()
-        self.owners = Owners(client, resource_of, self._changed.set)
+        self.owners = OwnerLookup(client, resource_of, self._changed.set)
 
     async def until_found(self, uid: str) -> None:
         async with asyncio.timeout(WAIT_S):

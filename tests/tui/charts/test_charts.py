@@ -18,7 +18,7 @@ from tui.charts.downsample import downsample, value_range
 from tui.charts.picture import Picture, draw
 from tui.charts.series import BLOCK, Series
 from tui.charts.ticks import clock_ticks, duration_ticks, log_ticks, number_ticks, whole_ticks
-from tui.charts.view import Curve, View
+from tui.charts.view import PlotCurve, PlotOptions
 from tui.text.format import cell_len
 
 GOLDEN_CHARTS = GOLDEN / "charts"
@@ -248,29 +248,29 @@ def test_times_have_round_ticks_too() -> None:
 
 # Pictures
 
-PICTURES: dict[str, tuple[list[Curve], View]] = {
-    "one-curve": ([Curve("bert", falling())], View()),
-    "smoothed": ([Curve("bert", falling(noise=0.3))], View(smoothing=0.9)),
+PICTURES: dict[str, tuple[list[PlotCurve], PlotOptions]] = {
+    "one-curve": ([PlotCurve("bert", falling())], PlotOptions()),
+    "smoothed": ([PlotCurve("bert", falling(noise=0.3))], PlotOptions(smoothing=0.9)),
     "two-curves-relative": (
-        [Curve("bert-large-ft", falling()), Curve("vit-h-pretrain", falling(200, seed=2, start=1.5))],
-        View(x_axis="relative"),
+        [PlotCurve("bert-large-ft", falling()), PlotCurve("vit-h-pretrain", falling(200, seed=2, start=1.5))],
+        PlotOptions(x_axis="relative"),
     ),
-    "wall-clock": ([Curve("bert", falling())], View(x_axis="wall", zone=UTC)),
-    "log-axis": ([Curve("bert", falling(start=90.0))], View(is_log=True)),
-    "log-axis-below-zero": ([Curve("bert", of(10, 1, 0.1, -1, 0, 5, 50))], View(is_log=True)),
-    "cursor": ([Curve("bert", falling())], View(cursor=30)),
+    "wall-clock": ([PlotCurve("bert", falling())], PlotOptions(x_axis="wall", zone=UTC)),
+    "log-axis": ([PlotCurve("bert", falling(start=90.0))], PlotOptions(is_log=True)),
+    "log-axis-below-zero": ([PlotCurve("bert", of(10, 1, 0.1, -1, 0, 5, 50))], PlotOptions(is_log=True)),
+    "cursor": ([PlotCurve("bert", falling())], PlotOptions(cursor=30)),
     "ascii": (
-        [Curve("bert", falling()), Curve("vit", falling(200, seed=2, start=1.5))],
-        View(ascii_only=True, smoothing=0.6, cursor=30),
+        [PlotCurve("bert", falling()), PlotCurve("vit", falling(200, seed=2, start=1.5))],
+        PlotOptions(ascii_only=True, smoothing=0.6, cursor=30),
     ),
-    "diverged": ([Curve("bert", of(3, 2, 1, 2, 4, 9, math.inf, math.nan, math.nan))], View()),
-    "gap": ([Curve("bert", of(3, 2, math.nan, math.nan, 2, 1))], View()),
-    "empty": ([Curve("bert", Series())], View()),
-    "no-curve": ([], View()),
-    "one-point": ([Curve("bert", of(1.87))], View(smoothing=0.6)),
-    "constant": ([Curve("bert", of(*[3.0] * 50))], View()),
-    "only-nan": ([Curve("bert", of(math.nan, math.nan))], View()),
-    "only-below-zero-on-log": ([Curve("bert", of(-1, 0))], View(is_log=True)),
+    "diverged": ([PlotCurve("bert", of(3, 2, 1, 2, 4, 9, math.inf, math.nan, math.nan))], PlotOptions()),
+    "gap": ([PlotCurve("bert", of(3, 2, math.nan, math.nan, 2, 1))], PlotOptions()),
+    "empty": ([PlotCurve("bert", Series())], PlotOptions()),
+    "no-curve": ([], PlotOptions()),
+    "one-point": ([PlotCurve("bert", of(1.87))], PlotOptions(smoothing=0.6)),
+    "constant": ([PlotCurve("bert", of(*[3.0] * 50))], PlotOptions()),
+    "only-nan": ([PlotCurve("bert", of(math.nan, math.nan))], PlotOptions()),
+    "only-below-zero-on-log": ([PlotCurve("bert", of(-1, 0))], PlotOptions(is_log=True)),
 }
 
 
@@ -286,25 +286,25 @@ def test_a_chart_looks_like_its_picture(name: str) -> None:
 def test_a_restart_is_marked_on_the_axis() -> None:
     series = of(*range(100, 0, -1))
     series.append((step, START + 200 + step, 50.0) for step in range(40, 80))
-    drawn = draw("loss", [Curve("bert", series)], 72, 10, View())
+    drawn = draw("loss", [PlotCurve("bert", series)], 72, 10, PlotOptions())
     assert ("↻", "note") in drawn.rows[-1]
 
 
 def test_broken_values_are_an_alarm_on_the_axis_and_in_the_title() -> None:
-    drawn = draw("loss", [Curve("bert", of(1, 2, math.nan, 4))], 72, 10, View())
+    drawn = draw("loss", [PlotCurve("bert", of(1, 2, math.nan, 4))], 72, 10, PlotOptions())
     assert ("✕", "alarm") in drawn.rows[-1]
     assert ("1 nan or inf", "alarm") in drawn.rows[0]
 
 
 def test_raw_points_stay_visible_under_the_smoothed_curve() -> None:
-    drawn = draw("loss", [Curve("bert", falling(noise=0.5))], 72, 14, View(smoothing=0.9))
+    drawn = draw("loss", [PlotCurve("bert", falling(noise=0.5))], 72, 14, PlotOptions(smoothing=0.9))
     paints = {paint for row in drawn.rows for _, paint in row}
     assert {"raw-1", "series-1", "axis", "title"} <= paints
 
 
 def test_curves_differ_by_their_dashes_where_there_is_no_colour() -> None:
-    curves = [Curve(str(level), of(*[float(level)] * 200)) for level in range(3)]
-    rows = text_of(draw("loss", curves, 72, 20, View())).splitlines()
+    curves = [PlotCurve(str(level), of(*[float(level)] * 200)) for level in range(3)]
+    rows = text_of(draw("loss", curves, 72, 20, PlotOptions())).splitlines()
     swatches = {rows[1].split(f" {level} ")[0][-3:] for level in range(3)}
     assert len(swatches) == 3
 
@@ -312,14 +312,14 @@ def test_curves_differ_by_their_dashes_where_there_is_no_colour() -> None:
 def test_an_ascii_chart_is_ascii() -> None:
     series = of(1, 2, math.nan, 3, math.inf)
     series.append([(1, START, 5.0), (2, START, math.nan), (3, START, 1.0)])
-    curves = [Curve("a", series), Curve("b", falling())]
+    curves = [PlotCurve("a", series), PlotCurve("b", falling())]
     for axis in ("step", "relative", "wall"):
-        view = View(x_axis=axis, ascii_only=True, smoothing=0.6, cursor=10)
+        view = PlotOptions(x_axis=axis, ascii_only=True, smoothing=0.6, cursor=10)
         assert text_of(draw("loss", curves, 72, 14, view)).isascii()
 
 
 VIEWS = st.builds(
-    View,
+    PlotOptions,
     x_axis=st.sampled_from(["step", "relative", "wall"]),
     is_log=st.booleans(),
     smoothing=st.sampled_from([0.0, 0.6, 0.999]),
@@ -336,13 +336,13 @@ POINTS = st.lists(
 @given(st.lists(POINTS, max_size=3), st.integers(0, 120), st.integers(0, 40), VIEWS)
 @settings(deadline=None, max_examples=150)
 def test_any_points_can_be_drawn_at_any_size(
-    several: list[list[tuple[int, float, float]]], width: int, height: int, view: View
+    several: list[list[tuple[int, float, float]]], width: int, height: int, view: PlotOptions
 ) -> None:
     curves = []
     for index, points in enumerate(several):
         series = Series()
         series.append(points)
-        curves.append(Curve(f"job-{index}", series))
+        curves.append(PlotCurve(f"job-{index}", series))
     drawn = draw("train/loss", curves, width, height, view)
     assert len(drawn.rows) <= height
     assert all(sum(cell_len(text) for text, _ in row) <= width for row in drawn.rows)
@@ -361,7 +361,7 @@ def test_a_million_points_are_drawn_within_a_blink() -> None:
     best_s = math.inf
     for _ in range(5):
         started = time.perf_counter()
-        draw("train/loss", [Curve("bert", series)], 200, 50, View())
+        draw("train/loss", [PlotCurve("bert", series)], 200, 50, PlotOptions())
         best_s = min(best_s, time.perf_counter() - started)
     assert best_s < 0.1
     assert len(series) > BLOCK

@@ -14,7 +14,7 @@ import yaml
 from tests.scripted.server import Answer, ScriptedCluster, page, refusal
 from tests.support.objects import Object, recorded
 from tests.tui.commands.conftest import CommandLine
-from tui.feeds.cluster_feed import Live
+from tui.feeds.cluster_feed import ClusterFeed
 from tui.files.support_bundle import make_bundle
 
 JOBS = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs"
@@ -134,7 +134,7 @@ async def test_cancelled_it_leaves_nothing_and_what_was_there_stays(
             reached.set()
 
     async with cluster.client() as client:
-        snapshot = await Live(client, "default").read_once()
+        snapshot = await ClusterFeed(client, "default").read_once()
         job = next(each for each in snapshot.jobs if each.ref.name == "running")
         making = asyncio.create_task(make_bundle(client, snapshot, job, path, progress=progress))
         await asyncio.wait_for(reached.wait(), 30)

@@ -18,7 +18,7 @@ from tests.scripted.server import SUCCESS, Answer, ScriptedCluster, Socket, page
 from tests.support.objects import recorded
 from tests.tui.commands.conftest import CommandLine
 from trainer.tfevents import EventWriter
-from tui.commands.support.plots import WIDEST, Line, plot
+from tui.commands.support.plots import WIDEST, PlotLine, plot
 from tui.feeds.log_points import read_log_points
 
 JOB_PATH = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs/running"
@@ -203,6 +203,6 @@ def test_anything_can_be_plotted(
     values: list[float], stride: int, width: int, is_ascii: bool, name: str
 ) -> None:
     steps = array("q", [at * stride for at in range(len(values))])
-    line = Line(name, steps, array("d", [0.0] * len(values)), array("d", values))
+    line = PlotLine(name, steps, array("d", [0.0] * len(values)), array("d", values))
     rows = plot(line, width, is_ascii=is_ascii).splitlines()
     assert all(len(row) <= WIDEST for row in rows[1:-1])

@@ -41,7 +41,7 @@ from tui.options import ConsoleOptions
 from tui.screens.base.view import View
 from tui.screens.dialogs.confirm import ConfirmScreen
 from tui.terminal.line_filters import AsciiOnly, Harmless
-from tui.widgets.curve_chart import Curve, CurveChart
+from tui.widgets.curve_chart import CurveChart, PlotCurve
 from tui.widgets.form.notice import Notice
 from tui.widgets.form.plan_view import PlanView
 from tui.widgets.log.view import LogView
@@ -188,7 +188,7 @@ class Shelf(App[None]):
         self.query_one(LogView).append(items)
         self.query_one(YamlView).show(f"a: {text}")
         self.query_one(CurveChart).set_curves(
-            text, [Curve(text, one_point()), Curve(text, one_point())], empty=text
+            text, [PlotCurve(text, one_point()), PlotCurve(text, one_point())], empty=text
         )
 
 

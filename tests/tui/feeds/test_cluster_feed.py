@@ -11,7 +11,7 @@ from k8s.snapshot import Missing
 from tests.scripted.feed import JOBS, NODES, PODS, running, serve
 from tests.scripted.server import Drop, ScriptedCluster, Stream, page, refusal
 from tests.support.objects import node, pytorch_job
-from tui.feeds.cluster_feed import PUBLISH_S, Live
+from tui.feeds.cluster_feed import PUBLISH_S, ClusterFeed
 
 
 async def test_nodes_pods_and_jobs_come_as_one_picture() -> None:
@@ -96,7 +96,7 @@ async def test_a_picture_of_one_namespace_only_says_that_it_is_one() -> None:
         cluster.say(mine, page([]))
         cluster.say(mine, Stream(), watch=True)
         async with cluster.client("mine") as client:
-            snapshot = await Live(client).read_once()
+            snapshot = await ClusterFeed(client).read_once()
     why = "The cluster says: cannot list pods at the cluster scope"
     assert dict(snapshot.problems) == {"pods": Missing("list", "pods", shown="mine", why=why)}
 
@@ -131,7 +131,7 @@ async def test_a_lost_cluster_is_said_and_the_rows_stay() -> None:
 async def test_a_command_reads_everything_once() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         serve(cluster)
-        snapshot = await Live(client).read_once()
+        snapshot = await ClusterFeed(client).read_once()
         assert snapshot.is_synced
         assert [job.ref.name for job in snapshot.jobs] == ["bert"]
         assert not any(asked.is_watch for asked in cluster.requests)
@@ -142,7 +142,7 @@ async def test_a_command_fails_when_the_cluster_cannot_be_read_at_all() -> None:
         client = cluster.client()
     async with client:
         with pytest.raises(Unreachable):
-            await Live(client).read_once()
+            await ClusterFeed(client).read_once()
 
 
 async def test_a_command_is_told_what_it_could_not_read() -> None:
@@ -151,6 +151,6 @@ async def test_a_command_is_told_what_it_could_not_read() -> None:
         cluster.forget(NODES)
         cluster.forget(JOBS)
         cluster.say(NODES, refusal(403, "cannot list nodes"))
-        snapshot = await Live(client).read_once()
+        snapshot = await ClusterFeed(client).read_once()
     assert list(snapshot.problems) == ["nodes"]
     assert snapshot.is_synced

@@ -12,7 +12,7 @@ from k8s.models import Pod, Reader
 from k8s.snapshot import ClusterSnapshot, Job, Missing
 from tests.support.objects import GPU, Object, batch_job, joined, listed, node, pod_of, pytorch_job
 from tui.jobs.delete_plan import MOST_WITHOUT_TYPING, DeletePlan, Propagation, delete_plan
-from tui.jobs.leftovers import LONGEST_S, Left, is_over, told, what_is_left
+from tui.jobs.leftovers import LONGEST_S, Leftover, is_over, told, what_is_left
 
 BERT = pytorch_job("bert", workers=3)
 PODS = [pod_of(BERT, place, on="n1", uid=f"uid-{place}") for place in ("master-0", "worker-0", "worker-1")]
@@ -134,7 +134,7 @@ def test_what_is_gone_already_is_no_part_of_a_plan_nor_is_one_named_twice() -> N
     assert delete_plan(BEFORE, refs, hidden=7).hidden == 1
 
 
-def left_of(plan: DeletePlan, snapshot: ClusterSnapshot, *pods: Object) -> Left:
+def left_of(plan: DeletePlan, snapshot: ClusterSnapshot, *pods: Object) -> Leftover:
     (left,) = what_is_left(plan, snapshot, read(*pods))
     return left
 
@@ -228,7 +228,7 @@ def test_where_nobody_can_tell_nothing_is_called_gone(said: dict[str, Any], why:
 def test_many_that_are_gone_are_told_in_one_sentence() -> None:
     snapshot = seen([], [], [batch_job(f"job-{number}", gpus=0) for number in range(5)])
     names = [job.ref.name for job in snapshot.jobs]
-    gone = [Left(job) for job in snapshot.jobs]
+    gone = [Leftover(job) for job in snapshot.jobs]
     assert told(gone, 1.0) == (f"{names[0]}, {names[1]}, {names[2]} and 2 more are gone.",)
     assert told(gone[:2], 1.0) == (f"{names[0]} and {names[1]} are gone.",)
     kept = replace(gone[0], is_there=True)
@@ -241,7 +241,7 @@ def test_many_that_are_gone_are_told_in_one_sentence() -> None:
 def test_nothing_from_a_cluster_reaches_the_terminal_as_it_is() -> None:
     job: Job = replace(BEFORE.jobs[0], ref=JobRef("default", "b\x1b[2Jert", "Job", "batch/v1"))
     plan = DeletePlan("lab", (job,))
-    words = (*plan.lines, plan.sentence, *told([Left(job, is_there=True, finalizers=("\x1b[1m",))], 60.0))
-    words += told([Left(job, pods=(("\x1b]0;x\x07", "Running"),))], 60.0)
+    words = (*plan.lines, plan.sentence, *told([Leftover(job, is_there=True, finalizers=("\x1b[1m",))], 60.0))
+    words += told([Leftover(job, pods=(("\x1b]0;x\x07", "Running"),))], 60.0)
     assert not any(ord(char) < 32 for line in words for char in line)
     assert GPU not in "".join(words)

@@ -8,7 +8,7 @@ from k8s import models
 from k8s.models import Event, Pod
 from k8s.snapshot import Job
 from tests.support.objects import Object, batch_job, joined, pod_of, pytorch_job
-from tui.jobs.events import Relatives, full_text, happenings
+from tui.jobs.events import JobEventFilter, full_text, happenings
 
 UID = "0a1b2c3d-0000-4000-8000-000000000000"
 
@@ -28,15 +28,15 @@ def event(kind: str, name: str, message: str = "happened", **more: Any) -> Event
     return found
 
 
-def relatives_of(obj: Object, *pods: Object, others: tuple[Object, ...] = ()) -> tuple[Job, Relatives]:
+def relatives_of(obj: Object, *pods: Object, others: tuple[Object, ...] = ()) -> tuple[Job, JobEventFilter]:
     """Return a job, and what belongs to it."""
     _, jobs = joined([], list(pods), [obj, *others])
     job = jobs[obj["metadata"]["name"]]
     by_uid = {pod["metadata"]["uid"]: models.convert(pod, Pod) for pod in pods}
-    return job, Relatives(job, by_uid, jobs.values())
+    return job, JobEventFilter(job, by_uid, jobs.values())
 
 
-def told(relatives: Relatives, *events: Event) -> list[str | None]:
+def told(relatives: JobEventFilter, *events: Event) -> list[str | None]:
     return [relatives.name_of(each.involved_object) for each in events]
 
 

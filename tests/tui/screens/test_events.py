@@ -12,8 +12,8 @@ from tests.support.namespace_objects import EVENTS, event, in_namespace, serve
 from tests.support.objects import Object
 from tests.support.sample_cluster import ago
 from tests.tui.console.test_console import Playground, bert, console_on, some_objects
-from tui.jobs.event_groups import Teller, jobs_by_place
-from tui.screens.dialogs.detail import CardScreen
+from tui.jobs.event_groups import EventGrouper, jobs_by_place
+from tui.screens.dialogs.detail import DetailScreen
 from tui.screens.dialogs.help import HelpScreen
 from tui.screens.job.job import JobView
 from tui.screens.lists.contexts import ContextsView
@@ -109,12 +109,12 @@ async def test_enter_opens_the_job_that_an_event_is_about_and_else_all_it_says(t
         await play.until(lambda: play.table.row_count == 2)
         assert play.table.move_to("event-pulled")
         await play.press("enter")
-        assert isinstance(play.console.screen, CardScreen)
+        assert isinstance(play.console.screen, DetailScreen)
         assert "Pod default/notebook" in play.text and "already present" in play.text
         await play.press("escape")
         assert play.table.move_to("event-no-room-master-0")
         await play.press("v")
-        assert isinstance(play.console.screen, CardScreen)
+        assert isinstance(play.console.screen, DetailScreen)
         assert "seen        6 times" in play.text
         await play.press("escape", "d")
         assert isinstance(play.console.screen, JobView)
@@ -265,7 +265,7 @@ async def test_words_of_events_never_reach_the_terminal_raw(tmp_path: Path) -> N
         await play.until(lambda: play.table.row_count == 1)
         assert "[/b]" in play.text and "<U+202E>" in play.text
         await play.press("enter")
-        assert isinstance(play.console.screen, CardScreen)
+        assert isinstance(play.console.screen, DetailScreen)
         assert not {"\x1b", "\u202e", "\x9b", "\x07", "\x00"} & set(play.text)
 
 
@@ -274,7 +274,7 @@ def events_of(*objects: Object) -> list[Event]:
 
 
 def test_a_line_is_the_same_value_until_one_of_its_events_changes() -> None:
-    teller, events = Teller(), events_of(*no_room, pulled)
+    teller, events = EventGrouper(), events_of(*no_room, pulled)
     first = teller.tell(events, {})
     assert len(first) == 3, "the pods of no job are told apart"
     assert [id(each) for each in teller.tell(events, {})] == [id(each) for each in first]
@@ -288,7 +288,7 @@ def test_events_of_an_object_that_turns_out_to_be_a_jobs_are_the_jobs() -> None:
 
     objects = some_objects()
     _, jobs = joined(objects["nodes"], objects["pods"], objects["jobs"])
-    teller, events = Teller(), events_of(*no_room, made)
+    teller, events = EventGrouper(), events_of(*no_room, made)
     assert {each.job for each in teller.tell(events, {})} == {None}
     told = teller.tell(events, jobs_by_place(jobs.values()))
     assert [each.job and each.job.name for each in told] == ["bert", "bert"]
@@ -296,7 +296,7 @@ def test_events_of_an_object_that_turns_out_to_be_a_jobs_are_the_jobs() -> None:
 
 
 def test_an_event_that_says_nothing_is_told_all_the_same() -> None:
-    (told,) = Teller().tell(events_of({"metadata": {"uid": "e"}, "reason": None, "count": None}), {})
+    (told,) = EventGrouper().tell(events_of({"metadata": {"uid": "e"}, "reason": None, "count": None}), {})
     assert (told.happening.about, told.happening.count, told.happening.first) == ("?/", 1, None)
 
 

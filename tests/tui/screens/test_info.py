@@ -17,7 +17,7 @@ from tui.app import Console
 from tui.feeds.about import address, as_text, words_of
 from tui.keys import UserKeys
 from tui.options import ConsoleOptions
-from tui.screens.documents.about import AboutView
+from tui.screens.documents.about import InfoView
 from tui.terminal.clipboard import OVERRIDE
 
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
@@ -25,12 +25,12 @@ REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
 async def open_info(play: Playground) -> None:
     await play.press("colon", *"info", "enter")
-    assert isinstance(play.console.screen, AboutView)
+    assert isinstance(play.console.screen, InfoView)
 
 
 def said(play: Playground) -> str:
     """Return the whole text, also what is scrolled away."""
-    assert isinstance(play.console.screen, AboutView)
+    assert isinstance(play.console.screen, InfoView)
     return play.console.screen.copied()
 
 
@@ -134,7 +134,7 @@ async def test_where_there_is_no_cluster_all_else_is_told(tmp_path: Path) -> Non
             await pilot.pause(0.02)
         await pilot.press("colon", *"info", "enter")
         view = console.screen
-        assert isinstance(view, AboutView)
+        assert isinstance(view, InfoView)
         while "There is no cluster yet." not in view.copied():
             await pilot.pause(0.02)
         assert "There is no current context" in view.copied()

@@ -18,7 +18,7 @@ from tests.scripted.server import Answer, Reply, Stall, Stream, page, refusal
 from tests.support.objects import Object, node, pod_of, pytorch_job
 from tests.tui.console.test_console import EVENTS, Playground, console_on
 from tui.app import Console
-from tui.screens.dialogs.detail import CardScreen
+from tui.screens.dialogs.detail import DetailScreen
 from tui.screens.documents.yaml import YamlScreen
 from tui.screens.job.job import JobView
 from tui.screens.job.logs import LogsScreen
@@ -206,7 +206,7 @@ async def test_v_shows_the_events_alone_and_enter_one_of_them_in_full(tmp_path: 
         assert "events 1" in play.text and "instances" not in play.text
         assert "late" not in play.text
         await play.press("enter")
-        assert isinstance(play.console.screen, CardScreen)
+        assert isinstance(play.console.screen, DetailScreen)
         await play.until(lambda: "late" in play.text and "bert-worker-1" in play.text)
         await play.press("escape", "v")
         assert "instances" in play.text

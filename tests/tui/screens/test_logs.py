@@ -17,7 +17,7 @@ from textual.widgets import Label
 import themes
 from k8s.client.client import Client
 from k8s.kinds import JobRef
-from k8s.logs import JobLogs, Wanted
+from k8s.logs import JobLogs, LogRequest
 from k8s.snapshot import ClusterSnapshot, Instance, Job
 from k8s.status import Status
 from tests import ROOT
@@ -99,7 +99,7 @@ class Host(App[None]):
         return themes.variable_defaults()
 
     def on_mount(self) -> None:
-        logs = JobLogs(self._logs_client, wanted=Wanted(tail=2000), pace=QUICK)
+        logs = JobLogs(self._logs_client, wanted=LogRequest(tail=2000), pace=QUICK)
         screen = LogsScreen(self._logs_client, REF, folder=self._folder, logs=logs)
         screen.data_bind(snapshot=Host.snapshot)
         self.push_screen(screen)

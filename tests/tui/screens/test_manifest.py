@@ -20,7 +20,7 @@ from tests.scripted.server import Answer, Reply, ScriptedCluster, refusal
 from tests.support.objects import pytorch_job, recorded
 from tui.screens.dialogs.confirm import ChooseScreen
 from tui.screens.documents.manifest import ManifestScreen
-from tui.widgets.form.fields import Lines
+from tui.widgets.form.fields import TextAreaField
 from tui.widgets.form.notice import Notice
 
 JOBS = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs"
@@ -61,8 +61,8 @@ class Opened:
         return str(self.screen.query_one(Notice).content)
 
     @property
-    def lines(self) -> Lines:
-        return self.screen.query_one(Lines)
+    def lines(self) -> TextAreaField:
+        return self.screen.query_one(TextAreaField)
 
 
 @asynccontextmanager

@@ -15,7 +15,7 @@ from tests.support.namespace_objects import NAMESPACES, QUOTAS, in_namespace, na
 from tests.support.objects import Object, node, pod_of, pytorch_job
 from tests.tui.console.test_console import Playground, console_on, some_objects
 from tui.app import Console
-from tui.jobs.namespace_usage import Limit, Place, limits_by_namespace, recent_first
+from tui.jobs.namespace_usage import NamespaceUsage, QuotaUsage, limits_by_namespace, recent_first
 from tui.screens.lists.jobs import JobsView
 from tui.screens.lists.namespaces import NamespacesView
 from tui.screens.lists.nodes import NodesView
@@ -174,7 +174,7 @@ def quotas(*objects: Object) -> list[Quota]:
 def test_of_several_quotas_the_one_that_leaves_least_counts() -> None:
     two = quota("wide", 2, 64), quota("tight", 2, 4)
     found = limits_by_namespace(quotas(*two, quota("other", 9, 8, namespace="x")))
-    assert found["default"] == Limit(2, 4, "nvidia.com/gpu")
+    assert found["default"] == QuotaUsage(2, 4, "nvidia.com/gpu")
     assert found["x"].left == 0
 
 
@@ -185,5 +185,10 @@ def test_a_quota_of_something_else_is_none_of_gpus() -> None:
 
 
 def test_those_used_lately_come_first_in_the_order_of_their_use() -> None:
-    names = [place.name for place in recent_first([Place("a"), Place("b"), Place("c")], ["c", "gone", "b"])]
+    names = [
+        place.name
+        for place in recent_first(
+            [NamespaceUsage("a"), NamespaceUsage("b"), NamespaceUsage("c")], ["c", "gone", "b"]
+        )
+    ]
     assert names == ["c", "b", "a"]

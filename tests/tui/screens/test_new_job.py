@@ -18,7 +18,7 @@ from textual.theme import Theme
 from textual.widgets import Button, Input, Label, Static
 
 import themes
-from k8s.client.auth.cluster_config import Access
+from k8s.client.auth.cluster_config import ClusterConfig
 from k8s.client.client import Client
 from k8s.jobs.clone import clone
 from k8s.kinds import CREATABLE, JobRef
@@ -29,7 +29,7 @@ from tests.scripted.server import Answer, Compute, Drop, Reply, ScriptedCluster,
 from tui.jobs.new_job.draft import FILE, keep_draft, read_draft, remember_image
 from tui.screens.dialogs.confirm import ChooseScreen
 from tui.screens.documents.new_job import NewJobScreen
-from tui.widgets.form.fields import Field, Lines, TextLine
+from tui.widgets.form.fields import Field, TextAreaField, TextField
 from tui.widgets.form.job_fields import JobFields
 from tui.widgets.yaml_view import YamlView
 
@@ -109,7 +109,7 @@ class Form:
         """Replace what stands in a field, as a paste does."""
         await self.go(key)
         control = self.screen.focused
-        assert isinstance(control, TextLine | Lines)
+        assert isinstance(control, TextField | TextAreaField)
         control.select_all()
         if text:
             self.app.post_message(Paste(text))
@@ -411,7 +411,7 @@ async def test_an_error_is_said_in_words_and_nothing_typed_is_lost(
 
 
 async def test_a_cluster_that_is_gone_is_said(tmp_path: Path) -> None:
-    client = Client(Access(host="http://127.0.0.1:9"))
+    client = Client(ClusterConfig(host="http://127.0.0.1:9"))
     app = FormApp(client, tmp_path)
     async with client, app.run_test(size=(80, 24)) as pilot:
         it = Form(app, pilot, ScriptedCluster())

@@ -19,7 +19,7 @@ from tests.support.sample_cluster import lab
 from tests.tui.console.test_console import console_on
 from tests.tui.screens.test_jobs import line_of, picture
 from tui.feeds.preview_text import node_status, taint_words
-from tui.screens.lists.node_gpus import HoldersView
+from tui.screens.lists.node_gpus import NodeGpusView
 from tui.screens.lists.nodes import NodesView, totals
 from tui.text.format import Clock
 from tui.text.gpu_bar import BAD, FREE, HELD, MOST_CELLS, job_look, node_cells
@@ -208,7 +208,7 @@ async def test_without_nodes_the_list_says_why_and_what_to_press() -> None:
 
 
 async def test_holders_are_told_each_with_job_pod_and_since_when_and_what_is_left() -> None:
-    async with hosted(HoldersView("a100-4"), picture()) as (app, _):
+    async with hosted(NodeGpusView("a100-4"), picture()) as (app, _):
         assert "Nodes › a100-4   8 × A100-SXM4-80GB · Ready" in app.text
         line = line_of(app, "sweep-lr-3e4")
         words = ["▮▮▮▮ 4", "default", "chen", "Restarting", "31m", "sweep-lr-3e4-master-0"]
@@ -216,9 +216,9 @@ async def test_holders_are_told_each_with_job_pod_and_since_when_and_what_is_lef
         assert "▰ 1" in line_of(app, "notebook-li") and "4d0h" in line_of(app, "notebook-li")
         assert "▯▯▯ 3" in line_of(app, "free")
         assert "Σ 2 pods of 2 jobs · 5 of 8 GPUs held" in app.text
-    async with hosted(HoldersView("a100-8"), picture()) as (app, _):
+    async with hosted(NodeGpusView("a100-8"), picture()) as (app, _):
         assert any("✕ 1 " in line and "unhealthy" in line for line in app.text.splitlines())
-    async with hosted(HoldersView("a100-9"), picture()) as (app, _):
+    async with hosted(NodeGpusView("a100-9"), picture()) as (app, _):
         assert "free, but the node takes no pods" in app.text
 
 
@@ -232,13 +232,13 @@ async def test_holders_are_told_each_with_job_pod_and_since_when_and_what_is_lef
     ],
 )
 async def test_keys_lead_from_a_holder_to_its_job(key: str, wish: tuple[object, ...]) -> None:
-    async with hosted(HoldersView("a100-1"), picture()) as (app, pilot):
+    async with hosted(NodeGpusView("a100-1"), picture()) as (app, pilot):
         await pilot.press("j", key)
         assert app.wishes == [wish]
 
 
 async def test_free_gpus_and_other_peoples_lead_nowhere_and_that_is_said() -> None:
-    async with hosted(HoldersView("a100-4"), picture(jobs=())) as (app, pilot):
+    async with hosted(NodeGpusView("a100-4"), picture(jobs=())) as (app, pilot):
         await pilot.press("enter")
         assert "Its job is in another namespace" in app.text
         await pilot.press("G", "enter")
@@ -247,7 +247,7 @@ async def test_free_gpus_and_other_peoples_lead_nowhere_and_that_is_said() -> No
 
 
 async def test_holders_are_sorted_by_since_when_they_hold() -> None:
-    async with hosted(HoldersView("a100-4"), picture()) as (app, pilot):
+    async with hosted(NodeGpusView("a100-4"), picture()) as (app, pilot):
         table = app.screen.query_one(Table)
         await pilot.press("A")
         assert table.shown_rows[0].key == "default/sweep-lr-3e4-master-0"
@@ -256,7 +256,7 @@ async def test_holders_are_sorted_by_since_when_they_hold() -> None:
 
 
 async def test_a_node_that_goes_while_one_looks_is_missed() -> None:
-    async with hosted(HoldersView("a100-4"), picture()) as (app, pilot):
+    async with hosted(NodeGpusView("a100-4"), picture()) as (app, pilot):
         app.view.snapshot = picture(nodes=())
         await pilot.pause()
         assert "it is not among the nodes, or no longer" in app.text
@@ -268,7 +268,7 @@ async def test_numbers_of_gpus_are_named_where_the_scheduler_wrote_them_down() -
     pod["metadata"]["annotations"] = {"topology.kubernetes.io/gpu-group": "1,3"}
     nodes, jobs = joined([node("a")], [pod], [bert])
     shown = picture(nodes=tuple(nodes.values()), jobs=tuple(jobs.values()))
-    async with hosted(HoldersView("a"), shown) as (app, _):
+    async with hosted(NodeGpusView("a"), shown) as (app, _):
         assert "▮▮ 1,3" in app.text
     async with hosted(NodesView(), shown) as (app, _):
         assert "▯▮▯▮▯▯▯▯" in app.text
@@ -295,7 +295,7 @@ async def test_words_of_a_node_are_harmless_and_never_markup() -> None:
     pod = pod_of(bert, "master-0", on=nasty, gpus=2)
     nodes, jobs = joined([found], [pod], [bert])
     shown = picture(nodes=tuple(nodes.values()), jobs=tuple(jobs.values()))
-    for view in (NodesView(), HoldersView(nasty)):
+    for view in (NodesView(), NodeGpusView(nasty)):
         async with hosted(view, shown, (200, 60)) as (app, pilot):
             await _preview_told(app, pilot)
             assert "[/b]" in app.text

@@ -10,12 +10,12 @@ from tui.terminal.frame_rate import (
     RECOVERY_S,
     SLOW_PERIOD_S,
     TOGETHER_S,
-    Pace,
+    FrameRate,
 )
 
 
 def test_what_changes_first_is_painted_at_once_and_then_ten_times_a_second() -> None:
-    pace = Pace(is_remote=False)
+    pace = FrameRate(is_remote=False)
     assert pace.due_s(100.0) == 100.0 + TOGETHER_S
     pace.paint(100.0)
     assert pace.due_s(100.01) == 100.0 + PERIOD_S == 100.1
@@ -23,13 +23,13 @@ def test_what_changes_first_is_painted_at_once_and_then_ten_times_a_second() -> 
 
 
 def test_over_ssh_it_is_painted_four_times_a_second() -> None:
-    pace = Pace(is_remote=True)
+    pace = FrameRate(is_remote=True)
     pace.paint(100.0)
     assert pace.due_s(100.01) == 100.0 + SLOW_PERIOD_S == 100.25
 
 
 def test_what_follows_a_key_never_waits_for_the_next_frame() -> None:
-    pace = Pace(is_remote=True)
+    pace = FrameRate(is_remote=True)
     pace.paint(100.0)
     pace.press(100.01)
     assert pace.due_s(100.02) == 100.02 + TOGETHER_S
@@ -40,7 +40,7 @@ def test_what_follows_a_key_never_waits_for_the_next_frame() -> None:
 
 
 def test_a_key_that_takes_long_is_answered_at_once_when_it_is_done_but_is_not_waited_for_for_ever() -> None:
-    pace = Pace(is_remote=True)
+    pace = FrameRate(is_remote=True)
     pace.paint(100.0)
     pace.press(100.1)
     assert pace.due_s(101.5) == 101.5 + TOGETHER_S
@@ -52,7 +52,7 @@ def test_a_key_that_takes_long_is_answered_at_once_when_it_is_done_but_is_not_wa
 
 
 def test_a_terminal_that_blocks_gets_fewer_frames_until_it_is_fast_again() -> None:
-    pace = Pace(is_remote=False)
+    pace = FrameRate(is_remote=False)
     pace.write(BLOCKED_S / 2, 100.0)
     assert pace.period_s(100.0) == PERIOD_S
     pace.write(BLOCKED_S * 2, 101.0)
@@ -62,6 +62,6 @@ def test_a_terminal_that_blocks_gets_fewer_frames_until_it_is_fast_again() -> No
 
 
 def test_a_slow_terminal_is_never_made_faster_by_being_blocked() -> None:
-    pace = Pace(is_remote=False, period_s=60)
+    pace = FrameRate(is_remote=False, period_s=60)
     pace.write(1, 100.0)
     assert pace.period_s(100.0) == 60

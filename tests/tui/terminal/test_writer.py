@@ -10,7 +10,7 @@ from queue import Queue
 
 import pytest
 
-from tui.terminal.writer import LARGEST_CHARACTERS, Outlet
+from tui.terminal.writer import LARGEST_CHARACTERS, TerminalWriter
 
 WAIT_S = 30.0
 FULL = "x" * LARGEST_CHARACTERS
@@ -24,7 +24,7 @@ class Pipe:
         self.reads, self.writes = os.pipe()
         self.emptied: Queue[bool] = Queue()
         self.hung_up = threading.Event()
-        self.outlet = Outlet(
+        self.outlet = TerminalWriter(
             self.writes, "utf-8", lambda _, is_missing: self.emptied.put(is_missing), self.hung_up.set
         )
 
@@ -107,7 +107,7 @@ def test_a_terminal_that_is_gone_is_said_once_and_nothing_more_is_written(pipe: 
 
 def test_what_the_encoding_cannot_say_is_replaced() -> None:
     reads, writes = os.pipe()
-    outlet = Outlet(writes, "ascii", lambda _took_s, _is_missing: None, lambda: None)
+    outlet = TerminalWriter(writes, "ascii", lambda _took_s, _is_missing: None, lambda: None)
     outlet.write("50 €")
     assert outlet.close(WAIT_S)
     assert os.read(reads, 100) == b"50 ?"

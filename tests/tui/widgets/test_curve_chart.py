@@ -11,7 +11,7 @@ from textual.theme import Theme
 
 import themes
 from tui.charts.series import Series
-from tui.widgets.curve_chart import Curve, CurveChart, View
+from tui.widgets.curve_chart import CurveChart, PlotCurve, PlotOptions
 
 
 def falling(amount: int = 500) -> Series:
@@ -25,7 +25,7 @@ class ChartApp(App[None]):
 
     CSS_PATH = themes.STYLESHEET
 
-    def __init__(self, *curves: Curve, view: View | None = None) -> None:
+    def __init__(self, *curves: PlotCurve, view: PlotOptions | None = None) -> None:
         super().__init__()
         self.curves = curves
         self.first_view = view
@@ -53,7 +53,7 @@ def lines(app: ChartApp) -> list[str]:
 
 @pytest.mark.parametrize("size", [(80, 24), (200, 60), (10, 4), (1, 1)])
 async def test_a_chart_fills_the_room_it_has(size: tuple[int, int]) -> None:
-    app = ChartApp(Curve("bert", falling()))
+    app = ChartApp(PlotCurve("bert", falling()))
     async with app.run_test(size=size) as pilot:
         await pilot.pause()
         assert all(len(line) == size[0] for line in lines(app))
@@ -64,8 +64,8 @@ async def test_a_chart_fills_the_room_it_has(size: tuple[int, int]) -> None:
 
 @pytest.mark.parametrize("theme", [*themes.load(), "textual-light", "nord", "ansi-dark"])
 async def test_every_theme_can_draw_a_chart(theme: str) -> None:
-    curves = [Curve(f"job-{index}", falling()) for index in range(7)]
-    app = ChartApp(*curves, view=View(smoothing=0.6, cursor=3))
+    curves = [PlotCurve(f"job-{index}", falling()) for index in range(7)]
+    app = ChartApp(*curves, view=PlotOptions(smoothing=0.6, cursor=3))
     async with app.run_test(size=(120, 30)) as pilot:
         app.theme = theme
         await pilot.pause()
@@ -73,7 +73,7 @@ async def test_every_theme_can_draw_a_chart(theme: str) -> None:
 
 
 async def test_the_cursor_is_moved_by_keys_and_reads_out_the_curve() -> None:
-    app = ChartApp(Curve("bert", falling()))
+    app = ChartApp(PlotCurve("bert", falling()))
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.press("l")
         assert app.chart.view.cursor == 0
@@ -88,7 +88,7 @@ async def test_the_cursor_is_moved_by_keys_and_reads_out_the_curve() -> None:
 
 
 async def test_the_view_is_changed_by_keys() -> None:
-    app = ChartApp(Curve("bert", falling()), view=View(zone=UTC))
+    app = ChartApp(PlotCurve("bert", falling()), view=PlotOptions(zone=UTC))
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.press("plus", "plus")
         assert "smooth 0.6" in lines(app)[0]
@@ -99,12 +99,12 @@ async def test_the_view_is_changed_by_keys() -> None:
         await pilot.press("x")
         assert "14:16" in lines(app)[-1]
         await pilot.press("x", *["minus"] * 3, "y")
-        assert app.chart.view == View(zone=UTC)
+        assert app.chart.view == PlotOptions(zone=UTC)
 
 
 async def test_new_points_are_drawn_when_the_chart_is_told() -> None:
     series = falling()
-    app = ChartApp(Curve("bert", series))
+    app = ChartApp(PlotCurve("bert", series))
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.pause()
         series.append([(500, 1_790_000_500.0, math.nan)])
@@ -115,7 +115,7 @@ async def test_new_points_are_drawn_when_the_chart_is_told() -> None:
 
 
 async def test_a_chart_is_drawn_once_for_all_its_rows() -> None:
-    app = ChartApp(Curve("bert", falling()))
+    app = ChartApp(PlotCurve("bert", falling()))
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.pause()
         first = app.chart._picture()
@@ -131,14 +131,16 @@ async def test_other_curves_may_take_their_place() -> None:
         app.chart.set_curves("eval/loss", [], empty="No event files in /logs")
         await pilot.pause()
         assert any("No event files in /logs" in line for line in lines(app))
-        app.chart.set_curves("eval/loss", [Curve("a\x1b[31m", falling()), Curve("b\u202e", falling())])
+        app.chart.set_curves(
+            "eval/loss", [PlotCurve("a\x1b[31m", falling()), PlotCurve("b\u202e", falling())]
+        )
         await pilot.pause()
         assert "b<U+202E>" in lines(app)[1]
         assert "\x1b" not in "".join(lines(app))
 
 
 async def test_the_cursor_keeps_its_place_when_the_terminal_is_resized() -> None:
-    app = ChartApp(Curve("bert", falling()))
+    app = ChartApp(PlotCurve("bert", falling()))
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.press("h", "H", "H", "H")
         before = lines(app)[0].split("step ")[1].split()[0]

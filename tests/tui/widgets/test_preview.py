@@ -20,7 +20,7 @@ from tests.support.hosted_view import hosted
 from tests.support.objects import joined, node, pod_of, pytorch_job
 from tests.tui.console.test_console import EVENTS, Playground, bert, console_on, some_objects
 from tests.tui.screens.test_jobs import job, picture
-from tui.feeds.preview_data import MOST_EVENTS, MOST_LINES, Glance, fetch_glance
+from tui.feeds.preview_data import MOST_EVENTS, MOST_LINES, PreviewData, fetch_glance
 from tui.feeds.preview_text import Lines, job_story, node_story, wrapped
 from tui.screens.lists.contexts import ContextsView
 from tui.screens.lists.jobs import JobsView
@@ -68,7 +68,7 @@ def test_wrapped_words_fit_their_width_and_none_is_lost(text: str, width: int) -
 
 def test_a_job_tells_why_what_happened_and_what_it_says_last() -> None:
     found = replace(job("bert", user="li"), reason="worker-1 exit 1, restarted once")
-    glance = Glance(
+    glance = PreviewData(
         (event(type="Warning", reason="BackOff", count=3, message="restarting failed container"),),
         log=tuple(f"step {number}".encode() for number in range(60)),
         log_of="rank 0 · master-0",
@@ -82,12 +82,14 @@ def test_a_job_tells_why_what_happened_and_what_it_says_last() -> None:
 
 
 def test_a_job_tells_what_could_not_be_seen_and_that_there_is_nothing() -> None:
-    refused = Glance(events_problem="May not list events.", log_problem="No log.", log_of="master-0", at=NOW)
+    refused = PreviewData(
+        events_problem="May not list events.", log_problem="No log.", log_of="master-0", at=NOW
+    )
     told = text_of(job_story(job("a"), refused, Clock(NOW), 60, 30))
     assert "May not list events." in told and "No log." in told
-    silent = text_of(job_story(job("a"), Glance(log_of="master-0", at=NOW), Clock(NOW), 60, 30))
+    silent = text_of(job_story(job("a"), PreviewData(log_of="master-0", at=NOW), Clock(NOW), 60, 30))
     assert "None; a cluster forgets them after an hour." in silent and "It says nothing yet." in silent
-    assert "Nothing runs yet" in text_of(job_story(job("a"), Glance(), Clock(NOW), 60, 30))
+    assert "Nothing runs yet" in text_of(job_story(job("a"), PreviewData(), Clock(NOW), 60, 30))
 
 
 def test_a_node_tells_who_holds_it_what_keeps_pods_away_and_what_is_wrong_with_it() -> None:
@@ -121,7 +123,7 @@ def test_whatever_a_cluster_says_the_story_is_harmless_and_fits(
 ) -> None:
     told = event(type="Warning", reason=words, message=words)
     found = replace(job("a", user=words, progress=words), reason=words)
-    glance = Glance((told,) * 3, log=(raw,) * 50, log_of="master-0", at=NOW)
+    glance = PreviewData((told,) * 3, log=(raw,) * 50, log_of="master-0", at=NOW)
     lines = job_story(found, glance, Clock(NOW), width, height)
     assert len(lines) <= height
     for line in lines:

@@ -59,10 +59,10 @@ class TableApp(App[None]):
     def table(self) -> Table:
         return self.query_one(Table)
 
-    def on_table_chosen(self, message: Table.Chosen) -> None:
+    def on_table_row_selected(self, message: Table.RowSelected) -> None:
         self.chosen.append(message.key)
 
-    def on_table_highlighted(self, message: Table.Highlighted) -> None:
+    def on_table_row_highlighted(self, message: Table.RowHighlighted) -> None:
         self.highlighted.append(message.key)
 
 

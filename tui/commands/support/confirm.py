@@ -14,9 +14,9 @@ from k8s.snapshot import ClusterSnapshot, Job
 from tui.commands.support.errors import WrongUsage, say
 from tui.commands.support.job_name import NAME_HELP, find_job, titles
 from tui.commands.support.output import confirm, confirm_by_word, is_interactive, write
-from tui.feeds.cluster_feed import Live
+from tui.feeds.cluster_feed import ClusterFeed
 from tui.jobs.delete_plan import DeletePlan
-from tui.jobs.leftovers import LONGEST_S, Left, is_over, what_is_left
+from tui.jobs.leftovers import LONGEST_S, Leftover, is_over, what_is_left
 
 
 def add_jobs(parser: argparse.ArgumentParser) -> None:
@@ -94,13 +94,13 @@ async def delete_each(client: Client, plan: DeletePlan, tell: Callable[[str], No
 
 async def wait_until_gone(
     client: Client, namespace: str, plan: DeletePlan, longest_s: float = LONGEST_S
-) -> Sequence[Left]:
+) -> Sequence[Leftover]:
     """Watch what was deleted until it is gone, but not longer than that; return what is left.
 
     The time counts from the first reading of the cluster, which may take as long as an answer.
     """
-    live = Live(client, namespace)
-    left: Sequence[Left] = what_is_left(plan, ClusterSnapshot(plan.context), {})
+    live = ClusterFeed(client, namespace)
+    left: Sequence[Leftover] = what_is_left(plan, ClusterSnapshot(plan.context), {})
     is_read, is_gone = asyncio.Event(), asyncio.Event()
 
     def look(snapshot: ClusterSnapshot) -> None:

@@ -11,7 +11,7 @@ from k8s.errors import Forbidden, KubeError
 from k8s.models.resources import PODS
 from k8s.snapshot import ClusterSnapshot
 from tui.commands.support.errors import say
-from tui.feeds.cluster_feed import Live
+from tui.feeds.cluster_feed import ClusterFeed
 from tui.options import ConsoleOptions
 from tui.text.format import Clock
 
@@ -66,9 +66,9 @@ async def read_jobs(options: ConsoleOptions, client: Client, *, has_nodes: bool 
 
 async def read_cluster(
     options: ConsoleOptions, client: Client, *, has_nodes: bool = False
-) -> tuple[ClusterSnapshot, Live]:
+) -> tuple[ClusterSnapshot, ClusterFeed]:
     """Read what `read_jobs` reads, and return also what it was made from."""
-    live = Live(client, scope(options, client))
+    live = ClusterFeed(client, scope(options, client))
     snapshot = await live.read_once()
     missing = snapshot.problems.values() if has_nodes else snapshot.missing_jobs
     words = [f"{each.resource}: {each.words}" for each in missing]

@@ -21,7 +21,7 @@ KNOWN: tuple[Resource, ...] = (*(kind.resource for kind in KINDS), CLAIMS, CONFI
 """Jobs, and what jobs need."""
 
 
-class Wanted(NamedTuple):
+class ManifestOptions(NamedTuple):
     """One object to create."""
 
     resource: Resource
@@ -32,7 +32,7 @@ class BadManifest(KubeError):
     """A file holds no manifest of a known kind."""
 
 
-def read_manifests(path: str) -> list[Wanted]:
+def read_manifests(path: str) -> list[ManifestOptions]:
     """Read all objects of a file; `-` is standard input.
 
     Raises:
@@ -81,7 +81,7 @@ def _load(text: str, where: str) -> Iterator[Any]:
         raise BadManifest(f"{where} holds something that no manifest can.", f"{error}.") from error
 
 
-def _checked(obj: object, where: str) -> Wanted:
+def _checked(obj: object, where: str) -> ManifestOptions:
     if not isinstance(obj, dict):
         raise BadManifest(f"{where}, is no manifest.", f"It is a {type(obj).__name__}, not an object.")
     api_version, kind, meta = obj.get("apiVersion"), obj.get("kind"), obj.get("metadata")
@@ -92,6 +92,6 @@ def _checked(obj: object, where: str) -> Wanted:
         raise BadManifest(f"{where}, has no metadata.name.", hint="Add a name.")
     for resource in KNOWN:
         if (resource.kind, resource.api_version) == (kind, api_version):
-            return Wanted(resource, obj)
+            return ManifestOptions(resource, obj)
     names = ", ".join(f"{each.kind} {each.api_version}" for each in KNOWN)
     raise BadManifest(f"{where}, is a {kind} {api_version}, which is not known here.", f"Known are: {names}.")

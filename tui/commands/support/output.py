@@ -25,7 +25,7 @@ GAP = "   "
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class OutputColumn:
     """A column of a printed table."""
 
     title: str
@@ -55,7 +55,7 @@ def write_object(found: Any, form: str) -> None:
 
 
 def write_table(
-    columns: Sequence[Column], rows: Iterable[Sequence[str]], *, is_wide: bool = False, indent: str = ""
+    columns: Sequence[OutputColumn], rows: Iterable[Sequence[str]], *, is_wide: bool = False, indent: str = ""
 ) -> None:
     """Print rows below their titles; each row has a cell for every column, wide ones too."""
     shown = [index for index, column in enumerate(columns) if is_wide or not column.is_wide]

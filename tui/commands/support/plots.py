@@ -23,7 +23,7 @@ _ASCII = str.maketrans("┌┐└┘─│┤├┬┴┼", "++++-|+++++")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Line:
+class PlotLine:
     """One curve to print; the three arrays are of one length, steps rise."""
 
     name: str
@@ -33,7 +33,7 @@ class Line:
     values: array[float]
 
 
-def plot(line: Line, width: int, *, is_ascii: bool = False) -> str:
+def plot(line: PlotLine, width: int, *, is_ascii: bool = False) -> str:
     """Return a plot of one curve, without colours, and a line that sums it up."""
     parts = [sanitize(line.name), _drawn(line, width, is_ascii), _summary(line)]
     return "\n".join(part for part in parts if part)
@@ -54,7 +54,7 @@ class _Axis:
         return min(1.0, max(0.0, share))
 
 
-def _drawn(line: Line, width: int, is_ascii: bool) -> str:
+def _drawn(line: PlotLine, width: int, is_ascii: bool) -> str:
     """Return the plot; nothing for fewer than two points, which the summary says better."""
     width = max(30, min(width, WIDEST))
     xs, ys = _thinned(line, 2 * width)
@@ -79,7 +79,7 @@ def _drawn(line: Line, width: int, is_ascii: bool) -> str:
     return text.translate(_ASCII) if is_ascii else text
 
 
-def _thinned(line: Line, columns: int) -> tuple[list[float], list[float]]:
+def _thinned(line: PlotLine, columns: int) -> tuple[list[float], list[float]]:
     """Return the lowest and highest value of each column, in the order in which they may be joined."""
     if not line.values:
         return [], []
@@ -100,7 +100,7 @@ def _thinned(line: Line, columns: int) -> tuple[list[float], list[float]]:
     return xs, ys
 
 
-def _summary(line: Line) -> str:
+def _summary(line: PlotLine) -> str:
     finite = [
         (value, step) for value, step in zip(line.values, line.steps, strict=True) if math.isfinite(value)
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from k8s.snapshot import Holder, Instance, Job, NodeRow, SharedMemory
+from k8s.snapshot import Holder, Instance, Job, NodeRow, SharedGpuMemory
 from tui.text.format import age, duration
 
 Values = dict[str, Any]
@@ -48,7 +48,7 @@ def _holder_values(holder: Holder) -> Values:
     }
 
 
-def _shared_values(shared: SharedMemory | None) -> Values | None:
+def _shared_values(shared: SharedGpuMemory | None) -> Values | None:
     if shared is None:
         return None
     return {

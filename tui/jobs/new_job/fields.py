@@ -22,7 +22,7 @@ _MAIN_ARGUMENTS = ("dataset", "data", "model", "epochs", "batch-size", "lr")
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class FormField:
     """One field of the form."""
 
     key: str
@@ -43,8 +43,8 @@ class Question:
 
 
 _ABOUT_JOB = (
-    Question("name", "Name", "What the job is called: a-z, 0-9 and -", hint="a name, as in bert-base-1"),
-    Question(
+    FormField("name", "Name", "What the job is called: a-z, 0-9 and -", hint="a name, as in bert-base-1"),
+    FormField(
         "kind",
         "Kind",
         "Which operator runs it",
@@ -52,13 +52,15 @@ _ABOUT_JOB = (
         choices=tuple((kind.title, f"{kind.title}  {kind.resource.api_version}") for kind in CREATABLE),
         shape="choice",
     ),
-    Question("namespace", "Namespace", "Where on the cluster it runs", "default"),
-    Question("image", "Image", "What its containers start from; a trainer needs gpuconsole[trainer] in it"),
+    FormField("namespace", "Namespace", "Where on the cluster it runs", "default"),
+    FormField("image", "Image", "What its containers start from; a trainer needs gpuconsole[trainer] in it"),
 )
 _ABOUT_SIZE = (
-    Question("workers", "Workers", "Pods in all, the master among them", "1", unit="pods", shape="short"),
-    Question("gpus", "GPUs", "Accelerators of each pod; 0 runs on CPUs", "1", unit="each pod", shape="short"),
-    Question(
+    FormField("workers", "Workers", "Pods in all, the master among them", "1", unit="pods", shape="short"),
+    FormField(
+        "gpus", "GPUs", "Accelerators of each pod; 0 runs on CPUs", "1", unit="each pod", shape="short"
+    ),
+    FormField(
         "processes",
         "Processes",
         "Training processes of each pod, torchrun's nproc_per_node; empty: one for each GPU",
@@ -67,7 +69,7 @@ _ABOUT_SIZE = (
         shape="short",
     ),
 )
-RUN = Question(
+RUN = FormField(
     "run",
     "Run",
     "A packaged trainer, or a command of your own",
@@ -77,14 +79,14 @@ RUN = Question(
 )
 """What to run; the questions after it depend on the answer."""
 ABOUT_COMMAND = (
-    Question(
+    FormField(
         COMMAND,
         "Command",
         "Run by sh -c in each pod; several lines are fine",
         hint="torchrun train.py --epochs 3",
         shape="lines",
     ),
-    Question(
+    FormField(
         "log_dir",
         "Event files",
         "Folder in the pods where it writes event files, for the curves",
@@ -93,14 +95,16 @@ ABOUT_COMMAND = (
 )
 """Asked when a command of the user's own is run."""
 _ABOUT_FILES = (
-    Question("claim", "Volume claim", "Where files outlive the pods", hint="none"),
-    Question("mount_path", "Mounted at", "The claim's folder in the pods, and where it starts", "/workspace"),
-    Question("env", "Environment", "One NAME=value on each line", hint="NAME=value", shape="lines"),
+    FormField("claim", "Volume claim", "Where files outlive the pods", hint="none"),
+    FormField(
+        "mount_path", "Mounted at", "The claim's folder in the pods, and where it starts", "/workspace"
+    ),
+    FormField("env", "Environment", "One NAME=value on each line", hint="NAME=value", shape="lines"),
 )
 RARE = (
-    Question("cpu", "CPU", "Cores of each pod, as in 4 or 500m", hint="no request", shape="short"),
-    Question("memory", "Memory", "Memory of each pod, as in 32Gi", hint="no request", shape="short"),
-    Question(
+    FormField("cpu", "CPU", "Cores of each pod, as in 4 or 500m", hint="no request", shape="short"),
+    FormField("memory", "Memory", "Memory of each pod, as in 32Gi", hint="no request", shape="short"),
+    FormField(
         "shared_memory",
         "Shared memory",
         "Size of /dev/shm, which data loaders need",
@@ -108,8 +112,8 @@ RARE = (
         hint="64 MiB",
         shape="short",
     ),
-    Question("retries", "Retries", "How often it may start again", "0", unit="times", shape="short"),
-    Question(
+    FormField("retries", "Retries", "How often it may start again", "0", unit="times", shape="short"),
+    FormField(
         "clean_pods",
         "Clean pods",
         "Which pods to remove when it ends; removed pods lose their logs",
@@ -117,17 +121,17 @@ RARE = (
         choices=(("None", "None: keep their logs"), ("Running", "Running ones"), ("All", "All")),
         shape="choice",
     ),
-    Question("priority_class", "Priority class", "Who goes first when GPUs are short", hint="none"),
-    Question("gpu_resource", "GPU resource", "What the cluster calls its GPUs", "nvidia.com/gpu"),
-    Question("working_dir", "Starts in", "Working folder", hint="where the claim is mounted"),
-    Question(
+    FormField("priority_class", "Priority class", "Who goes first when GPUs are short", hint="none"),
+    FormField("gpu_resource", "GPU resource", "What the cluster calls its GPUs", "nvidia.com/gpu"),
+    FormField("working_dir", "Starts in", "Working folder", hint="where the claim is mounted"),
+    FormField(
         "more_volumes", "More volumes", "One claim:/path on each line", hint="claim:/path", shape="lines"
     ),
-    Question("labels", "Labels", "One name=value on each line", hint="team=vision", shape="lines"),
+    FormField("labels", "Labels", "One name=value on each line", hint="team=vision", shape="lines"),
 )
 """What few people change."""
 
-SECTIONS: tuple[tuple[str, tuple[Question, ...]], ...] = (
+SECTIONS: tuple[tuple[str, tuple[FormField, ...]], ...] = (
     ("Job", _ABOUT_JOB),
     ("Size", _ABOUT_SIZE),
     ("What to run", (RUN,)),
@@ -141,7 +145,7 @@ _DEFAULTS: Mapping[str, str] = {
 }
 
 
-def questions_of(trainer: Trainer) -> tuple[tuple[Question, ...], tuple[Question, ...]]:
+def questions_of(trainer: Trainer) -> tuple[tuple[FormField, ...], tuple[FormField, ...]]:
     """Return what is asked about a trainer: first what most people choose, then the rest.
 
     Folders for event files and checkpoints are not asked: they follow from the claim and the name.
@@ -152,11 +156,11 @@ def questions_of(trainer: Trainer) -> tuple[tuple[Question, ...], tuple[Question
     return main, rest
 
 
-def _question(trainer: Trainer, argument: Argument) -> Question:
+def _question(trainer: Trainer, argument: Argument) -> FormField:
     choices = ("false", "true") if isinstance(argument.default, bool) else argument.choices
     is_short = isinstance(argument.default, int | float) and not choices
     label = argument.name.replace("-", " ") if len(argument.name) > 2 else argument.name.upper()
-    return Question(
+    return FormField(
         f"{trainer.name}.{argument.name}",
         label[:1].upper() + label[1:],
         argument.words,

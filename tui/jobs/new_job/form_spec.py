@@ -30,7 +30,7 @@ _NUMBERED = re.compile(r"-\d+$")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class FormResult:
     """What the answers amount to."""
 
     kind: CreatableKind
@@ -58,7 +58,7 @@ def name_base(texts: Texts) -> str:
     return f"{run}-{dataset}" if dataset else run
 
 
-def read(texts: Texts, user: str = "") -> Wish:
+def read(texts: Texts, user: str = "") -> FormResult:
     """Make a spec of the answers, and say what is wrong with them. Never fails.
 
     Args:
@@ -108,7 +108,7 @@ def read(texts: Texts, user: str = "") -> Wish:
         if key == COMMAND and spec.trainer:
             continue
         problems.setdefault(key, sentence)
-    return Wish(kind=kind or CREATABLE[0], spec=spec, problems=problems)
+    return FormResult(kind=kind or CREATABLE[0], spec=spec, problems=problems)
 
 
 def key_of_field(name: str, texts: Texts) -> str:

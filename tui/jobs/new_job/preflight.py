@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Literal, NamedTuple
 
 from k8s.snapshot import ClusterSnapshot
-from tui.jobs.new_job.form_spec import Wish
+from tui.jobs.new_job.form_spec import FormResult
 from tui.text.format import count, plural
 
 
@@ -19,7 +19,7 @@ class PlanLine(NamedTuple):
 
 
 def plan(
-    wish: Wish, snapshot: ClusterSnapshot, claims: Collection[str] | None = None, namespace: str = ""
+    wish: FormResult, snapshot: ClusterSnapshot, claims: Collection[str] | None = None, namespace: str = ""
 ) -> list[PlanLine]:
     """Say what will be made, where it fits, and where its files go.
 
@@ -46,7 +46,7 @@ def plan(
     return lines
 
 
-def _makes(wish: Wish) -> list[PlanLine]:
+def _makes(wish: FormResult) -> list[PlanLine]:
     spec = wish.spec
     # Two workers stand for any number: what comes beside them is the same.
     replicas = wish.kind.replicas(wish.kind.manifest(replace(spec, workers=2, processes=1)))
@@ -74,7 +74,7 @@ def _makes(wish: Wish) -> list[PlanLine]:
     return lines
 
 
-def _fits(wish: Wish, snapshot: ClusterSnapshot) -> list[PlanLine]:
+def _fits(wish: FormResult, snapshot: ClusterSnapshot) -> list[PlanLine]:
     spec = wish.spec
     if not spec.gpus:
         return [PlanLine("note", "asks for no GPU: runs on any node with room")]
@@ -111,7 +111,7 @@ def _fits(wish: Wish, snapshot: ClusterSnapshot) -> list[PlanLine]:
     ]
 
 
-def _writes(wish: Wish) -> PlanLine:
+def _writes(wish: FormResult) -> PlanLine:
     spec = wish.spec
     if not spec.mounts:
         return PlanLine("warning", "no volume claim: what it writes is lost with its pods")

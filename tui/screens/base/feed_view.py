@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 from textual.worker import Worker
 
 from k8s.snapshot import ClusterSnapshot
-from tui.feeds.cluster_feed import Live
-from tui.feeds.list_feed import Followed, follow
+from tui.feeds.cluster_feed import ClusterFeed
+from tui.feeds.list_feed import ListFeed, follow
 from tui.screens.base.list_view import ListView
 from tui.text.empty_states import ELSEWHERE, no_cluster
 from tui.text.format import count
@@ -18,11 +18,11 @@ from tui.widgets.table.table import Column, Row, Table
 
 AGES_S = 10.0
 """How often ages are written anew though nothing has changed."""
-Reach = Callable[[], Live | None]
+Reach = Callable[[], ClusterFeed | None]
 """Returns the cluster that is shown, once there is one."""
 
 
-class FollowingView(ListView):
+class FeedView(ListView):
     """Draws its table anew, ten times a second at most, whenever what it follows has changed."""
 
     NOUN: ClassVar[str] = "objects"
@@ -30,7 +30,7 @@ class FollowingView(ListView):
     NEXT_VIEW: ClassVar[str] = "jobs"
     """Where `tab` goes."""
 
-    def __init__(self, live: Reach, *followed: Followed[Any]) -> None:
+    def __init__(self, live: Reach, *followed: ListFeed[Any]) -> None:
         """Show what `followed` finds, the first of which is what the view is about."""
         super().__init__()
         self.live = live
@@ -136,7 +136,7 @@ class FollowingView(ListView):
         """Go to the next list."""
         self.post_message(self.Go(self.NEXT_VIEW))
 
-    def on_table_chosen(self, event: Table.Chosen) -> None:
+    def on_table_row_selected(self, event: Table.RowSelected) -> None:
         """Open what the cursor is on."""
         event.stop()
         self.action_open()

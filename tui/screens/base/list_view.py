@@ -134,7 +134,7 @@ class ListView(View):
             self.query_one(Table).set_filter(wanted)
             self.redraw()
 
-    def on_table_highlighted(self, event: Table.Highlighted) -> None:
+    def on_table_row_highlighted(self, event: Table.RowHighlighted) -> None:
         """Tell of what the cursor is on now, and find out what may be done with it."""
         event.stop()
         self.show_preview()

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from k8s.client.client import Client
     from k8s.kinds import JobRef
 
-__all__ = ["Given", "View", "bindings"]
+__all__ = ["View", "ViewContext", "bindings"]
 
 FLASH_S = 5.0
 """How long a word about what just happened stays."""
@@ -49,7 +49,7 @@ def _no_client() -> Client | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class ViewContext:
     """What the application gives each view."""
 
     keymap: Mapping[str, str] = field(default_factory=dict)
@@ -125,7 +125,7 @@ class View(Screen[None]):
     def __init__(self) -> None:
         """Make the view."""
         super().__init__()
-        self.given = Given()
+        self.given = ViewContext()
         """What the application gives; set before the view is shown."""
         self.wish: View.Go | None = None
         """The wish that it was made for; set before the view is shown."""

@@ -15,7 +15,7 @@ from tui.keys import CARD
 from tui.widgets.bindings import bindings
 
 
-class CardScreen(ModalScreen[None]):
+class DetailScreen(ModalScreen[None]):
     """Shows a text until it is closed."""
 
     CSS_PATH = "detail.tcss"

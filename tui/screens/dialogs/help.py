@@ -15,7 +15,7 @@ from textual.widgets import Static
 
 from k8s.text.sanitize import sanitize
 from tui.keys import COMMANDS, EVERYWHERE, HELP, PROMPT, TABLE, Key
-from tui.screens.base.view import Given
+from tui.screens.base.view import ViewContext
 from tui.text.filter_query import FILTERS
 from tui.widgets.bindings import bindings
 
@@ -34,7 +34,9 @@ class HelpScreen(ModalScreen[None]):
     COMPONENT_CLASSES: ClassVar[set[str]] = {"help--heading", "help--key", "help--refused"}
     BINDINGS: ClassVar[list[BindingType]] = bindings(HELP)
 
-    def __init__(self, view: str, keys: Sequence[Key], given: Given, refused: Mapping[str, str]) -> None:
+    def __init__(
+        self, view: str, keys: Sequence[Key], given: ViewContext, refused: Mapping[str, str]
+    ) -> None:
         """Show the `keys` of the view with this name first.
 
         Args:

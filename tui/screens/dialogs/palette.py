@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _NOT_HERE = ("app.palette", "app.interrupt")
 
 
-class Doings(Provider):
+class ActionProvider(Provider):
     """What the view behind the palette can do, and what can be typed after `:`."""
 
     async def discover(self) -> Hits:

@@ -78,13 +78,13 @@ class ThemesScreen(ModalScreen[None]):
         table.set_rows([_row(palette) for palette in self._palettes.values()])
         table.move_to(self._before)
 
-    def on_table_highlighted(self, event: Table.Highlighted) -> None:
+    def on_table_row_highlighted(self, event: Table.RowHighlighted) -> None:
         """Show the whole console in the theme under the cursor."""
         event.stop()
         if event.key:
             self.app.theme = event.key
 
-    def on_table_chosen(self, event: Table.Chosen) -> None:
+    def on_table_row_selected(self, event: Table.RowSelected) -> None:
         """Keep the theme, from now on and for the next time."""
         event.stop()
         self.app.theme = event.key

@@ -20,7 +20,7 @@ Learn = Callable[[], Awaitable[Rights]]
 """Finds out what the user may do."""
 
 
-class AboutView(TextView):
+class InfoView(TextView):
     """The text of `:info`. What has to be asked for is added when it comes."""
 
     def __init__(self, describe: Describe, badge: Callable[[ClusterSnapshot], str], learn: Learn) -> None:

@@ -24,7 +24,7 @@ from tui.screens.dialogs.confirm import ChooseScreen
 from tui.text.format import plural
 from tui.widgets.bindings import bindings
 from tui.widgets.form.create_bar import CreateBar
-from tui.widgets.form.fields import Lines
+from tui.widgets.form.fields import TextAreaField
 from tui.widgets.form.notice import Notice
 from tui.widgets.key_bar import KeyBar
 from tui.widgets.status_line import StatusLine
@@ -42,7 +42,7 @@ class ManifestScreen(Screen[JobRef | None]):
     ManifestScreen #act { width: 100%; height: 1; }
     ManifestScreen #create { min-width: 12; margin: 0 1; }
     """
-    AUTO_FOCUS: ClassVar[str] = "Lines"
+    AUTO_FOCUS: ClassVar[str] = "TextAreaField"
     BINDINGS: ClassVar[list[BindingType]] = bindings(KEYS)
     snapshot: reactive[ClusterSnapshot] = reactive(ClusterSnapshot, repaint=False)
     """The cluster as it is now."""
@@ -62,7 +62,7 @@ class ManifestScreen(Screen[JobRef | None]):
         yield StatusLine().data_bind(ManifestScreen.snapshot)
         yield Label(f"New job, like {sanitize(self._clone.like)}", id="title", markup=False)
         yield Notice(id="manifest-notice")
-        yield Lines(show_line_numbers=True, id="manifest")
+        yield TextAreaField(show_line_numbers=True, id="manifest")
         yield CreateBar(id="act")
         yield KeyBar(KEYS)
 
@@ -74,7 +74,7 @@ class ManifestScreen(Screen[JobRef | None]):
         why = f"A form cannot say {', '.join(clone.too_much)}{rest}."
         why = why if clone.lost else "No form makes jobs of this kind."
         self.query_one(Notice).say(f"{why} {clone.names_left}".strip(), is_bad=False)
-        lines = self.query_one(Lines)
+        lines = self.query_one(TextAreaField)
         lines.load_text(to_yaml(clone.manifest))
         self._text = lines.text
         self.watch_doing()
@@ -103,11 +103,11 @@ class ManifestScreen(Screen[JobRef | None]):
         if self.doing:
             return
         try:
-            manifest = read_manifest(self.query_one(Lines).text)
+            manifest = read_manifest(self.query_one(TextAreaField).text)
             self._check_kind(manifest)
         except ValueError as error:
             self.query_one(Notice).say(str(error))
-            self.query_one(Lines).focus()
+            self.query_one(TextAreaField).focus()
             return
         self.doing = "Asking the server…"
         self._ask(manifest, is_check=is_check)
@@ -137,7 +137,7 @@ class ManifestScreen(Screen[JobRef | None]):
             may_exist = self.doing == "Creating…" and isinstance(error, (Unreachable, ServerFailed))
             hint = "\nIt may exist all the same: look before you try again." * may_exist
             notice.say(f"{error}{hint}")
-            self.query_one(Lines).focus()
+            self.query_one(TextAreaField).focus()
         self.doing = ""
 
     async def _send(self, manifest: Manifest, *, is_dry: bool = False) -> JobRef | None:
@@ -160,7 +160,7 @@ class ManifestScreen(Screen[JobRef | None]):
             words = "The server is still being asked; that takes half a minute at most."
             self.query_one(Notice).say(words, is_bad=False)
             return
-        if self.query_one(Lines).text != self._text:
+        if self.query_one(TextAreaField).text != self._text:
             choices = (("stay", "Go on"), ("discard", "Discard"))
             answer = await self.app.push_screen_wait(
                 ChooseScreen("Discard what you typed?", "It is kept nowhere.", choices, escape=0)

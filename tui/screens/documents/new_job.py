@@ -24,13 +24,13 @@ from textual.widgets import Button, Label
 from k8s.client.client import Client
 from k8s.errors import Invalid, KubeError, ServerFailed, Unreachable
 from k8s.jobs.clone import Clone
-from k8s.jobs.create import Refused, claim_names, create_job, to_yaml
+from k8s.jobs.create import JobRejected, claim_names, create_job, to_yaml
 from k8s.kinds import JobRef
 from k8s.snapshot import ClusterSnapshot
 from k8s.text.sanitize import sanitize
 from tui.jobs.new_job import draft
 from tui.jobs.new_job.draft import DraftProblem
-from tui.jobs.new_job.form_spec import Wish
+from tui.jobs.new_job.form_spec import FormResult
 from tui.jobs.new_job.form_state import JobAnswers
 from tui.jobs.new_job.preflight import PlanLine, plan
 from tui.keys import NEW_JOB, Key
@@ -51,7 +51,7 @@ class NewJobScreen(Screen[JobRef | None]):
     """Asks what to run; answers with the job that was created, or None."""
 
     CSS_PATH: ClassVar = "new_job.tcss"
-    AUTO_FOCUS: ClassVar[str] = "#field-name TextLine"
+    AUTO_FOCUS: ClassVar[str] = "#field-name TextField"
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide")]  # noqa: RUF012
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(key.keys, key.action, key.words, show=False, priority=key.keys != "escape", id=key.id)
@@ -347,7 +347,7 @@ class NewJobScreen(Screen[JobRef | None]):
         self.call_after_refresh(self.query_one(JobFields).focus_first, keys)
 
     @work(exclusive=True, group="submit")
-    async def _ask(self, wish: Wish, texts: Mapping[str, str], *, is_check: bool) -> None:
+    async def _ask(self, wish: FormResult, texts: Mapping[str, str], *, is_check: bool) -> None:
         """Ask the server whether it would create the job, and if that is wanted create it."""
         try:
             if await self._would_create(wish):
@@ -360,7 +360,7 @@ class NewJobScreen(Screen[JobRef | None]):
                     await asyncio.to_thread(draft.drop_draft, self._folder)
                 self._settle(ref)
                 return
-        except Refused as error:
+        except JobRejected as error:
             self._show_refusal(error)
         except KubeError as error:
             may_exist = self.doing == "Creating…" and isinstance(error, (Unreachable, ServerFailed))
@@ -369,7 +369,7 @@ class NewJobScreen(Screen[JobRef | None]):
         self.doing = ""
         self._show_plan()
 
-    async def _would_create(self, wish: Wish) -> bool:
+    async def _would_create(self, wish: FormResult) -> bool:
         """Ask in a dry run; False when something on the server knows no dry runs."""
         try:
             await create_job(self._client, wish.kind, wish.spec, dry_run=True)
@@ -379,7 +379,7 @@ class NewJobScreen(Screen[JobRef | None]):
             return False
         return True
 
-    def _show_refusal(self, error: Refused) -> None:
+    def _show_refusal(self, error: JobRejected) -> None:
         """Put each cause at its field, and what belongs to none at the top."""
         self._checked = None
         keys, homeless = self.answers.refuse(error.causes)

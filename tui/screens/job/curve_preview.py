@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tui.charts.series import Series
 from tui.feeds.curve_feed import CurveFeed
-from tui.widgets.curve_chart import Curve, CurveChart
+from tui.widgets.curve_chart import CurveChart, PlotCurve
 
 FIRST_TAG = "train/loss"
 """What is shown where there is such a tag."""
@@ -40,7 +40,7 @@ class CurvePreview(CurveChart):
                 series = self._series_by_run.setdefault(key, Series())
                 restarts = [mark.step for mark in curve.restarts]
                 series.update(curve.steps, curve.wall_times, curve.values, restarts)
-                lines.append(Curve(curve.run, series))
+                lines.append(PlotCurve(curve.run, series))
         self.set_curves(f"{tag} from log lines" if feed.is_from_log else tag, lines)
 
 

@@ -18,7 +18,7 @@ from tui.keys import CURVES, Key
 from tui.screens.base.view import View, bindings
 from tui.text.filter_query import matcher
 from tui.text.format import plural
-from tui.widgets.curve_chart import Curve, CurveChart
+from tui.widgets.curve_chart import CurveChart, PlotCurve
 
 LEAST_ROWS = 10
 """Lines that a chart needs, with its frame, to say anything."""
@@ -64,19 +64,19 @@ class CurvesView(View):
 
     async def _changed(self) -> None:
         """Bring the charts up to date with what was read, tag by tag."""
-        tags: dict[str, list[Curve]] = {}
+        tags: dict[str, list[PlotCurve]] = {}
         self._points = 0
         for curve in self._feed.curves():
             series = self._series.setdefault((curve.run, curve.tag), Series())
             series.update(curve.steps, curve.wall_times, curve.values, [mark.step for mark in curve.restarts])
-            tags.setdefault(curve.tag, []).append(Curve(curve.run, series))
+            tags.setdefault(curve.tag, []).append(PlotCurve(curve.run, series))
             self._points += len(curve)
         await self._place(tags)
         for tag, curves in tags.items():
             self._charts[tag].set_curves(tag, curves)
         self._say()
 
-    async def _place(self, tags: Mapping[str, list[Curve]]) -> None:
+    async def _place(self, tags: Mapping[str, list[PlotCurve]]) -> None:
         """Add charts for tags that are new, in their order."""
         if set(tags) <= set(self._charts):
             return

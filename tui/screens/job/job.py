@@ -21,10 +21,10 @@ from k8s.text.sanitize import log_text, sanitize
 from k8s.watch.backoff import Outage
 from tui.feeds.curve_feed import CurveFeed
 from tui.feeds.event_feed import follow_events
-from tui.jobs.events import Happening, Relatives, full_text, happenings
+from tui.jobs.events import FoldedEvent, JobEventFilter, full_text, happenings
 from tui.keys import JOB, Key
 from tui.screens.base.view import bindings
-from tui.screens.dialogs.detail import CardScreen
+from tui.screens.dialogs.detail import DetailScreen
 from tui.screens.job.job_title import job_title
 from tui.screens.job.job_why import WHY_REST_S, ExplainedJob
 from tui.screens.job.panes import JobPanes
@@ -80,7 +80,7 @@ class JobView(ExplainedJob):
         self._feed = CurveFeed(client, ref, lambda: self.snapshot.job(ref))
         self._events: list[Event] = []
         self._events_problem = ""
-        self._happened: dict[str, Happening] = {}
+        self._happened: dict[str, FoldedEvent] = {}
         self._happened_from: tuple[object, object] = (None, None)
         self._progress = ""
         self._last: Job | None = None
@@ -218,7 +218,7 @@ class JobView(ExplainedJob):
         panes.say(panes.conditions, "conditions")
         if self._happened_from != (self._events, job):
             self._happened_from = (self._events, job)
-            relatives = Relatives(job, self._pods(), self.snapshot.jobs)
+            relatives = JobEventFilter(job, self._pods(), self.snapshot.jobs)
             found = happenings(self._events, relatives, job.created)
             self._happened = {event_row(each, clock).key: each for each in found}
         happened = list(self._happened.values())
@@ -250,16 +250,16 @@ class JobView(ExplainedJob):
         name = self.instance_meant()
         return next((each.pod for each in self._last.instances if each.name == name), "")
 
-    def on_table_chosen(self, event: Table.Chosen) -> None:
+    def on_table_row_selected(self, event: Table.RowSelected) -> None:
         """Show the logs of an instance, an event in full, or the whole of a condition."""
         event.stop()
         if event.table is self._panes.instances:
             self.action_logs()
         elif event.table is self._panes.events and (found := self._happened.get(event.key)) is not None:
-            self.app.push_screen(CardScreen(f"{found.newest.reason or 'event'}", full_text(found)))
+            self.app.push_screen(DetailScreen(f"{found.newest.reason or 'event'}", full_text(found)))
         elif event.table is self._panes.conditions:
             words = [f"{title.lower():<11} {text}" for title, text in self._said(event.table).items()]
-            self.app.push_screen(CardScreen("condition", "\n".join(words)))
+            self.app.push_screen(DetailScreen("condition", "\n".join(words)))
 
     def copied(self) -> str:
         """Return what the row under the cursor is about: a pod's name, an event's message."""

@@ -14,7 +14,7 @@ from textual.containers import Container, Horizontal
 
 from k8s.client.client import Client
 from k8s.kinds import JobRef
-from k8s.logs import EVERYTHING, Choice, Feed, JobLogs, LogLine, RankRow, Target, Wanted, targets_of
+from k8s.logs import EVERYTHING, Feed, JobLogs, LogLine, LogRequest, LogSelection, RankRow, Target, targets_of
 from k8s.text.sanitize import sanitize
 from tui.keys import LOGS, Key
 from tui.screens.base.view import View, bindings
@@ -23,18 +23,18 @@ from tui.widgets.log.view import LogView
 from tui.widgets.table.row_filter import row_filter
 from tui.widgets.table.table import Cell, Column, Row, Table
 
-WINDOWS: tuple[tuple[str, Wanted], ...] = (
-    ("last 2,000 lines", Wanted(tail=2_000)),
-    ("all since start", Wanted()),
-    ("last minute", Wanted(since_s=60)),
-    ("last 5 min", Wanted(since_s=300)),
-    ("last 15 min", Wanted(since_s=900)),
-    ("last 30 min", Wanted(since_s=1_800)),
-    ("last hour", Wanted(since_s=3_600)),
+WINDOWS: tuple[tuple[str, LogRequest], ...] = (
+    ("last 2,000 lines", LogRequest(tail=2_000)),
+    ("all since start", LogRequest()),
+    ("last minute", LogRequest(since_s=60)),
+    ("last 5 min", LogRequest(since_s=300)),
+    ("last 15 min", LogRequest(since_s=900)),
+    ("last 30 min", LogRequest(since_s=1_800)),
+    ("last hour", LogRequest(since_s=3_600)),
 )
 """What each digit asks for, in words and as a request; the digits are k9s'."""
 
-BEFORE = Wanted(previous=True, follow=False)
+BEFORE = LogRequest(previous=True, follow=False)
 """Asks for the run before the last restart."""
 
 MAX_PANES = 4
@@ -54,7 +54,7 @@ _COLUMNS = (
 @dataclass(slots=True)
 class _Pane:
     view: LogView
-    choice: Choice
+    choice: LogSelection
     feed: Feed
 
 
@@ -136,15 +136,15 @@ class LogsScreen(View):
             self._open(self._panes[0], self._first_choice())
         self.redraw()
 
-    def _first_choice(self) -> Choice:
+    def _first_choice(self) -> LogSelection:
         """Return what to show first: what was asked for, else rank 0, else the chief."""
         rows = self._logs.rows()
         mine = [row for row in rows if row.instance == self._instance]
         if len(mine) > 1:
-            return Choice(instance=self._instance)
+            return LogSelection(instance=self._instance)
         return next((row.choice for row in mine or rows), EVERYTHING)
 
-    def _add_pane(self, choice: Choice) -> None:
+    def _add_pane(self, choice: LogSelection) -> None:
         view = LogView(classes="pane")
         view.filter_text = self.filter_text
         pane = _Pane(view, choice, self._logs.open(choice))
@@ -153,7 +153,7 @@ class LogsScreen(View):
         self._show(pane)
         self._arrange()
 
-    def _open(self, pane: _Pane, choice: Choice) -> None:
+    def _open(self, pane: _Pane, choice: LogSelection) -> None:
         """Show something else in a pane."""
         self._logs.close(pane.feed)
         pane.choice, pane.feed = choice, self._logs.open(choice)
@@ -211,7 +211,7 @@ class LogsScreen(View):
         if table.display:
             table.set_rows([self._row(each) for each in rows])
 
-    def _pane_title(self, choice: Choice, rows: list[RankRow]) -> str:
+    def _pane_title(self, choice: LogSelection, rows: list[RankRow]) -> str:
         if choice.is_merged:
             return "all ranks, by time"
         row = next((row for row in rows if row.choice == choice), None)
@@ -259,7 +259,7 @@ class LogsScreen(View):
         """Speak of the pane that has the focus."""
         self.redraw()
 
-    def on_table_chosen(self, event: Table.Chosen) -> None:
+    def on_table_row_selected(self, event: Table.RowSelected) -> None:
         """Show the ranks that are marked, or the one under the cursor."""
         event.stop()
         choices = {_key(row.choice): row.choice for row in self._logs.rows()}
@@ -271,7 +271,7 @@ class LogsScreen(View):
             self._open(self._pane, choices[event.key])
         self.action_ranks()
 
-    def _set_panes(self, choices: list[Choice]) -> None:
+    def _set_panes(self, choices: list[LogSelection]) -> None:
         while len(self._panes) > len(choices):
             pane = self._panes.pop()
             self._logs.close(pane.feed)
@@ -333,7 +333,7 @@ class LogsScreen(View):
         self._is_previous = False
         self._restart(self._window[1])
 
-    def _restart(self, wanted: Wanted) -> None:
+    def _restart(self, wanted: LogRequest) -> None:
         """Read everything anew."""
         self._logs = JobLogs(self._client, self._targets, wanted=wanted)
         for pane in self._panes:
@@ -357,7 +357,7 @@ class LogsScreen(View):
             super().action_back()
 
 
-def _key(choice: Choice) -> str:
+def _key(choice: LogSelection) -> str:
     return f"rank {choice.rank}" if choice.rank is not None else f"instance {choice.instance}"
 
 

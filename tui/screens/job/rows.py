@@ -9,7 +9,7 @@ from k8s.models import Condition
 from k8s.snapshot import Instance
 from k8s.status import Status
 from k8s.text.sanitize import log_text
-from tui.jobs.events import LONG_AGO, Happening
+from tui.jobs.events import LONG_AGO, FoldedEvent
 from tui.text.format import NOTHING, STATUS_LOOKS, Clock, Look, duration
 from tui.widgets.table.table import Cell, Column, Row
 
@@ -150,7 +150,7 @@ def _condition_row(place: int, condition: Condition, clock: Clock) -> Row:
     )
 
 
-def event_row(happening: Happening, clock: Clock) -> Row:
+def event_row(happening: FoldedEvent, clock: Clock) -> Row:
     """Return the row of an event; a warning is loud."""
     event, is_warning = happening.newest, happening.is_warning
     return Row(

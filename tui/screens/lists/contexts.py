@@ -68,7 +68,7 @@ class ContextsView(ListView):
         self.put("notice", self._problem)
         self.put("totals", f"Σ {plural(amount, 'context')}" + (f" · now {sanitize(here)}" if here else ""))
 
-    def on_table_chosen(self, event: Table.Chosen) -> None:
+    def on_table_row_selected(self, event: Table.RowSelected) -> None:
         """Go to the cluster."""
         event.stop()
         self.action_open()

@@ -13,14 +13,14 @@ from k8s.models import Event
 from k8s.models.resources import EVENTS as RESOURCE
 from k8s.snapshot import Job
 from k8s.text.sanitize import sanitize
-from tui.feeds.list_feed import Followed
-from tui.jobs.event_groups import Place, Teller, Told, jobs_by_place
+from tui.feeds.list_feed import ListFeed
+from tui.jobs.event_groups import EventGroup, EventGrouper, Place, jobs_by_place
 from tui.jobs.events import full_text
 from tui.keys import EVENTS, Key
-from tui.screens.base.feed_view import FollowingView, Reach
+from tui.screens.base.feed_view import FeedView, Reach
 from tui.screens.base.view import bindings
 from tui.text.format import NOTHING, Clock, Look, count, plural
-from tui.widgets.table.row_cache import KeptRows
+from tui.widgets.table.row_cache import RowCache
 from tui.widgets.table.table import Cell, Column, Row, Table
 
 COLUMNS = (
@@ -36,7 +36,7 @@ ONLY_WARNINGS = "events.warnings"
 """The switch that leaves out what is a matter of course."""
 
 
-class EventsView(FollowingView):
+class EventsView(FeedView):
     """The list of events."""
 
     KEYS: ClassVar[tuple[Key, ...]] = EVENTS
@@ -48,14 +48,14 @@ class EventsView(FollowingView):
 
     def __init__(self, live: Reach) -> None:
         """Make the view."""
-        self._events: Followed[Event] = Followed(RESOURCE, Event)
+        self._events: ListFeed[Event] = ListFeed(RESOURCE, Event)
         super().__init__(live, self._events)
-        self._teller = Teller()
-        self._ageless: KeptRows[Told] = KeptRows()
-        self._kept: KeptRows[Told] = KeptRows()
+        self._teller = EventGrouper()
+        self._ageless: RowCache[EventGroup] = RowCache()
+        self._kept: RowCache[EventGroup] = RowCache()
         self._drawn_for: tuple[int, tuple[Job, ...], bool] | None = None
         self._jobs: Mapping[Place, JobRef] = {}
-        self._told: Sequence[Told] = ()
+        self._told: Sequence[EventGroup] = ()
 
     @property
     def _only_warnings(self) -> bool:
@@ -86,7 +86,7 @@ class EventsView(FollowingView):
         folded = f" in {plural(len(told), 'line')}" if events != len(told) else ""
         self.put("totals", f"Σ {plural(events, 'event')}{folded} · {plural(warnings, 'warning')}")
 
-    def _tell(self) -> Sequence[Told]:
+    def _tell(self) -> Sequence[EventGroup]:
         """Return what happened; the same as before while nothing else did."""
         drawn_for = (self._events.changes, self.snapshot.jobs, self._only_warnings)
         before = self._drawn_for
@@ -120,12 +120,12 @@ class EventsView(FollowingView):
 
     def action_whole(self) -> None:
         """Show all that an event says."""
-        from tui.screens.dialogs.detail import CardScreen
+        from tui.screens.dialogs.detail import DetailScreen
 
         if (told := self._under_cursor()) is not None:
-            self.app.push_screen(CardScreen("event", full_text(told.happening)))
+            self.app.push_screen(DetailScreen("event", full_text(told.happening)))
 
-    def _under_cursor(self) -> Told | None:
+    def _under_cursor(self) -> EventGroup | None:
         key = self.query_one(Table).cursor_key
         return next((each for each in self._told if each.key == key), None)
 
@@ -136,7 +136,7 @@ def _aged(row: Row, at: datetime | None, clock: Clock) -> Row:
     return Row(row.key, (age, *row.cells[1:]))
 
 
-def _ageless(told: Told, columns: Sequence[Column]) -> Row:
+def _ageless(told: EventGroup, columns: Sequence[Column]) -> Row:
     happening, event = told.happening, told.happening.newest
     look: Look = "pending" if happening.is_warning else "quiet"
     cells = {
@@ -153,6 +153,6 @@ def _ageless(told: Told, columns: Sequence[Column]) -> Row:
     return Row(told.key, tuple(cells[column.key] for column in columns))
 
 
-def _age_s(told: Told, now: datetime) -> float:
+def _age_s(told: EventGroup, now: datetime) -> float:
     at = told.happening.newest.at
     return (now - at).total_seconds() if at is not None else float("inf")

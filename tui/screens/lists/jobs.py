@@ -11,13 +11,13 @@ from textual.binding import BindingType
 from k8s.snapshot import ClusterSnapshot, Job, Missing
 from k8s.status import Status
 from tui.feeds.preview_text import status_words
-from tui.jobs.filters import Chosen, choose, is_loud, own_names, silent_ranks
+from tui.jobs.filters import FilteredJobs, choose, is_loud, own_names, silent_ranks
 from tui.keys import JOBS, Key
 from tui.screens.base.list_view import ListView, progress_of
 from tui.screens.base.view import bindings
 from tui.text.empty_states import no_faults, no_jobs, only_older
 from tui.text.format import NOTHING, STATUS_LOOKS, Clock, Run, compact_ranges, count, plural
-from tui.widgets.table.row_cache import KeptRows
+from tui.widgets.table.row_cache import RowCache
 from tui.widgets.table.table import Cell, Column, Row, Table
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class JobsView(ListView):
     def __init__(self) -> None:
         """Make the view."""
         super().__init__()
-        self._kept: KeptRows[Job] = KeptRows()
+        self._kept: RowCache[Job] = RowCache()
         self._by_uid: dict[str, Job] = {}
         self._only_faults = False
 
@@ -87,7 +87,7 @@ class JobsView(ListView):
             table.set_columns(columns, rows)
         self._say(chosen)
 
-    def _choose(self, snapshot: ClusterSnapshot, now: datetime) -> Chosen:
+    def _choose(self, snapshot: ClusterSnapshot, now: datetime) -> FilteredJobs:
         switches = self.given.switches
         return choose(
             snapshot.jobs,
@@ -99,14 +99,14 @@ class JobsView(ListView):
             finished_days=self.given.finished_days,
         )
 
-    def _empty(self, snapshot: ClusterSnapshot, chosen: Chosen) -> str:
+    def _empty(self, snapshot: ClusterSnapshot, chosen: FilteredJobs) -> str:
         if not snapshot.jobs:
             return no_jobs(snapshot, is_read_only=self.given.is_read_only)
         if chosen.older:
             return only_older(chosen.older, self.given.finished_days)
         return no_faults(len(snapshot.jobs))
 
-    def _say(self, chosen: Chosen) -> None:
+    def _say(self, chosen: FilteredJobs) -> None:
         table, snapshot = self.query_one(Table), self.snapshot
         shown, total = count(table.row_count), count(len(snapshot.jobs))
         which = ", ".join(filter(None, ("mine" * chosen.is_mine, "faults" * self._only_faults)))
@@ -162,12 +162,12 @@ class JobsView(ListView):
         """Wish for something with what is marked; how much of that is hidden is told with the question."""
         self._go(where, self._chosen(), hidden=self.query_one(Table).hidden_marks)
 
-    def on_table_chosen(self, event: Table.Chosen) -> None:
+    def on_table_row_selected(self, event: Table.RowSelected) -> None:
         """Open the job."""
         event.stop()
         self._go("open", self._under_cursor())
 
-    def on_table_marked(self, event: Table.Marked) -> None:
+    def on_table_row_marked(self, event: Table.RowMarked) -> None:
         """Count the marks."""
         event.stop()
         self.redraw()

@@ -11,10 +11,10 @@ from k8s.models.resources import NAMESPACES as RESOURCE
 from k8s.models.resources import QUOTAS
 from k8s.snapshot import ClusterSnapshot
 from k8s.text.sanitize import sanitize
-from tui.feeds.list_feed import Followed
-from tui.jobs.namespace_usage import ALL, Limit, Place, places, recent_first, together
+from tui.feeds.list_feed import ListFeed
+from tui.jobs.namespace_usage import ALL, NamespaceUsage, QuotaUsage, places, recent_first, together
 from tui.keys import NAMESPACES, Key
-from tui.screens.base.feed_view import FollowingView, Reach
+from tui.screens.base.feed_view import FeedView, Reach
 from tui.screens.base.view import bindings
 from tui.text.format import NOTHING, Clock, Look, plural
 from tui.widgets.table.table import Cell, Column, Row, Table
@@ -33,7 +33,7 @@ ALL_KEY = "*"
 """The key of the row that stands for all; no namespace has such a name."""
 
 
-class NamespacesView(FollowingView):
+class NamespacesView(FeedView):
     """The list of namespaces."""
 
     KEYS: ClassVar[tuple[Key, ...]] = NAMESPACES
@@ -44,8 +44,8 @@ class NamespacesView(FollowingView):
 
     def __init__(self, live: Reach) -> None:
         """Make the view: all namespaces first, then those used lately."""
-        self._namespaces: Followed[Namespace] = Followed(RESOURCE, Namespace)
-        self._quotas: Followed[Quota] = Followed(QUOTAS, Quota, is_of_all=True)
+        self._namespaces: ListFeed[Namespace] = ListFeed(RESOURCE, Namespace)
+        self._quotas: ListFeed[Quota] = ListFeed(QUOTAS, Quota, is_of_all=True)
         super().__init__(live, self._namespaces, self._quotas)
 
     def draw(self, table: Table) -> None:
@@ -91,7 +91,7 @@ class NamespacesView(FollowingView):
             self.post_message(self.Go("jobs"))
 
 
-def _row(place: Place, clock: Clock, here: str) -> Row:
+def _row(place: NamespaceUsage, clock: Clock, here: str) -> Row:
     made, is_here = place.created, place.name == here
     status: Look = "changing" if place.phase == "Terminating" else "quiet"
     return Row(
@@ -113,7 +113,7 @@ def _number(amount: int, look: Look = "") -> Cell:
     return Cell(str(amount), look if amount else "quiet", sort=amount)
 
 
-def _quota(limit: Limit | None) -> Cell:
+def _quota(limit: QuotaUsage | None) -> Cell:
     if limit is None:
         return Cell(NOTHING, "quiet")
     return Cell(f"{limit.used}/{limit.hard}", "" if limit.left else "pending", sort=limit.left)

@@ -35,7 +35,7 @@ _LOOKS: tuple[tuple[str, str, str, Look], ...] = (
 )
 
 
-class HoldersView(ListView):
+class NodeGpusView(ListView):
     """The pods that hold GPUs of one node, and those that nobody holds."""
 
     KEYS: ClassVar[tuple[Key, ...]] = HOLDERS
@@ -87,7 +87,7 @@ class HoldersView(ListView):
         else:
             self.flash("Its job is in another namespace; :ns all shows all.")
 
-    def on_table_chosen(self, event: Table.Chosen) -> None:
+    def on_table_row_selected(self, event: Table.RowSelected) -> None:
         """Open the job."""
         event.stop()
         self._go("open")

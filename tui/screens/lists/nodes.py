@@ -19,7 +19,7 @@ from tui.screens.base.view import bindings
 from tui.text.empty_states import no_nodes
 from tui.text.format import NOTHING, Clock, count, memory, plural
 from tui.text.gpu_bar import holder_words, node_cells
-from tui.widgets.table.row_cache import KeptRows, for_ever
+from tui.widgets.table.row_cache import RowCache, for_ever
 from tui.widgets.table.table import Cell, Column, Row, Table
 
 COLUMNS = (
@@ -52,7 +52,7 @@ class NodesView(ListView):
     def __init__(self) -> None:
         """Make the view."""
         super().__init__()
-        self._kept: KeptRows[NodeRow] = KeptRows()
+        self._kept: RowCache[NodeRow] = RowCache()
 
     def on_mount(self) -> None:
         """Let ages grow though nothing changes."""
@@ -84,7 +84,7 @@ class NodesView(ListView):
         """Return the node of a row."""
         return next((node for node in self.snapshot.nodes if node.name == key), None)
 
-    def on_table_chosen(self, event: Table.Chosen) -> None:
+    def on_table_row_selected(self, event: Table.RowSelected) -> None:
         """Show who holds each GPU of the node."""
         event.stop()
         self.post_message(self.Go("holders", event.key))

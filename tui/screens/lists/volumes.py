@@ -11,10 +11,10 @@ from k8s.models import Event
 from k8s.models.claim import Claim
 from k8s.models.resources import CLAIMS, EVENTS
 from k8s.text.sanitize import sanitize
-from tui.feeds.list_feed import Followed
+from tui.feeds.list_feed import ListFeed
 from tui.feeds.volume_claims import CLAIM_EVENTS, bytes_of, newest_by_claim, owner_of, why_pending
 from tui.keys import VOLUMES, Key
-from tui.screens.base.feed_view import FollowingView, Reach
+from tui.screens.base.feed_view import FeedView, Reach
 from tui.screens.base.view import bindings
 from tui.text.format import NOTHING, Clock, Look, memory, plural
 from tui.widgets.table.table import Cell, Column, Row, Table
@@ -38,7 +38,7 @@ _LOOKS: dict[str, Look] = {
 }
 
 
-class VolumesView(FollowingView):
+class VolumesView(FeedView):
     """The list of volume claims."""
 
     KEYS: ClassVar[tuple[Key, ...]] = VOLUMES
@@ -48,8 +48,8 @@ class VolumesView(FollowingView):
 
     def __init__(self, live: Reach) -> None:
         """Make the view."""
-        self._claims: Followed[Claim] = Followed(CLAIMS, Claim)
-        self._events: Followed[Event] = Followed(EVENTS, Event, field_selector=CLAIM_EVENTS)
+        self._claims: ListFeed[Claim] = ListFeed(CLAIMS, Claim)
+        self._events: ListFeed[Event] = ListFeed(EVENTS, Event, field_selector=CLAIM_EVENTS)
         super().__init__(live, self._claims, self._events)
 
     def draw(self, table: Table) -> None:

@@ -20,7 +20,7 @@ from textual.widgets import Input, Label, Select, Static, TextArea
 from textual.widgets.text_area import Edit, EditResult
 
 from k8s.text.sanitize import sanitize
-from tui.jobs.new_job.fields import Question
+from tui.jobs.new_job.fields import FormField
 from tui.text.format import elide_end
 from tui.widgets.form.line_input import LineInput
 
@@ -28,7 +28,7 @@ LONGEST_PROBLEM = 240
 """Characters of what is wrong that are shown: it may quote what was typed."""
 
 
-class TextLine(LineInput):
+class TextField(LineInput):
     """One line of text; up, down and enter go to the neighbours."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -45,7 +45,7 @@ class TextLine(LineInput):
         event.text = sanitize(event.text.strip("\r\n"))
 
 
-class Lines(TextArea):
+class TextAreaField(TextArea):
     """Some lines of text; up in the first and down in the last go to the neighbours."""
 
     def edit(self, edit: Edit) -> EditResult:
@@ -72,7 +72,7 @@ class Lines(TextArea):
             super().action_cursor_down(select)
 
 
-class Choice(Select[str], inherit_bindings=False):
+class ChoiceField(Select[str], inherit_bindings=False):
     """One of several answers: left and right change it, enter or space shows them all."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -119,11 +119,11 @@ class Field(Vertical):
     Field > Horizontal { height: auto; width: 100%; }
     Field .field--label { width: 18; height: 1; padding: 0 1; text-wrap: nowrap; text-overflow: ellipsis; }
     Field .field--unit { width: auto; height: 1; padding-left: 1; }
-    Field TextLine.-textual-compact { width: 1fr; padding: 0 1; }
-    Field.-short TextLine.-textual-compact { width: 14; }
-    Field Lines { width: 1fr; height: auto; min-height: 1; max-height: 6; padding: 0 1; }
-    Field Choice { width: 1fr; }
-    Field Choice.-textual-compact > SelectCurrent { padding: 0 1; }
+    Field TextField.-textual-compact { width: 1fr; padding: 0 1; }
+    Field.-short TextField.-textual-compact { width: 14; }
+    Field TextAreaField { width: 1fr; height: auto; min-height: 1; max-height: 6; padding: 0 1; }
+    Field ChoiceField { width: 1fr; }
+    Field ChoiceField.-textual-compact > SelectCurrent { padding: 0 1; }
     Field SelectCurrent Static#label { height: 1; text-wrap: nowrap; text-overflow: ellipsis; }
     Field .field--problem { display: none; width: 100%; height: auto; max-height: 4; padding-left: 18; }
     Field.-problem .field--problem { display: block; }
@@ -132,7 +132,7 @@ class Field(Vertical):
     problem: reactive[str] = reactive("", init=False)
     """What is wrong, shown below the control; empty hides it."""
 
-    class Told(Message):
+    class FieldMessage(Message):
         """What a field tells the form; the base of its messages."""
 
         def __init__(self, field: Field) -> None:
@@ -145,13 +145,13 @@ class Field(Vertical):
             """The field it happened in."""
             return self.field
 
-    class Changed(Told):
+    class Changed(FieldMessage):
         """There is another answer; read it from `field.value`."""
 
-    class Left(Told):
+    class Left(FieldMessage):
         """The focus went."""
 
-    def __init__(self, question: Question, value: str) -> None:
+    def __init__(self, question: FormField, value: str) -> None:
         """Ask `question`; the answer is `value` until somebody gives another."""
         super().__init__(id=_id_of(question.key), classes=f"-{question.shape}")
         self.question = question
@@ -159,13 +159,13 @@ class Field(Vertical):
         self._control = self._make_control(value)
         self._given = self.value
 
-    def _make_control(self, value: str) -> TextLine | Choice | Lines:
+    def _make_control(self, value: str) -> TextField | ChoiceField | TextAreaField:
         question = self.question
-        control: TextLine | Choice | Lines
+        control: TextField | ChoiceField | TextAreaField
         if question.shape == "choice":
-            control = Choice(question.choices, value)
+            control = ChoiceField(question.choices, value)
         elif question.shape == "lines":
-            control = Lines(
+            control = TextAreaField(
                 _harmless_lines(value),
                 compact=True,
                 highlight_cursor_line=False,
@@ -173,7 +173,7 @@ class Field(Vertical):
             )
             control.cursor_blink = False
         else:
-            control = TextLine(sanitize(value), placeholder=question.hint, compact=True)
+            control = TextField(sanitize(value), placeholder=question.hint, compact=True)
             control.cursor_blink = False
         return control
 
@@ -194,7 +194,7 @@ class Field(Vertical):
     @property
     def value(self) -> str:
         """The answer as it stands in the control."""
-        if isinstance(self._control, Lines):
+        if isinstance(self._control, TextAreaField):
             return self._control.text
         return str(self._control.value)
 
@@ -206,16 +206,16 @@ class Field(Vertical):
         if value == self.value or self.value != self._given:
             return
         self._given = value
-        if isinstance(self._control, Lines):
+        if isinstance(self._control, TextAreaField):
             self._control.load_text(value)
-        elif isinstance(self._control, Choice):
+        elif isinstance(self._control, ChoiceField):
             self._control.answer(value)
         else:
             self._control.value = value
 
-    async def ask(self, question: Question) -> None:
+    async def ask(self, question: FormField) -> None:
         """Ask something else in this place; the answer stays."""
-        if self.question.shape == question.shape == "choice" and isinstance(self._control, Choice):
+        if self.question.shape == question.shape == "choice" and isinstance(self._control, ChoiceField):
             self.question = question
             self._control.offer(question.choices)
             return
@@ -294,7 +294,7 @@ class Fold(Vertical):
     Fold { height: auto; width: 100%; }
     Fold > Vertical { height: auto; width: 100%; display: none; }
     Fold.-open > Vertical { display: block; }
-    Fold > Line { width: 100%; height: 1; padding: 0 2; text-wrap: nowrap; text-overflow: ellipsis; }
+    Fold > StaticField { width: 100%; height: 1; padding: 0 2; text-wrap: nowrap; text-overflow: ellipsis; }
     """
 
     class Opening(Message):
@@ -305,7 +305,7 @@ class Fold(Vertical):
             self.fold = fold
             """The fold that opens."""
 
-    class Line(Static, can_focus=True):
+    class StaticField(Static, can_focus=True):
         """The line to press."""
 
         BINDINGS: ClassVar[list[BindingType]] = [
@@ -325,7 +325,7 @@ class Fold(Vertical):
             """Open or close the fold."""
             await self.action_turn()
 
-    def __init__(self, title: str, questions: Sequence[Question], *, id: str | None = None) -> None:
+    def __init__(self, title: str, questions: Sequence[FormField], *, id: str | None = None) -> None:
         """Make a closed fold around the fields of `questions`."""
         super().__init__(id=id)
         self.questions = questions
@@ -336,7 +336,7 @@ class Fold(Vertical):
 
     def compose(self) -> ComposeResult:
         """Lay out the line; there are no fields yet."""
-        yield self.Line("", markup=False)
+        yield self.StaticField("", markup=False)
         yield Vertical()
 
     def on_mount(self) -> None:
@@ -365,7 +365,7 @@ class Fold(Vertical):
         mark = "▾" if self.has_class("-open") else "▸"
         names = ", ".join(question.label for question in self.questions)
         words = f"{mark} {self._title}" + ("" if self.has_class("-open") else f": {names}")
-        self.query_one(self.Line).update(words)
+        self.query_one(self.StaticField).update(words)
 
 
 def _id_of(key: str) -> str:

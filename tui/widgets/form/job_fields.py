@@ -10,7 +10,7 @@ from textual.containers import ScrollableContainer, Vertical
 from textual.widgets import Label
 
 from trainer.catalogue import TRAINERS
-from tui.jobs.new_job.fields import ABOUT_COMMAND, COMMAND, RARE, RUN, SECTIONS, Question, questions_of
+from tui.jobs.new_job.fields import ABOUT_COMMAND, COMMAND, RARE, RUN, SECTIONS, FormField, questions_of
 from tui.widgets.form.fields import Field, Fold
 
 _CLAIM = next(question for _, part in SECTIONS for question in part if question.key == "claim")
@@ -50,7 +50,7 @@ class JobFields(ScrollableContainer, can_focus=False):
             fold = Fold("More arguments", rest)
             yield Vertical(*self._fields(main), fold, id=f"run-{trainer.name}", classes="run")
 
-    def _fields(self, questions: Iterable[Question]) -> list[Field]:
+    def _fields(self, questions: Iterable[FormField]) -> list[Field]:
         return [Field(each, self._texts.get(each.key, "")) for each in questions]
 
     def field(self, key: str) -> Field | None:

@@ -23,7 +23,7 @@ from textual.widget import Widget
 from tui.text.format import Look, count
 from tui.widgets.table.columns import GAP, Column, Fit, Row, fit_columns, fit_wide
 from tui.widgets.table.flashes import Flashes
-from tui.widgets.table.paint import GUTTER, Header, Line, Painter, RowLine, Words
+from tui.widgets.table.paint import GUTTER, Header, Line, RowLine, RowPainter, Words
 from tui.widgets.table.row_set import RowSet, survivor
 
 WHEEL_LINES = 3
@@ -60,7 +60,7 @@ class TableCanvas(Widget):
         self._fit = Fit()
         self._skipped_columns = 0
         self._marks: set[str] = set()
-        self._painter = Painter(self._look)
+        self._painter = RowPainter(self._look)
         self._painted: list[Line | None] = []
         self._flashes = Flashes()
         self._flash_timer: Timer | None = None

@@ -170,7 +170,7 @@ def _fit_after(natural: Sequence[int], width: int, pinned: int, skipped: int) ->
 _text = itemgetter(0)
 
 
-class Lines(NamedTuple):
+class LinesPerRow(NamedTuple):
     """Where rows lie when some of them take two lines."""
 
     first: Sequence[int] = ()
@@ -179,16 +179,16 @@ class Lines(NamedTuple):
     """The index of the row at each line."""
 
 
-def place_lines(rows: Sequence[Row]) -> Lines:
+def place_lines(rows: Sequence[Row]) -> LinesPerRow:
     """Give each row a line, and a second one where it has a detail."""
     if not any(row.detail for row in rows):
-        return Lines(range(len(rows)), range(len(rows)))
+        return LinesPerRow(range(len(rows)), range(len(rows)))
     first: list[int] = []
     row_at_line: list[int] = []
     for index, row in enumerate(rows):
         first.append(len(row_at_line))
         row_at_line.extend((index, index) if row.detail else (index,))
-    return Lines(first, row_at_line)
+    return LinesPerRow(first, row_at_line)
 
 
 def widest(cells: Iterable[Cell]) -> int:

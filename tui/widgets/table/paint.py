@@ -53,7 +53,7 @@ Line = RowLine | Header | Words
 """What a line of the table says."""
 
 
-class Painter:
+class RowPainter:
     """Turns lines into strips of the table's width."""
 
     def __init__(self, style_of: Callable[[str], Style]) -> None:

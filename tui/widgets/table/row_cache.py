@@ -17,7 +17,7 @@ def for_ever(_thing: object) -> float:
     return float("inf")
 
 
-class KeptRows(Generic[T]):
+class RowCache(Generic[T]):
     """The rows of one table. A thing that is the same value as the last time has the same row."""
 
     def __init__(self) -> None:

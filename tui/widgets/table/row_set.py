@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, compress
 from typing import Generic, TypeVar
 
-from tui.widgets.table.columns import Column, Lines, Row, natural_widths, place_lines, widest
+from tui.widgets.table.columns import Column, LinesPerRow, Row, natural_widths, place_lines, widest
 from tui.widgets.table.row_order import SortKey, sort_key, sorted_places
 
 T = TypeVar("T")
@@ -44,7 +44,7 @@ class RowSet:
         """All rows, in the order given."""
         self.shown: Sequence[Row] = ()
         """Those that the filter lets through, in the order they are shown."""
-        self.lines = Lines()
+        self.lines = LinesPerRow()
         """Where the shown rows lie."""
         self.natural = natural_widths(self.columns, ())
         """The cells each column would like to have for all rows, shown or not."""

@@ -35,7 +35,7 @@ class Table(TableCanvas, can_focus=True):
 
     BINDINGS: ClassVar[list[BindingType]] = bindings(TABLE)
 
-    class Told(Message):
+    class TableMessage(Message):
         """What this table tells its screen; the base of its messages."""
 
         def __init__(self, table: Table, key: str | None) -> None:
@@ -54,16 +54,16 @@ class Table(TableCanvas, can_focus=True):
             """Let the newest state stand for those before it."""
             return type(message) is type(self) and message.control is self.table
 
-    class Highlighted(Told):
+    class RowHighlighted(TableMessage):
         """The cursor is on another row, or on none."""
 
-    class Marked(Told):
+    class RowMarked(TableMessage):
         """The set of marked rows changed; read it from `table.marks`."""
 
-    class Sorted(Told):
+    class Sorted(TableMessage):
         """The order changed; read it from `table.order`."""
 
-    class Chosen(Told):
+    class RowSelected(TableMessage):
         """The user wants what this row stands for."""
 
         key: str
@@ -111,11 +111,11 @@ class Table(TableCanvas, can_focus=True):
 
     def cursor_moved(self) -> None:
         """Tell the screen."""
-        self.post_message(self.Highlighted(self, self.cursor_key))
+        self.post_message(self.RowHighlighted(self, self.cursor_key))
 
     def marks_changed(self) -> None:
         """Tell the screen."""
-        self.post_message(self.Marked(self, self.cursor_key))
+        self.post_message(self.RowMarked(self, self.cursor_key))
 
     def watch_order(self) -> None:
         """Sort anew."""
@@ -165,7 +165,7 @@ class Table(TableCanvas, can_focus=True):
     def action_choose(self) -> None:
         """Say that the user wants what the cursor is on."""
         if (key := self.cursor_key) is not None:
-            self.post_message(self.Chosen(self, key))
+            self.post_message(self.RowSelected(self, key))
 
     def action_mark(self) -> None:
         """Mark the row under the cursor, or unmark it."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from k8s.models import quantity
 from k8s.sandbox.api.admission.schemas import LABEL_WORDS, NEGATIVE_WORDS, is_label, look_over
-from k8s.sandbox.api.api_errors import Cause
+from k8s.sandbox.api.api_errors import StatusCause
 
 Object = dict[str, Any]
 
@@ -41,7 +41,7 @@ POD_FORBIDS = (
 )
 
 
-def wrong_fields(key: str, obj: Object, old: Object | None = None) -> list[Cause]:
+def wrong_fields(key: str, obj: Object, old: Object | None = None) -> list[StatusCause]:
     """Return what is wrong with an object, or with changing `old` into it."""
     causes = [*_metadata(key, obj["metadata"]), *look_over(key, obj).causes]
     if (check := CHECKS.get(key)) is not None:
@@ -51,32 +51,32 @@ def wrong_fields(key: str, obj: Object, old: Object | None = None) -> list[Cause
     return causes
 
 
-def _metadata(key: str, meta: Object) -> Iterator[Cause]:
+def _metadata(key: str, meta: Object) -> Iterator[StatusCause]:
     name = meta.get("name", "")
     if not name:
-        yield Cause.required("metadata.name", "name or generateName is required")
+        yield StatusCause.required("metadata.name", "name or generateName is required")
     elif key == "namespaces" and not is_label(name):
-        yield Cause.invalid("metadata.name", name, LABEL_WORDS)
+        yield StatusCause.invalid("metadata.name", name, LABEL_WORDS)
     elif key == "services" and not _SERVICE_NAME.fullmatch(name):
-        yield Cause.invalid("metadata.name", name, SERVICE_WORDS)
+        yield StatusCause.invalid("metadata.name", name, SERVICE_WORDS)
     elif len(name) > 253 or not _SUBDOMAIN.fullmatch(name):
-        yield Cause.invalid("metadata.name", name, SUBDOMAIN_WORDS)
+        yield StatusCause.invalid("metadata.name", name, SUBDOMAIN_WORDS)
     yield from _labels("metadata.labels", meta.get("labels", {}))
     for each in meta.get("annotations", {}):
         if not _qualified(each.lower()):
-            yield Cause.invalid(
+            yield StatusCause.invalid(
                 "metadata.annotations", each, "name part must consist of alphanumeric characters"
             )
 
 
-def _labels(field: str, labels: Mapping[str, str]) -> Iterator[Cause]:
+def _labels(field: str, labels: Mapping[str, str]) -> Iterator[StatusCause]:
     for key, value in labels.items():
         if not _qualified(key):
-            yield Cause.invalid(
+            yield StatusCause.invalid(
                 field, key, "name part must consist of alphanumeric characters, '-', '_' or '.'"
             )
         if not _LABEL_VALUE.fullmatch(value):
-            yield Cause.invalid(
+            yield StatusCause.invalid(
                 field, value, "a valid label must be an empty string or consist of alphanumeric characters"
             )
 
@@ -86,11 +86,11 @@ def _qualified(key: str) -> bool:
     return bool(_QUALIFIED.fullmatch(name)) and (not slash or bool(_SUBDOMAIN.fullmatch(prefix)))
 
 
-def _pod(obj: Object) -> Iterator[Cause]:
+def _pod(obj: Object) -> Iterator[StatusCause]:
     yield from _pod_spec(obj["spec"], "spec")
 
 
-def _pod_spec(spec: Object, at: str) -> Iterator[Cause]:
+def _pod_spec(spec: Object, at: str) -> Iterator[StatusCause]:
     volumes = [volume.get("name") for volume in spec.get("volumes", ())]
     yield from _duplicates(volumes, f"{at}.volumes[{{}}].name")
     names: list[str] = []
@@ -103,86 +103,90 @@ def _pod_spec(spec: Object, at: str) -> Iterator[Cause]:
             yield from _container(container, f"{at}.{field}[{index}]", volumes)
 
 
-def _container(container: Object, at: str, volumes: Sequence[str]) -> Iterator[Cause]:
+def _container(container: Object, at: str, volumes: Sequence[str]) -> Iterator[StatusCause]:
     for index, variable in enumerate(container.get("env", ())):
         if variable.get("value") and variable.get("valueFrom"):
-            yield Cause.invalid(
+            yield StatusCause.invalid(
                 f"{at}.env[{index}].valueFrom", "", "may not be specified when `value` is not empty"
             )
     mounts = container.get("volumeMounts", ())
     for index, mount in enumerate(mounts):
         if mount.get("name") and mount["name"] not in volumes:
-            yield Cause.not_found(f"{at}.volumeMounts[{index}].name", mount["name"])
+            yield StatusCause.not_found(f"{at}.volumeMounts[{index}].name", mount["name"])
         path = mount.get("mountPath")
         if path and path in [each.get("mountPath") for each in mounts[:index]]:
-            yield Cause.invalid(f"{at}.volumeMounts[{index}].mountPath", path, "must be unique")
+            yield StatusCause.invalid(f"{at}.volumeMounts[{index}].mountPath", path, "must be unique")
     yield from _resources(container["resources"], f"{at}.resources")
 
 
-def _duplicates(names: Sequence[str], at: str, first: int = 0) -> Iterator[Cause]:
+def _duplicates(names: Sequence[str], at: str, first: int = 0) -> Iterator[StatusCause]:
     """Find names from `first` on that stand earlier too; `at` takes the place among those."""
     for index, name in enumerate(names[first:]):
         if name and name in names[: first + index]:
-            yield Cause.duplicate(at.format(index), name)
+            yield StatusCause.duplicate(at.format(index), name)
 
 
-def _resources(resources: Object, at: str) -> Iterator[Cause]:
+def _resources(resources: Object, at: str) -> Iterator[StatusCause]:
     limits, requests = resources.get("limits", {}), resources.get("requests", {})
     for field, amounts in (("limits", limits), ("requests", requests)):
         for name, amount in amounts.items():
             if quantity.parse(amount) < 0:
-                yield Cause.invalid(f"{at}.{field}[{name}]", amount, NEGATIVE_WORDS)
+                yield StatusCause.invalid(f"{at}.{field}[{name}]", amount, NEGATIVE_WORDS)
             elif "/" in name and quantity.parse(amount).denominator != 1:
-                yield Cause.invalid(f"{at}.{field}[{name}]", amount, "must be an integer")
+                yield StatusCause.invalid(f"{at}.{field}[{name}]", amount, "must be an integer")
     for name, amount in requests.items():
         is_device = "/" in name and not name.startswith("kubernetes.io/")
         asked, limit = quantity.parse(amount), quantity.parse(limits.get(name, 0))
         if name not in limits:
             if is_device:
-                yield Cause.required(f"{at}.limits", "Limit must be set for non overcommitable resources")
+                yield StatusCause.required(
+                    f"{at}.limits", "Limit must be set for non overcommitable resources"
+                )
         elif asked > limit or (is_device and asked != limit):
             rule = "equal to" if is_device else "less than or equal to"
-            yield Cause.invalid(f"{at}.requests", amount, f"must be {rule} {name} limit of {limits[name]}")
+            yield StatusCause.invalid(
+                f"{at}.requests", amount, f"must be {rule} {name} limit of {limits[name]}"
+            )
 
 
-def _job(obj: Object) -> Iterator[Cause]:
+def _job(obj: Object) -> Iterator[StatusCause]:
     spec = obj["spec"]
     if spec["completionMode"] == "Indexed" and "completions" not in spec:
-        yield Cause.required("spec.completions", "when completion mode is Indexed")
+        yield StatusCause.required("spec.completions", "when completion mode is Indexed")
     pod_spec, at = spec["template"]["spec"], "spec.template.spec"
     if pod_spec.get("restartPolicy", "Always") in ("", "Always"):
-        yield Cause.required(f"{at}.restartPolicy", 'valid values: "OnFailure", "Never"')
+        yield StatusCause.required(f"{at}.restartPolicy", 'valid values: "OnFailure", "Never"')
     yield from _pod_spec(pod_spec, at)
 
 
-def _service(obj: Object) -> Iterator[Cause]:
+def _service(obj: Object) -> Iterator[StatusCause]:
     spec = obj["spec"]
     if not spec.get("ports") and spec.get("clusterIP") != "None" and spec.get("type") != "ExternalName":
-        yield Cause.required("spec.ports")
+        yield StatusCause.required("spec.ports")
 
 
-def _claim(obj: Object) -> Iterator[Cause]:
+def _claim(obj: Object) -> Iterator[StatusCause]:
     if not obj["spec"].get("accessModes"):
-        yield Cause.required("spec.accessModes", "at least 1 access mode is required")
+        yield StatusCause.required("spec.accessModes", "at least 1 access mode is required")
     storage = obj["spec"]["resources"].get("requests", {}).get("storage")
     if storage is None:
-        yield Cause.required("spec.resources[storage]")
+        yield StatusCause.required("spec.resources[storage]")
     elif quantity.parse(storage) <= 0:
-        yield Cause.invalid("spec.resources[storage]", storage, "must be greater than zero")
+        yield StatusCause.invalid("spec.resources[storage]", storage, "must be greater than zero")
 
 
-def _config(obj: Object) -> Iterator[Cause]:
+def _config(obj: Object) -> Iterator[StatusCause]:
     for field in ("data", "binaryData"):
         for name in obj.get(field, {}):
             if not _CONFIG_KEY.fullmatch(name):
-                yield Cause.invalid(
+                yield StatusCause.invalid(
                     f"{field}[{name}]",
                     name,
                     "a valid config key must consist of alphanumeric characters, '-', '_' or '.'",
                 )
 
 
-def _pod_change(new: Object, old: Object) -> Iterator[Cause]:
+def _pod_change(new: Object, old: Object) -> Iterator[StatusCause]:
     def fixed(spec: Object) -> dict[str, Any]:
         kept = {name: value for name, value in spec.items() if name not in POD_MAY_CHANGE}
         for field in ("containers", "initContainers"):
@@ -193,21 +197,21 @@ def _pod_change(new: Object, old: Object) -> Iterator[Cause]:
         return kept
 
     if fixed(new["spec"]) != fixed(old["spec"]):
-        yield Cause.forbidden("spec", POD_FORBIDS)
+        yield StatusCause.forbidden("spec", POD_FORBIDS)
 
 
-def _job_change(new: Object, old: Object) -> Iterator[Cause]:
+def _job_change(new: Object, old: Object) -> Iterator[StatusCause]:
     for name in ("selector", "completionMode"):
         if new["spec"].get(name) != old["spec"].get(name):
-            yield Cause.invalid(f"spec.{name}", new["spec"].get(name), IMMUTABLE)
+            yield StatusCause.invalid(f"spec.{name}", new["spec"].get(name), IMMUTABLE)
     if new["spec"].get("template") != old["spec"].get("template"):
-        yield Cause.invalid("spec.template", "...", IMMUTABLE)
+        yield StatusCause.invalid("spec.template", "...", IMMUTABLE)
     completions = new["spec"].get("completions")
     if completions != old["spec"].get("completions") and new["spec"].get("completionMode") != "Indexed":
-        yield Cause.invalid("spec.completions", completions, IMMUTABLE)
+        yield StatusCause.invalid("spec.completions", completions, IMMUTABLE)
 
 
-def _claim_change(new: Object, old: Object) -> Iterator[Cause]:
+def _claim_change(new: Object, old: Object) -> Iterator[StatusCause]:
     def fixed(spec: Object) -> dict[str, Any]:
         kept = {name: value for name, value in spec.items() if name != "resources"}
         if not old["spec"].get("volumeName"):
@@ -215,21 +219,21 @@ def _claim_change(new: Object, old: Object) -> Iterator[Cause]:
         return kept
 
     if fixed(new["spec"]) != fixed(old["spec"]):
-        yield Cause.forbidden(
+        yield StatusCause.forbidden(
             "spec", "spec is immutable after creation except resources.requests for bound claims"
         )
 
 
-def _config_change(new: Object, old: Object) -> Iterator[Cause]:
+def _config_change(new: Object, old: Object) -> Iterator[StatusCause]:
     if old.get("immutable"):
         for field in ("data", "binaryData", "immutable"):
             if new.get(field) != old.get(field):
-                yield Cause.forbidden(field, "field is immutable when `immutable` is set")
+                yield StatusCause.forbidden(field, "field is immutable when `immutable` is set")
     if new.get("type") != old.get("type"):
-        yield Cause.invalid("type", new.get("type"), IMMUTABLE)
+        yield StatusCause.invalid("type", new.get("type"), IMMUTABLE)
 
 
-CHECKS: Mapping[str, Callable[[Object], Iterator[Cause]]] = {
+CHECKS: Mapping[str, Callable[[Object], Iterator[StatusCause]]] = {
     "pods": _pod,
     "jobs.batch": _job,
     "services": _service,
@@ -238,7 +242,7 @@ CHECKS: Mapping[str, Callable[[Object], Iterator[Cause]]] = {
     "secrets": _config,
 }
 """By a kind's key: what must hold for every object."""
-CHANGE_CHECKS: Mapping[str, Callable[[Object, Object], Iterator[Cause]]] = {
+CHANGE_CHECKS: Mapping[str, Callable[[Object, Object], Iterator[StatusCause]]] = {
     "pods": _pod_change,
     "jobs.batch": _job_change,
     "persistentvolumeclaims": _claim_change,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from k8s.sandbox.api.admission import schemas
-from k8s.sandbox.api.served import Served
+from k8s.sandbox.api.served import ServedResource
 
 Object = dict[str, Any]
 
@@ -30,7 +30,7 @@ INITIAL_STATUS: Mapping[str, Object] = {
 """By a kind's key: the status of a new object."""
 
 
-def fill(served: Served, obj: Object) -> None:
+def fill(served: ServedResource, obj: Object) -> None:
     """Set the defaults of a kind, in place; what is set stays, so a second time changes nothing."""
     if served.is_custom:
         return

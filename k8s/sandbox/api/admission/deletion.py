@@ -14,7 +14,7 @@ import msgspec
 
 from k8s.sandbox.api import api_errors
 from k8s.sandbox.api.admission import patches
-from k8s.sandbox.api.served import BY_KEY, Served
+from k8s.sandbox.api.served import BY_KEY, ServedResource
 from k8s.sandbox.api.storage.dependents import Dependents, Place
 from k8s.sandbox.api.storage.store import Object, Store
 
@@ -34,7 +34,7 @@ class Preconditions(msgspec.Struct, frozen=True, rename="camel"):
     resource_version: str = ""
 
 
-class Deletion(msgspec.Struct, frozen=True, rename="camel"):
+class DeleteOptions(msgspec.Struct, frozen=True, rename="camel"):
     """How an object is to be deleted: a `DeleteOptions`."""
 
     grace_period_seconds: int | None = None
@@ -45,7 +45,7 @@ class Deletion(msgspec.Struct, frozen=True, rename="camel"):
     dry_run: list[str] = []
 
 
-class Endings:
+class Deleter:
     """Writes to the store, and all that follows when something is written away."""
 
     def __init__(self, store: Store) -> None:
@@ -83,7 +83,7 @@ class Endings:
         if namespace:
             self._finish_namespace(namespace)
 
-    def delete(self, served: Served, old: Object, how: Deletion) -> tuple[Object, bool]:
+    def delete(self, served: ServedResource, old: Object, how: DeleteOptions) -> tuple[Object, bool]:
         """Delete an object, now or when it may go; return it, and whether it is gone.
 
         What belongs to it goes too, stays, or goes first, as `how.propagation_policy` says.
@@ -117,14 +117,14 @@ class Endings:
             self._follow_up(served, obj)
         return obj, not waits
 
-    def collect_if_orphan(self, served: Served, obj: Object) -> None:
+    def collect_if_orphan(self, served: ServedResource, obj: Object) -> None:
         """Delete an object that came after its owner had gone."""
         meta = obj["metadata"]
         known = any(each["kind"] in KINDS for each in meta.get("ownerReferences", ()))
         if known and not self._has_owner(obj):
             self._delete_quietly(served.key, meta.get("namespace", ""), meta["name"])
 
-    def _follow_up(self, served: Served, obj: Object) -> None:
+    def _follow_up(self, served: ServedResource, obj: Object) -> None:
         """Do what controllers do once an object has been marked for deletion."""
         meta = obj["metadata"]
         finalizers = meta.get("finalizers", ())
@@ -142,7 +142,7 @@ class Endings:
                 self._delete_quietly(*dependent, propagation="Foreground")
             self._finish_foreground(meta["uid"])
 
-    def _refuse_changed(self, served: Served, old: Object, how: Deletion) -> None:
+    def _refuse_changed(self, served: ServedResource, old: Object, how: DeleteOptions) -> None:
         meta = old["metadata"]
         for words, wanted, found in (
             ("UID", how.preconditions.uid, meta["uid"]),
@@ -153,7 +153,7 @@ class Endings:
                 why = f"the {words} in the precondition {match}"
                 raise api_errors.conflict(served, meta["name"], why)
 
-    def _grace_s(self, served: Served, obj: Object, how: Deletion) -> int:
+    def _grace_s(self, served: ServedResource, obj: Object, how: DeleteOptions) -> int:
         """Return for how long a pod may still run: none at all unless it is on a node and not over."""
         if served.key != "pods" or not obj["spec"].get("nodeName"):
             return 0
@@ -173,7 +173,7 @@ class Endings:
     ) -> None:
         record = self.store.get(key, namespace, name)
         if record is not None and "deletionTimestamp" not in record.obj["metadata"]:
-            self.delete(BY_KEY[key], record.obj, Deletion(propagation_policy=propagation))
+            self.delete(BY_KEY[key], record.obj, DeleteOptions(propagation_policy=propagation))
 
     def _drop(self, place: Place, field: str, is_dropped: Callable[[Any], bool]) -> None:
         """Take elements out of a list in an object's metadata; what nothing holds then is removed."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from k8s.sandbox.api.admission.patches import SETS, merge_key, strategic
-from k8s.sandbox.api.api_errors import Refused
+from k8s.sandbox.api.api_errors import ApiError
 
 Object = dict[str, Any]
 Path = tuple[str, ...]
@@ -210,7 +210,7 @@ def _write(obj: Object, managers: list[Manager]) -> None:
         del obj["metadata"]["managedFields"]
 
 
-def _conflicts(clashes: list[tuple[Manager, Path]]) -> Refused:
+def _conflicts(clashes: list[tuple[Manager, Path]]) -> ApiError:
     causes = [
         {
             "reason": "FieldManagerConflict",
@@ -227,7 +227,7 @@ def _conflicts(clashes: list[tuple[Manager, Path]]) -> Refused:
             parts.append(f"conflicts with {title}:")
             parts += [f"- {_dotted(path)}" for manager, path in clashes if manager.title == title]
         message = f"Apply failed with {len(causes)} conflicts: " + "\n".join(parts)
-    return Refused(409, "Conflict", message, {"causes": causes})
+    return ApiError(409, "Conflict", message, {"causes": causes})
 
 
 def _dotted(path: Path) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 import jsonpatch
 
-from k8s.sandbox.api.api_errors import Refused, bad_request
+from k8s.sandbox.api.api_errors import ApiError, bad_request
 
 MERGE_KEYS: Mapping[str, tuple[str, ...]] = {
     "addresses": ("type",),
@@ -77,7 +77,7 @@ def json_patch(target: Any, patch: Any) -> Any:
         KeyError,
     ) as error:
         message = f"the server rejected our request due to an error in our request: {error}"
-        raise Refused(422, "Invalid", message) from error
+        raise ApiError(422, "Invalid", message) from error
 
 
 def strategic(target: Any, patch: Any) -> Any:

@@ -10,9 +10,9 @@ from typing import Any
 
 from k8s.sandbox.api import api_errors
 from k8s.sandbox.api.admission import checks, defaults, managed_fields, patches, schemas
-from k8s.sandbox.api.admission.deletion import Deletion, Endings, now
-from k8s.sandbox.api.api_errors import Cause
-from k8s.sandbox.api.served import BY_KEY, Served
+from k8s.sandbox.api.admission.deletion import DeleteOptions, Deleter, now
+from k8s.sandbox.api.api_errors import StatusCause
+from k8s.sandbox.api.served import BY_KEY, ServedResource
 from k8s.sandbox.api.storage.store import Object, Record, Store
 
 NAME_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
@@ -37,11 +37,11 @@ class Registry:
     def __init__(self, store: Store) -> None:
         self.store = store
         """Where the objects are."""
-        self._endings = Endings(store)
+        self._endings = Deleter(store)
         if store.get("namespaces", "", "default") is None:
             self.create(BY_KEY["namespaces"], "", {"metadata": {"name": "default"}}, Write("gpuconsole"))
 
-    def get(self, served: Served, namespace: str, name: str) -> Record:
+    def get(self, served: ServedResource, namespace: str, name: str) -> Record:
         """Return an object.
 
         Raises:
@@ -52,7 +52,7 @@ class Registry:
             raise api_errors.not_found(served, name)
         return record
 
-    def create(self, served: Served, namespace: str, obj: Object, write: Write) -> Object:
+    def create(self, served: ServedResource, namespace: str, obj: Object, write: Write) -> Object:
         """Store a new object and return it as stored.
 
         Raises:
@@ -92,20 +92,26 @@ class Registry:
         return obj
 
     def replace(
-        self, served: Served, namespace: str, name: str, obj: Object, write: Write, subresource: str = ""
+        self,
+        served: ServedResource,
+        namespace: str,
+        name: str,
+        obj: Object,
+        write: Write,
+        subresource: str = "",
     ) -> Object:
         """Put an object, or its status, in the place of the stored one."""
         old = self.get(served, namespace, name).obj
         obj = self._understood(served, obj, write)
         _put_in_place(obj["metadata"], namespace, name)
         if served.is_custom and not obj["metadata"].get("resourceVersion"):
-            cause = Cause.invalid("metadata.resourceVersion", 0, "must be specified for an update")
+            cause = StatusCause.invalid("metadata.resourceVersion", 0, "must be specified for an update")
             raise api_errors.invalid(served, name, [cause])
         return self._update(served, old, obj, write, subresource)
 
     def patch(
         self,
-        served: Served,
+        served: ServedResource,
         namespace: str,
         name: str,
         patched: Callable[[Object], Any],
@@ -122,7 +128,7 @@ class Registry:
         return self._update(served, old, new, write, subresource)
 
     def apply(
-        self, served: Served, namespace: str, name: str, wanted: Object, write: Write, *, force: bool
+        self, served: ServedResource, namespace: str, name: str, wanted: Object, write: Write, *, force: bool
     ) -> tuple[Object, bool]:
         """Apply server-side; return the object, and whether it is new."""
         wanted = self._understood(served, wanted, write)
@@ -160,8 +166,10 @@ class Registry:
         new["status"] = patches.strategic(new["status"], {"conditions": [condition]})
         self._endings.put("pods", new)
 
-    def delete(self, served: Served, namespace: str, name: str, how: Deletion) -> tuple[Object, bool]:
-        """Delete an object; see `Endings.delete`."""
+    def delete(
+        self, served: ServedResource, namespace: str, name: str, how: DeleteOptions
+    ) -> tuple[Object, bool]:
+        """Delete an object; see `Deleter.delete`."""
         return self._endings.delete(served, self.get(served, namespace, name).obj, how)
 
     def expire_events(self, older_than_s: float) -> None:
@@ -174,7 +182,7 @@ class Registry:
 
     def _update(
         self,
-        served: Served,
+        served: ServedResource,
         old: Object,
         new: Object,
         write: Write,
@@ -224,7 +232,7 @@ class Registry:
         self._endings.put(served.key, new)
         return new
 
-    def _understood(self, served: Served, obj: Object, write: Write) -> Object:
+    def _understood(self, served: ServedResource, obj: Object, write: Write) -> Object:
         """Return a copy of a body that is certainly an object of this kind."""
         if not isinstance(obj, dict) or not isinstance(obj.get("metadata", {}), dict):
             raise api_errors.bad_request(
@@ -249,11 +257,11 @@ class Registry:
             del holder[name]
         return copied
 
-    def _check(self, served: Served, obj: Object, old: Object | None) -> None:
+    def _check(self, served: ServedResource, obj: Object, old: Object | None) -> None:
         if causes := checks.wrong_fields(served.key, obj, old):
             raise api_errors.invalid(served, obj["metadata"]["name"], causes)
 
-    def _refuse_outside_namespace(self, served: Served, namespace: str, name: str) -> None:
+    def _refuse_outside_namespace(self, served: ServedResource, namespace: str, name: str) -> None:
         found = self.store.get("namespaces", "", namespace)
         if found is None:
             raise api_errors.not_found(BY_KEY["namespaces"], namespace)

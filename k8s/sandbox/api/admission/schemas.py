@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from k8s.models import quantity
-from k8s.sandbox.api.api_errors import Cause
+from k8s.sandbox.api.api_errors import StatusCause
 
 SHAPES_TEXT = """
 Meta        name:s generateName:s namespace:s uid:s resourceVersion:s selfLink:s generation:i
@@ -135,7 +135,7 @@ those of which not every value is good."""
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class SchemaField:
     """What a shape says of one field."""
 
     kind: str
@@ -144,7 +144,7 @@ class Field:
     """As JSON; empty when there is none."""
 
 
-Shape = dict[str, Field]
+Shape = dict[str, SchemaField]
 OPEN = "..."
 """Stands among the fields of a shape that is not wholly known."""
 
@@ -159,9 +159,9 @@ def words_by_row(text: str) -> dict[str, list[str]]:
     return rows
 
 
-def _field(text: str) -> Field:
+def _field(text: str) -> SchemaField:
     kind, _, default = text.partition("=")
-    return Field(kind.removesuffix("!"), kind.endswith("!"), default)
+    return SchemaField(kind.removesuffix("!"), kind.endswith("!"), default)
 
 
 SHAPES: Mapping[str, Shape] = {
@@ -169,7 +169,7 @@ SHAPES: Mapping[str, Shape] = {
     for key, words in words_by_row(SHAPES_TEXT).items()
 }
 """Fields by shape."""
-COMMON: Shape = {"kind": Field("s"), "apiVersion": Field("s"), "metadata": Field("Meta")}
+COMMON: Shape = {"kind": SchemaField("s"), "apiVersion": SchemaField("s"), "metadata": SchemaField("Meta")}
 """What every object has."""
 
 
@@ -181,7 +181,7 @@ class Findings:
     """Values of the wrong type, each with its path."""
     unknown: list[tuple[dict[str, Any], str, str]] = field(default_factory=list)
     """Fields that such an object does not have: their holder, their name, their path."""
-    causes: list[Cause] = field(default_factory=list)
+    causes: list[StatusCause] = field(default_factory=list)
     """Fields that are missing, and values of the right type that make no sense."""
 
 
@@ -209,7 +209,7 @@ def _look(shape: Shape, obj: dict[str, Any], path: str, findings: Findings) -> N
         elif OPEN not in shape:
             findings.unknown.append((obj, name, at))
     missing = [name for name, known in shape.items() if known.is_required and not obj.get(name)]
-    findings.causes += [Cause.required(f"{path}.{name}") for name in missing]
+    findings.causes += [StatusCause.required(f"{path}.{name}") for name in missing]
 
 
 def _look_at(kind: str, value: Any, path: str, findings: Findings) -> None:
@@ -225,9 +225,9 @@ def _look_at(kind: str, value: Any, path: str, findings: Findings) -> None:
     elif kind in SHAPES:
         _look(SHAPES[kind], value, path, findings)
     elif value != "" and "|" in kind and value not in kind.split("|"):
-        findings.causes.append(Cause.unsupported(path, value, kind.split("|")))
+        findings.causes.append(StatusCause.unsupported(path, value, kind.split("|")))
     elif value != "" and not sort.is_good(value):
-        findings.causes.append(Cause.invalid(path, value, sort.why))
+        findings.causes.append(StatusCause.invalid(path, value, sort.why))
 
 
 def _sort_of(kind: str) -> Sort:

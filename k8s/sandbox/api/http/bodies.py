@@ -10,10 +10,10 @@ import yaml
 from aiohttp import web
 
 from k8s.sandbox.api import api_errors
-from k8s.sandbox.api.admission.deletion import Deletion
+from k8s.sandbox.api.admission.deletion import DeleteOptions
 from k8s.sandbox.api.admission.patches import without_nulls
 from k8s.sandbox.api.admission.registry import Write
-from k8s.sandbox.api.api_errors import Cause
+from k8s.sandbox.api.api_errors import StatusCause
 from k8s.sandbox.api.http.discovery import REVIEW_VERSION
 from k8s.sandbox.api.queries import read_query
 
@@ -65,7 +65,7 @@ def write_options(request: web.Request, options: str) -> Write:
     )
 
 
-async def deletion_options(request: web.Request) -> Deletion:
+async def deletion_options(request: web.Request) -> DeleteOptions:
     """Return how an object is to be deleted, from the body and else from the query."""
     body: Any = {}
     if request.can_read_body:
@@ -73,9 +73,9 @@ async def deletion_options(request: web.Request) -> Deletion:
     if not isinstance(body, dict):
         raise api_errors.bad_request("the body is not a DeleteOptions")
     query = {**request.query, "dryRun": request.query.getall("dryRun", [])}
-    how = read_query({**query, **without_nulls(body)}, Deletion)
+    how = read_query({**query, **without_nulls(body)}, DeleteOptions)
     if how.propagation_policy not in ("", *PROPAGATIONS):
-        cause = Cause.unsupported("propagationPolicy", how.propagation_policy, (*PROPAGATIONS, "nil"))
+        cause = StatusCause.unsupported("propagationPolicy", how.propagation_policy, (*PROPAGATIONS, "nil"))
         raise api_errors.invalid_options("DeleteOptions", cause)
     _is_dry_run(how.dry_run, "DeleteOptions")
     return how
@@ -114,5 +114,5 @@ def _is_dry_run(values: Iterable[Any], options: str) -> bool:
     if any(value != "All" for value in given):
         listed = ", ".join(f'"{value}"' for value in given)
         message = f'Unsupported value: []string{{{listed}}}: supported values: "All"'
-        raise api_errors.invalid_options(options, Cause("dryRun", "FieldValueNotSupported", message))
+        raise api_errors.invalid_options(options, StatusCause("dryRun", "FieldValueNotSupported", message))
     return bool(given)

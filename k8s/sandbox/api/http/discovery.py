@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from k8s.sandbox.api.served import SERVED, Served
+from k8s.sandbox.api.served import SERVED, ServedResource
 
 Document = dict[str, Any]
 
@@ -104,7 +104,7 @@ def _resources(api_version: str) -> Iterator[Document]:
                     yield _entry(f"{resource.plural}/{name}", kind or resource.kind, verbs, served)
 
 
-def _entry(path: str, kind: str, verbs: list[str], served: Served | None = None) -> Document:
+def _entry(path: str, kind: str, verbs: list[str], served: ServedResource | None = None) -> Document:
     return {
         "name": path,
         "singularName": kind.lower() if served else "",

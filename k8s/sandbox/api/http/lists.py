@@ -13,10 +13,10 @@ from aiohttp import web
 
 from k8s.errors import Expired
 from k8s.sandbox.api import api_errors
-from k8s.sandbox.api.api_errors import Cause
-from k8s.sandbox.api.http.views import View
+from k8s.sandbox.api.api_errors import StatusCause
+from k8s.sandbox.api.http.views import Representation
 from k8s.sandbox.api.queries import Whole, read_query
-from k8s.sandbox.api.served import Served
+from k8s.sandbox.api.served import ServedResource
 from k8s.sandbox.api.storage.selectors import from_query
 from k8s.sandbox.api.storage.store import Change, Record, Store
 
@@ -52,7 +52,7 @@ class ListQuery(msgspec.Struct, frozen=True, rename="camel"):
 class Listing:
     """What a list or watch request asks for."""
 
-    def __init__(self, served: Served, namespace: str, query: Mapping[str, str]) -> None:
+    def __init__(self, served: ServedResource, namespace: str, query: Mapping[str, str]) -> None:
         """Read the parameters of a request.
 
         Raises:
@@ -67,13 +67,15 @@ class Listing:
         match = asked.resource_version_match
         if match and "resourceVersion" not in query and not asked.send_initial_events:
             why = "resourceVersionMatch is forbidden unless resourceVersion is provided"
-            raise api_errors.invalid_options("ListOptions", Cause.forbidden("resourceVersionMatch", why))
+            raise api_errors.invalid_options(
+                "ListOptions", StatusCause.forbidden("resourceVersionMatch", why)
+            )
         if match not in ("", "Exact", "NotOlderThan"):
-            cause = Cause.unsupported("resourceVersionMatch", match, ("Exact", "NotOlderThan"))
+            cause = StatusCause.unsupported("resourceVersionMatch", match, ("Exact", "NotOlderThan"))
             raise api_errors.invalid_options("ListOptions", cause)
 
 
-def page(store: Store, asked: Listing, view: View) -> bytes:
+def page(store: Store, asked: Listing, view: Representation) -> bytes:
     """Return a list, or the page of it that was asked for.
 
     Raises:
@@ -112,7 +114,7 @@ def page(store: Store, asked: Listing, view: View) -> bytes:
 
 
 async def watch(
-    store: Store, asked: Listing, view: View, request: web.Request, stopping: asyncio.Event
+    store: Store, asked: Listing, view: Representation, request: web.Request, stopping: asyncio.Event
 ) -> web.StreamResponse:
     """Send what changes, until the client leaves, the time is over or the server stops."""
     key = asked.served.key
@@ -166,7 +168,7 @@ async def watch(
     return response
 
 
-def _event(change: Change, asked: Listing, view: View) -> bytes:
+def _event(change: Change, asked: Listing, view: Representation) -> bytes:
     """Write a change as somebody with this selector sees it; empty when they do not see it."""
     there = change.new or change.old
     assert there is not None
@@ -187,7 +189,7 @@ def _line(kind: str, obj: bytes) -> bytes:
     return b'{"type":"%b","object":%b}\n' % (kind.encode(), obj)
 
 
-def _bookmark(served: Served, version: int, annotations: Mapping[str, str] | None = None) -> bytes:
+def _bookmark(served: ServedResource, version: int, annotations: Mapping[str, str] | None = None) -> bytes:
     meta: dict[str, object] = {"resourceVersion": str(version), "creationTimestamp": None}
     if annotations:
         meta["annotations"] = annotations

@@ -18,9 +18,9 @@ from aiohttp import web
 from k8s.sandbox.api import api_errors
 from k8s.sandbox.api.admission import patches
 from k8s.sandbox.api.admission.registry import Registry
-from k8s.sandbox.api.api_errors import Cause, Refused
+from k8s.sandbox.api.api_errors import ApiError, StatusCause
 from k8s.sandbox.api.http import bodies, discovery, lists, views
-from k8s.sandbox.api.served import BY_PATH, SERVED, Served
+from k8s.sandbox.api.served import BY_PATH, SERVED, ServedResource
 from k8s.sandbox.api.storage.store import Object, Store, StoreError
 from k8s.sandbox.api.streams.pod_exec import run_exec
 from k8s.sandbox.api.streams.pod_forward import run_forward
@@ -38,16 +38,16 @@ SUCCESS: Object = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class RequestTarget:
     """What a path means."""
 
-    served: Served
+    served: ServedResource
     namespace: str
     name: str
     subresource: str
 
 
-def target_of(path: str) -> Target:
+def target_of(path: str) -> RequestTarget:
     """Read the path of a list, an object or what is below one.
 
     Raises:
@@ -69,7 +69,7 @@ def target_of(path: str) -> Target:
     is_known = subresource in ("", *served.subresources) or (subresource == "status" and served.has_status)
     if is_lost or not is_known:
         raise api_errors.no_such_path()
-    return Target(served, namespace, name, subresource)
+    return RequestTarget(served, namespace, name, subresource)
 
 
 class Server:
@@ -139,21 +139,21 @@ class Server:
         sent = request.headers.get("Authorization", "").partition(" ")[2].strip().encode()
         counts = [used for token, used in self._tokens.items() if token and hmac.compare_digest(token, sent)]
         if not counts and request.path not in OPEN_PATHS:
-            return _status_response(Refused(401, "Unauthorized", "Unauthorized"))
+            return _status_response(ApiError(401, "Unauthorized", "Unauthorized"))
         is_somebody = any(counts)
         self._in_use += is_somebody
         try:
             return await self._dispatch(request)
-        except Refused as error:
+        except ApiError as error:
             return _status_response(error)
         except web.HTTPRequestEntityTooLarge:
             message = f"Request entity too large: limit is {LARGEST_BODY_BYTES}"
-            return _status_response(Refused(413, "RequestEntityTooLarge", message))
+            return _status_response(ApiError(413, "RequestEntityTooLarge", message))
         except StoreError as error:
-            return _status_response(Refused(500, "InternalError", f"{error.what} {error.details}"))
+            return _status_response(ApiError(500, "InternalError", f"{error.what} {error.details}"))
         except Exception:
             log.exception("%s %s", request.method, request.path)
-            return _status_response(Refused(500, "InternalError", "the sandbox failed: see its log"))
+            return _status_response(ApiError(500, "InternalError", "the sandbox failed: see its log"))
         finally:
             if is_somebody:
                 self._in_use -= 1
@@ -198,7 +198,7 @@ class Server:
         answer = bodies.review(await bodies.read(request, kind), kind, known)
         return _json(msgspec.json.encode(answer), 201)
 
-    async def _list(self, request: web.Request, target: Target) -> web.StreamResponse:
+    async def _list(self, request: web.Request, target: RequestTarget) -> web.StreamResponse:
         asked = lists.Listing(target.served, target.namespace, request.query)
         view = self._view(request, target)
         store = self.registry.store
@@ -206,13 +206,13 @@ class Server:
             return await lists.watch(store, asked, view, request, self.stopping)
         return _json(lists.page(store, asked, view))
 
-    async def _create(self, request: web.Request, target: Target) -> web.Response:
+    async def _create(self, request: web.Request, target: RequestTarget) -> web.Response:
         write = bodies.write_options(request, "CreateOptions")
         body = await bodies.read(request, target.served.resource.kind)
         obj = self.registry.create(target.served, target.namespace, body, write)
         return _json(self._view(request, target).obj(obj), 201)
 
-    async def _replace(self, request: web.Request, target: Target) -> web.Response:
+    async def _replace(self, request: web.Request, target: RequestTarget) -> web.Response:
         write = bodies.write_options(request, "UpdateOptions")
         body = await bodies.read(request, target.served.resource.kind)
         obj = self.registry.replace(
@@ -220,7 +220,7 @@ class Server:
         )
         return _json(self._view(request, target).obj(obj))
 
-    async def _patch(self, request: web.Request, target: Target) -> web.Response:
+    async def _patch(self, request: web.Request, target: RequestTarget) -> web.Response:
         write = bodies.write_options(request, "PatchOptions")
         served = target.served
         types = [each for each in discovery.PATCH_TYPES if not (served.is_custom and "strategic" in each)]
@@ -229,7 +229,7 @@ class Server:
         created = False
         if request.content_type == "application/apply-patch+yaml":
             if not request.query.get("fieldManager"):
-                cause = Cause.required("fieldManager", "is required for apply patch")
+                cause = StatusCause.required("fieldManager", "is required for apply patch")
                 raise api_errors.invalid_options("PatchOptions", cause)
             if target.subresource:
                 raise api_errors.not_served("apply to a subresource")
@@ -249,7 +249,7 @@ class Server:
             obj = self.registry.patch(served, *place, patched, write, target.subresource)
         return _json(self._view(request, target).obj(obj), 201 if created else 200)
 
-    async def _delete(self, request: web.Request, target: Target) -> web.Response:
+    async def _delete(self, request: web.Request, target: RequestTarget) -> web.Response:
         served = target.served
         how = await bodies.deletion_options(request)
         obj, gone = self.registry.delete(served, target.namespace, target.name, how)
@@ -261,7 +261,7 @@ class Server:
         answer = SUCCESS | {"details": {key: value for key, value in details.items() if value}}
         return _json(msgspec.json.encode(answer))
 
-    async def _subresource(self, request: web.Request, target: Target) -> web.StreamResponse:
+    async def _subresource(self, request: web.Request, target: RequestTarget) -> web.StreamResponse:
         """Answer for the paths below a pod."""
         place = target.namespace, target.name
         if target.subresource == "binding" and request.method == "POST":
@@ -278,7 +278,7 @@ class Server:
             raise api_errors.not_served(f"{target.subresource} of pods")
         raise api_errors.not_allowed()
 
-    def _view(self, request: web.Request, target: Target) -> views.View:
+    def _view(self, request: web.Request, target: RequestTarget) -> views.Representation:
         accept = request.headers.get("Accept", "")
         return views.accepted(target.served, accept, request.query.get("includeObject", ""))
 
@@ -294,5 +294,5 @@ def _json(body: bytes, status: int = 200) -> web.Response:
     return web.Response(body=body, status=status, content_type="application/json")
 
 
-def _status_response(error: Refused) -> web.Response:
+def _status_response(error: ApiError) -> web.Response:
     return _json(msgspec.json.encode(error.status), error.code)

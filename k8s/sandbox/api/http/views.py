@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from k8s.sandbox.api.api_errors import Refused
+from k8s.sandbox.api.api_errors import ApiError
 from k8s.sandbox.api.http import tables
-from k8s.sandbox.api.served import Served
+from k8s.sandbox.api.served import ServedResource
 from k8s.sandbox.api.storage.store import Record
 
 Object = Mapping[str, Any]
@@ -19,10 +19,10 @@ META = "meta.k8s.io/v1"
 
 
 @dataclass(slots=True)
-class View:
+class Representation:
     """What one request accepts. A table's headings are sent once per stream."""
 
-    served: Served
+    served: ServedResource
     form: str = "Object"
     """Object, Table or PartialObjectMetadata."""
     include: str = "Metadata"
@@ -75,7 +75,7 @@ class View:
         return {"kind": "PartialObjectMetadata", "apiVersion": META, "metadata": obj["metadata"]}
 
 
-def accepted(served: Served, accept: str, include: str) -> View:
+def accepted(served: ServedResource, accept: str, include: str) -> Representation:
     """Return the first form in an `Accept` header that we can write.
 
     Raises:
@@ -92,8 +92,8 @@ def accepted(served: Served, accept: str, include: str) -> View:
             and asked.get("g") == "meta.k8s.io"
             and asked.get("v") == "v1"
         ):
-            return View(served, form, include or "Metadata")
-    raise Refused(
+            return Representation(served, form, include or "Metadata")
+    raise ApiError(
         406,
         "NotAcceptable",
         "only the following media types are accepted: application/json, "

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from k8s.sandbox.api.api_errors import bad_request
-from k8s.sandbox.api.served import Served
+from k8s.sandbox.api.served import ServedResource
 
 Object = Mapping[str, Any]
 Selector = Callable[[Object], bool]
@@ -23,7 +23,7 @@ _REQUIREMENT = re.compile(
 """One requirement of a label selector."""
 
 
-def from_query(served: Served, labels: str, fields: str) -> Selector | None:
+def from_query(served: ServedResource, labels: str, fields: str) -> Selector | None:
     """Return what both selectors ask together; None when they ask nothing.
 
     Raises:
@@ -53,7 +53,7 @@ def label_requirements(text: str) -> list[Selector]:
     return found
 
 
-def field_requirements(served: Served, text: str) -> list[Selector]:
+def field_requirements(served: ServedResource, text: str) -> list[Selector]:
     """Read a field selector: `status.phase!=Failed,spec.nodeName=a`."""
     found: list[Selector] = []
     for part in filter(None, (each.strip() for each in text.split(","))):

@@ -24,7 +24,7 @@ import msgspec
 from aiohttp import WSMsgType, web
 
 from k8s.sandbox.api import api_errors
-from k8s.sandbox.api.api_errors import Refused
+from k8s.sandbox.api.api_errors import ApiError
 from k8s.sandbox.api.storage.store import Record, Store
 from k8s.sandbox.api.streams.pod_log import container_of, status_of
 from k8s.sandbox.pod_folder import Launch, rewrite
@@ -53,7 +53,7 @@ async def run_exec(
     if not command:
         raise api_errors.bad_request("you must specify at least 1 command for the container")
     if "running" not in (status_of(pod, container).get("state") or {}):
-        raise Refused(
+        raise ApiError(
             500, "InternalError", f'container not found ("{container}"): it is not running in pod {name}'
         )
     socket = web.WebSocketResponse(protocols=PROTOCOLS, heartbeat=PING_S, max_msg_size=0)
@@ -65,14 +65,14 @@ async def run_exec(
     try:
         launch = Launch.read(pods_root / pod["metadata"]["uid"] / container)
     except (OSError, ValueError, TypeError) as error:
-        raise Refused(500, "InternalError", f"container {container} left no way in: {error}") from error
+        raise ApiError(500, "InternalError", f"container {container} left no way in: {error}") from error
     await socket.prepare(request)
     wants = {each: request.query.get(each) in ("true", "1") for each in ("stdin", "stdout", "stderr", "tty")}
     try:
         session = await Session.start(socket, command, launch, wants)
     except OSError as error:
         why = f"error executing command in container: {command[0]}: {error.strerror or error}"
-        await _say_end(socket, Refused(500, "InternalError", f"Internal error occurred: {why}").status)
+        await _say_end(socket, ApiError(500, "InternalError", f"Internal error occurred: {why}").status)
     else:
         watcher = asyncio.create_task(_until_pod_ends(store, record, container, stopping))
         try:

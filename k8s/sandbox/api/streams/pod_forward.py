@@ -12,7 +12,7 @@ from contextlib import suppress
 from aiohttp import WSMsgType, web
 
 from k8s.sandbox.api import api_errors
-from k8s.sandbox.api.api_errors import Refused
+from k8s.sandbox.api.api_errors import ApiError
 from k8s.sandbox.api.storage.store import Record
 from k8s.sandbox.api.streams.pod_exec import CHUNK_BYTES, PING_S
 
@@ -33,7 +33,7 @@ async def run_forward(request: web.Request, record: Record, stopping: asyncio.Ev
     ports = _ports(request)
     if (pod.get("status") or {}).get("phase") != "Running":
         why = f"unable to forward port because pod is not running. Current status={_phase(record)}"
-        raise Refused(500, "InternalError", why)
+        raise ApiError(500, "InternalError", why)
     socket = web.WebSocketResponse(protocols=(PROTOCOL,), heartbeat=PING_S, max_msg_size=0)
     if not socket.can_prepare(request).ok:
         raise only_websockets

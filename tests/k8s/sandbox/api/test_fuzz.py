@@ -13,10 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from k8s.sandbox.api.admission import patches
-from k8s.sandbox.api.admission.deletion import Deletion
+from k8s.sandbox.api.admission.deletion import DeleteOptions
 from k8s.sandbox.api.admission.registry import Registry, Write
 from k8s.sandbox.api.admission.schemas import SHAPES
-from k8s.sandbox.api.api_errors import Refused
+from k8s.sandbox.api.api_errors import ApiError
 from k8s.sandbox.api.http import tables
 from k8s.sandbox.api.served import BY_KEY
 from k8s.sandbox.api.storage.store import Store
@@ -87,7 +87,7 @@ def test_any_body_is_stored_or_refused(registry: Registry, key: str, body: Any, 
         try:
             namespace = "default" if served.resource.is_namespaced else ""
             made = registry.create(served, namespace, each, Write(dry_run=True, strict=True))
-        except Refused as error:
+        except ApiError as error:
             assert error.code in (400, 409, 422)
         else:
             assert len(tables.cells(key, made)) == len(tables.column_definitions(key))
@@ -181,14 +181,14 @@ def test_one_wrong_value_anywhere_is_stored_or_refused(
         made = registry.create(served, namespace, obj, Write(dry_run=True))
         if "status" in obj and served.has_status:
             registry.create(served, namespace, RICH[key], Write())
-            at_once = Deletion(grace_period_seconds=0, propagation_policy="Background")
+            at_once = DeleteOptions(grace_period_seconds=0, propagation_policy="Background")
             try:
                 made = registry.replace(
                     served, namespace, "x", {**made, **obj}, Write(dry_run=True), "status"
                 )
             finally:
                 registry.delete(served, namespace, "x", at_once)
-    except Refused as error:
+    except ApiError as error:
         assert error.code in (400, 404, 409, 422)
     else:
         assert len(tables.cells(key, made)) == len(tables.column_definitions(key))
@@ -207,7 +207,7 @@ def test_any_patch_is_done_or_refused(registry: Registry, key: str, patch: Objec
         patched = functools.partial(change, patch=patch)
         try:
             made = registry.patch(served, "default", "p", patched, Write(dry_run=True), subresource)
-        except Refused as error:
+        except ApiError as error:
             assert error.code in (400, 409, 422)
         else:
             assert len(tables.cells(key, made)) == len(tables.column_definitions(key))
@@ -241,7 +241,7 @@ def test_any_json_patch_is_done_or_refused(registry: Registry, operations: list[
             lambda old: patches.json_patch(old, operations),
             Write(dry_run=True),
         )
-    except Refused as error:
+    except ApiError as error:
         assert error.code in (400, 409, 422)
     assert registry.get(BY_KEY["pods"], "default", "p").obj == before
 

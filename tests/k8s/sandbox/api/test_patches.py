@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from k8s.sandbox.api.admission import managed_fields, patches
 from k8s.sandbox.api.admission.schemas import SHAPES
-from k8s.sandbox.api.api_errors import Refused
+from k8s.sandbox.api.api_errors import ApiError
 from k8s.sandbox.api.served import BY_KEY
 from k8s.sandbox.api.storage.selectors import field_requirements, label_requirements
 from tests.k8s.sandbox.calls import Object
@@ -75,7 +75,7 @@ def test_a_selector_is_understood_or_refused(text: str) -> None:
     for read in (label_requirements, lambda text: field_requirements(BY_KEY["pods"], text)):
         try:
             found = read(text)
-        except Refused as error:
+        except ApiError as error:
             assert error.code == 400
         else:
             assert all(holds({"metadata": {"name": "x"}}) in (True, False) for holds in found)
@@ -155,7 +155,7 @@ def test_a_strategic_patch_is_understood_or_refused(old: Object, patch: Any) -> 
     for target in (old, {"containers": [{"name": "a"}], "finalizers": ["a"]}):
         try:
             patches.strategic(target, patch)
-        except Refused as error:
+        except ApiError as error:
             assert error.code == 400
 
 

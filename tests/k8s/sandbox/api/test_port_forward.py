@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from k8s.client.auth.cluster_config import Access
+from k8s.client.auth.cluster_config import ClusterConfig
 from k8s.client.client import Client
 from k8s.errors import KubeError
 from k8s.jobs.port_forward import forward
@@ -17,7 +17,7 @@ from tests.k8s.sandbox.calls import PATIENCE_S, Api, pod
 @pytest.fixture
 async def client(sandbox: Api) -> AsyncIterator[Client]:
     """A client of the sandbox."""
-    access = Access(
+    access = ClusterConfig(
         host=sandbox.url,
         context="sandbox",
         namespace=sandbox.namespace,

@@ -11,7 +11,7 @@ import pytest
 from k8s.client.client import Client
 from k8s.errors import Conflict
 from k8s.models.resources import EVENTS, NAMESPACES, PODS, PYTORCH_JOBS
-from k8s.sandbox.control import Views, keep_looking
+from k8s.sandbox.control import Informers, keep_looking
 from k8s.sandbox.controllers.operators import Operators
 from k8s.sandbox.controllers.scheduler import NAME, Scheduler
 from tests.k8s.sandbox.live.running import comes, conditions, has, log_of, pytorch_job
@@ -35,7 +35,7 @@ async def client(kubeconfig: str) -> AsyncIterator[Client]:
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
         with contextlib.suppress(Conflict):
             await found.create(NAMESPACES, namespace)
-        views = Views(found)
+        views = Informers(found)
         operators = Operators(views, namespace=NAMESPACE)
         scheduler = Scheduler(views, {NAME})
         working = [

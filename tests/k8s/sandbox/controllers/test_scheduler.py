@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from k8s.sandbox.controllers.placement import Room, Wish, asked_by, place, room_of, why_not
+from k8s.sandbox.controllers.placement import PendingPod, Room, asked_by, place, room_of, why_not
 from k8s.sandbox.node.nodes import Devices, Shape, neighbours
 
 GPU = "nvidia.com/gpu"
@@ -19,10 +19,10 @@ def room(name: str, gpus: int = 4, cpu: int = 64, **rest: Any) -> Room:
     return Room(name, {GPU: Fraction(gpus), "cpu": Fraction(cpu), "pods": Fraction(110)}, **rest)
 
 
-def wish(name: str, gpus: int = 0, cpu: int = 0, **spec: Any) -> Wish:
+def wish(name: str, gpus: int = 0, cpu: int = 0, **spec: Any) -> PendingPod:
     limits = {GPU: str(gpus), "cpu": str(cpu)}
     spec["containers"] = [{"name": "c", "resources": {"limits": limits}}]
-    return Wish(name, asked_by(spec), spec)
+    return PendingPod(name, asked_by(spec), spec)
 
 
 gangs = st.lists(st.tuples(st.integers(0, 8), st.integers(0, 16)), min_size=1, max_size=10)

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from k8s.sandbox.node.containers import CannotStart, Surroundings, expand, launch_of
+from k8s.sandbox.node.containers import CannotStart, ContainerContext, expand, launch_of
 from k8s.sandbox.node.ports import Ports, ephemeral
 from k8s.sandbox.pod_folder import rewrite
 
 MOUNTS = (("/workspace/deep", "/real/b"), ("/workspace", "/real/a"), ("/mnt/x.y", "/real/c"))
 
 
-def around(**changes: Any) -> Surroundings:
+def around(**changes: Any) -> ContainerContext:
     usual: dict[str, Any] = {
         "scratch": Path("/scratch"),
         "bin": Path("/bin-of-pods"),
@@ -26,7 +26,7 @@ def around(**changes: Any) -> Surroundings:
         "port": 20001,
         "texts": {},
     }
-    return Surroundings(**(usual | changes))
+    return ContainerContext(**(usual | changes))
 
 
 def pod(*command: str, **container: Any) -> dict[str, Any]:
