@@ -94,14 +94,14 @@ class Console(PacedApp[int]):
         """What the user asks for now."""
         self.client: Client | None = None
         """The cluster, once it is reached."""
-        self.live: ClusterFeed | None = None
+        self.cluster_feed: ClusterFeed | None = None
         """Its mirror, from then on."""
-        self.rights: Permissions | None = None
+        self.permissions: Permissions | None = None
         """What this user may do there."""
         self.forwards: dict[JobRef, Worker[None]] = {}
         """Jobs whose TensorBoard is forwarded, and what carries it."""
         self._keys = keys or UserKeys()
-        self.given = ViewContext(
+        self.context = ViewContext(
             self._keys.keymap,
             options.is_read_only,
             self._names,
@@ -175,7 +175,7 @@ class Console(PacedApp[int]):
     @work(group="cluster", exclusive=True)
     async def connect(self) -> None:
         """Reach the cluster, and mirror it until the end, or until another one is meant."""
-        self.client = self.live = self.rights = None
+        self.client = self.cluster_feed = self.permissions = None
         await asyncio.to_thread(_import_what_is_slow)
         from k8s.client.client import Client
         from k8s.jobs.permissions import Permissions
@@ -187,19 +187,19 @@ class Console(PacedApp[int]):
         except KubeError as error:
             self.snapshot = replace(self.snapshot, stale=str(error), is_synced=True, progress="")
             return
-        own = self.options.namespace or client.access.namespace
-        live = ClusterFeed(client, "" if self.options.is_all_namespaces else own)
-        self.client, self.live, self.rights = client, live, Permissions(client)
+        own = self.options.namespace or client.config.namespace
+        cluster_feed = ClusterFeed(client, "" if self.options.is_all_namespaces else own)
+        self.client, self.cluster_feed, self.permissions = client, cluster_feed, Permissions(client)
 
         def take(snapshot: ClusterSnapshot) -> None:
-            if self.live is live:
+            if self.cluster_feed is cluster_feed:
                 if snapshot.is_synced and not self.snapshot.is_synced:
                     self.hurry()
                 self.snapshot = snapshot
 
-        take(live.snapshot())
+        take(cluster_feed.snapshot())
         try:
-            await live.run(take)
+            await cluster_feed.run(take)
         finally:
             await client.close()
 
@@ -247,7 +247,7 @@ class Console(PacedApp[int]):
         self.push_screen(self._prepared(view, wish))
 
     def _prepared(self, view: View, wish: View.Go) -> View:
-        view.given, view.wish = self.given, wish
+        view.context, view.wish = self.context, wish
         return view.data_bind(snapshot=Console.snapshot)
 
     def _remember(self) -> None:
@@ -341,8 +341,8 @@ class Console(PacedApp[int]):
 
     def note_refusal(self, error: KubeError) -> None:
         """Remember what the cluster has refused this user, so that it is not offered again."""
-        if self.rights is not None:
-            self.rights.note(error)
+        if self.permissions is not None:
+            self.permissions.note(error)
 
     def notify(
         self,
@@ -370,10 +370,14 @@ class Console(PacedApp[int]):
 
     def _names(self) -> Mapping[Argument, Sequence[str]]:
         """Return what commands may take."""
-        seen = {job.ref.namespace for job in self.live.all_jobs} if self.live is not None else set[str]()
+        seen = (
+            {job.ref.namespace for job in self.cluster_feed.all_jobs}
+            if self.cluster_feed is not None
+            else set[str]()
+        )
         return {
             "job": [job.ref.name for job in self.snapshot.jobs],
-            "namespace": [*self.given.recent, "all", *sorted(seen.difference(self.given.recent))],
+            "namespace": [*self.context.recent, "all", *sorted(seen.difference(self.context.recent))],
             "theme": list(self.palettes),
         }
 

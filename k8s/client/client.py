@@ -32,17 +32,17 @@ class Client:
     """One user's access to one cluster. Use it in `async with`, or `close` it."""
 
     def __init__(
-        self, access: ClusterConfig, *, request_s: float = REQUEST_S, limiter: RateLimiter | None = None
+        self, config: ClusterConfig, *, request_s: float = REQUEST_S, limiter: RateLimiter | None = None
     ) -> None:
         """Prepare; nothing is sent yet. Needs a running event loop.
 
         Raises:
             NoCluster: A certificate or key cannot be read.
         """
-        self.access = access
+        self.config = config
         """Where the cluster is, and which namespace is meant when none is named."""
         self._request_s = request_s
-        self._connection = Connection(access, limiter or RateLimiter(), request_s)
+        self._connection = Connection(config, limiter or RateLimiter(), request_s)
 
     @property
     def server_clock_offset_s(self) -> float:

@@ -42,24 +42,24 @@ CLOSE_S = 1.0
 class Connection:
     """All that is said to one server as one user."""
 
-    def __init__(self, access: ClusterConfig, limiter: RateLimiter, request_s: float) -> None:
+    def __init__(self, config: ClusterConfig, limiter: RateLimiter, request_s: float) -> None:
         """Prepare; nothing is sent yet. Needs a running event loop.
 
         Args:
-            access: Where the server is, and how to log in.
+            config: Where the server is, and how to log in.
             limiter: Gives out turns.
             request_s: Longest wait for an answer that is not a stream.
 
         Raises:
             NoCluster: A certificate or key cannot be read.
         """
-        self.access = access
+        self.config = config
         self.limiter = limiter
         self.request_s = request_s
         self.clock = ServerClock()
         """What the answers say of the server's clock."""
-        self._tls = access.ssl_context()
-        self._tls_of = access.identity()[1]
+        self._tls = config.ssl_context()
+        self._tls_of = config.identity()[1]
         # Every stream keeps its connection, and there may be as many as a job has ranks: no limit.
         connector = aiohttp.TCPConnector(limit=0, socket_factory=make_socket)
         self._session = aiohttp.ClientSession(connector=connector, auto_decompress=True)
@@ -116,12 +116,12 @@ class Connection:
             await self._wait(is_urgent=is_urgent, has_turn=has_turn)
             if self._session.closed:
                 raise Unreachable(f"Could not {doing}.", "The connection to this cluster was closed here.")
-            identity = self.access.identity()
+            identity = self.config.identity()
             sent_s = time.time()
             async with asyncio.timeout(open_s):
                 response = await self._session.request(
                     method,
-                    self.access.host + path,
+                    self.config.host + path,
                     params=query,
                     data=payload,
                     headers=self._headers(content_type if payload is not None else ""),
@@ -140,7 +140,7 @@ class Connection:
                 if not has_logged_in and await self._log_in_again(identity):
                     has_logged_in = True
                     continue
-                error.hint = self.access.login_hint
+                error.hint = self.config.login_hint
             pause_s = error.retry_after_s if isinstance(error, Throttled | ServerFailed) else 0.0
             if pause_s:
                 self.limiter.pause(pause_s)
@@ -165,7 +165,7 @@ class Connection:
         """
         await self._wait(is_urgent=True, has_turn=False)
         opened: aiohttp.ClientWebSocketResponse = await self._session.ws_connect(
-            self.access.host + path,
+            self.config.host + path,
             params=query,
             protocols=protocols,
             headers={**self._headers(), "Accept": "*/*"},  # to JSON alone, servers say 406
@@ -180,20 +180,20 @@ class Connection:
         """Wait for a turn, then until the credentials are good."""
         if not has_turn or self.limiter.paused_until_s:
             await self.limiter.turn(is_urgent=is_urgent)
-        if self.access.has_expired:
+        if self.config.has_expired:
             await self._renew()
 
     def _route(self) -> dict[str, Any]:
         """Return how to get there, with the newest certificate: another one means other connections."""
-        certificate = self.access.identity()[1]
+        certificate = self.config.identity()[1]
         if certificate != self._tls_of:
-            self._tls, self._tls_of = self.access.ssl_context(), certificate
+            self._tls, self._tls_of = self.config.ssl_context(), certificate
         tls: ssl.SSLContext | bool = self._tls if self._tls is not None else True
-        return {"ssl": tls, "proxy": self.access.proxy, "server_hostname": self.access.tls_server_name}
+        return {"ssl": tls, "proxy": self.config.proxy, "server_hostname": self.config.tls_server_name}
 
     def _headers(self, content_type: str = "") -> dict[str, str]:
         headers = {"Accept": "application/json", "User-Agent": "gpuconsole"}
-        if authorization := self.access.authorization():
+        if authorization := self.config.authorization():
             headers["Authorization"] = authorization
         if content_type:
             headers["Content-Type"] = content_type
@@ -201,9 +201,9 @@ class Connection:
 
     async def _log_in_again(self, refused: tuple[str, str]) -> bool:
         """Renew the login unless somebody has done so meanwhile; tell whether another try makes sense."""
-        if self.access.identity() == refused:
+        if self.config.identity() == refused:
             await self._renew()
-        return self.access.identity() != refused
+        return self.config.identity() != refused
 
     async def _renew(self) -> None:
         """Log in, once for all who wait. How it ended counts for a while.
@@ -212,7 +212,7 @@ class Connection:
             Unauthorized: It did not work.
         """
         if self._login is None or (self._login.done() and self._is_due(self._login)):
-            self._login = asyncio.create_task(self.access.renew())
+            self._login = asyncio.create_task(self.config.renew())
             self._login.add_done_callback(self._note_login)
         try:
             await asyncio.shield(self._login)
@@ -224,7 +224,7 @@ class Connection:
         """Tell whether it is time for another login."""
         has_worked = not ended.cancelled() and ended.exception() is None
         passed_s = asyncio.get_running_loop().time() - self._login_ended_s
-        return (has_worked and self.access.has_expired) or passed_s >= LOGIN_PAUSE_S
+        return (has_worked and self.config.has_expired) or passed_s >= LOGIN_PAUSE_S
 
     def _note_login(self, login: asyncio.Task[None]) -> None:
         self._login_ended_s = asyncio.get_running_loop().time()

@@ -148,7 +148,7 @@ def clone(obj: Manifest, taken: Collection[str] = (), *, name: str = "", user: s
     if creatable is None:
         return found
     try:
-        spec, lost = creatable.wish_of(manifest)
+        spec, lost = creatable.spec_from_manifest(manifest)
     except (AttributeError, TypeError, KeyError, ValueError):
         return found
     return replace(found, kind=creatable, spec=replace(spec, user=user), lost=lost)

@@ -129,7 +129,7 @@ async def review(
         return Permission(True)
     if "allowed" not in answer or (answer.get("evaluationError") and not answer.get("denied")):
         return UNKNOWN  # an authorizer was away, which may have allowed it
-    return Permission(False, _refused(client.access.user, [need], namespace, str(answer.get("reason") or "")))
+    return Permission(False, _refused(client.config.user, [need], namespace, str(answer.get("reason") or "")))
 
 
 class Permissions:
@@ -139,7 +139,7 @@ class Permissions:
         """Prepare to ask `client`; answers count for `kept_s`, and `most` of them are kept."""
         self._client = client
         self._kept_s, self._most = kept_s, most
-        self._login = client.access.identity()
+        self._login = client.config.identity()
         self._answers: OrderedDict[tuple[ResourceAttributes, str], tuple[Permission, float]] = OrderedDict()
         self._asking: WeakValueDictionary[tuple[ResourceAttributes, str], asyncio.Lock] = (
             WeakValueDictionary()
@@ -177,14 +177,14 @@ class Permissions:
         self, needs: Iterable[ResourceAttributes], found: Iterable[Permission], namespace: str
     ) -> Permission:
         """Return the right to do what any one of several needs is enough for."""
-        rights = list(found)
-        if any(right.is_allowed for right in rights):
+        permissions = list(found)
+        if any(right.is_allowed for right in permissions):
             return Permission(True)
-        if not rights or any(right.is_allowed is None for right in rights):
+        if not permissions or any(right.is_allowed is None for right in permissions):
             return UNKNOWN
-        if len(rights) == 1:
-            return rights[0]
-        return Permission(False, _refused(self._client.access.user, needs, namespace))
+        if len(permissions) == 1:
+            return permissions[0]
+        return Permission(False, _refused(self._client.config.user, needs, namespace))
 
     async def ask(self, need: ResourceAttributes, namespace: str) -> Permission:
         """Return what is known of one need, having asked behind whatever the user waits for."""
@@ -200,13 +200,13 @@ class Permissions:
                 found = UNKNOWN
             except KubeError:
                 found, kept_s = UNKNOWN, min(DOUBT_S, kept_s)
-            if login == self._client.access.identity():  # else it is somebody else's answer
+            if login == self._client.config.identity():  # else it is somebody else's answer
                 self._keep(need, namespace, found, kept_s)
             return found
 
     def _kept(self, need: ResourceAttributes, namespace: str) -> Permission | None:
         """Return an answer that still counts; after a new login none does."""
-        login = self._client.access.identity()
+        login = self._client.config.identity()
         if login != self._login:
             self._login = login
             self.forget()

@@ -107,7 +107,7 @@ async def local_folder(client: Client, template: Mapping[str, Any], namespace: s
         namespace: The pods' namespace.
         path: Absolute path in the container.
     """
-    mounted = _claim_at(template, path) if client.access.is_local else None
+    mounted = _claim_at(template, path) if client.config.is_local else None
     if mounted is None:
         return None
     claim_name, inside = mounted

@@ -135,7 +135,7 @@ class CreatableKind(JobKind, Protocol):
     def manifest(self, spec: JobSpec) -> Manifest:
         """Return the object that asks for `spec`."""
 
-    def wish_of(self, obj: Manifest) -> tuple[JobSpec, tuple[str, ...]]:
+    def spec_from_manifest(self, obj: Manifest) -> tuple[JobSpec, tuple[str, ...]]:
         """Return the wish that makes a job like an object, and the names of what no wish can say.
 
         Raises:

@@ -74,7 +74,7 @@ class BatchJob:
             },
         }
 
-    def wish_of(self, obj: Manifest) -> tuple[JobSpec, tuple[str, ...]]:
+    def spec_from_manifest(self, obj: Manifest) -> tuple[JobSpec, tuple[str, ...]]:
         """Return the wish for a Job like this one, and what it leaves out."""
         obj = deepcopy(obj)
         meta = take_metadata(obj.pop("metadata", None) or {})

@@ -49,7 +49,7 @@ async def make(client: Client, resource: Resource, name: str, spec: Object, **me
         "metadata": {"name": name, **meta},
         "spec": spec,
     }
-    return await client.create(resource, body, client.access.namespace)
+    return await client.create(resource, body, client.config.namespace)
 
 
 def owned_by(owner: Object) -> list[Object]:

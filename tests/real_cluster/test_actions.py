@@ -39,14 +39,14 @@ SUSPENDABLE = [kind for kind in KINDS if kind.suspend_field]
 async def alice(kubeconfig: Path, admin: Client) -> AsyncIterator[Client]:
     """A client of a user who may do nothing in the test's namespace but what the test allows."""
     path = kubeconfig.with_name("kubeconfig-alice")
-    async with await Client.connect(str(path), namespace=admin.access.namespace) as client:
+    async with await Client.connect(str(path), namespace=admin.config.namespace) as client:
         yield client
 
 
 async def allow(admin: Client, verb: str, group: str, resource: str) -> None:
     """Let alice do something in the test's namespace."""
     name = f"may-{verb}-{resource.replace('/', '-')}"
-    namespace = admin.access.namespace
+    namespace = admin.config.namespace
     rule = {"apiGroups": [group], "resources": [resource], "verbs": [verb]}
     meta = {"name": name}
     await admin.create(ROLES, {"metadata": meta, "rules": [rule]}, namespace)
@@ -70,7 +70,7 @@ async def test_a_job_of_each_kind_is_suspended_and_resumed_or_it_is_said_that_it
 ) -> None:
     if not await served(admin, kind):
         pytest.skip(f"this cluster has no {kind.resource.full_name}")
-    namespace = admin.access.namespace
+    namespace = admin.config.namespace
     obj = next(objects(each)[0] for each in SITUATIONS if kind_named(objects(each)[0]) is kind)
     spec = {**obj["spec"], **({"suspend": False} if "suspend" in obj["spec"] else {})}
     body = {**obj, "metadata": {"name": "bert"}, "spec": spec}
@@ -94,7 +94,7 @@ async def test_a_real_server_refuses_to_change_another_than_the_one_that_was_mea
     admin: Client, resource: Resource
 ) -> None:
     """Of ours as of its own, by uid and by version."""
-    namespace = admin.access.namespace
+    namespace = admin.config.namespace
     spec: dict[str, Any] = {"template": operator_objects.template("main", 0)}
     if resource is PYTORCH_JOBS:
         spec = {
@@ -118,29 +118,29 @@ async def test_a_real_server_refuses_to_change_another_than_the_one_that_was_mea
 async def test_what_alice_may_not_do_is_known_before_and_after_it_is_tried(
     admin: Client, alice: Client
 ) -> None:
-    namespace = admin.access.namespace
+    namespace = admin.config.namespace
     await operator_objects.make(admin, JOBS, "theirs", {"template": operator_objects.template("main", 0)})
     ref = JobRef(namespace, "theirs", "Job", "batch/v1")
     refused = Permission(False, f'user "alice" may not delete jobs in namespace "{namespace}"')
-    rights = Permissions(alice)
-    assert await rights.fetch("delete", namespace, ref) == refused
-    assert await rights.fetch("new", "alice") == Permission(True)
+    permissions = Permissions(alice)
+    assert await permissions.fetch("delete", namespace, ref) == refused
+    assert await permissions.fetch("new", "alice") == Permission(True)
     assert (await Permissions(admin).fetch("delete", namespace, ref)).is_allowed
-    rights.forget()
+    permissions.forget()
     with pytest.raises(Forbidden) as caught:
         await delete_job(alice, ref)
-    rights.note(caught.value)
-    assert rights.known("delete", namespace, ref) == refused
+    permissions.note(caught.value)
+    assert permissions.known("delete", namespace, ref) == refused
 
 
 async def test_a_shell_needs_what_the_review_asks_for(admin: Client, alice: Client) -> None:
     """A websocket is opened by a GET, so the right to create an exec is not enough."""
-    namespace = admin.access.namespace
+    namespace = admin.config.namespace
     await operator_objects.make(admin, PODS, "pod", operator_objects.pod_spec("main", 0))
     await until_pod_runs(admin)
     await allow(admin, "create", "", "pods/exec")
-    rights = Permissions(alice, kept_s=0.0)
-    assert (await rights.fetch("shell", namespace)).is_allowed is False
+    permissions = Permissions(alice, kept_s=0.0)
+    assert (await permissions.fetch("shell", namespace)).is_allowed is False
     with pytest.raises(Forbidden) as caught:
         async with alice.exec("pod", namespace, ["true"]):
             pytest.fail("it was allowed")
@@ -149,14 +149,14 @@ async def test_a_shell_needs_what_the_review_asks_for(admin: Client, alice: Clie
 
 async def until_pod_runs(admin: Client) -> None:
     """Wait until a pod in the test's namespace runs."""
-    async for line in admin.watch(PODS, admin.access.namespace, version="0"):
+    async for line in admin.watch(PODS, admin.config.namespace, version="0"):
         if json.loads(line)["object"].get("status", {}).get("phase") == "Running":
             return
 
 
 async def plan_of(admin: Client, **how: Any) -> DeletePlan:
     """Return the plan to delete the test's PyTorchJob, once it shows its pods."""
-    namespace = admin.access.namespace
+    namespace = admin.config.namespace
     async with feed_of(admin, namespace) as feed:
         snapshot = await feed.until(
             lambda now: (
@@ -170,7 +170,7 @@ async def plan_of(admin: Client, **how: Any) -> DeletePlan:
 
 
 async def test_what_a_delete_leaves_is_named_until_it_is_gone(admin: Client) -> None:
-    namespace = admin.access.namespace
+    namespace = admin.config.namespace
     await operator_objects.pytorch_job(admin, "bert", workers=2, gpus=1)
     keep = {"metadata": {"finalizers": ["lab.io/keep"]}}
     await admin.patch(PODS, "bert-worker-0", keep, namespace)
@@ -196,7 +196,7 @@ async def test_what_a_delete_leaves_is_named_until_it_is_gone(admin: Client) -> 
 
 @pytest.mark.parametrize("propagation", ["Foreground", "Orphan"])
 async def test_pods_go_first_or_run_on_as_was_chosen(admin: Client, propagation: str) -> None:
-    namespace = admin.access.namespace
+    namespace = admin.config.namespace
     await operator_objects.pytorch_job(admin, "bert", workers=2, gpus=1)
     plan = await plan_of(admin, propagation=propagation)
     (job,) = plan.jobs

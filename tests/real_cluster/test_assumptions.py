@@ -51,7 +51,7 @@ async def client(kubeconfig: str) -> AsyncIterator[Client]:
 
 @pytest.mark.parametrize("kind", CREATABLE, ids=lambda kind: kind.title)
 async def test_a_real_server_accepts_the_manifest_of_every_kind(client: Client, kind: CreatableKind) -> None:
-    namespace = client.access.namespace
+    namespace = client.config.namespace
     spec = replace(SPEC, namespace=namespace, priority_class="")
     ref = await create_job(client, kind, spec, dry_run=True)
     assert (ref.namespace, ref.name, ref.kind) == (namespace, "bert-base-1", kind.resource.kind)
@@ -61,7 +61,7 @@ async def test_a_real_server_accepts_the_manifest_of_every_kind(client: Client, 
 
 @pytest.mark.parametrize("kind", CREATABLE, ids=lambda kind: kind.title)
 async def test_a_real_job_reads_back_and_its_name_is_taken(client: Client, kind: CreatableKind) -> None:
-    namespace = client.access.namespace
+    namespace = client.config.namespace
     spec = replace(SPEC, namespace=namespace, priority_class="")
     await create_job(client, kind, spec)
     found = kind.parse(await client.get(kind.resource, "bert-base-1", namespace))
@@ -73,7 +73,7 @@ async def test_a_real_job_reads_back_and_its_name_is_taken(client: Client, kind:
 
 async def test_a_real_server_names_the_field_that_is_wrong(client: Client) -> None:
     kind = next(kind for kind in CREATABLE if kind.resource.group == "batch")
-    spec = replace(SPEC, namespace=client.access.namespace, priority_class="", labels={"bad label": "x"})
+    spec = replace(SPEC, namespace=client.config.namespace, priority_class="", labels={"bad label": "x"})
     with pytest.raises(JobRejected) as caught:
         await create_job(client, kind, spec, dry_run=True)
     assert any("labels" in path for path in caught.value.causes)
@@ -86,7 +86,7 @@ async def test_a_namespace_that_does_not_exist_is_named(client: Client) -> None:
 
 
 async def test_a_pod_that_is_made_is_listed_watched_and_mirrored(client: Client) -> None:
-    namespace = client.access.namespace
+    namespace = client.config.namespace
     reader: Reader[Pod] = Reader(Pod)
     where, items, _ = reader.read_list(await client.list_page(PODS, namespace))
     assert items == []
@@ -114,7 +114,7 @@ async def test_a_pod_that_is_made_is_listed_watched_and_mirrored(client: Client)
 
 
 async def test_files_in_a_real_container_are_listed_and_read_from_any_offset(client: Client) -> None:
-    namespace = client.access.namespace
+    namespace = client.config.namespace
     script = (
         "mkdir -p '/logs/a b'; printf hello > '/logs/a b/events.out.tfevents.1'; echo ready; exec sleep 600"
     )
@@ -163,7 +163,7 @@ async def test_alice_is_told_what_she_may_not_see_and_sees_her_own(kubeconfig: s
 
 async def test_a_command_that_cannot_be_run_is_refused_in_the_servers_words(client: Client) -> None:
     with pytest.raises(NotFound, match='pods "nobody" not found'):
-        async with client.exec("nobody", client.access.namespace, ["true"]):
+        async with client.exec("nobody", client.config.namespace, ["true"]):
             pytest.fail("there is no such pod")
 
 

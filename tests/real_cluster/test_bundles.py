@@ -23,7 +23,7 @@ KEY = "hunter2-0123456789"
 
 
 async def test_a_jobs_bundle_holds_its_log_and_not_its_secret(admin: Client, tmp_path: Path) -> None:
-    namespace = admin.access.namespace
+    namespace = admin.config.namespace
     template = operator_objects.template("main", 1)
     container = template["spec"]["containers"][0]
     container["env"] = [{"name": "DB_PASSWORD", "value": KEY}]
@@ -57,7 +57,7 @@ async def test_a_jobs_bundle_holds_its_log_and_not_its_secret(admin: Client, tmp
 async def test_a_stored_job_is_read_back_as_it_was_wished_and_its_clone_is_taken(
     admin: Client, kind: object
 ) -> None:
-    namespace = admin.access.namespace
+    namespace = admin.config.namespace
     creatable = next(each for each in CREATABLE if each is kind)
     spec = JobSpec(
         name="bert",
@@ -79,6 +79,6 @@ async def test_a_stored_job_is_read_back_as_it_was_wished_and_its_clone_is_taken
     # Servers as old as this one know no completion modes, and drop them in silence.
     assert set(found.lost) <= {"completionMode"}
     assert found.spec.name == "bert-2"
-    assert creatable.wish_of(obj)[0] == spec
+    assert creatable.spec_from_manifest(obj)[0] == spec
     again = await create_manifest(admin, found.resource, found.manifest, namespace)
     assert again.name == "bert-2"

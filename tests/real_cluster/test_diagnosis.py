@@ -61,7 +61,7 @@ async def until(client: Client, name: str, is_so: Callable[[Answer], object]) ->
     try:
         async with asyncio.timeout(WAIT_S):
             while True:
-                snapshot = await ClusterFeed(client, client.access.namespace).read_once()
+                snapshot = await ClusterFeed(client, client.config.namespace).read_once()
                 found = next((each for each in snapshot.jobs if each.ref.name == name), None)
                 if found is not None:
                     answer = await answer_why(client, found, snapshot)
@@ -73,7 +73,7 @@ async def until(client: Client, name: str, is_so: Callable[[Answer], object]) ->
 
 
 async def make(client: Client, obj: Object, resource: Resource = JOBS) -> None:
-    await client.create(resource, obj, client.access.namespace)
+    await client.create(resource, obj, client.config.namespace)
 
 
 def facts(answer: Answer, kind: str) -> list[str]:
@@ -113,12 +113,12 @@ async def test_a_claim_that_is_missing_is_named(client: Client) -> None:
     volumes = [{"name": "d", "persistentVolumeClaim": {"claimName": "corpus"}}]
     await make(client, job("reader", volumes=volumes))
     answer = await until(client, "reader", lambda found: facts(found, "claim"))
-    namespace = client.access.namespace
+    namespace = client.config.namespace
     assert answer.sentence == f"Waits for volume claim corpus, which does not exist in {namespace}."
 
 
 async def test_a_quota_that_is_used_up_is_named_with_its_numbers(client: Client) -> None:
-    namespace = client.access.namespace
+    namespace = client.config.namespace
     key = f"requests.{GPU}"
     quota = {"metadata": {"name": "gpus"}, "spec": {"hard": {key: "2"}}}
     await client.create(QUOTAS, quota, namespace)

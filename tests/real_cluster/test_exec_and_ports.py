@@ -29,7 +29,7 @@ PATIENCE_S = 60.0
 async def pod(admin: Client) -> AsyncIterator[str]:
     """A pod that runs."""
     await operator_objects.make(admin, PODS, "p", operator_objects.pod_spec("main", 0, SERVING))
-    await comes(admin, PODS, "p", _is_ready, admin.access.namespace, PATIENCE_S)
+    await comes(admin, PODS, "p", _is_ready, admin.config.namespace, PATIENCE_S)
     async with asyncio.timeout(PATIENCE_S):
         yield "p"
 
@@ -54,7 +54,7 @@ async def run(
     """Run a shell's script; `sent` is sent once it has written `until`. Return output, errors, exit code."""
     words = ["sh", "-c", script]
     out = {exec.STDOUT: b"", exec.STDERR: b""}
-    running = exec.start(client, pod, client.access.namespace, words, has_terminal=has_terminal)
+    running = exec.start(client, pod, client.config.namespace, words, has_terminal=has_terminal)
     async with running as command:
         if has_terminal:
             await command.resize(123, 45)
@@ -85,7 +85,7 @@ async def test_bytes_reach_a_command_as_they_are(admin: Client, pod: str) -> Non
 
 async def test_a_terminal_has_our_size_and_follows_it(admin: Client, pod: str) -> None:
     script = "trap 'stty size; exit 5' WINCH; echo ready; while :; do sleep 0.1; done"
-    running = exec.start(admin, pod, admin.access.namespace, ["sh", "-c", script], has_terminal=True)
+    running = exec.start(admin, pod, admin.config.namespace, ["sh", "-c", script], has_terminal=True)
     said = b""
     async with running as command:
         async for _, content in command.output():
@@ -103,7 +103,7 @@ async def test_a_terminals_keys_are_signals(admin: Client, pod: str) -> None:
 
 
 async def test_the_best_shell_that_is_there_is_started(admin: Client, pod: str) -> None:
-    async with exec.start(admin, pod, admin.access.namespace) as command:
+    async with exec.start(admin, pod, admin.config.namespace) as command:
         await command.write(b"echo I am $0; exit 4\n")
         output = b"".join([content async for _, content in command.output()])
     assert (output, command.exit_code) == (b"I am ash\n", 4)
@@ -111,13 +111,13 @@ async def test_the_best_shell_that_is_there_is_started(admin: Client, pod: str) 
 
 async def test_a_silent_command_is_waited_for_while_the_server_answers(admin: Client, pod: str) -> None:
     words = ["sh", "-c", "sleep 6; exit 2"]
-    async with exec.start(admin, pod, admin.access.namespace, words, ping_s=2.0) as command:
+    async with exec.start(admin, pod, admin.config.namespace, words, ping_s=2.0) as command:
         assert [each async for each in command.output()] == []
     assert command.exit_code == 2
 
 
 async def test_refusals_are_in_the_clusters_words(admin: Client, pod: str, kubeconfig: Path) -> None:
-    namespace = admin.access.namespace
+    namespace = admin.config.namespace
     for where, words, kind in (
         (("gone", namespace), "not found", NotFound),
         ((pod, namespace), "executable file not found", KubeError),
@@ -149,7 +149,7 @@ async def fetch(port: int, path: str) -> bytes:
 
 
 async def test_a_web_server_in_a_pod_is_reached_by_many_at_once(admin: Client, pod: str) -> None:
-    async with forward(admin, pod, admin.access.namespace, 8080) as opened:
+    async with forward(admin, pod, admin.config.namespace, 8080) as opened:
         answers = await asyncio.gather(*[fetch(opened.local_port, "/numbers") for _ in range(10)])
         assert {(len(answer.partition(b"\r\n\r\n")[2]), answer[-7:]) for answer in answers} == {
             (1288895, b"200000\n")
@@ -160,7 +160,7 @@ async def test_a_web_server_in_a_pod_is_reached_by_many_at_once(admin: Client, p
 
 async def test_megabytes_go_both_ways(admin: Client, pod: str) -> None:
     sent = bytes(range(256)) * 20_000
-    async with forward(admin, pod, admin.access.namespace, 7777) as opened:
+    async with forward(admin, pod, admin.config.namespace, 7777) as opened:
         reader, writer = await asyncio.open_connection("127.0.0.1", opened.local_port)
         writer.write(sent)
         assert await reader.readexactly(len(sent)) == sent
@@ -168,7 +168,7 @@ async def test_megabytes_go_both_ways(admin: Client, pod: str) -> None:
 
 
 async def test_a_port_where_nobody_listens_is_said_and_others_go_on(admin: Client, pod: str) -> None:
-    async with forward(admin, pod, admin.access.namespace, 9) as opened:
+    async with forward(admin, pod, admin.config.namespace, 9) as opened:
         with pytest.raises(ConnectionResetError):
             await fetch(opened.local_port, "/")
         assert "connection refused" in opened.last_error
@@ -177,7 +177,7 @@ async def test_a_port_where_nobody_listens_is_said_and_others_go_on(admin: Clien
 async def test_a_pod_that_is_killed_ends_its_connections_and_its_successor_is_reached(
     admin: Client, pod: str
 ) -> None:
-    namespace = admin.access.namespace
+    namespace = admin.config.namespace
     async with forward(admin, pod, namespace, 7777) as opened:
         reader, writer = await asyncio.open_connection("127.0.0.1", opened.local_port)
         writer.write(b"x")

@@ -51,7 +51,7 @@ async def test_jobs_of_every_kind_run_and_hold_what_the_node_says(admin: Client)
         await shown(feed, "JobSet", "sets", ["workers-0"], 1)
         await operator_objects.make(admin, JOBS, "plain", {"template": operator_objects.template("main", 1)})
         await shown(feed, "Job", "plain", ["pod-0"], 1)
-        names = {job.ref.name for job in feed.newest.jobs if job.ref.namespace == admin.access.namespace}
+        names = {job.ref.name for job in feed.newest.jobs if job.ref.namespace == admin.config.namespace}
         assert names == {"torch", "mpi", "train", "sets", "plain"}, "a part of a job has no row of its own"
 
 
@@ -79,7 +79,7 @@ async def test_whatever_else_holds_gpus_has_a_row_under_its_topmost_owner(admin:
                 return job is not None and job.gpus_allocated == gpus and adds_up(snapshot)
 
             await feed.until(is_so)
-        names = {job.ref.name for job in feed.newest.jobs if job.ref.namespace == admin.access.namespace}
+        names = {job.ref.name for job in feed.newest.jobs if job.ref.namespace == admin.config.namespace}
         assert names == {"served", "notebook", "alone"}
 
 

@@ -25,7 +25,7 @@ async def test_nothing_ends_and_the_rows_stay_and_age_until_the_server_is_back(
 ) -> None:
     await operator_objects.make(admin, PODS, "before", operator_objects.pod_spec("main", 1))
     options = ConsoleOptions(
-        kubeconfig=str(kubeconfig), namespace=admin.access.namespace, state_folder=tmp_path / "state"
+        kubeconfig=str(kubeconfig), namespace=admin.config.namespace, state_folder=tmp_path / "state"
     )
     console = Console(options)
     async with console.run_test(size=(100, 30)) as pilot:

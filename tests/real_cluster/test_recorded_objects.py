@@ -34,7 +34,7 @@ async def admin() -> AsyncIterator[Client]:
 
 async def made(client: Client, kind: JobKind, obj: dict[str, Any]) -> DeclaredJob:
     """Create an object with the status that its operator would give it, and read what the server keeps."""
-    namespace = client.access.namespace
+    namespace = client.config.namespace
     meta = {key: value for key, value in obj["metadata"].items() if key not in FROM_THE_SERVER}
     body = {**obj, "metadata": {**meta, "namespace": namespace}}
     stored = await client.create(kind.resource, body, namespace)

@@ -70,8 +70,8 @@ WATCHED = (NODES, PODS, JOBS)
 class Feed:
     """A feed that runs, and what it has published."""
 
-    def __init__(self, live: ClusterFeed) -> None:
-        self.live = live
+    def __init__(self, cluster_feed: ClusterFeed) -> None:
+        self.cluster_feed = cluster_feed
         self.published: list[tuple[float, ClusterSnapshot]] = []
         self._came = asyncio.Event()
 
@@ -104,7 +104,7 @@ async def running(
 ) -> AsyncIterator[Feed]:
     async with cluster.client(**client) as connected:
         feed = Feed(ClusterFeed(connected, namespace, waits=waits))
-        task = asyncio.create_task(feed.live.run(feed.publish))
+        task = asyncio.create_task(feed.cluster_feed.run(feed.publish))
         try:
             yield feed
             assert not task.done()
@@ -125,7 +125,7 @@ async def poked_until(feed: Feed, is_so: Callable[[ClusterSnapshot], bool]) -> C
 
 async def _press(feed: Feed) -> None:
     while True:
-        feed.live.try_again()
+        feed.cluster_feed.try_again()
         await asyncio.sleep(0.02)
 
 

@@ -61,7 +61,7 @@ class Picture:
 
 
 @asynccontextmanager
-async def live(server: LoadServer) -> AsyncIterator[Picture]:
+async def cluster_feed(server: LoadServer) -> AsyncIterator[Picture]:
     picture = Picture()
     async with server.client() as client:
         task = asyncio.create_task(ClusterFeed(client).run(picture.publish))
@@ -97,7 +97,7 @@ async def until_equal(
 
 
 async def test_after_a_storm_every_gpu_and_every_pod_is_where_it_is(server: LoadServer) -> None:
-    async with live(server) as picture:
+    async with cluster_feed(server) as picture:
         before = await asyncio.to_thread(server.truth)
         await picture.until_true(before)
         await asyncio.to_thread(server.storm, RATE, EVENTS)
@@ -108,7 +108,7 @@ async def test_after_a_storm_every_gpu_and_every_pod_is_where_it_is(server: Load
 
 
 async def test_a_storm_does_not_publish_a_picture_for_each_update(server: LoadServer) -> None:
-    async with live(server) as picture:
+    async with cluster_feed(server) as picture:
         await picture.until_true(await asyncio.to_thread(server.truth))
         before = picture.published
         await asyncio.to_thread(server.storm, RATE, EVENTS)
@@ -117,7 +117,7 @@ async def test_a_storm_does_not_publish_a_picture_for_each_update(server: LoadSe
 
 
 async def test_watches_that_break_and_are_forgotten_in_a_storm_lose_nothing(server: LoadServer) -> None:
-    async with live(server) as picture:
+    async with cluster_feed(server) as picture:
         await picture.until_true(await asyncio.to_thread(server.truth))
         drop, forget = [EVENTS // 5, EVENTS * 4 // 5], [EVENTS // 2]
         await asyncio.to_thread(server.storm, RATE, EVENTS, drop=drop, forget=forget)
@@ -126,7 +126,7 @@ async def test_watches_that_break_and_are_forgotten_in_a_storm_lose_nothing(serv
 
 async def test_a_list_that_is_read_while_everything_changes_ends_in_the_truth(server: LoadServer) -> None:
     await asyncio.to_thread(server.storm, RATE, EVENTS)
-    async with live(server) as picture:
+    async with cluster_feed(server) as picture:
         await picture.until_true(await asyncio.to_thread(server.truth))
 
 
@@ -143,7 +143,7 @@ async def test_each_pod_is_there_in_its_last_version_and_no_other_pod(server: Lo
 
 
 async def test_replacing_the_same_pods_again_and_again_needs_no_more_memory(server: LoadServer) -> None:
-    async with live(server) as picture:
+    async with cluster_feed(server) as picture:
 
         async def blocks_after_a_storm() -> int:
             await asyncio.to_thread(server.storm, 10 * RATE, EVENTS)

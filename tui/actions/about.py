@@ -32,19 +32,19 @@ def info(console: Console, wish: View.Go) -> None:
     from tui.screens.documents.about import InfoView
 
     async def learn() -> Rights:
-        client, rights = console.client, console.rights
-        if client is None or rights is None:
+        client, permissions = console.client, console.permissions
+        if client is None or permissions is None:
             raise NoCluster("There is no cluster yet.")
         namespace = _namespace(console)
-        return await about.fetch_rights(client, lambda need: rights.ask(need, namespace))
+        return await about.fetch_rights(client, lambda need: permissions.ask(need, namespace))
 
     versions = [(name, found or "not installed") for name, found in about.versions().items()]
     files = list(_files(console))
 
-    def describe(snapshot: ClusterSnapshot, rights: Rights | None, why_not: str) -> str:
+    def describe(snapshot: ClusterSnapshot, permissions: Rights | None, why_not: str) -> str:
         sections = (
             ("Cluster", _cluster(console, snapshot)),
-            (f"What you may do in namespace {_namespace(console)}", _rights(rights, why_not)),
+            (f"What you may do in namespace {_namespace(console)}", _rights(permissions, why_not)),
             ("Terminal", _terminal(console)),
             ("Files", files),
             ("Versions", versions),
@@ -58,7 +58,7 @@ def info(console: Console, wish: View.Go) -> None:
 
 
 def _namespace(console: Console) -> str:
-    own = console.client.access.namespace if console.client is not None else ""
+    own = console.client.config.namespace if console.client is not None else ""
     return console.snapshot.namespace or own or "default"
 
 
@@ -76,7 +76,7 @@ def badge(snapshot: ClusterSnapshot, *, is_sandbox: bool) -> str:
 
 def _cluster(console: Console, snapshot: ClusterSnapshot) -> Fields:
     client = console.client
-    access = client.access if client is not None else None
+    config = client.config if client is not None else None
     if _is_sandbox(console, snapshot):
         yield "this is", "a sandbox: processes on this machine, whatever image a job names"
     if snapshot.is_simulated:
@@ -85,10 +85,10 @@ def _cluster(console: Console, snapshot: ClusterSnapshot) -> Fields:
         yield "its GPUs", "nobody knows whether they are real: its nodes may not be listed"
     yield "link", _link(snapshot)
     yield "context", snapshot.context or "none"
-    yield "server", about.address(access.host) if access else ""
+    yield "server", about.address(config.host) if config else ""
     yield "version", snapshot.server_version
     yield "user", snapshot.user
-    yield "namespace", (snapshot.namespace or "all namespaces") if access else ""
+    yield "namespace", (snapshot.namespace or "all namespaces") if config else ""
     if client is None:
         return
     none = "none that may be listed" if snapshot.is_synced else "not known yet"
@@ -124,10 +124,10 @@ def _clock(ahead_s: float) -> str:
     return f"{duration(abs(ahead_s))} {way} ours{note}"
 
 
-def _rights(rights: Rights | None, why_not: str) -> Fields:
-    for name, verbs in (rights or {}).items():
+def _rights(permissions: Rights | None, why_not: str) -> Fields:
+    for name, verbs in (permissions or {}).items():
         yield name, about.words_of(verbs)
-    if rights is None:
+    if permissions is None:
         yield "", why_not or "being asked…"
     elif why_not:
         yield "", f"as it was before: {why_not}"

@@ -30,11 +30,11 @@ def ns(console: Console, wish: View.Go) -> None:
     if not wish.argument:
         from tui.screens.lists.namespaces import NamespacesView
 
-        console.show(NamespacesView(lambda: console.live))
+        console.show(NamespacesView(lambda: console.cluster_feed))
         return
     name = "" if wish.argument == ALL else wish.argument
     if name:
-        recent = console.given.recent
+        recent = console.context.recent
         recent[:] = [name, *(each for each in recent if each != name)][:MOST_RECENT]
     _show_namespace(console, name, is_all=not name)
 
@@ -46,8 +46,10 @@ def own_namespace(console: Console, wish: View.Go) -> None:
 
 def _show_namespace(console: Console, name: str, *, is_all: bool) -> None:
     console.options = replace(console.options, namespace=name, is_all_namespaces=is_all)
-    if console.live is not None:
-        console.live.show_namespace("" if is_all else name or console.live.client.access.namespace)
+    if console.cluster_feed is not None:
+        console.cluster_feed.show_namespace(
+            "" if is_all else name or console.cluster_feed.client.config.namespace
+        )
 
 
 def ctx(console: Console, wish: View.Go) -> None:
@@ -73,7 +75,7 @@ async def _change_context(console: Console, name: str) -> None:
         console.notify(error.why, title=error.what, severity="warning", markup=False)
         return
     console.options = replace(console.options, context=name, namespace="", is_sandbox=False)
-    console.given.recent.clear()
+    console.context.recent.clear()
     namespace = "" if console.options.is_all_namespaces else context.namespace
     progress = f"Connecting to {sanitize(name)}…"
     console.snapshot = ClusterSnapshot(name, context.user, namespace, progress=progress)
@@ -81,13 +83,13 @@ async def _change_context(console: Console, name: str) -> None:
     console.connect()
 
 
-def rights(console: Console, wish: View.Go) -> None:
+def permissions(console: Console, wish: View.Go) -> None:
     """Find out what this user may do with a job, so that keys that would be refused say so."""
-    if console.rights is not None and console.client is not None and isinstance(console.screen, View):
+    if console.permissions is not None and console.client is not None and isinstance(console.screen, View):
         ref = next(iter(wish.refs), None)
-        namespace = ref.namespace if ref else console.snapshot.namespace or console.client.access.namespace
+        namespace = ref.namespace if ref else console.snapshot.namespace or console.client.config.namespace
         console.begin(
-            _learn_rights, console.rights, console.screen, namespace, ref, group="rights", exclusive=True
+            _learn_rights, console.permissions, console.screen, namespace, ref, group="rights", exclusive=True
         )
 
 
@@ -109,7 +111,7 @@ async def _learn_rights(
 
 def retry(console: Console, wish: View.Go) -> None:
     """Ask the cluster again now."""
-    if console.live is not None:
-        console.live.try_again()
+    if console.cluster_feed is not None:
+        console.cluster_feed.try_again()
     else:
         console.connect()

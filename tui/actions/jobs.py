@@ -36,12 +36,12 @@ def ask_for_job(console: Console, client: Client, like: Clone | None = None) -> 
 
     screen = NewJobScreen(
         client,
-        namespace=console.snapshot.namespace or client.access.namespace,
+        namespace=console.snapshot.namespace or client.config.namespace,
         state_folder=console.options.state_folder,
         user=login_name(),
         clone=like,
     )
-    screen.keys = console.given.keys(NEW_JOB)
+    screen.keys = console.context.keys(NEW_JOB)
     screen.data_bind(snapshot=type(console).snapshot)
     console.push_screen(screen, lambda ref: _made(console, ref))
 
@@ -99,9 +99,9 @@ async def _tell_leftovers(console: Console, plan: DeletePlan) -> None:
 
     clock = asyncio.get_running_loop().time
     began_s = clock()
-    live = console.live
-    while live is not None and console.live is live:
-        left = what_is_left(plan, console.snapshot, live.pods)
+    cluster_feed = console.cluster_feed
+    while cluster_feed is not None and console.cluster_feed is cluster_feed:
+        left = what_is_left(plan, console.snapshot, cluster_feed.pods)
         waited_s = clock() - began_s
         if is_over(left, waited_s):
             are_gone = all(each.is_gone for each in left)

@@ -57,14 +57,14 @@ def events(console: Console, wish: View.Go) -> None:
         if isinstance(view := console.screen, JobView):
             view.call_after_refresh(view.show_events)
         return
-    console.switch(EventsView(lambda: console.live))
+    console.switch(EventsView(lambda: console.cluster_feed))
 
 
 def volumes(console: Console, wish: View.Go) -> None:
     """Show the volume claims."""
     from tui.screens.lists.volumes import VolumesView
 
-    console.switch(VolumesView(lambda: console.live))
+    console.switch(VolumesView(lambda: console.cluster_feed))
 
 
 def volume(console: Console, wish: View.Go) -> None:
@@ -81,8 +81,8 @@ def open(console: Console, wish: View.Go) -> None:
     """Show one job."""
     from tui.screens.job.job import JobView
 
-    if (meant := console.meant(wish)) and (live := console.live) is not None:
-        view = JobView(*meant, outage=live.outage, pods=lambda: live.pods)
+    if (meant := console.meant(wish)) and (cluster_feed := console.cluster_feed) is not None:
+        view = JobView(*meant, outage=cluster_feed.outage, pods=lambda: cluster_feed.pods)
         console.show(view)
 
 
@@ -132,11 +132,15 @@ def yaml(console: Console, wish: View.Go) -> None:
     resource = READABLE.get(kind.strip().lower())
     if resource is None:
         console.notify(f"There are: {', '.join(READABLE)}.", title=f"No kind {sanitize(kind)!r}.")
-    elif (live := console.live) is not None:
-        namespace = wish.refs[0].namespace if wish.refs else live.namespace or live.client.access.namespace
+    elif (cluster_feed := console.cluster_feed) is not None:
+        namespace = (
+            wish.refs[0].namespace
+            if wish.refs
+            else cluster_feed.namespace or cluster_feed.client.config.namespace
+        )
         heading = f"{wish.refs[0].name} › " if wish.refs else ""
         heading = f"Jobs › {heading}{resource.kind} {name.strip()} › YAML"
-        _show_yaml(console, heading, live.client, resource, name.strip(), namespace)
+        _show_yaml(console, heading, cluster_feed.client, resource, name.strip(), namespace)
 
 
 def _show_yaml(
@@ -144,7 +148,7 @@ def _show_yaml(
 ) -> None:
     from tui.screens.documents.yaml import YamlScreen
 
-    outage = console.live.outage if console.live is not None else None
+    outage = console.cluster_feed.outage if console.cluster_feed is not None else None
     place = namespace if resource.is_namespaced else ""
     console.show(YamlScreen(heading, client, resource, name, place, outage=outage))
 

@@ -73,7 +73,7 @@ async def _forward(console: Console, client: Client, job: Job) -> None:
         place = await find_tensorboard(client, job)
         async with open_forward(client, place.pod, place.namespace, place.port, on_change=tell) as opened:
             address = f"http://{opened.address}"
-            console.given.forwarded[job.ref] = address
+            console.context.forwarded[job.ref] = address
             console.notify(
                 f"{address} is the TensorBoard of {job.ref.name}; the same key ends it.", timeout=TOLD_S
             )
@@ -83,4 +83,4 @@ async def _forward(console: Console, client: Client, job: Job) -> None:
         console.note_refusal(error)
         console.notify(error.details, title=error.what, severity="error")
     finally:
-        console.given.forwarded.pop(job.ref, None)
+        console.context.forwarded.pop(job.ref, None)

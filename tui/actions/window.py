@@ -65,7 +65,7 @@ def help(console: Console, wish: View.Go) -> None:
 
     screen = console.screen
     keys, refused = (screen.KEYS, screen.refused) if isinstance(screen, View) else ((), {})
-    console.push_screen(HelpScreen("Here", keys, console.given, refused))
+    console.push_screen(HelpScreen("Here", keys, console.context, refused))
 
 
 def palette(console: Console, wish: View.Go) -> None:

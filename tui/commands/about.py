@@ -49,15 +49,17 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
 
 async def _reached(client: Client) -> Values:
     server = await client.get_json("/version", doing="ask for the server's version")
-    access = client.access
-    rights = await about.fetch_rights(client, lambda need: review(client, need, access.namespace))
+    config = client.config
+    permissions = await about.fetch_rights(client, lambda need: review(client, need, config.namespace))
     return {
-        "context": access.context,
-        "host": about.address(access.host),
-        "user": access.user,
-        "namespace": access.namespace,
+        "context": config.context,
+        "host": about.address(config.host),
+        "user": config.user,
+        "namespace": config.namespace,
         "server_version": str(server.get("gitVersion") or ""),
-        "may": {name: {verb: bool(may) for verb, may in verbs.items()} for name, verbs in rights.items()},
+        "may": {
+            name: {verb: bool(may) for verb, may in verbs.items()} for name, verbs in permissions.items()
+        },
     }
 
 

@@ -73,7 +73,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         _print(wanted, namespace, "looks right; it was not sent.", output)
         return 0
     async with cluster(options) as client:
-        namespace = client.access.namespace
+        namespace = client.config.namespace
         if not flags.filename:
             wanted = _from_flags(flags, options, namespace)
             await _warn_of_missing_claims(client, namespace, spec_of(flags, namespace))
@@ -116,10 +116,10 @@ async def _warn_of_missing_claims(client: Client, namespace: str, spec: JobSpec)
 async def _namespace(options: ConsoleOptions) -> str:
     """Return the namespace that would be meant, cluster or not."""
     try:
-        access = await load(options.kubeconfig, options.context, options.namespace)
+        config = await load(options.kubeconfig, options.context, options.namespace)
     except NoCluster:
         return options.namespace or "default"
-    return access.namespace
+    return config.namespace
 
 
 def _home(manifest: Manifest, namespace: str) -> str:

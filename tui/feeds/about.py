@@ -77,12 +77,14 @@ async def fetch_rights(client: Client, ask: Ask) -> Rights:
     kinds = await _kinds(client)
     asked = (*RIGHTS, *((verb, kind.resource) for kind in kinds for verb in _verbs(kind)))
     answers = await asyncio.gather(*(ask(ResourceAttributes.of(*each)) for each in asked))
-    rights: dict[str, dict[str, bool | None]] = {}
+    permissions: dict[str, dict[str, bool | None]] = {}
     groups: dict[str, str] = {}
     for (verb, resource), right in zip(asked, answers, strict=True):
         is_first = groups.setdefault(resource.plural, resource.group) == resource.group
-        rights.setdefault(resource.plural if is_first else resource.full_name, {})[verb] = right.is_allowed
-    return rights
+        permissions.setdefault(resource.plural if is_first else resource.full_name, {})[verb] = (
+            right.is_allowed
+        )
+    return permissions
 
 
 async def _kinds(client: Client) -> Sequence[JobKind]:

@@ -95,7 +95,7 @@ class ClusterFeed:
         scopes: tuple[str, ...] = (),
     ) -> Mirror[Any]:
         """Return a mirror of all namespaces, or else of the one shown, or else of the kubeconfig's."""
-        own = self.namespace or self.client.access.namespace
+        own = self.namespace or self.client.config.namespace
         return Mirror(
             self.client, resource, scopes or ("", own), decoder, meta, self._changed.set, self.outage
         )
@@ -284,12 +284,12 @@ class ClusterFeed:
 
     def _said(self) -> ClusterSnapshot:
         """Return all but the rows: whose cluster it is, and how far what is known can be trusted."""
-        access = self.client.access
+        config = self.client.config
         mirrors = self._mirrors
         trouble, stale, since_s = _trouble(mirrors, self.outage.problem)
         return ClusterSnapshot(
-            context=access.context,
-            user=access.user,
+            context=config.context,
+            user=config.user,
             namespace=self.namespace,
             server_version=self._server_version,
             is_synced=self._is_discovered and all(mirror.state.is_synced for mirror in mirrors),

@@ -44,19 +44,19 @@ class ListFeed(Generic[T]):
         self._aim: tuple[ClusterFeed, str] | None = None
         self._mirror: Mirror[T] | None = None
 
-    def aim(self, live: ClusterFeed | None, changed: Callable[[], None]) -> bool:
-        """Follow it as `live` shows it from now on; tell whether that is another one than before.
+    def aim(self, cluster_feed: ClusterFeed | None, changed: Callable[[], None]) -> bool:
+        """Follow it as `cluster_feed` shows it from now on; tell whether that is another one than before.
 
         Args:
-            live: The cluster, and the namespace shown of it; None while there is none.
+            cluster_feed: The cluster, and the namespace shown of it; None while there is none.
             changed: Called after every change.
         """
-        namespace = live.namespace if live is not None and self._has_scope else ""
-        aim = None if live is None else (live, namespace)
+        namespace = cluster_feed.namespace if cluster_feed is not None and self._has_scope else ""
+        aim = None if cluster_feed is None else (cluster_feed, namespace)
         if aim == self._aim:
             return False
         self._aim, self._mirror = aim, None
-        if live is not None:
+        if cluster_feed is not None:
 
             def note() -> None:
                 self.changes += 1
@@ -64,13 +64,13 @@ class ListFeed(Generic[T]):
 
             is_all = self.resource.is_namespaced and not namespace
             self._mirror = Mirror(
-                live.client,
+                cluster_feed.client,
                 self.resource,
-                ("", live.client.access.namespace) if is_all else (namespace,),
+                ("", cluster_feed.client.config.namespace) if is_all else (namespace,),
                 self._decoder,
                 _meta,
                 note,
-                live.outage,
+                cluster_feed.outage,
                 self._field_selector,
             )
         self.changes += 1

@@ -78,7 +78,7 @@ async def make_bundle(
         OSError: The file cannot be written.
     """
     with BundleFile(path) as writer:
-        if token := client.access.authorization().removeprefix("Bearer "):
+        if token := client.config.authorization().removeprefix("Bearer "):
             writer.redactor.know("login", token)
         await _Collector(client, snapshot, job, writer, tail, progress).collect()
         return writer.finish()
@@ -220,8 +220,8 @@ class _Collector:
         return msgspec.json.format(msgspec.json.encode(rows), indent=2).decode() + "\n"
 
     async def _versions(self) -> str:
-        access = self._client.access
-        lines = [f"context: {access.context}", f"namespace: {self._job.ref.namespace}"]
+        config = self._client.config
+        lines = [f"context: {config.context}", f"namespace: {self._job.ref.namespace}"]
         lines += [
             f"python: {platform.python_version()}",
             f"machine: {platform.system()} {platform.machine()}",

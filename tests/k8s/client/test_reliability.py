@@ -56,11 +56,11 @@ async def test_a_server_that_restarts_leaves_the_rows_and_their_age_and_then_eve
         for path in streams:
             cluster.say(path, Stream(), watch=True)
         async with running(cluster, waits=HASTY) as feed:
-            live = await feed.until_live(cluster, WATCHED)
+            cluster_feed = await feed.until_live(cluster, WATCHED)
             before = asked_of(cluster)
             await cluster.go_away()
             away = await feed.until(lambda each: each.trouble == "away")
-            assert live.stale_since_s == 0.0 < away.stale_since_s <= asyncio.get_running_loop().time()
+            assert cluster_feed.stale_since_s == 0.0 < away.stale_since_s <= asyncio.get_running_loop().time()
             assert away.stale
             await cluster.come_back()
             await feed.until(lambda each: not each.stale)
@@ -170,7 +170,7 @@ async def test_a_login_that_is_over_is_said_and_tried_again_when_the_user_asks()
             cluster.say("/version", over)
             for stream in streams.values():
                 stream.drop()
-            feed.live.try_again()
+            feed.cluster_feed.try_again()
             over_login = await feed.until(lambda each: each.trouble == "login expired")
             assert "Unauthorized" in over_login.stale and "ctrl+r" in over_login.stale
             cluster.forget("/version")
@@ -225,9 +225,9 @@ async def test_who_may_list_one_namespace_only_starts_there_and_may_go_to_anothe
             assert jobs_of(snapshot) == ["bert"]
             assert snapshot.missing_jobs == ()  # nothing that is asked for is missing
             assert [each.shown for each in snapshot.missing_gpus] == ["default"]  # but other holders are
-            feed.live.show_namespace("other")
+            feed.cluster_feed.show_namespace("other")
             await feed.until(lambda each: each.is_synced and jobs_of(each) == ["gpt"])
-            feed.live.show_namespace("")
+            feed.cluster_feed.show_namespace("")
             everything = await feed.until(lambda each: each.is_synced and jobs_of(each) == ["bert"])
             assert {each.resource for each in everything.missing_jobs} == {"pods", "pytorchjobs.kubeflow.org"}
 

@@ -84,7 +84,7 @@ async def test_a_refusal_says_who_may_not_do_what_where_and_why(status: object, 
 
 async def test_who_asks_may_be_nameless_and_the_place_everywhere() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
-        client.access.user = ""
+        client.config.user = ""
         cluster.say(PATH, MAY_NOT, method="POST")
         right = await review(client, ResourceAttributes.of("get", PODS, "log"), "")
         assert right.why == "this user may not get pods/log"
@@ -111,25 +111,25 @@ def test_every_action_of_a_job_of_ours_needs_something_and_nothing_is_guessed_of
 async def test_nothing_is_asked_before_somebody_wants_to_know_and_then_once() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         cluster.say(PATH, MAY_NOT, method="POST")
-        rights = Permissions(client)
-        assert rights.known("delete", "vision", BERT) == UNKNOWN
+        permissions = Permissions(client)
+        assert permissions.known("delete", "vision", BERT) == UNKNOWN
         assert cluster.requests == []
         expected = Permission(False, DELETE_REFUSED)
-        assert await rights.fetch("delete", "vision", BERT) == expected
-        assert await rights.fetch("delete", "vision", BERT) == expected
-        assert rights.known("delete", "vision", BERT) == expected
-        await rights.fetch("delete", "speech", BERT)
+        assert await permissions.fetch("delete", "vision", BERT) == expected
+        assert await permissions.fetch("delete", "vision", BERT) == expected
+        assert permissions.known("delete", "vision", BERT) == expected
+        await permissions.fetch("delete", "speech", BERT)
         assert [each["namespace"] for each in asked_of(cluster)] == ["vision", "speech"]
-        assert rights.known("delete", "speech", BERT).is_allowed is False
-        assert rights.known("yaml", "vision", BERT) == UNKNOWN
+        assert permissions.known("delete", "speech", BERT).is_allowed is False
+        assert permissions.known("yaml", "vision", BERT) == UNKNOWN
 
 
 async def test_many_who_want_to_know_at_once_ask_once() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         answer = Held(MAY)
         cluster.say(PATH, answer, method="POST")
-        rights = Permissions(client)
-        waiting = [asyncio.create_task(rights.fetch("delete", "vision", BERT)) for _ in range(5)]
+        permissions = Permissions(client)
+        waiting = [asyncio.create_task(permissions.fetch("delete", "vision", BERT)) for _ in range(5)]
         await cluster.until_asked(PATH, method="POST")
         answer.let_go()
         assert await asyncio.gather(*waiting) == [Permission(True)] * 5
@@ -139,10 +139,10 @@ async def test_many_who_want_to_know_at_once_ask_once() -> None:
 async def test_one_who_leaves_does_not_keep_the_others_from_an_answer() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         cluster.say(PATH, Held(MAY), MAY, method="POST")
-        rights = Permissions(client)
-        first = asyncio.create_task(rights.fetch("delete", "vision", BERT))
+        permissions = Permissions(client)
+        first = asyncio.create_task(permissions.fetch("delete", "vision", BERT))
         await cluster.until_asked(PATH, method="POST")
-        second = asyncio.create_task(rights.fetch("delete", "vision", BERT))
+        second = asyncio.create_task(permissions.fetch("delete", "vision", BERT))
         await asyncio.sleep(0)
         first.cancel()
         assert await second == Permission(True)
@@ -152,45 +152,45 @@ async def test_one_who_leaves_does_not_keep_the_others_from_an_answer() -> None:
 async def test_an_answer_is_asked_for_again_once_it_is_old() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         cluster.say(PATH, MAY_NOT, MAY, method="POST")
-        rights = Permissions(client, kept_s=0.0)
-        assert (await rights.fetch("delete", "vision", BERT)).is_allowed is False
-        assert rights.known("delete", "vision", BERT) == UNKNOWN
-        assert (await rights.fetch("delete", "vision", BERT)).is_allowed is True
+        permissions = Permissions(client, kept_s=0.0)
+        assert (await permissions.fetch("delete", "vision", BERT)).is_allowed is False
+        assert permissions.known("delete", "vision", BERT) == UNKNOWN
+        assert (await permissions.fetch("delete", "vision", BERT)).is_allowed is True
 
 
 async def test_what_is_remembered_is_bounded_and_what_is_used_stays() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         cluster.say(PATH, MAY, method="POST")
-        rights = Permissions(client, most=3)
+        permissions = Permissions(client, most=3)
         for namespace in ("a", "b", "c"):
-            await rights.fetch("delete", namespace, BERT)
-        await rights.fetch("delete", "a", BERT)
-        await rights.fetch("delete", "d", BERT)
-        known = {each: rights.known("delete", each, BERT).is_allowed for each in "abcd"}
+            await permissions.fetch("delete", namespace, BERT)
+        await permissions.fetch("delete", "a", BERT)
+        await permissions.fetch("delete", "d", BERT)
+        known = {each: permissions.known("delete", each, BERT).is_allowed for each in "abcd"}
         assert known == {"a": True, "b": None, "c": True, "d": True}
 
 
 async def test_a_new_login_is_another_user() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         cluster.say(PATH, MAY_NOT, MAY, method="POST")
-        rights = Permissions(client)
-        await rights.fetch("delete", "vision", BERT)
-        client.access.api_key["BearerToken"] = "Bearer another"
-        assert rights.known("delete", "vision", BERT) == UNKNOWN
-        assert (await rights.fetch("delete", "vision", BERT)).is_allowed is True
+        permissions = Permissions(client)
+        await permissions.fetch("delete", "vision", BERT)
+        client.config.api_key["BearerToken"] = "Bearer another"
+        assert permissions.known("delete", "vision", BERT) == UNKNOWN
+        assert (await permissions.fetch("delete", "vision", BERT)).is_allowed is True
 
 
 async def test_the_answer_to_an_earlier_login_is_not_kept() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         answer = Held(MAY_NOT)
         cluster.say(PATH, answer, method="POST")
-        rights = Permissions(client)
-        asking = asyncio.create_task(rights.fetch("delete", "vision", BERT))
+        permissions = Permissions(client)
+        asking = asyncio.create_task(permissions.fetch("delete", "vision", BERT))
         await cluster.until_asked(PATH, method="POST")
-        client.access.api_key["BearerToken"] = "Bearer another"
+        client.config.api_key["BearerToken"] = "Bearer another"
         answer.let_go()
         await asking
-        assert rights.known("delete", "vision", BERT) == UNKNOWN
+        assert permissions.known("delete", "vision", BERT) == UNKNOWN
 
 
 @pytest.mark.parametrize(
@@ -201,9 +201,9 @@ async def test_where_it_cannot_be_asked_nothing_is_known_and_it_is_not_asked_all
 ) -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         cluster.say(PATH, reply, method="POST")
-        rights = Permissions(client)
-        assert await rights.fetch("delete", "vision", BERT) == UNKNOWN
-        assert await rights.fetch("delete", "vision", BERT) == UNKNOWN
+        permissions = Permissions(client)
+        assert await permissions.fetch("delete", "vision", BERT) == UNKNOWN
+        assert await permissions.fetch("delete", "vision", BERT) == UNKNOWN
         assert len(asked_of(cluster)) == 1
 
 
@@ -215,12 +215,12 @@ async def test_any_kind_that_may_be_made_is_enough_for_a_new_job() -> None:
     plurals = [kind.resource.plural for kind in CREATABLE]
     async with ScriptedCluster() as cluster, cluster.client() as client:
         cluster.say(PATH, Compute(answer), method="POST")
-        rights = Permissions(client)
+        permissions = Permissions(client)
         allowed = plurals[-1]
-        assert (await rights.fetch("new", "vision")).is_allowed is True
-        rights.forget()
+        assert (await permissions.fetch("new", "vision")).is_allowed is True
+        permissions.forget()
         allowed = ""
-        right = await rights.fetch("new", "vision")
+        right = await permissions.fetch("new", "vision")
     assert right.is_allowed is False
     words = " or ".join(f"create {plural}" for plural in plurals)
     assert right.why == f'user "li" may not {words} in namespace "vision"'
@@ -228,40 +228,40 @@ async def test_any_kind_that_may_be_made_is_enough_for_a_new_job() -> None:
 
 async def test_what_was_really_refused_is_remembered_in_the_servers_words() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
-        rights = Permissions(client)
+        permissions = Permissions(client)
         said = (
             'pytorchjobs.kubeflow.org "bert" is forbidden: User "alice" cannot delete resource "pytorchjobs" '
             'in API group "kubeflow.org" in the namespace "vision"'
         )
-        rights.note(refused(said))
-        right = rights.known("delete", "vision", BERT)
+        permissions.note(refused(said))
+        right = permissions.known("delete", "vision", BERT)
         assert right == Permission(False, 'user "alice" may not delete pytorchjobs in namespace "vision"')
-        rights.note(refused(f"{said}: the cluster is frozen until Monday"))
-        assert rights.known("delete", "vision", BERT).why.endswith(
+        permissions.note(refused(f"{said}: the cluster is frozen until Monday"))
+        assert permissions.known("delete", "vision", BERT).why.endswith(
             '"vision": the cluster is frozen until Monday'
         )
-        rights.note(
+        permissions.note(
             refused(
                 'pods "bert-master-0" is forbidden: User "alice" cannot get resource "pods/exec" '
                 'in API group "" in the namespace "vision"'
             )
         )
-        assert rights.known("shell", "vision", BERT).is_allowed is False
-        assert rights.known("logs", "vision", BERT) == UNKNOWN
+        assert permissions.known("shell", "vision", BERT).is_allowed is False
+        assert permissions.known("logs", "vision", BERT) == UNKNOWN
         assert cluster.requests == []
 
 
 async def test_a_quota_or_a_webhook_that_refuses_says_nothing_of_rights() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
-        rights = Permissions(client)
-        rights.note(
+        permissions = Permissions(client)
+        permissions.note(
             refused('jobs.batch "b" is forbidden: exceeded quota: jobs, requested: count/jobs.batch=1')
         )
-        rights.note(Forbidden("Could not delete it.", "A webhook is against it."))
-        rights.note(
+        permissions.note(Forbidden("Could not delete it.", "A webhook is against it."))
+        permissions.note(
             KubeError("Could not delete it.", 'User "a" cannot delete resource "jobs" in API group "batch"')
         )
-        assert all(rights.known(action, "vision", BERT) == UNKNOWN for action in ACTIONS)
+        assert all(permissions.known(action, "vision", BERT) == UNKNOWN for action in ACTIONS)
 
 
 class NotingLimiter(RateLimiter):
@@ -280,7 +280,7 @@ async def test_reviews_wait_behind_what_the_user_waits_for() -> None:
     limiter = NotingLimiter()
     async with ScriptedCluster() as cluster, cluster.client(limiter=limiter) as client:
         cluster.say(PATH, MAY, method="POST")
-        rights = Permissions(client)
-        await rights.fetch_all(["delete", "yaml", "", "shell"], "vision", BERT)
+        permissions = Permissions(client)
+        await permissions.fetch_all(["delete", "yaml", "", "shell"], "vision", BERT)
         assert limiter.urgent == [False] * 3
-        assert all(rights.known(each, "vision", BERT).is_allowed for each in ("delete", "yaml", "shell"))
+        assert all(permissions.known(each, "vision", BERT).is_allowed for each in ("delete", "yaml", "shell"))

@@ -57,7 +57,7 @@ SPECS = st.builds(
 @given(spec=SPECS)
 def test_a_job_of_ours_is_read_back_as_it_was_wished(kind: CreatableKind, spec: JobSpec) -> None:
     manifest = kind.manifest(spec)
-    found, lost = kind.wish_of(json.loads(json.dumps(manifest)))
+    found, lost = kind.spec_from_manifest(json.loads(json.dumps(manifest)))
     told: dict[str, Any] = {name: getattr(found, name) for name in UNTOLD.get(kind.title, ())}
     if not spec.gpus:
         told["gpu_resource"] = "nvidia.com/gpu"
@@ -69,7 +69,7 @@ def test_a_job_of_ours_is_read_back_as_it_was_wished(kind: CreatableKind, spec: 
 @every_kind
 def test_variables_of_ours_with_other_values_are_the_users(kind: CreatableKind) -> None:
     spec = JobSpec(name="a", image="i", command=("x",), env=dict.fromkeys(sorted(OURS), "0"))
-    assert kind.wish_of(kind.manifest(spec))[0].env == spec.env
+    assert kind.spec_from_manifest(kind.manifest(spec))[0].env == spec.env
 
 
 @every_kind
@@ -93,7 +93,7 @@ def test_what_a_server_fills_in_is_no_loss(kind: CreatableKind) -> None:
     for each in container["env"]:
         if not each["value"]:
             del each["value"]
-    spec, lost = kind.wish_of(obj)
+    spec, lost = kind.spec_from_manifest(obj)
     assert (spec.env, lost) == ({"A": ""}, ())
 
 
@@ -117,7 +117,7 @@ def test_what_a_form_cannot_say_is_named(kind: CreatableKind) -> None:
     main["volumeMounts"][0]["subPath"] = "mine"
     main["volumeMounts"].append({"name": "host", "mountPath": "/host"})
     pod["volumes"].append({"name": "host", "hostPath": {"path": "/"}})
-    spec, lost = kind.wish_of(obj)
+    spec, lost = kind.spec_from_manifest(obj)
     assert (spec.gpus, spec.cpu, spec.memory) == (2, "8", "1Gi")
     assert spec.mounts == (Mount("c", "/c"),)
     assert set(lost) == {
@@ -141,7 +141,7 @@ def test_workers_that_differ_from_the_master_are_named() -> None:
     worker = obj["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]
     worker["containers"][0] |= {"image": "other", "workingDir": "/w"}
     worker["tolerations"] = [{"operator": "Exists"}]
-    spec, lost = kind.wish_of(obj)
+    spec, lost = kind.spec_from_manifest(obj)
     assert (spec.workers, spec.image) == (3, "i")
     assert lost == ("tolerations", "Worker's own image", "Worker's own working dir")
 
@@ -152,7 +152,7 @@ def test_an_elastic_job_without_a_master_is_named_so() -> None:
     roles = obj["spec"]["pytorchReplicaSpecs"]
     del roles["Master"]
     obj["spec"]["elasticPolicy"] = {"minReplicas": 1}
-    spec, lost = kind.wish_of(obj)
+    spec, lost = kind.spec_from_manifest(obj)
     assert spec.workers == 2
     assert lost == ("elasticPolicy", "no single master")
 
@@ -161,7 +161,7 @@ def test_a_job_of_an_older_operator_has_its_policy_elsewhere() -> None:
     kind = CREATABLE[0]
     obj = kind.manifest(JobSpec(name="a", image="i", command=("x",), retries=2, clean_pods="All"))
     obj["spec"] |= obj["spec"].pop("runPolicy")
-    spec, lost = kind.wish_of(obj)
+    spec, lost = kind.spec_from_manifest(obj)
     assert (spec.retries, spec.clean_pods, lost) == (2, "All", ())
 
 
@@ -169,7 +169,7 @@ def test_a_job_whose_pods_take_turns_is_named_so() -> None:
     kind = CREATABLE[1]
     obj = kind.manifest(JobSpec(name="a", image="i", command=("x",), workers=10))
     obj["spec"] |= {"parallelism": 2, "completionMode": "NonIndexed"}
-    assert kind.wish_of(obj)[1] == ("parallelism", "completionMode")
+    assert kind.spec_from_manifest(obj)[1] == ("parallelism", "completionMode")
 
 
 def foreign() -> list[Object]:
@@ -182,7 +182,7 @@ def foreign() -> list[Object]:
 def test_whatever_field_somebody_adds_is_named_and_never_lost_silently(obj: Object) -> None:
     obj.pop("status", None)
     kind = next(each for each in CREATABLE if each is kind_named(obj))
-    before = kind.wish_of(obj)
+    before = kind.spec_from_manifest(obj)
     planted = 0
     for path in _objects_in(obj):
         changed = deepcopy(obj)
@@ -195,7 +195,7 @@ def test_whatever_field_somebody_adds_is_named_and_never_lost_silently(obj: Obje
         if whole & {*before[1]}:
             continue
         place["planted"] = {"x": 1}
-        assert kind.wish_of(changed) != before, path
+        assert kind.spec_from_manifest(changed) != before, path
         planted += 1
     assert planted > 5
 

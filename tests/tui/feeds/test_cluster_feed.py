@@ -65,11 +65,11 @@ async def test_another_namespace_is_shown_without_asking_the_server() -> None:
         async with running(cluster, "default") as feed:
             await feed.until(lambda each: each.is_synced)
             streams[JOBS].event("ADDED", other)
-            feed.live.show_namespace("other")
+            feed.cluster_feed.show_namespace("other")
             snapshot = await feed.until(lambda each: [job.ref.name for job in each.jobs] == ["gpt"])
             assert snapshot.namespace == "other"
             assert snapshot.gpus_allocated == 8  # nodes are everybody's
-            feed.live.show_namespace("")
+            feed.cluster_feed.show_namespace("")
             await feed.until(lambda each: len(each.jobs) == 2)
             assert len(cluster.asked(JOBS)) == 1
 
@@ -124,7 +124,7 @@ async def test_a_lost_cluster_is_said_and_the_rows_stay() -> None:
             snapshot = await feed.until(lambda each: bool(each.stale))
             assert [job.ref.name for job in snapshot.jobs] == ["bert"]
             assert snapshot.stale_since_s > 0
-            feed.live.try_again()
+            feed.cluster_feed.try_again()
             await feed.until(lambda each: not each.stale)
 
 

@@ -33,7 +33,7 @@ async def test_a_kind_that_is_installed_later_appears_and_goes_with_its_rows() -
             assert cluster.asked(there) == []
             say_kinds(cluster, {"kubeflow.org/v1": ["pytorchjobs"], "kubeflow.org/v2beta1": ["mpijobs"]})
             await poked_until(feed, lambda each: sorted(jobs_of(each)) == ["bert", "mpi"])
-            assert set(feed.live.snapshot().kinds) == {"PyTorchJob", "MPIJob"}
+            assert set(feed.cluster_feed.snapshot().kinds) == {"PyTorchJob", "MPIJob"}
             say_kinds(cluster, {"kubeflow.org/v1": ["pytorchjobs"]})
             for is_watch in (False, True):
                 cluster.forget(there, watch=is_watch)
@@ -47,11 +47,11 @@ async def test_a_server_that_forgets_a_kind_while_it_starts_takes_no_row_away() 
         async with running(cluster, waits=HASTY) as feed:
             await feed.until_live(cluster, WATCHED)
             say_kinds(cluster, {"batch/v1": []})
-            feed.live.try_again()
+            feed.cluster_feed.try_again()
             await cluster.until_asked("/apis", 2)
-            feed.live.try_again()
+            feed.cluster_feed.try_again()
             await cluster.until_asked("/apis/batch/v1")
-            feed.live.show_namespace("default")
+            feed.cluster_feed.show_namespace("default")
             await feed.until(lambda each: each.namespace == "default")
             assert keeps_its_rows(feed)
 

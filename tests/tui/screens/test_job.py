@@ -153,10 +153,10 @@ async def test_where_its_tensorboard_is_forwarded_to_stays_on_the_screen(tmp_pat
     async with job_view(tmp_path, logs={"master-0": Log(printed("hello"))}) as play:
         view = play.console.screen
         assert isinstance(view, JobView)
-        view.given.forwarded[view.ref] = "http://127.0.0.1:4242"
+        view.context.forwarded[view.ref] = "http://127.0.0.1:4242"
         view.redraw()
         await play.until(lambda: "TensorBoard: http://127.0.0.1:4242" in play.text)
-        view.given.forwarded.clear()
+        view.context.forwarded.clear()
         view.redraw()
         await play.until(lambda: "TensorBoard:" not in play.text)
 

@@ -304,7 +304,7 @@ async def test_a_list_of_old_jobs_or_without_faults_says_which_key_shows_the_oth
 
 async def test_what_is_switched_on_holds_while_the_console_runs() -> None:
     first, second = JobsView(), JobsView()
-    second.given = first.given
+    second.context = first.context
     async with hosted(first, picture()) as (_, pilot):
         await pilot.press("M")
     async with hosted(second, picture()) as (app, _):

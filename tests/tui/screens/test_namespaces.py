@@ -96,7 +96,7 @@ async def test_a_name_after_the_command_goes_there_at_once(tmp_path: Path) -> No
         await play.until(lambda: "lab / vision" in play.text)
         assert isinstance(play.console.screen, JobsView)
         assert isinstance(play.console, Console)
-        assert play.console.given.recent == ["vision"]
+        assert play.console.context.recent == ["vision"]
 
 
 async def test_namespaces_that_are_not_shown_are_offered_while_one_types(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ async def with_sandbox(options: ConsoleOptions, progress: Callable[[str], None] 
 
 def scope(options: ConsoleOptions, client: Client) -> str:
     """Return the namespace that is meant; empty for all of them."""
-    return "" if options.is_all_namespaces else client.access.namespace
+    return "" if options.is_all_namespaces else client.config.namespace
 
 
 async def read_jobs(options: ConsoleOptions, client: Client, *, has_nodes: bool = False) -> ClusterSnapshot:

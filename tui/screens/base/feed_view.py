@@ -30,10 +30,10 @@ class FeedView(ListView):
     NEXT_VIEW: ClassVar[str] = "jobs"
     """Where `tab` goes."""
 
-    def __init__(self, live: Reach, *followed: ListFeed[Any]) -> None:
+    def __init__(self, cluster_feed: Reach, *followed: ListFeed[Any]) -> None:
         """Show what `followed` finds, the first of which is what the view is about."""
         super().__init__()
-        self.live = live
+        self.cluster_feed = cluster_feed
         """Returns the cluster that is shown, once there is one."""
         self._followed = followed
         self._changed = asyncio.Event()
@@ -67,11 +67,11 @@ class FeedView(ListView):
             self._changed.set()
 
     def _keep_following(self) -> None:
-        live = self.live()
-        moved = [each for each in self._followed if each.aim(live, self._changed.set)]
+        cluster_feed = self.cluster_feed()
+        moved = [each for each in self._followed if each.aim(cluster_feed, self._changed.set)]
         if moved:
             self._stop()
-        if live is not None and self._following is None:
+        if cluster_feed is not None and self._following is None:
             following = follow(self._followed, self._changed, self.redraw)
             self._following = self.run_worker(following, group="follow", exclusive=True)
 

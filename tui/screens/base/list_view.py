@@ -50,7 +50,7 @@ class ListView(View):
             return
         with Horizontal(id="list"):
             yield table
-            yield Preview(self.given.client)
+            yield Preview(self.context.client)
 
     @property
     def is_drawable(self) -> bool:
@@ -64,7 +64,7 @@ class ListView(View):
 
     def on_resize(self) -> None:
         """Make room for the preview, or take it away."""
-        is_wanted = self.PREVIEWS and self.given.switches.get("preview", True)
+        is_wanted = self.PREVIEWS and self.context.switches.get("preview", True)
         self.set_class(is_wanted and self.app.size.width >= PREVIEW_COLUMNS, "-preview")
 
     def on_screen_resume(self) -> None:
@@ -88,7 +88,7 @@ class ListView(View):
         elif self.app.size.width < PREVIEW_COLUMNS:
             self.flash(f"The preview needs {PREVIEW_COLUMNS} columns; here are {self.app.size.width}.")
         else:
-            self.given.switches["preview"] = not self.given.switches.get("preview", True)
+            self.context.switches["preview"] = not self.context.switches.get("preview", True)
             self.on_resize()
             self.show_preview()
 

@@ -125,7 +125,7 @@ class View(Screen[None]):
     def __init__(self) -> None:
         """Make the view."""
         super().__init__()
-        self.given = ViewContext()
+        self.context = ViewContext()
         """What the application gives; set before the view is shown."""
         self.wish: View.Go | None = None
         """The wish that it was made for; set before the view is shown."""
@@ -137,13 +137,13 @@ class View(Screen[None]):
 
     def compose(self) -> ComposeResult:
         """Lay out the frame around the body."""
-        yield StatusLine(is_read_only=self.given.is_read_only).data_bind(View.snapshot)
+        yield StatusLine(is_read_only=self.context.is_read_only).data_bind(View.snapshot)
         yield Label("", id="title", markup=False)
         yield from self.compose_body()
         yield Label("", id="totals", markup=False)
         yield Label("", id="flash", markup=False)
-        yield Prompt(remapped(PROMPT, self.given.keymap))
-        yield KeyBar(self.given.keys((*self.KEYS, *EVERYWHERE))).data_bind(View.refused)
+        yield Prompt(remapped(PROMPT, self.context.keymap))
+        yield KeyBar(self.context.keys((*self.KEYS, *EVERYWHERE))).data_bind(View.refused)
 
     def compose_body(self) -> ComposeResult:
         """Lay out the middle of the view."""
@@ -151,7 +151,7 @@ class View(Screen[None]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Leave `/` and `:` to a field that is being typed in, and change nothing where that is meant."""
-        if self.given.is_read_only and any(key.changes and _names(key, action) for key in self.KEYS):
+        if self.context.is_read_only and any(key.changes and _names(key, action) for key in self.KEYS):
             return False
         return not (action in ("filter", "command") and isinstance(self.focused, Input))
 
@@ -287,18 +287,18 @@ class View(Screen[None]):
     def action_filter(self) -> None:
         """Type a filter."""
         self.add_class("-typing")
-        self.query_one(Prompt).open("/", self.filter_text, history=self.given.typed["/"])
+        self.query_one(Prompt).open("/", self.filter_text, history=self.context.typed["/"])
 
     def action_command(self) -> None:
         """Type a command."""
-        typed = self.given.typed[":"]
-        names = self.given.names()
+        typed = self.context.typed[":"]
+        names = self.context.names()
         self.add_class("-typing")
         self.query_one(Prompt).open(
             ":",
-            complete=lambda text: complete(text, names, typed, is_read_only=self.given.is_read_only),
+            complete=lambda text: complete(text, names, typed, is_read_only=self.context.is_read_only),
             history=typed,
-            on_submit=lambda text: self.given.hold_keys() if text.strip() else None,
+            on_submit=lambda text: self.context.hold_keys() if text.strip() else None,
         )
 
     @property
@@ -332,7 +332,7 @@ class View(Screen[None]):
     def _end_typing(self, mark: str, text: str) -> None:
         """Give the focus back, and remember what was typed."""
         self.remove_class("-typing")
-        typed = self.given.typed[mark]
+        typed = self.context.typed[mark]
         if text:
             typed[:] = [*(each for each in typed if each != text), text][-MOST_TYPED:]
         self.focus_body()

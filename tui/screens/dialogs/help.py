@@ -35,20 +35,20 @@ class HelpScreen(ModalScreen[None]):
     BINDINGS: ClassVar[list[BindingType]] = bindings(HELP)
 
     def __init__(
-        self, view: str, keys: Sequence[Key], given: ViewContext, refused: Mapping[str, str]
+        self, view: str, keys: Sequence[Key], context: ViewContext, refused: Mapping[str, str]
     ) -> None:
         """Show the `keys` of the view with this name first.
 
         Args:
             view: What the view is called.
             keys: Its part of the table.
-            given: What the application gives: whose keys, and whether anything may be changed.
+            context: What the application gives: whose keys, and whether anything may be changed.
             refused: Ids of keys that would be refused, and why.
         """
         super().__init__()
         self._view = view
         self._keys = keys
-        self._given = given
+        self._view_context = context
         self._refused = refused
 
     def compose(self) -> ComposeResult:
@@ -77,7 +77,7 @@ class HelpScreen(ModalScreen[None]):
         if not keys:
             return
         yield title, "", "heading"
-        for key in self._given.keys(keys):
+        for key in self._view_context.keys(keys):
             why = sanitize(self._refused.get(key.id, ""))
             yield key.all_shown, f"{key.words}. {why}" if why else key.words, "refused" if why else "key"
         yield "", "", "key"
@@ -85,7 +85,7 @@ class HelpScreen(ModalScreen[None]):
     def _commands(self) -> Iterator[Line]:
         yield "Commands, after :", "", "heading"
         for command in COMMANDS:
-            if not (command.changes and self._given.is_read_only):
+            if not (command.changes and self._view_context.is_read_only):
                 yield f"{command.name} {command.takes.upper()}".strip(), command.words, "key"
 
     def _text(self, lines: Sequence[Line], width: int) -> Text:

@@ -35,11 +35,11 @@ class ActionProvider(Provider):
     def _all(self) -> Iterator[tuple[str, str, Callable[[], object]]]:
         """Yield words, how it is done without the palette, and what does it."""
         view = cast(View, self.screen)
-        for key in view.given.keys((*view.KEYS, *EVERYWHERE)):
+        for key in view.context.keys((*view.KEYS, *EVERYWHERE)):
             if key.id not in _NOT_HERE and not view.refused.get(key.id):
                 yield key.words, f"key {key.all_shown}", self._press(view, key)
         for command in COMMANDS:
-            if not command.takes and not (view.given.is_read_only and command.changes):
+            if not command.takes and not (view.context.is_read_only and command.changes):
                 yield command.words, f":{command.name}", self._wish(view, command.name)
 
     def _press(self, view: View, key: Key) -> Callable[[], object]:

@@ -190,7 +190,7 @@ class JobView(ExplainedJob):
         reason = "" if job is None or is_gone or self.why else job.reason
         self.put("why", self.why)
         self.put("notice", "\n".join(map(sanitize, (self.snapshot.stale or reason).split("\n"))))
-        address = self.given.forwarded.get(self.ref, "")
+        address = self.context.forwarded.get(self.ref, "")
         self.put("totals", f"TensorBoard: {address}" if address else self._lines_words())
 
     def _lines_words(self) -> str:

@@ -46,10 +46,10 @@ class EventsView(FeedView):
     ORDER: ClassVar[tuple[str, bool]] = ("age", False)
     NEXT_VIEW: ClassVar[str] = "volumes"
 
-    def __init__(self, live: Reach) -> None:
+    def __init__(self, cluster_feed: Reach) -> None:
         """Make the view."""
         self._events: ListFeed[Event] = ListFeed(RESOURCE, Event)
-        super().__init__(live, self._events)
+        super().__init__(cluster_feed, self._events)
         self._teller = EventGrouper()
         self._ageless: RowCache[EventGroup] = RowCache()
         self._kept: RowCache[EventGroup] = RowCache()
@@ -59,7 +59,7 @@ class EventsView(FeedView):
 
     @property
     def _only_warnings(self) -> bool:
-        return self.given.switches.get(ONLY_WARNINGS, False)
+        return self.context.switches.get(ONLY_WARNINGS, False)
 
     def draw(self, table: Table) -> None:
         """Fill the table and the lines around it."""
@@ -107,7 +107,7 @@ class EventsView(FeedView):
 
     def action_warnings(self) -> None:
         """Show warnings only, or again all."""
-        self.given.switches[ONLY_WARNINGS] = not self._only_warnings
+        self.context.switches[ONLY_WARNINGS] = not self._only_warnings
         self.redraw()
 
     def action_open(self) -> None:

@@ -60,7 +60,7 @@ class JobsView(ListView):
         for table in self.query(Table):
             self.watch(table, "is_wide", self.redraw, init=False)
         if self.wish is not None and self.wish.argument == "all":
-            self.given.switches["older"] = True
+            self.context.switches["older"] = True
         self.set_interval(10, self.redraw)
 
     def draw(self, table: Table) -> None:
@@ -88,7 +88,7 @@ class JobsView(ListView):
         self._say(chosen)
 
     def _choose(self, snapshot: ClusterSnapshot, now: datetime) -> FilteredJobs:
-        switches = self.given.switches
+        switches = self.context.switches
         return choose(
             snapshot.jobs,
             own_names(snapshot.user),
@@ -96,14 +96,14 @@ class JobsView(ListView):
             only_mine=switches.get("mine", False),
             only_faults=self._only_faults,
             with_older=switches.get("older", False),
-            finished_days=self.given.finished_days,
+            finished_days=self.context.finished_days,
         )
 
     def _empty(self, snapshot: ClusterSnapshot, chosen: FilteredJobs) -> str:
         if not snapshot.jobs:
-            return no_jobs(snapshot, is_read_only=self.given.is_read_only)
+            return no_jobs(snapshot, is_read_only=self.context.is_read_only)
         if chosen.older:
-            return only_older(chosen.older, self.given.finished_days)
+            return only_older(chosen.older, self.context.finished_days)
         return no_faults(len(snapshot.jobs))
 
     def _say(self, chosen: FilteredJobs) -> None:
@@ -112,7 +112,7 @@ class JobsView(ListView):
         which = ", ".join(filter(None, ("mine" * chosen.is_mine, "faults" * self._only_faults)))
         amount = total if not which and shown == total else f"{shown} of {total}"
         parts = [f"Jobs ({which} {amount})" if which else f"Jobs ({amount})", *progress_of(snapshot)]
-        if self.given.switches.get("mine") and not chosen.is_mine and snapshot.jobs:
+        if self.context.switches.get("mine") and not chosen.is_mine and snapshot.jobs:
             parts.append("none is known to be yours, so all are shown")
         if chosen.older:
             parts.append(f"{count(chosen.older)} older hidden")
@@ -237,7 +237,7 @@ class JobsView(ListView):
         self._turn("older")
 
     def _turn(self, switch: str) -> None:
-        self.given.switches[switch] = not self.given.switches.get(switch, False)
+        self.context.switches[switch] = not self.context.switches.get(switch, False)
         self.redraw()
 
     def action_faults(self) -> None:

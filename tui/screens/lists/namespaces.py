@@ -42,31 +42,31 @@ class NamespacesView(FeedView):
     NOUN: ClassVar[str] = "namespaces"
     ORDER: ClassVar[tuple[str, bool] | None] = None
 
-    def __init__(self, live: Reach) -> None:
+    def __init__(self, cluster_feed: Reach) -> None:
         """Make the view: all namespaces first, then those used lately."""
         self._namespaces: ListFeed[Namespace] = ListFeed(RESOURCE, Namespace)
         self._quotas: ListFeed[Quota] = ListFeed(QUOTAS, Quota, is_of_all=True)
-        super().__init__(live, self._namespaces, self._quotas)
+        super().__init__(cluster_feed, self._namespaces, self._quotas)
 
     def draw(self, table: Table) -> None:
         """Fill the table and the lines around it."""
-        snapshot, live = self.snapshot, self.live()
+        snapshot, cluster_feed = self.snapshot, self.cluster_feed()
         clock = Clock.ahead(snapshot.clock_offset_s)
         is_synced = self._namespaces.state.is_synced
         table.empty = self.nothing("No namespace is known.\nctrl+r asks again")
-        own = live.client.access.namespace if live is not None else ""
+        own = cluster_feed.client.config.namespace if cluster_feed is not None else ""
         found = (
             places(
                 self._namespaces.objects.values(),
-                live.all_jobs,
+                cluster_feed.all_jobs,
                 snapshot.nodes,
                 self._quotas.objects.values(),
-                [own, snapshot.namespace, *self.given.recent] if is_synced else [],
+                [own, snapshot.namespace, *self.context.recent] if is_synced else [],
             )
-            if live is not None
+            if cluster_feed is not None
             else []
         )
-        rows = recent_first(found, self.given.recent)
+        rows = recent_first(found, self.context.recent)
         if found and "pods" not in snapshot.problems:
             rows.insert(0, together(found))
         self.fill(table, [], lambda _: [_row(each, clock, snapshot.namespace) for each in rows])

@@ -46,11 +46,11 @@ class VolumesView(FeedView):
     COLUMNS: ClassVar[tuple[Column, ...]] = COLUMNS
     NOUN: ClassVar[str] = "volume claims"
 
-    def __init__(self, live: Reach) -> None:
+    def __init__(self, cluster_feed: Reach) -> None:
         """Make the view."""
         self._claims: ListFeed[Claim] = ListFeed(CLAIMS, Claim)
         self._events: ListFeed[Event] = ListFeed(EVENTS, Event, field_selector=CLAIM_EVENTS)
-        super().__init__(live, self._claims, self._events)
+        super().__init__(cluster_feed, self._claims, self._events)
 
     def draw(self, table: Table) -> None:
         """Fill the table and the lines around it."""
