@@ -1,7 +1,7 @@
 """Logs of containers and of whole jobs, followed, split into ranks, and merged."""
 
 from k8s.logs.feed import EVERYTHING, Feed, LogSelection
-from k8s.logs.follow import Follower, LogRequest, Pace, follow
+from k8s.logs.follow import Follower, LogRequest, follow
 from k8s.logs.job import JobLogs, RankRow
 from k8s.logs.lines import Item, LogLine, Mark, Marker, Target, in_time_order, write_stamp
 from k8s.logs.read import Options, choose, printed, read
@@ -19,7 +19,6 @@ __all__ = [
     "Mark",
     "Marker",
     "Options",
-    "Pace",
     "RankRow",
     "Target",
     "choose",

@@ -7,7 +7,6 @@ began after the run had ended has all of it; after any other one comes another r
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import aclosing
@@ -24,6 +23,7 @@ from k8s.logs.lines import KEPT_BYTES, Item, LogLine, Mark, Marker, Piece, Split
 from k8s.logs.prefixes import RankReader
 from k8s.logs.state import UNKNOWN, ContainerView, container_view
 from k8s.models.resources import PODS
+from k8s.watch.backoff import DEFAULT_BACKOFF, Backoff
 
 _BYTES_PER_TURN = 32 * 1024
 """Read at once before others have their turn: two or three milliseconds of work."""
@@ -49,28 +49,8 @@ class LogRequest:
     """How much of one line is kept."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """How long a follower waits for what. Source: client-go's reflector, 0.8 s doubling to 30 s."""
-
-    first_s: float = 0.8
-    """Before the second try to reach the server; doubled for each further one."""
-    longest_s: float = 30.0
-    """Between two tries at most."""
-    idle_s: float = 240.0
-    """Without a byte: then the connection is made anew, for it may be dead."""
-    waiting_s: float = 2.0
-    """Between two looks at a container that does not run yet, or not again."""
-    poll_s: float = 5.0
-    """Between two readings of a log that is not streamed."""
-
-
-NORMAL = Pace()
-"""For clusters; tests are in more of a hurry."""
-
-
 async def follow(
-    client: Client, target: Target, wanted: LogRequest = LogRequest(), *, pace: Pace = NORMAL
+    client: Client, target: Target, wanted: LogRequest = LogRequest(), *, backoff: Backoff = DEFAULT_BACKOFF
 ) -> AsyncIterator[Item]:
     """Yield one container's lines, and markers where something happened to the stream.
 
@@ -83,7 +63,7 @@ async def follow(
         Invalid: The pod has no such container.
         KubeError: Only without `wanted.follow`: the log could not be read.
     """
-    async with aclosing(Follower(client, target, wanted, pace=pace).batches()) as batches:
+    async with aclosing(Follower(client, target, wanted, backoff=backoff).batches()) as batches:
         async for batch in batches:
             for item in batch:
                 yield item
@@ -98,7 +78,7 @@ class Follower:
         target: Target,
         wanted: LogRequest = LogRequest(),
         *,
-        pace: Pace = NORMAL,
+        backoff: Backoff = DEFAULT_BACKOFF,
         numbers: Iterator[int] | None = None,
         turn: asyncio.Lock | None = None,
     ) -> None:
@@ -108,7 +88,7 @@ class Follower:
             client: The cluster.
             target: The container.
             wanted: Which part of its log.
-            pace: How long to wait for what.
+            backoff: How long to wait for what.
             numbers: Where the items' `seq` come from, when several logs are merged.
             turn: Shared by those who read in one console: one of them works at a time, and a
                 little only, so that a key is answered however much they have to read.
@@ -121,7 +101,7 @@ class Follower:
         """There will be nothing more to read."""
         self._client = client
         self._wanted = wanted
-        self._pace = pace
+        self._backoff = backoff
         self._numbers = count() if numbers is None else numbers
         self._turn = turn
         self._ranks = RankReader(target.ranks, speaks_for_all=target.speaks_for_all)
@@ -214,8 +194,8 @@ class Follower:
             if self._run_is_read and self._wanted.follow:
                 yield [self._marker(Mark.ENDED, _ending(view))]
             elif not is_final and not is_stream:
-                await self._pause(self._pace.poll_s)
-            elif not had_news and time.monotonic() - started_s < self._pace.first_s:
+                await self._pause(self._backoff.poll_s)
+            elif not had_news and time.monotonic() - started_s < self._backoff.first_s:
                 self._failures += 1
                 await self._back_off()
         elif not view.has_log and view.words != self._said:
@@ -226,7 +206,7 @@ class Follower:
                 yield [self._marker(Mark.WAITING, f"waits: {view.words}")]
         if self._run_is_read or not view.has_log:
             if self._wanted.follow and view.restarts:
-                await self._pause(self._pace.waiting_s)
+                await self._pause(self._backoff.waiting_s)
             else:
                 self.is_over = True
 
@@ -303,7 +283,7 @@ class Follower:
                 since_s=wanted.since_s if is_first else None,
                 timestamps=True,
                 previous=previous,
-                idle_s=self._pace.idle_s,
+                idle_s=self._backoff.idle_s,
             ) as body:
                 with translated(f"read the log of {self.target.pod}"):
                     async for chunk in body.iter_any():
@@ -374,9 +354,7 @@ class Follower:
 
     async def _back_off(self, at_least_s: float = 0.0) -> None:
         """Wait longer after each failure, and never in step with others."""
-        doubled = self._pace.first_s * 2.0 ** min(self._failures - 1, 16)
-        wait_s = max(at_least_s, min(self._pace.longest_s, doubled) * random.uniform(0.5, 1.0))
-        await self._pause(wait_s)
+        await self._pause(max(at_least_s, self._backoff.delay_s(self._failures)))
 
     async def _pause(self, seconds: float) -> None:
         self._woken.clear()

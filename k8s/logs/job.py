@@ -12,8 +12,9 @@ from itertools import count
 from k8s.client.client import Client
 from k8s.errors import KubeError
 from k8s.logs.feed import EVERYTHING, Feed, LogSelection
-from k8s.logs.follow import NORMAL, Follower, LogRequest, Pace
+from k8s.logs.follow import Follower, LogRequest
 from k8s.logs.lines import Item, LogLine, Mark, Marker, Target, in_time_order
+from k8s.watch.backoff import DEFAULT_BACKOFF, Backoff
 
 MAX_STREAMS = 32
 """Logs that are streamed at once; the others are asked for every few seconds, and lose nothing either."""
@@ -96,7 +97,7 @@ class JobLogs:
         max_streams: int = MAX_STREAMS,
         rank_lines: int = RANK_LINES,
         total_bytes: int = TOTAL_BYTES,
-        pace: Pace = NORMAL,
+        backoff: Backoff = DEFAULT_BACKOFF,
     ) -> None:
         """Prepare; nothing is asked until `run`.
 
@@ -107,7 +108,7 @@ class JobLogs:
             max_streams: How many logs are streamed at once.
             rank_lines: How many lines are kept of each rank.
             total_bytes: Memory for all of them together.
-            pace: How long to wait for what.
+            backoff: How long to wait for what.
         """
         self.gaps = 0
         """How often lines may be missing; each place has a marker."""
@@ -118,7 +119,7 @@ class JobLogs:
         self._max_streams = max_streams
         self._rank_lines = rank_lines
         self._total_bytes = total_bytes
-        self._pace = pace
+        self._backoff = backoff
         self._numbers = count()
         self._followers: dict[tuple[str, str, str], Follower] = {}
         self._tasks: dict[tuple[str, str, str], asyncio.Task[None]] = {}
@@ -150,7 +151,7 @@ class JobLogs:
                     self._client,
                     target,
                     self._wanted,
-                    pace=self._pace,
+                    backoff=self._backoff,
                     numbers=self._numbers,
                     turn=self._turn,
                 )

@@ -17,7 +17,7 @@ from k8s.errors import Forbidden, Invalid, KubeError, NotFound
 from k8s.logs.lines import Target, read_stamp
 from k8s.models.resources import PODS
 from k8s.status import Status
-from k8s.watch.backoff import Outage, pause
+from k8s.watch.backoff import ServerProbe, pause
 
 MAX_STREAMS = 16
 """Logs that are streamed; where there are more, none is."""
@@ -63,7 +63,7 @@ class LastLines:
     def __init__(
         self,
         client: Client,
-        outage: Outage | None = None,
+        probe: ServerProbe | None = None,
         *,
         max_streams: int = MAX_STREAMS,
         turn_s: float = TURN_S,
@@ -73,7 +73,7 @@ class LastLines:
 
         Args:
             client: The cluster.
-            outage: Where to wait while the cluster is away.
+            probe: Where to wait while the cluster is away.
             max_streams: How many logs are streamed; if there are more, they are asked in turns.
             turn_s: Between two such questions.
             on_change: Called when a log has its first line, and when `problem` changes; must return at once.
@@ -84,7 +84,7 @@ class LastLines:
         self.problem = ""
         """Why no log may be read, in the server's words; empty while they may."""
         self._client = client
-        self._outage = outage or Outage(client)
+        self._probe = probe or ServerProbe(client)
         self._max_streams = max_streams
         self._turn_s = turn_s
         self._on_change = on_change
@@ -145,8 +145,8 @@ class LastLines:
     async def _stream(self, key: tuple[str, str, str]) -> None:
         """Read one log for as long as it grows."""
         woken = self._woken
-        waits = self._outage.waits
-        delays = waits.delays()
+        backoff = self._probe.backoff
+        delays = backoff.delays()
         while (target := self._targets.get(key)) is not None:
             began_s = time.monotonic()
             try:
@@ -157,27 +157,27 @@ class LastLines:
                 if isinstance(error, Invalid):
                     await pause(woken, WAITING_S)
                 else:
-                    await self._outage.wait(error, delays, woken)
+                    await self._probe.wait(error, delays, woken)
                 continue
             if _is_final(target):
                 self._over.add(key)
                 return
-            if time.monotonic() - began_s > waits.healthy_s:
-                delays = waits.delays()
+            if time.monotonic() - began_s > backoff.healthy_s:
+                delays = backoff.delays()
             await pause(woken, next(delays))
 
     async def _ask_in_turns(self) -> None:
         """Ask every log for its last line, one after the other and for ever."""
-        delays = self._outage.waits.delays()
+        delays = self._probe.backoff.delays()
         while True:
             for target in [each for key, each in self._targets.items() if key not in self._over]:
                 try:
                     await self._read(target, is_stream=False)
                 except KubeError as error:
                     if not self._is_settled(target, error) and not isinstance(error, Invalid):
-                        await self._outage.wait(error, delays, self._woken)
+                        await self._probe.wait(error, delays, self._woken)
                 else:
-                    delays = self._outage.waits.delays()
+                    delays = self._probe.backoff.delays()
                     if _is_final(target):
                         self._over.add(target.key)
                 await asyncio.sleep(self._turn_s)

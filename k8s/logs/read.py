@@ -14,10 +14,11 @@ import msgspec
 from k8s.client.client import Client
 from k8s.errors import NotFound
 from k8s.logs.feed import LogSelection
-from k8s.logs.follow import NORMAL, Follower, LogRequest, Pace
+from k8s.logs.follow import Follower, LogRequest
 from k8s.logs.job import MAX_STREAMS
 from k8s.logs.lines import Item, LogLine, Mark, Marker, Target, in_time_order, write_stamp
 from k8s.text.sanitize import log_text, sanitize
+from k8s.watch.backoff import DEFAULT_BACKOFF, Backoff
 
 _WINDOW_S = 0.25
 _LONGEST_LINE_BYTES = 64 * 1024 * 1024
@@ -80,7 +81,7 @@ async def read(
     targets: Sequence[Target] | AsyncIterable[Sequence[Target]],
     options: Options,
     *,
-    pace: Pace = NORMAL,
+    backoff: Backoff = DEFAULT_BACKOFF,
 ) -> AsyncIterator[Item]:
     """Yield what `options` ask for: lines for stdout, markers for stderr.
 
@@ -90,7 +91,7 @@ async def read(
         client: The cluster.
         targets: The job's containers; with `options.follow`, a stream of them lets new pods join.
         options: What is asked for.
-        pace: How long to wait for what.
+        backoff: How long to wait for what.
 
     Raises:
         NotFound: There is no such instance, rank or pod.
@@ -111,12 +112,12 @@ async def read(
     )
     numbers = count()
     home = chosen[0].name if len(chosen) == 1 else ""
-    followers = [Follower(client, each, wanted, pace=pace, numbers=numbers) for each in chosen]
+    followers = [Follower(client, each, wanted, backoff=backoff, numbers=numbers) for each in chosen]
     async with AsyncExitStack() as stack:
         if len(followers) == 1 and updates is None:
             batches = await stack.enter_async_context(aclosing(followers[0].batches()))
         elif wanted.follow:
-            crowd = _Crowd(client, followers, wanted, pace, numbers)
+            crowd = _Crowd(client, followers, wanted, backoff, numbers)
             batches = await stack.enter_async_context(aclosing(crowd.batches(updates, options)))
         else:
             batches = await stack.enter_async_context(aclosing(_by_time(followers)))
@@ -164,13 +165,13 @@ class _Crowd:
         client: Client,
         followers: Sequence[Follower],
         wanted: LogRequest,
-        pace: Pace,
+        backoff: Backoff,
         numbers: Iterator[int],
     ) -> None:
         self._client = client
         self._followers = {each.target.key: each for each in followers}
         self._wanted = wanted
-        self._pace = pace
+        self._backoff = backoff
         self._numbers = numbers
         self._queue: asyncio.Queue[Sequence[Item] | None] = asyncio.Queue(_WAITING_BATCHES)
         self._left = 0
@@ -229,7 +230,7 @@ class _Crowd:
                     self._followers[target.key].retarget(target)
                     continue
                 follower = Follower(
-                    self._client, target, self._wanted, pace=self._pace, numbers=self._numbers
+                    self._client, target, self._wanted, backoff=self._backoff, numbers=self._numbers
                 )
                 self._followers[target.key] = follower
                 tasks.append(self._start(group, follower))

@@ -20,7 +20,7 @@ from k8s.errors import Expired, Forbidden, KubeError, NotFound, ServerFailed, fr
 from k8s.models import WATCH_LINE, ListMeta, Meta, Reader, WatchEvent
 from k8s.models.resources import Resource
 from k8s.snapshot import Missing
-from k8s.watch.backoff import Outage, pause
+from k8s.watch.backoff import ServerProbe, pause
 
 PAGE_SIZE = 500
 """Objects in one page of a list."""
@@ -71,7 +71,7 @@ class Mirror(Generic[T]):
         decoder: Decoder[T],
         meta: Callable[[T], Meta],
         on_change: Callable[[], None],
-        outage: Outage | None = None,
+        probe: ServerProbe | None = None,
         field_selector: str = "",
     ) -> None:
         """Prepare to mirror `resource`.
@@ -83,7 +83,7 @@ class Mirror(Generic[T]):
             decoder: Reads its objects.
             meta: Finds an object's metadata.
             on_change: Called after every change of objects or state; must return at once.
-            outage: Where to wait while the cluster is away; mirrors of one cluster share it.
+            probe: Where to wait while the cluster is away; mirrors of one cluster share it.
             field_selector: Which objects are meant, as the API words it; empty for all.
         """
         self.resource = resource
@@ -110,17 +110,17 @@ class Mirror(Generic[T]):
         self._decoder = decoder
         self._meta = meta
         self._on_change = on_change
-        self._poked = asyncio.Event()
-        self._outage = outage or Outage(client)
+        self._retry_asked = asyncio.Event()
+        self._probe = probe or ServerProbe(client)
 
     @property
     def namespace(self) -> str:
         """Return the namespace that is mirrored, empty for all."""
         return self._scopes[self._scope]
 
-    def poke(self) -> None:
+    def retry_now(self) -> None:
         """Try again now instead of after the delay."""
-        self._poked.set()
+        self._retry_asked.set()
 
     async def list_once(self) -> None:
         """List everything once, without a watch.
@@ -138,20 +138,20 @@ class Mirror(Generic[T]):
 
     async def run(self) -> None:
         """List and watch for ever."""
-        waits = self._outage.waits
-        delays = waits.delays()
+        backoff = self._probe.backoff
+        delays = backoff.delays()
         while True:
             problem = await self._list_and_watch()
             open_s = self._was_open_s()
-            if open_s > waits.healthy_s:
-                delays = waits.delays()
+            if open_s > backoff.healthy_s:
+                delays = backoff.delays()
             if problem is not None:
                 await self._bear(problem, delays)
                 continue
             if self._scope:
                 self._start_over()
-            if open_s < waits.first_s:
-                await pause(self._poked, next(delays))
+            if open_s < backoff.first_s:
+                await pause(self._retry_asked, next(delays))
 
     async def _list_and_watch(self) -> KubeError | None:
         """List unless the place is known, and watch until that ends; return why if that is an error."""
@@ -172,15 +172,15 @@ class Mirror(Generic[T]):
         elif isinstance(problem, (Forbidden, NotFound)) and not self._is_doubtful():
             if not self._try_next_scope(problem):
                 self._do_without(problem)
-                await pause(self._poked, self._outage.waits.absent_s)
+                await pause(self._retry_asked, self._probe.backoff.absent_s)
             return
         self._say(problem, is_live=False)
-        await self._outage.wait(problem, delays, self._poked)
+        await self._probe.wait(problem, delays, self._retry_asked)
 
     def _may_list_at_once(self) -> bool:
         """Tell whether a forgotten version is the usual thing: seldom, and made good by a list."""
         last_s, self._expired_at_s = self._expired_at_s, asyncio.get_running_loop().time()
-        return last_s is None or self._expired_at_s - last_s > self._outage.waits.healthy_s
+        return last_s is None or self._expired_at_s - last_s > self._probe.backoff.healthy_s
 
     def _is_doubtful(self) -> bool:
         """Tell whether a refusal contradicts what was there a moment ago."""
@@ -270,7 +270,7 @@ class Mirror(Generic[T]):
     async def _watch(self) -> None:
         """Apply the events of one watch until the server ends it."""
         self._verb = "watch"
-        waits = self._outage.waits
+        backoff = self._probe.backoff
         objects = dict(self.objects)
         self.objects = objects
         lines = self._client.watch(
@@ -278,8 +278,8 @@ class Mirror(Generic[T]):
             self.namespace,
             version=self._version,
             field_selector=self._field_selector,
-            timeout_s=waits.watch_s + random.randrange(waits.watch_s // 10 + 1),
-            grace_s=waits.grace_s,
+            timeout_s=backoff.watch_s + random.randrange(backoff.watch_s // 10 + 1),
+            grace_s=backoff.grace_s,
             on_open=self._has_opened,
         )
         async with aclosing(lines):

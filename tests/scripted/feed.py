@@ -9,14 +9,14 @@ from typing import Any
 
 from k8s.kinds import KINDS
 from k8s.snapshot import ClusterSnapshot
-from k8s.watch.backoff import Waits
+from k8s.watch.backoff import Backoff
 from tests.scripted.server import WAIT_S, Answer, ScriptedCluster, Stream, page
 from tests.support.objects import node, pod_of, pytorch_job
 from tui.feeds.cluster_feed import ClusterFeed
 
-HASTY = Waits(first_s=0.01, longest_s=0.05, absent_s=0.05, login_s=0.05)
+HASTY = Backoff(first_s=0.01, longest_s=0.05, absent_s=0.05, unauthorized_s=0.05)
 """So short that no test waits."""
-PATIENT = Waits(first_s=60.0, absent_s=60.0, login_s=60.0)
+PATIENT = Backoff(first_s=60.0, absent_s=60.0, unauthorized_s=60.0)
 """So long that whatever is asked again was asked at once, or by the user."""
 NODES, PODS, JOBS = "/api/v1/nodes", "/api/v1/pods", "/apis/kubeflow.org/v1/pytorchjobs"
 BERT = pytorch_job("bert")
@@ -100,10 +100,10 @@ class Feed:
 
 @asynccontextmanager
 async def running(
-    cluster: ScriptedCluster, namespace: str = "", *, waits: Any = None, **client: Any
+    cluster: ScriptedCluster, namespace: str = "", *, backoff: Any = None, **client: Any
 ) -> AsyncIterator[Feed]:
     async with cluster.client(**client) as connected:
-        feed = Feed(ClusterFeed(connected, namespace, waits=waits))
+        feed = Feed(ClusterFeed(connected, namespace, backoff=backoff))
         task = asyncio.create_task(feed.cluster_feed.run(feed.publish))
         try:
             yield feed

@@ -14,11 +14,12 @@ from aiohttp import web
 from k8s.client.auth.cluster_config import ClusterConfig
 from k8s.client.client import Client
 from k8s.client.rate_limiter import RateLimiter
-from k8s.logs import Pace, Target, write_stamp
+from k8s.logs import Target, write_stamp
+from k8s.watch.backoff import Backoff
 
 NS = 1_000_000_000
 START_NS = int(datetime(2026, 5, 14, 10, tzinfo=UTC).timestamp()) * NS
-QUICK = Pace(first_s=0.005, longest_s=0.02, idle_s=5.0, waiting_s=0.01, poll_s=0.01)
+QUICK = Backoff(first_s=0.005, longest_s=0.02, idle_s=5.0, waiting_s=0.01, poll_s=0.01)
 """Waits as short as a test likes them."""
 
 

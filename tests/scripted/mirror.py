@@ -13,7 +13,7 @@ from k8s.errors import (
 )
 from k8s.models import Meta, Pod, Reader
 from k8s.models.resources import PODS
-from k8s.watch.backoff import Outage, Waits
+from k8s.watch.backoff import Backoff, ServerProbe
 from k8s.watch.mirror import Mirror
 from tests.scripted.server import (
     WAIT_S,
@@ -22,9 +22,9 @@ from tests.scripted.server import (
 
 ALL = "/api/v1/pods"
 MINE = "/api/v1/namespaces/mine/pods"
-PATIENT = Waits(first_s=60.0, absent_s=60.0, login_s=60.0)
+PATIENT = Backoff(first_s=60.0, absent_s=60.0, unauthorized_s=60.0)
 """So long that nothing is tried again but what the test pokes."""
-HASTY = Waits(first_s=0.01, longest_s=0.02, absent_s=0.02, login_s=0.02, healthy_s=60.0)
+HASTY = Backoff(first_s=0.01, longest_s=0.02, absent_s=0.02, unauthorized_s=0.02, healthy_s=60.0)
 """So short that a test need not poke."""
 
 
@@ -35,12 +35,12 @@ def pod(name: str, version: str = "1", uid: str = "", **status: Any) -> dict[str
 class Watched:
     """A mirror that runs, and its states."""
 
-    def __init__(self, client: Client, scopes: tuple[str, ...], waits: Waits = HASTY) -> None:
+    def __init__(self, client: Client, scopes: tuple[str, ...], backoff: Backoff = HASTY) -> None:
         self._changed = asyncio.Event()
         self.states: list[tuple[frozenset[str], bool, bool]] = []
         self.problems: list[type[KubeError]] = []
-        outage = Outage(client, waits)
-        self.mirror: Mirror[Pod] = Mirror(client, PODS, scopes, Reader(Pod), _meta, self._on_change, outage)
+        probe = ServerProbe(client, backoff)
+        self.mirror: Mirror[Pod] = Mirror(client, PODS, scopes, Reader(Pod), _meta, self._on_change, probe)
 
     def _on_change(self) -> None:
         state = self.mirror.state
@@ -78,10 +78,10 @@ def _meta(found: Pod) -> Meta:
 
 @asynccontextmanager
 async def running(
-    cluster: ScriptedCluster, *scopes: str, waits: Waits = HASTY, request_s: float = WAIT_S
+    cluster: ScriptedCluster, *scopes: str, backoff: Backoff = HASTY, request_s: float = WAIT_S
 ) -> AsyncIterator[Watched]:
     async with cluster.client(request_s=request_s) as client:
-        watched = Watched(client, scopes or ("",), waits)
+        watched = Watched(client, scopes or ("",), backoff)
         task = asyncio.create_task(watched.mirror.run())
         try:
             yield watched

@@ -82,7 +82,7 @@ def open(console: Console, wish: View.Go) -> None:
     from tui.screens.job.job import JobView
 
     if (meant := console.meant(wish)) and (cluster_feed := console.cluster_feed) is not None:
-        view = JobView(*meant, outage=cluster_feed.outage, pods=lambda: cluster_feed.pods)
+        view = JobView(*meant, probe=cluster_feed.probe, pods=lambda: cluster_feed.pods)
         console.show(view)
 
 
@@ -148,9 +148,9 @@ def _show_yaml(
 ) -> None:
     from tui.screens.documents.yaml import YamlScreen
 
-    outage = console.cluster_feed.outage if console.cluster_feed is not None else None
+    probe = console.cluster_feed.probe if console.cluster_feed is not None else None
     place = namespace if resource.is_namespaced else ""
-    console.show(YamlScreen(heading, client, resource, name, place, outage=outage))
+    console.show(YamlScreen(heading, client, resource, name, place, probe=probe))
 
 
 def why(console: Console, wish: View.Go) -> None:

@@ -28,7 +28,7 @@ from k8s.models import Meta, Node, Pod, Reader
 from k8s.models.device_claim import ResourceClaim, ResourceSlice
 from k8s.models.resources import NODES, PODS, Resource
 from k8s.snapshot import ClusterSnapshot, Job
-from k8s.watch.backoff import Outage, Waits, pause
+from k8s.watch.backoff import Backoff, ServerProbe, pause
 from k8s.watch.discovery import Catalogue, discover
 from k8s.watch.mirror import Mirror
 from k8s.watch.owner_lookup import OwnerLookup
@@ -52,13 +52,13 @@ _TROUBLES: tuple[tuple[type[KubeError], str], ...] = (
 class ClusterFeed:
     """One cluster, mirrored, and the newest picture of it."""
 
-    def __init__(self, client: Client, namespace: str = "", *, waits: Waits | None = None) -> None:
+    def __init__(self, client: Client, namespace: str = "", *, backoff: Backoff | None = None) -> None:
         """Prepare to mirror what `client` may see.
 
         Args:
             client: The cluster.
             namespace: Whose jobs to show; empty for all namespaces.
-            waits: How long to wait before the cluster is asked again.
+            backoff: How long to wait before the cluster is asked again.
         """
         self.client = client
         """The cluster that is mirrored."""
@@ -68,7 +68,7 @@ class ClusterFeed:
         """The jobs of the newest snapshot, and those of all other namespaces that may be read."""
         self._changed = asyncio.Event()
         self._poked = asyncio.Event()
-        self.outage = Outage(client, waits, self._changed.set)
+        self.probe = ServerProbe(client, backoff, self._changed.set)
         """Where to wait while the cluster is away: one probe for everybody who asks it something."""
         self._running: asyncio.TaskGroup | None = None
         self._tasks: dict[Resource, asyncio.Task[None]] = {}
@@ -97,7 +97,7 @@ class ClusterFeed:
         """Return a mirror of all namespaces, or else of the one shown, or else of the kubeconfig's."""
         own = self.namespace or self.client.config.namespace
         return Mirror(
-            self.client, resource, scopes or ("", own), decoder, meta, self._changed.set, self.outage
+            self.client, resource, scopes or ("", own), decoder, meta, self._changed.set, self.probe
         )
 
     def show_namespace(self, namespace: str) -> None:
@@ -118,10 +118,10 @@ class ClusterFeed:
     def try_again(self) -> None:
         """Reconnect now whatever waits to be tried again, log in anew, and ask which kinds there are."""
         self.client.forget_login()
-        self.outage.poke()
+        self.probe.retry_now()
         self._poked.set()
         for mirror in self._mirrors:
-            mirror.poke()
+            mirror.retry_now()
 
     async def run(self, publish: Callable[[ClusterSnapshot], None]) -> None:
         """Mirror for ever, and publish a new snapshot after changes, ten a second at most."""
@@ -157,19 +157,19 @@ class ClusterFeed:
 
     async def _keep_discovering(self) -> None:
         """Ask for ever which kinds there are, so that one that is installed later appears."""
-        waits = self.outage.waits
-        delays = waits.delays()
+        backoff = self.probe.backoff
+        delays = backoff.delays()
         while True:
             try:
                 await self._discover()
             except (Unreachable, Unauthorized, Throttled) as error:
-                await self.outage.wait(error, delays, self._poked)
+                await self.probe.wait(error, delays, self._poked)
                 continue
             except KubeError:
                 self._adopt_all()
-            delays = waits.delays()
+            delays = backoff.delays()
             await self._ask_version()
-            await pause(self._poked, waits.discovery_s)
+            await pause(self._poked, backoff.discovery_s)
 
     async def _ask_version(self) -> None:
         """Ask once what the server is."""
@@ -209,7 +209,7 @@ class ClusterFeed:
                 self._stop(resource)
                 del self._jobs[resource]
             elif resource in wanted and is_gone:
-                mirror.poke()
+                mirror.retry_now()
         for resource, kind in wanted.items():
             if resource not in self._jobs:
                 self._mirror_kind(kind)
@@ -286,7 +286,7 @@ class ClusterFeed:
         """Return all but the rows: whose cluster it is, and how far what is known can be trusted."""
         config = self.client.config
         mirrors = self._mirrors
-        trouble, stale, since_s = _trouble(mirrors, self.outage.problem)
+        trouble, stale, since_s = _trouble(mirrors, self.probe.problem)
         return ClusterSnapshot(
             context=config.context,
             user=config.user,
@@ -318,13 +318,13 @@ class ClusterFeed:
         return [job for jobs in by_place.values() for job in jobs]
 
 
-def _trouble(mirrors: Sequence[Mirror[Any]], outage: KubeError | None) -> tuple[str, str, float]:
+def _trouble(mirrors: Sequence[Mirror[Any]], unanswered: KubeError | None) -> tuple[str, str, float]:
     """Return why what is shown may be old, in a word and in words, and since when; empty when it is not.
 
     What the probe has found while the cluster answers nobody is newer than what ended each watch.
     """
     ailing = [
-        (mirror, outage or problem)
+        (mirror, unanswered or problem)
         for mirror in mirrors
         if (problem := mirror.state.problem) is not None and not mirror.state.is_absent
     ]
@@ -339,7 +339,7 @@ def _trouble(mirrors: Sequence[Mirror[Any]], outage: KubeError | None) -> tuple[
                 reason = (
                     f"{reason.rstrip('.')}. The cluster is asked again until it answers; ctrl+r asks at once."
                 )
-            if outage is None and len(ailing) < sum(not mirror.state.is_absent for mirror in mirrors):
+            if unanswered is None and len(ailing) < sum(not mirror.state.is_absent for mirror in mirrors):
                 reason = f"{', '.join(mirror.resource.full_name for mirror, _ in found)}: {reason}"
             heard_s = [mirror.heard_at_s for mirror, _ in ailing if mirror.heard_at_s]
             return word, reason, min(heard_s, default=0.0)

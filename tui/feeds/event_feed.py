@@ -11,7 +11,7 @@ from collections.abc import Callable
 from k8s.client.client import Client
 from k8s.models import Event, Meta, Reader
 from k8s.models.resources import EVENTS
-from k8s.watch.backoff import Outage
+from k8s.watch.backoff import ServerProbe
 from k8s.watch.mirror import Mirror
 
 PUBLISH_S = 0.1
@@ -22,7 +22,7 @@ async def follow_events(
     client: Client,
     namespace: str,
     on_change: Callable[[list[Event], str], None],
-    outage: Outage | None = None,
+    probe: ServerProbe | None = None,
 ) -> None:
     """Mirror a namespace's events until cancelled.
 
@@ -33,10 +33,10 @@ async def follow_events(
         client: The cluster.
         namespace: Whose events.
         on_change: Takes them.
-        outage: Where to wait while the cluster is away: the console's, so that one probe does for all.
+        probe: Where to wait while the cluster is away: the console's, so that one probe does for all.
     """
     changed = asyncio.Event()
-    mirror: Mirror[Event] = Mirror(client, EVENTS, (namespace,), Reader(Event), _meta, changed.set, outage)
+    mirror: Mirror[Event] = Mirror(client, EVENTS, (namespace,), Reader(Event), _meta, changed.set, probe)
     task = asyncio.create_task(mirror.run())
     try:
         while True:

@@ -70,7 +70,7 @@ class ListFeed(Generic[T]):
                 self._decoder,
                 _meta,
                 note,
-                cluster_feed.outage,
+                cluster_feed.probe,
                 self._field_selector,
             )
         self.changes += 1
@@ -84,7 +84,7 @@ class ListFeed(Generic[T]):
     def poke(self) -> None:
         """Try again now what waits to be tried again."""
         if self._mirror is not None:
-            self._mirror.poke()
+            self._mirror.retry_now()
 
     @property
     def objects(self) -> Mapping[str, T]:

@@ -11,7 +11,7 @@ from typing import Any
 from k8s.client.client import Client
 from k8s.errors import Expired, Forbidden, Invalid, KubeError, NotFound, ServerFailed, from_status
 from k8s.models.resources import Resource
-from k8s.watch.backoff import Outage
+from k8s.watch.backoff import ServerProbe
 
 REST_S = 1.0
 """Shortest time between two versions of an object that are handed over."""
@@ -20,7 +20,7 @@ Take = Callable[[Mapping[str, Any] | None], None]
 
 
 async def follow_object(
-    client: Client, resource: Resource, name: str, namespace: str, take: Take, outage: Outage
+    client: Client, resource: Resource, name: str, namespace: str, take: Take, probe: ServerProbe
 ) -> None:
     """Hand an object over each time that it changes, once a second at most, until cancelled.
 
@@ -29,20 +29,20 @@ async def follow_object(
         Forbidden: It may not be read, or may not be watched once it has been handed over.
         Invalid: The server watches no such object.
     """
-    delays = outage.waits.delays()
+    delays = probe.backoff.delays()
     poked = asyncio.Event()
     while True:
         try:
             obj = await client.get(resource, name, namespace)
             take(obj)
-            delays = outage.waits.delays()
-            await _watch(client, resource, obj, take, outage.waits.watch_s)
+            delays = probe.backoff.delays()
+            await _watch(client, resource, obj, take, probe.backoff.watch_s)
         except Expired:
             continue
         except (NotFound, Forbidden, Invalid):
             raise
         except KubeError as error:
-            await outage.wait(error, delays, poked)
+            await probe.wait(error, delays, poked)
 
 
 async def _watch(

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from k8s.watch.backoff import Waits
+from k8s.watch.backoff import Backoff
 from tests.scripted.feed import (
     BERT,
     HASTY,
@@ -55,7 +55,7 @@ async def test_a_server_that_restarts_leaves_the_rows_and_their_age_and_then_eve
         streams = serve_small(cluster)
         for path in streams:
             cluster.say(path, Stream(), watch=True)
-        async with running(cluster, waits=HASTY) as feed:
+        async with running(cluster, backoff=HASTY) as feed:
             cluster_feed = await feed.until_live(cluster, WATCHED)
             before = asked_of(cluster)
             await cluster.go_away()
@@ -73,7 +73,7 @@ async def test_a_server_that_restarts_leaves_the_rows_and_their_age_and_then_eve
 async def test_a_dead_cluster_is_probed_once_for_all_and_not_by_everybody() -> None:
     async with ScriptedCluster() as cluster:
         streams = serve_small(cluster)
-        async with running(cluster, waits=HASTY) as feed:
+        async with running(cluster, backoff=HASTY) as feed:
             await feed.until_live(cluster, WATCHED)
             before = asked_of(cluster)
             cluster.forget("/version")
@@ -98,7 +98,7 @@ async def test_a_cluster_that_is_away_from_the_start_appears_when_it_comes() -> 
     async with ScriptedCluster() as cluster:
         serve_small(cluster)
         await cluster.go_away()
-        async with running(cluster, waits=HASTY) as feed:
+        async with running(cluster, backoff=HASTY) as feed:
             away = await feed.until(lambda each: each.trouble == "away")
             assert (away.is_synced, away.stale_since_s, away.nodes) == (False, 0.0, ())
             await cluster.come_back()
@@ -117,7 +117,7 @@ async def test_a_forgotten_version_is_made_good_by_one_list_that_nobody_sees(for
         cluster.forget(PODS)
         cluster.say(PODS, page([pod_of(BERT, "master-0", on="n1")], "5"), page([new], "900"))
         cluster.say(PODS, forgotten, Stream(), watch=True)
-        async with running(cluster, waits=HASTY) as feed:
+        async with running(cluster, backoff=HASTY) as feed:
             await feed.until_live(cluster, WATCHED)
             streams[PODS].end()
             await feed.until(lambda each: each.jobs[0].instances[0].pod_uid == "new")
@@ -132,7 +132,7 @@ async def test_a_list_that_expires_between_pages_loses_no_row_on_the_way() -> No
         nodes = [node(f"n{number}") for number in range(4)]
         cluster.forget(NODES)
         cluster.say(NODES, page(nodes[:2], following="2"), refusal(410), page(nodes))
-        async with running(cluster, waits=PATIENT) as feed:
+        async with running(cluster, backoff=PATIENT) as feed:
             await feed.until(lambda each: len(each.nodes) == 4)
             sizes = [len(snapshot.nodes) for snapshot in feed.snapshots]
             assert sizes == sorted(sizes)
@@ -144,7 +144,7 @@ async def test_a_busy_server_is_called_throttled_and_left_alone_for_as_long_as_i
         streams = serve_small(cluster)
         busy = refusal(429, "too many requests", headers={"Retry-After": "2"})
         cluster.say(PODS, busy, Stream(), watch=True)
-        async with running(cluster, waits=HASTY) as feed:
+        async with running(cluster, backoff=HASTY) as feed:
             await feed.until_live(cluster, WATCHED)
             streams[PODS].end()
             throttled = await feed.until(lambda each: each.trouble == "throttled")
@@ -163,7 +163,7 @@ async def test_a_login_that_is_over_is_said_and_tried_again_when_the_user_asks()
         over = refusal(401, "Unauthorized")
         for path in WATCHED:
             cluster.say(path, over, watch=True)
-        async with running(cluster, waits=PATIENT) as feed:
+        async with running(cluster, backoff=PATIENT) as feed:
             await feed.until_live(cluster, WATCHED)
             before = asked_of(cluster)
             cluster.forget("/version")
@@ -188,7 +188,7 @@ async def test_a_login_that_is_over_is_tried_again_by_itself() -> None:
         serve_small(cluster)
         cluster.forget(PODS)
         cluster.say(PODS, refusal(401, "Unauthorized"))
-        async with running(cluster, waits=HASTY) as feed:
+        async with running(cluster, backoff=HASTY) as feed:
             await feed.until(lambda each: each.trouble == "login expired")
             cluster.forget(PODS)
             cluster.say(PODS, page([pod_of(BERT, "master-0", on="n1")]))
@@ -200,7 +200,7 @@ async def test_without_the_right_to_list_nodes_those_that_pods_are_on_are_shown(
         serve_small(cluster)
         cluster.forget(NODES)
         cluster.say(NODES, refusal(403, 'User "li" cannot list resource "nodes"', "Forbidden"))
-        async with running(cluster, waits=PATIENT) as feed:
+        async with running(cluster, backoff=PATIENT) as feed:
             snapshot = await feed.until(lambda each: each.is_synced)
         assert [(row.name, row.gpus_allocated, row.gpus_total) for row in snapshot.nodes] == [("n1", 8, 0)]
         assert snapshot.nodes[0].status not in ("Ready", "NotReady")
@@ -220,7 +220,7 @@ async def test_who_may_list_one_namespace_only_starts_there_and_may_go_to_anothe
         jobs = "/apis/kubeflow.org/v1/namespaces/{}/pytorchjobs"
         serve_lists(cluster, {"/api/v1/namespaces/default/pods": [], jobs.format("default"): [BERT]})
         serve_lists(cluster, {"/api/v1/namespaces/other/pods": [], jobs.format("other"): [other]})
-        async with running(cluster, "default", waits=PATIENT) as feed:
+        async with running(cluster, "default", backoff=PATIENT) as feed:
             snapshot = await feed.until(lambda each: each.is_synced and not each.stale)
             assert jobs_of(snapshot) == ["bert"]
             assert snapshot.missing_jobs == ()  # nothing that is asked for is missing
@@ -237,7 +237,7 @@ async def test_a_server_that_fails_for_one_collection_is_said_of_that_one() -> N
         serve_small(cluster)
         cluster.forget(JOBS)
         cluster.say(JOBS, refusal(500, "etcdserver: leader changed"))
-        async with running(cluster, waits=PATIENT) as feed:
+        async with running(cluster, backoff=PATIENT) as feed:
             failing = await feed.until(lambda each: each.trouble == "failing")
             assert failing.stale.startswith("pytorchjobs.kubeflow.org: ")
             assert "etcdserver: leader changed" in failing.stale
@@ -250,10 +250,10 @@ async def test_a_server_that_fails_for_one_collection_is_said_of_that_one() -> N
 
 
 async def test_a_half_open_connection_is_noticed_and_the_watch_goes_on_elsewhere() -> None:
-    waits = Waits(first_s=0.01, longest_s=0.05, watch_s=0, grace_s=0.2)
+    hasty = Backoff(first_s=0.01, longest_s=0.05, watch_s=0, grace_s=0.2)
     async with ScriptedCluster() as cluster:
         serve_small(cluster)
-        async with running(cluster, waits=waits) as feed:
+        async with running(cluster, backoff=hasty) as feed:
             await cluster.until_asked(PODS, 2, watch=True)
             await feed.until(lambda each: each.is_synced and "did not answer in time" in each.stale)
             assert keeps_its_rows(feed)
@@ -269,7 +269,7 @@ async def test_a_slow_list_shows_its_rows_page_by_page_and_counts_them() -> None
         second, third = Held(page(pods[2:4], following="3", remainingItemCount=1)), Held(page(pods[4:], "5"))
         cluster.forget(PODS)
         cluster.say(PODS, page(pods[:2], following="2", remainingItemCount=3), second, third)
-        async with running(cluster, waits=PATIENT) as feed:
+        async with running(cluster, backoff=PATIENT) as feed:
             some = await feed.until(lambda each: each.progress == "2 of 5 pods so far…" and bool(each.jobs))
             assert not some.is_synced
             assert [each.name for each in some.nodes] == ["n1"]
@@ -293,7 +293,7 @@ async def test_a_list_that_breaks_off_is_asked_for_again_and_what_came_stays(bro
         nodes = [node("n1"), node("n2")]
         cluster.forget(NODES)
         cluster.say(NODES, page(nodes[:1], following="2"), broken, page(nodes))
-        async with running(cluster, waits=HASTY) as feed:
+        async with running(cluster, backoff=HASTY) as feed:
             whole = await feed.until(lambda each: len(each.nodes) == 2)
             assert whole.is_synced or jobs_of(whole) in ([], ["bert"])
             sizes = [len(snapshot.nodes) for snapshot in feed.snapshots]
@@ -308,7 +308,7 @@ async def test_a_watch_that_is_reset_goes_on_where_it_was(end: bytes) -> None:
         late = node("n2")
         late["metadata"]["resourceVersion"] = "7"
         cluster.say(NODES, Stream().event("ADDED", late), watch=True)
-        async with running(cluster, waits=HASTY) as feed:
+        async with running(cluster, backoff=HASTY) as feed:
             await feed.until_live(cluster, WATCHED)
             bookmark = {"metadata": {"resourceVersion": "6"}}
             streams[NODES].event("BOOKMARK", bookmark).send(end).drop()
@@ -323,7 +323,7 @@ async def test_a_line_of_a_watch_that_makes_no_sense_is_made_up_for_by_a_list() 
         cluster.forget(NODES)
         cluster.say(NODES, page([node("n1")], "5"), page([node("n1"), node("n2")], "6"))
         cluster.say(NODES, Stream(), watch=True)
-        async with running(cluster, waits=PATIENT) as feed:
+        async with running(cluster, backoff=PATIENT) as feed:
             await feed.until_live(cluster, WATCHED)
             streams[NODES].send(b'{"type": "ADDED", "object": {"metadata\n')
             await feed.until(lambda each: "nodes: " in each.stale and "broken line" in each.stale)
@@ -335,7 +335,7 @@ async def test_bookmarks_move_the_place_and_change_nothing_on_screen() -> None:
     async with ScriptedCluster() as cluster:
         streams = serve_small(cluster)
         cluster.say(NODES, refusal(410), watch=True)
-        async with running(cluster, waits=HASTY) as feed:
+        async with running(cluster, backoff=HASTY) as feed:
             await feed.until_live(cluster, WATCHED)
             streams[NODES].event("BOOKMARK", {"metadata": {"resourceVersion": "77"}}).end()
             await cluster.until_asked(NODES, 2, watch=True)
@@ -351,7 +351,7 @@ async def test_ages_are_the_servers_also_when_its_clock_is_an_hour_off(ahead_s: 
         serve_small(cluster)
         cluster.forget(JOBS)
         cluster.say(JOBS, page([job], "5"))
-        async with running(cluster, waits=PATIENT) as feed:
+        async with running(cluster, backoff=PATIENT) as feed:
             snapshot = await feed.until_live(cluster, WATCHED)
     assert abs(snapshot.clock_offset_s - ahead_s) < 3
     assert Clock.ahead(snapshot.clock_offset_s).age(snapshot.jobs[0].created) in ("~10m", "~11m")

@@ -7,18 +7,19 @@ import asyncio
 import pytest
 
 from k8s.errors import Forbidden, Invalid
-from k8s.logs import LogLine, LogRequest, Mark, Marker, Pace, follow
+from k8s.logs import LogLine, LogRequest, Mark, Marker, follow
+from k8s.watch.backoff import Backoff
 from tests.scripted.logs import NS, QUICK, START_NS, Fault, Run, ScriptedPod, connected, target
 
 EVERYTHING = LogRequest()
 
 
 async def read_all(
-    pod: ScriptedPod, wanted: LogRequest = EVERYTHING, pace: Pace = QUICK
+    pod: ScriptedPod, wanted: LogRequest = EVERYTHING, backoff: Backoff = QUICK
 ) -> tuple[list[str], list[Marker]]:
     """Follow a pod of a cluster of its own to the end."""
     async with connected(pod) as (_, client), asyncio.timeout(20):
-        items = [item async for item in follow(client, target(pod), wanted, pace=pace)]
+        items = [item async for item in follow(client, target(pod), wanted, backoff=backoff)]
     texts = [item.text.decode() for item in items if isinstance(item, LogLine)]
     return texts, [item for item in items if isinstance(item, Marker)]
 
@@ -41,7 +42,7 @@ async def test_a_finished_log_is_read_and_its_end_is_said() -> None:
 async def test_the_time_of_writing_is_always_asked_for_and_taken_off_the_line() -> None:
     pod = ended_pod(2)
     async with connected(pod) as (_, client):
-        items = [item async for item in follow(client, target(pod), pace=QUICK)]
+        items = [item async for item in follow(client, target(pod), backoff=QUICK)]
     assert pod.requests[0]["timestamps"] == "true"
     assert [item.stamp_ns - START_NS for item in items] == [1_000_000, 2_000_000, 2_000_000]
 
@@ -74,7 +75,7 @@ async def test_an_answer_that_ends_while_the_container_runs_is_not_believed(end:
     pod.faults = [Fault(end_after=end)]
     async with connected(pod) as (_, client), asyncio.timeout(10):
         found = []
-        async for item in follow(client, target(pod), pace=QUICK):
+        async for item in follow(client, target(pod), backoff=QUICK):
             found.append(item)
             if isinstance(item, LogLine) and item.text == b"line 9":
                 await pod.end()
@@ -112,7 +113,7 @@ async def test_a_log_rotated_while_away_is_a_gap() -> None:
     pod.faults = [Fault(cut_after=400)]
     async with connected(pod) as (_, client), asyncio.timeout(10):
         found: list[LogLine | Marker] = []
-        async for item in follow(client, target(pod), pace=QUICK):
+        async for item in follow(client, target(pod), backoff=QUICK):
             found.append(item)
             if len(found) == 3:
                 pod.runs[0].first_kept = 30
@@ -128,7 +129,7 @@ async def test_a_container_that_has_not_started_is_waited_for() -> None:
     pod = ScriptedPod("w0", waiting="ContainerCreating")
     async with connected(pod) as (_, client), asyncio.timeout(10):
         found = []
-        async for item in follow(client, target(pod), pace=QUICK):
+        async for item in follow(client, target(pod), backoff=QUICK):
             found.append(item)
             if len(found) == 1:
                 pod.waiting = ""
@@ -147,7 +148,7 @@ async def test_a_restart_is_followed_and_the_end_of_the_run_before_is_read() -> 
     pod.faults = [Fault(cut_after=46)]
     async with connected(pod) as (_, client), asyncio.timeout(10):
         found: list[LogLine | Marker] = []
-        async for item in follow(client, target(pod), pace=QUICK):
+        async for item in follow(client, target(pod), backoff=QUICK):
             found.append(item)
             if len(found) == 1:
                 pod.write("last words")
@@ -170,7 +171,7 @@ async def test_a_container_that_crashes_is_waited_for_between_its_runs() -> None
     pod = ended_pod(2, exit_code=1)
     async with connected(pod) as (_, client), asyncio.timeout(10):
         words = []
-        async for item in follow(client, target(pod), pace=QUICK):
+        async for item in follow(client, target(pod), backoff=QUICK):
             if isinstance(item, Marker):
                 words.append(item.text)
                 if len(words) == 1:
@@ -184,7 +185,7 @@ async def test_runs_that_came_and_went_unread_are_a_gap() -> None:
     pod = ended_pod(2, exit_code=1)
     async with connected(pod) as (_, client), asyncio.timeout(10):
         marks = []
-        async for item in follow(client, target(pod), pace=QUICK):
+        async for item in follow(client, target(pod), backoff=QUICK):
             if isinstance(item, Marker):
                 marks.append(item.mark)
                 if len(marks) == 1:
@@ -198,7 +199,7 @@ async def test_a_pod_that_is_deleted_ends_the_log() -> None:
     pod.faults = [Fault(cut_after=37)]
     async with connected(pod) as (_, client), asyncio.timeout(10):
         found = []
-        async for item in follow(client, target(pod), pace=QUICK):
+        async for item in follow(client, target(pod), backoff=QUICK):
             found.append(item)
             pod.is_gone = True
     assert [type(item) for item in found] == [LogLine, Marker]
@@ -211,7 +212,7 @@ async def test_another_pod_of_the_same_name_is_not_taken_for_it() -> None:
     followed = target(pod)
     pod.uid = "two"
     async with connected(pod) as (_, client), asyncio.timeout(10):
-        found = [item async for item in follow(client, followed, pace=QUICK)]
+        found = [item async for item in follow(client, followed, backoff=QUICK)]
     assert [item.text for item in found] == ["the pod is gone"]
 
 
@@ -230,7 +231,7 @@ async def test_a_cluster_that_is_away_is_said_once_and_waited_for() -> None:
     async with connected(pod) as (cluster, client), asyncio.timeout(10):
         cluster.is_down = True
         found = []
-        async for item in follow(client, target(pod), pace=QUICK):
+        async for item in follow(client, target(pod), backoff=QUICK):
             found.append(item)
             cluster.is_down = False
             if isinstance(item, LogLine):
@@ -247,7 +248,7 @@ async def test_a_half_open_connection_is_made_anew_and_nothing_is_said() -> None
     pod = ended_pod(20)
     pod.faults = [Fault(stall_after=300)]
     texts, markers = await read_all(
-        pod, pace=Pace(first_s=0.005, longest_s=0.02, idle_s=0.2, waiting_s=0.01, poll_s=0.01)
+        pod, backoff=Backoff(first_s=0.005, longest_s=0.02, idle_s=0.2, waiting_s=0.01, poll_s=0.01)
     )
     assert texts == pod.texts
     assert [each.mark for each in markers] == [Mark.ENDED]
@@ -266,7 +267,7 @@ async def test_a_line_that_is_too_long_says_how_much_is_missing() -> None:
     pod.write("short")
     pod.runs[0].exit_code = 0
     async with connected(pod) as (_, client):
-        lines = [i async for i in follow(client, target(pod), pace=QUICK) if isinstance(i, LogLine)]
+        lines = [i async for i in follow(client, target(pod), backoff=QUICK) if isinstance(i, LogLine)]
     assert [(len(line.raw), line.missing_bytes) for line in lines] == [(65_536, 234_464), (5, 0)]
 
 
@@ -275,7 +276,7 @@ async def test_binary_and_words_of_the_kubelet_itself_are_kept_as_they_are() -> 
     pod.write(bytes(set(range(256)) - {10}))
     pod.runs[0].exit_code = 0
     async with connected(pod) as (_, client):
-        lines = [i async for i in follow(client, target(pod), pace=QUICK) if isinstance(i, LogLine)]
+        lines = [i async for i in follow(client, target(pod), backoff=QUICK) if isinstance(i, LogLine)]
     assert lines[0].raw == pod.runs[0].lines[0][1]
 
 
@@ -286,7 +287,7 @@ async def test_cancelling_closes_the_connection_at_once() -> None:
         read = asyncio.Event()
 
         async def run() -> None:
-            async for _ in follow(client, target(pod), pace=QUICK):
+            async for _ in follow(client, target(pod), backoff=QUICK):
                 read.set()
 
         task = asyncio.create_task(run())
@@ -308,7 +309,7 @@ async def test_a_container_that_the_pod_lacks_is_an_error() -> None:
     pod = ended_pod()
     async with connected(pod) as (_, client):
         with pytest.raises(Invalid, match="no container"):
-            async for _ in follow(client, target(pod, container="sidecar"), pace=QUICK):
+            async for _ in follow(client, target(pod, container="sidecar"), backoff=QUICK):
                 pass
 
 

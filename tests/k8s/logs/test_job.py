@@ -71,7 +71,7 @@ async def test_the_lines_of_all_instances_come_in_the_order_of_their_times() -> 
     for pod in pods:
         await pod.end()
     async with connected(*pods) as (_, client):
-        logs = JobLogs(client, [target_of(pod, rank) for rank, pod in enumerate(pods)], pace=QUICK)
+        logs = JobLogs(client, [target_of(pod, rank) for rank, pod in enumerate(pods)], backoff=QUICK)
         feed = logs.open(EVERYTHING)
         async with running(logs):
             items = await taken_until(feed, 12)
@@ -95,7 +95,7 @@ async def test_sixty_four_ranks_with_forced_drops_lose_and_double_nothing() -> N
             [target_of(pod, rank) for rank, pod in enumerate(pods)],
             wanted=LogRequest(),
             max_streams=24,
-            pace=QUICK,
+            backoff=QUICK,
         )
         feeds = [logs.open(LogSelection(rank=rank)) for rank in range(64)]
         async with running(logs):
@@ -120,7 +120,7 @@ async def test_sixty_four_ranks_with_forced_drops_lose_and_double_nothing() -> N
 async def test_a_pod_that_comes_later_joins() -> None:
     first, second = pod_of(0), pod_of(1)
     async with connected(first, second) as (_, client):
-        logs = JobLogs(client, [target_of(first, 0)], pace=QUICK)
+        logs = JobLogs(client, [target_of(first, 0)], backoff=QUICK)
         feed = logs.open(EVERYTHING)
         async with running(logs):
             assert len(await taken_until(feed, 3)) == 3
@@ -134,7 +134,7 @@ async def test_a_rank_is_shown_with_what_its_pod_says_and_no_other_rank_claims()
         pod.write(text)
     other = pod_of(0)
     async with connected(pod, other) as (_, client):
-        logs = JobLogs(client, [target_of(other, 0), target_of(pod, 4, 5)], pace=QUICK)
+        logs = JobLogs(client, [target_of(other, 0), target_of(pod, 4, 5)], backoff=QUICK)
         feed = logs.open(LogSelection(rank=4))
         async with running(logs):
             assert texts(await taken_until(feed, 3)) == ["a", "torchrun says", "c"]
@@ -155,7 +155,7 @@ async def test_a_rank_seen_elsewhere_than_assumed_is_where_it_was_seen() -> None
     pod = ScriptedPod("job-worker-1")
     pod.write("[rank2]: I am here")
     async with connected(pod, pod_of(0)) as (_, client):
-        logs = JobLogs(client, [target_of(pod_of(0), 2, 3), target_of(pod, 4, 5)], pace=QUICK)
+        logs = JobLogs(client, [target_of(pod_of(0), 2, 3), target_of(pod, 4, 5)], backoff=QUICK)
         feed = logs.open(EVERYTHING)
         async with running(logs):
             await taken_until(feed, 4)
@@ -168,7 +168,7 @@ async def test_all_ranks_of_a_launcher_are_listed_as_they_speak() -> None:
     for rank in (0, 2, 1):
         pod.write(f"[1,{rank}]<stdout>:hello")
     async with connected(pod) as (_, client):
-        logs = JobLogs(client, [target_of(pod, speaks_for_all=True)], pace=QUICK)
+        logs = JobLogs(client, [target_of(pod, speaks_for_all=True)], backoff=QUICK)
         feed = logs.open(EVERYTHING)
         async with running(logs):
             await taken_until(feed, 3)
@@ -178,7 +178,7 @@ async def test_all_ranks_of_a_launcher_are_listed_as_they_speak() -> None:
 async def test_memory_is_bounded_and_what_was_dropped_is_said() -> None:
     pod = pod_of(0, lines=500)
     async with connected(pod) as (_, client):
-        logs = JobLogs(client, [target_of(pod, 0)], rank_lines=100, wanted=LogRequest(), pace=QUICK)
+        logs = JobLogs(client, [target_of(pod, 0)], rank_lines=100, wanted=LogRequest(), backoff=QUICK)
         feed = logs.open(EVERYTHING)
         async with running(logs):
             await taken_until(feed, 500)
@@ -187,7 +187,7 @@ async def test_memory_is_bounded_and_what_was_dropped_is_said() -> None:
         assert kept[0].mark is Mark.DROPPED
         assert f"{500 - len(kept) + 1} older lines" in kept[0].text
         assert texts(kept)[-1] == "r0 line 499"
-        small = JobLogs(client, [target_of(pod, 0)], total_bytes=20_000, wanted=LogRequest(), pace=QUICK)
+        small = JobLogs(client, [target_of(pod, 0)], total_bytes=20_000, wanted=LogRequest(), backoff=QUICK)
         feed = small.open(EVERYTHING)
         async with running(small):
             await taken_until(feed, 500)
@@ -209,7 +209,7 @@ async def test_a_log_that_may_not_be_read_is_said_at_its_place() -> None:
     pod = pod_of(0)
     bad = Target("lab", pod.name, "nope", pod.name, "worker-0", (0,))
     async with connected(pod) as (_, client):
-        logs = JobLogs(client, [bad], pace=QUICK)
+        logs = JobLogs(client, [bad], backoff=QUICK)
         feed = logs.open(EVERYTHING)
         async with running(logs):
             items = await taken_until(feed, 1)
@@ -219,7 +219,7 @@ async def test_a_log_that_may_not_be_read_is_said_at_its_place() -> None:
 async def test_what_is_looked_at_is_streamed_first() -> None:
     pods = [pod_of(rank) for rank in range(4)]
     async with connected(*pods) as (_, client):
-        logs = JobLogs(client, [target_of(p, r) for r, p in enumerate(pods)], max_streams=1, pace=QUICK)
+        logs = JobLogs(client, [target_of(p, r) for r, p in enumerate(pods)], max_streams=1, backoff=QUICK)
         feed = logs.open(LogSelection(rank=3))
         async with running(logs):
             await pods[0].until(requests=1)
@@ -233,7 +233,7 @@ async def test_what_is_looked_at_is_streamed_first() -> None:
 
 async def read_texts(client: Client, targets: Sequence[Target], options: Options) -> list[str]:
     async with asyncio.timeout(20):
-        return texts([item async for item in read(client, targets, options, pace=QUICK)])
+        return texts([item async for item in read(client, targets, options, backoff=QUICK)])
 
 
 async def test_one_shot_reads_rank_0_of_the_chief_unless_asked_otherwise() -> None:
@@ -267,7 +267,7 @@ async def test_one_shot_follows_all_and_takes_new_pods_in() -> None:
     async with connected(first, second) as (_, client), asyncio.timeout(20):
         found = [
             item
-            async for item in read(client, snapshots(), Options(follow=True, every=True), pace=QUICK)
+            async for item in read(client, snapshots(), Options(follow=True, every=True), backoff=QUICK)
             if isinstance(item, LogLine)
         ]
     assert sorted(texts(found)) == sorted(first.texts + second.texts)
@@ -277,7 +277,7 @@ async def test_one_shot_merges_finished_logs_by_time() -> None:
     pods = [pod_of(rank, lines=30) for rank in range(5)]
     async with connected(*pods) as (_, client):
         targets = [target_of(pod, rank) for rank, pod in enumerate(pods)]
-        found = [item async for item in read(client, targets, Options(every=True), pace=QUICK)]
+        found = [item async for item in read(client, targets, Options(every=True), backoff=QUICK)]
     assert [item.stamp_ns for item in found] == sorted(item.stamp_ns for item in found)
     assert len(found) == 150
 

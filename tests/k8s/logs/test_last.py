@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 from k8s.client.client import Client
 from k8s.logs.last import LastLine, LastLines
-from k8s.watch.backoff import Outage
+from k8s.watch.backoff import ServerProbe
 from tests.scripted.logs import NS, START_NS, Fault, ScriptedPod, connected, target
 from tests.scripted.mirror import HASTY
 from tests.scripted.server import WAIT_S
@@ -21,7 +21,7 @@ async def looking(
     """Look at the logs of some pods."""
     lines = LastLines(
         client,
-        Outage(client, HASTY),
+        ServerProbe(client, HASTY),
         max_streams=int(how.get("max_streams", 16)),
         turn_s=how.get("turn_s", 0.001),
     )

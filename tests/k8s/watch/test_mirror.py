@@ -12,7 +12,7 @@ from k8s.errors import (
     Unauthorized,
     Unreachable,
 )
-from k8s.watch.backoff import Waits
+from k8s.watch.backoff import Backoff
 from tests.scripted.mirror import ALL, PATIENT, pod, running
 from tests.scripted.server import (
     Answer,
@@ -105,7 +105,7 @@ async def test_a_server_that_forgets_everything_at_once_is_not_hammered() -> Non
     async with ScriptedCluster() as cluster:
         cluster.say(ALL, page([pod("a")], "5"))
         cluster.say(ALL, refusal(410), watch=True)
-        async with running(cluster, waits=PATIENT) as watched:
+        async with running(cluster, backoff=PATIENT) as watched:
             await watched.until_problem(Expired)
             assert watched.names == ["a"]
             assert [len(cluster.asked(ALL)), len(cluster.asked(ALL, watch=True))] == [2, 2]
@@ -274,7 +274,7 @@ async def test_a_server_that_ends_every_watch_at_once_is_not_hammered() -> None:
     async with ScriptedCluster() as cluster:
         cluster.say(ALL, page([pod("a")]))
         cluster.say(ALL, *[Stream().end() for _ in range(20)], watch=True)
-        async with running(cluster, waits=Waits(first_s=0.2)):
+        async with running(cluster, backoff=Backoff(first_s=0.2)):
             await cluster.until_asked(ALL, 3, watch=True)
         first, second, third = cluster.asked(ALL, watch=True)
         assert second.at_s - first.at_s >= 0.2
@@ -328,7 +328,7 @@ async def test_whoever_pokes_does_not_wait() -> None:
     async with ScriptedCluster() as cluster:
         cluster.say(ALL, refusal(500), page([pod("a")]))
         cluster.say(ALL, Stream(), watch=True)
-        async with running(cluster, waits=PATIENT) as watched:
+        async with running(cluster, backoff=PATIENT) as watched:
             await watched.until_problem(ServerFailed)
-            watched.mirror.poke()
+            watched.mirror.retry_now()
             await watched.until_pods("a")

@@ -28,7 +28,7 @@ async def test_a_kind_that_is_installed_later_appears_and_goes_with_its_rows() -
     async with ScriptedCluster() as cluster:
         streams = serve_small(cluster)
         streams |= serve_lists(cluster, {there: [other]})
-        async with running(cluster, waits=HASTY) as feed:
+        async with running(cluster, backoff=HASTY) as feed:
             await feed.until_live(cluster, WATCHED)
             assert cluster.asked(there) == []
             say_kinds(cluster, {"kubeflow.org/v1": ["pytorchjobs"], "kubeflow.org/v2beta1": ["mpijobs"]})
@@ -44,7 +44,7 @@ async def test_a_kind_that_is_installed_later_appears_and_goes_with_its_rows() -
 async def test_a_server_that_forgets_a_kind_while_it_starts_takes_no_row_away() -> None:
     async with ScriptedCluster() as cluster:
         serve_small(cluster)
-        async with running(cluster, waits=HASTY) as feed:
+        async with running(cluster, backoff=HASTY) as feed:
             await feed.until_live(cluster, WATCHED)
             say_kinds(cluster, {"batch/v1": []})
             feed.cluster_feed.try_again()
@@ -61,7 +61,7 @@ async def test_a_kind_in_two_versions_is_mirrored_once() -> None:
         serve_small(cluster)
         say_kinds(cluster, {"kubeflow.org/v2beta1": ["mpijobs"], "kubeflow.org/v1": ["mpijobs"]})
         serve_lists(cluster, {f"/apis/kubeflow.org/{each}/mpijobs": [] for each in ("v1", "v2beta1")})
-        async with running(cluster, waits=PATIENT) as feed:
+        async with running(cluster, backoff=PATIENT) as feed:
             await feed.until(lambda each: each.is_synced)
         lists = [asked.path for asked in cluster.requests if asked.path.endswith("/mpijobs")]
         assert len(set(lists)) == 1

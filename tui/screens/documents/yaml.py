@@ -14,7 +14,7 @@ from k8s.errors import Forbidden, Invalid, KubeError, NotFound
 from k8s.models.resources import Resource
 from k8s.text.sanitize import sanitize
 from k8s.text.yaml_writer import to_text
-from k8s.watch.backoff import Outage
+from k8s.watch.backoff import ServerProbe
 from tui.feeds.object_feed import follow_object
 from tui.keys import YAML, Key
 from tui.screens.base.view import bindings
@@ -39,7 +39,7 @@ class YamlScreen(TextView):
         name: str,
         namespace: str,
         *,
-        outage: Outage | None = None,
+        probe: ServerProbe | None = None,
     ) -> None:
         """Show an object.
 
@@ -49,14 +49,14 @@ class YamlScreen(TextView):
             resource: What kind of object it is.
             name: Its name.
             namespace: Its namespace; empty for objects without one.
-            outage: Where to wait while the cluster is away.
+            probe: Where to wait while the cluster is away.
         """
         super().__init__(heading, self._get)
         self._client = client
         self._resource = resource
         self._object_name = name
         self._namespace = namespace
-        self._outage = outage or Outage(client)
+        self._probe = probe or ServerProbe(client)
         self._object: Mapping[str, Any] | None = None
         self._object_text = ObjectText((), (), 0, 0)
         self._shows_managed = False
@@ -77,7 +77,7 @@ class YamlScreen(TextView):
         self._state = "" if self._object is None else "live" if self._is_live else "still"
         try:
             if self._is_live:
-                await follow_object(self._client, *where, self._take, self._outage)
+                await follow_object(self._client, *where, self._take, self._probe)
             else:
                 self._take(await self._client.get(*where))
         except (Forbidden, Invalid) as error:

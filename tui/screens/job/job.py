@@ -18,7 +18,7 @@ from k8s.models import Event, Pod
 from k8s.snapshot import Job
 from k8s.status import Status
 from k8s.text.sanitize import log_text, sanitize
-from k8s.watch.backoff import Outage
+from k8s.watch.backoff import ServerProbe
 from tui.feeds.curve_feed import CurveFeed
 from tui.feeds.event_feed import follow_events
 from tui.jobs.events import FoldedEvent, JobEventFilter, full_text, happenings
@@ -59,7 +59,7 @@ class JobView(ExplainedJob):
         client: Client,
         ref: JobRef,
         *,
-        outage: Outage | None = None,
+        probe: ServerProbe | None = None,
         pods: Callable[[], Mapping[str, Pod]] = dict,
         why_rest_s: float = WHY_REST_S,
     ) -> None:
@@ -68,15 +68,15 @@ class JobView(ExplainedJob):
         Args:
             client: The job's cluster.
             ref: The job.
-            outage: Where to wait while the cluster is away.
+            probe: Where to wait while the cluster is away.
             pods: Returns the pods that are known, by uid.
             why_rest_s: Shortest time between two looks for why it waits.
         """
         super().__init__(client, ref, why_rest_s=why_rest_s)
-        self._outage = outage or Outage(client)
+        self._probe = probe or ServerProbe(client)
         self._pods = pods
         self._panes = JobPanes()
-        self._lines = LastLines(client, self._outage, on_change=self.redraw)
+        self._lines = LastLines(client, self._probe, on_change=self.redraw)
         self._feed = CurveFeed(client, ref, lambda: self.snapshot.job(ref))
         self._events: list[Event] = []
         self._events_problem = ""
@@ -128,7 +128,7 @@ class JobView(ExplainedJob):
 
     @work(group="events", exclusive=True)
     async def _follow_events(self) -> None:
-        await follow_events(self._client, self.ref.namespace, self._take_events, self._outage)
+        await follow_events(self._client, self.ref.namespace, self._take_events, self._probe)
 
     @work(group="lines", exclusive=True)
     async def _follow_lines(self) -> None:
