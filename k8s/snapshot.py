@@ -17,6 +17,9 @@ if TYPE_CHECKING:  # the first frame needs these values, and not what reads obje
     from k8s.models import Condition, Taint
     from k8s.status import Status
 
+SANDBOX_VERSION = "gpuconsole-sandbox"
+"""What the version of the sandbox's server ends with."""
+
 
 @dataclass(frozen=True, slots=True)
 class Share:
@@ -296,6 +299,11 @@ class ClusterSnapshot:
     def missing_gpus(self) -> tuple[Missing, ...]:
         """Return why not all GPUs, or not all that are held, are counted."""
         return tuple(self.problems[name] for name in ("nodes", "pods") if name in self.problems)
+
+    @property
+    def is_sandbox(self) -> bool:
+        """Tell whether the server is the sandbox; false until its version is known."""
+        return self.server_version.endswith(SANDBOX_VERSION)
 
     @property
     def gpus_total(self) -> int:

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 Fields = Iterator[tuple[str, str]]
 """Names and what is said of them; what is empty is left out."""
-_SANDBOX = "gpuconsole-sandbox"
-"""What a sandbox's version ends with."""
 
 
 def info(console: Console, wish: View.Go) -> None:
@@ -63,7 +61,7 @@ def _namespace(console: Console) -> str:
 
 
 def _is_sandbox(console: Console, snapshot: ClusterSnapshot) -> bool:
-    return console.options.is_sandbox or snapshot.server_version.endswith(_SANDBOX)
+    return console.options.is_sandbox or snapshot.is_sandbox
 
 
 def badge(snapshot: ClusterSnapshot, *, is_sandbox: bool) -> str:

@@ -35,7 +35,8 @@ from tui.widgets.yaml_view import YamlView
 
 JOBS = "/apis/kubeflow.org/v1/namespaces/vision/pytorchjobs"
 CLAIMS = "/api/v1/namespaces/vision/persistentvolumeclaims"
-NODE = NodeRow("a100-1", "", (), "Ready", False, "", {"nvidia.com/gpu": Share(8, 2, 0)}, (), None)
+GPU = "nvidia.com/gpu"
+NODE = NodeRow("a100-1", "", (), "Ready", False, "", {GPU: Share(8, 2, 0)}, (), None)
 SNAPSHOT = ClusterSnapshot(context="real", user="li", namespace="vision", nodes=(NODE,), is_synced=True)
 ECHO = Compute(lambda asked: Answer(json.loads(asked.body), 201))
 """Answer to a create as a server does that has nothing against it."""
@@ -168,6 +169,65 @@ async def test_a_job_is_created_from_what_is_suggested_with_two_keys(
         assert made["metadata"]["name"] == "ddp-digits-1"
         assert made["metadata"]["annotations"]["gpuconsole.dev/user"] == "li"
         assert it.app.answers == [JobRef("vision", "ddp-digits-1", "PyTorchJob", "kubeflow.org/v1")]
+
+
+def sandbox(*held: int) -> ClusterSnapshot:
+    """Return a sandbox with a node of two GPUs for each number, which says how many are held."""
+    nodes = [
+        replace(NODE, name=f"node-{index}", resources={GPU: Share(2, each, 0)})
+        for index, each in enumerate(held)
+    ]
+    return replace(SNAPSHOT, server_version="v1.31.0+gpuconsole-sandbox", nodes=tuple(nodes))
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "workers"),
+    [
+        (sandbox(0), "2"),
+        (sandbox(1, 1), "2"),
+        (sandbox(1), "1"),
+        (sandbox(2), "1"),
+        (replace(sandbox(0), is_synced=False), "1"),
+        (replace(SNAPSHOT, server_version="v1.31.0"), "1"),
+    ],
+    ids=["two free", "on two nodes", "one free", "none free", "not synced", "a real cluster"],
+)
+async def test_in_the_sandbox_a_trainer_has_two_workers_where_two_gpus_are_free(
+    tmp_path: Path, snapshot: ClusterSnapshot, workers: str
+) -> None:
+    async with form(tmp_path, ECHO, snapshot=snapshot) as it:
+        it.app.snapshot = snapshot
+        await it.pilot.pause()
+        assert it.field("workers").value == workers
+        assert f"= {workers} rank" in it.said("#plan")
+        assert not it.screen.answers.is_dirty
+
+
+async def test_the_number_of_workers_is_decided_once_and_yields_to_what_is_typed(tmp_path: Path) -> None:
+    async with form(tmp_path) as it:
+        it.app.snapshot = sandbox(0)
+        await it.pilot.pause()
+        assert it.field("workers").value == "2"
+        it.app.snapshot = sandbox(2)
+        await it.pilot.pause()
+        assert it.field("workers").value == "2"
+        await it.go("run")
+        await it.pilot.press("right")
+        assert it.field("workers").value == "1"
+        await it.pilot.press("left")
+        assert it.field("workers").value == "2"
+        await it.write("workers", "3")
+        it.app.snapshot = sandbox(0, 0)
+        await it.pilot.pause()
+        assert it.field("workers").value == "3"
+
+
+async def test_a_clone_in_the_sandbox_keeps_its_number_of_workers(tmp_path: Path) -> None:
+    like = JobSpec(name="a", namespace="vision", image="i", command=("true",), workers=1)
+    async with form(tmp_path, clone=clone(CREATABLE[0].manifest(like))) as it:
+        it.app.snapshot = sandbox(0)
+        await it.pilot.pause()
+        assert it.field("workers").value == "1"
 
 
 async def test_one_key_alone_creates_nothing(tmp_path: Path) -> None:

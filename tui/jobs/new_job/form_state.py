@@ -8,8 +8,8 @@ from dataclasses import fields
 from k8s.jobs.clone import Clone, next_name
 from k8s.kinds import CREATABLE
 from k8s.models.job_spec import JobSpec
-from k8s.snapshot import Job
-from tui.jobs.new_job.fields import ABOUT_COMMAND, RARE, SECTIONS, default_texts
+from k8s.snapshot import ClusterSnapshot, Job
+from tui.jobs.new_job.fields import ABOUT_COMMAND, COMMAND, RARE, SECTIONS, default_texts
 from tui.jobs.new_job.form_spec import key_of_field, name_base, read, suggest_name, texts_of
 
 _TOLD_OTHERWISE = ("name", "namespace", "user", "command", "trainer", "log_dir")
@@ -36,6 +36,7 @@ class JobAnswers:
         """The answers, by the key of their question."""
         self._kept: Mapping[str, str] = texts
         self._suggested = texts["name"]
+        self._trainer_workers = ""
         self._given: set[str] = set()
         self._touched: set[str] = set()
         self._refused: dict[str, str] = {}
@@ -43,7 +44,7 @@ class JobAnswers:
         self.not_carried_over = self._lost(clone, spec) if clone is not None and spec is not None else ""
         """In a sentence, what a clone lacks of the job that it is like; empty where nothing."""
         if clone is None:
-            self.suggest_name(())
+            self._suggest_name(())
 
     def _lost(self, clone: Clone, spec: JobSpec) -> str:
         """Name what the wish leaves out, and what this form does of the wish."""
@@ -72,7 +73,24 @@ class JobAnswers:
             self.texts = {**self.texts, key: text}
             self._read()
 
-    def suggest_name(self, jobs: Iterable[Job]) -> None:
+    def suggest(self, snapshot: ClusterSnapshot) -> None:
+        """Fill in what depends on the cluster: a name that is free, and how many workers."""
+        self._suggest_name(snapshot.jobs)
+        if not self.like:
+            self._suggest_workers(snapshot)
+
+    def _suggest_workers(self, snapshot: ClusterSnapshot) -> None:
+        """In the sandbox fill in two workers for a packaged trainer where two GPUs are free.
+
+        Decided once: the number must not change under whoever reads it.
+        """
+        if not self._trainer_workers and snapshot.is_synced and snapshot.server_version:
+            free = sum(node.free.get(self.texts["gpu_resource"], 0) for node in snapshot.nodes)
+            self._trainer_workers = "2" if snapshot.is_sandbox and free >= 2 else "1"
+        if self._trainer_workers:
+            self.offer("workers", "1" if self.texts["run"] == COMMAND else self._trainer_workers)
+
+    def _suggest_name(self, jobs: Iterable[Job]) -> None:
         """Offer a name that none of `jobs` has, unless somebody typed one."""
         if self.texts["name"] != self._suggested:
             return

@@ -100,7 +100,7 @@ class NewJobScreen(Screen[JobRef | None]):
         """The keys that its last line tells; set before it is shown."""
         if snapshot is not None:
             self.set_reactive(NewJobScreen.snapshot, snapshot)
-            self.answers.suggest_name(snapshot.jobs)
+            self.answers.suggest(snapshot)
 
     def compose(self) -> ComposeResult:
         """Lay out the form at the left, the YAML at the right, or one of them where it is narrow."""
@@ -127,9 +127,9 @@ class NewJobScreen(Screen[JobRef | None]):
     def watch_snapshot(self) -> None:
         """Plan anew on the new picture."""
         if self.is_mounted:
-            name = self.answers.texts["name"]
-            self.answers.suggest_name(self.snapshot.jobs)
-            if self.answers.texts["name"] != name:
+            texts = self.answers.texts
+            self.answers.suggest(self.snapshot)
+            if self.answers.texts != texts:
                 self._review()
             self._show_plan()
 
@@ -168,7 +168,7 @@ class NewJobScreen(Screen[JobRef | None]):
         field = event.field
         self.answers.give(field.key, field.value)
         if field.key != "name":
-            self.answers.suggest_name(self.snapshot.jobs)
+            self.answers.suggest(self.snapshot)
         self._review()
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
