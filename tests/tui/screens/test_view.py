@@ -11,7 +11,6 @@ from textual.widgets import Input
 from tests.support.objects import pytorch_job
 from tests.tui.console.test_console import console_on, some_objects
 from tui.app import Console
-from tui.screens.base import list_view
 from tui.screens.base.list_view import ListView
 from tui.screens.dialogs.jump import JumpScreen
 from tui.screens.dialogs.too_small import TooSmall
@@ -43,7 +42,6 @@ async def test_minus_goes_to_the_view_before_and_back_again_without_end(tmp_path
 class Drawn(ListView):
     """A list of jobs that writes down, for each time it draws, how many there are, and whether they flash."""
 
-    CSS_PATH = str(Path(list_view.__file__).with_suffix(".tcss"))
     COLUMNS = (Column("name", "NAME"),)
 
     def __init__(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -27,7 +28,8 @@ def progress_of(snapshot: ClusterSnapshot) -> tuple[str, ...]:
 class ListView(View):
     """Draws its table anew for every new picture, order or filter; subclasses say how in `draw`."""
 
-    CSS_PATH = "list_view.tcss"
+    CSS_PATH: ClassVar = Path(__file__).with_name("list_view.tcss")
+    """Absolute: Textual seeks a bare name beside the subclass."""
     AUTO_FOCUS: ClassVar[str] = "Table"
     COLUMNS: ClassVar[tuple[Column, ...]] = ()
     """The table's columns, left to right."""

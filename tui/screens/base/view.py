@@ -254,7 +254,7 @@ class View(Screen[None]):
         """Find out which of the view's keys would be refused."""
         if any(key.right for key in self.KEYS):
             ref = self.about()
-            self.post_message(self.Go("rights", refs=[ref] if ref else []))
+            self.post_message(self.Go("permissions", refs=[ref] if ref else []))
 
     def action_copy(self) -> None:
         """Copy what is under the cursor."""
