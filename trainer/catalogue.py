@@ -118,7 +118,7 @@ class Trainer:
 
         What it cannot read ends the process with status 2 and one line on stderr.
         """
-        parser = _Parser(prog=f"python -m {self.module}", description=self.title, allow_abbrev=False)
+        parser = _TrainerParser(prog=f"python -m {self.module}", description=self.title, allow_abbrev=False)
         for argument in self.arguments:
             words = argument.words.replace("%", "%%")
             if isinstance(argument.default, bool):
@@ -127,7 +127,7 @@ class Trainer:
             unit = f" {argument.unit}" if argument.unit else ""
             parser.add_argument(
                 argument.flag,
-                type=_reader(argument),
+                type=_argparse_type(argument),
                 default=argument.default,
                 metavar="|".join(argument.choices) or argument.name.upper().replace("-", "_"),
                 help=f"{words} (default: {argument.default or 'none'}{unit})",
@@ -135,15 +135,15 @@ class Trainer:
         return parser
 
 
-class _Parser(argparse.ArgumentParser):
+class _TrainerParser(argparse.ArgumentParser):
     """A parser that complains in one line: in a job's log a usage text for each rank hides the reason."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"error: {message}. See {self.prog} --help.\n")
 
 
-def _reader(argument: Argument) -> Callable[[str], str | int | float]:
-    """Make the function with which argparse reads `argument`, with our words for what is wrong."""
+def _argparse_type(argument: Argument) -> Callable[[str], str | int | float]:
+    """Return the `type` that argparse takes for `argument`; what is wrong is said in its words."""
 
     def read(text: str) -> str | int | float:
         try:
@@ -163,7 +163,7 @@ MODELS = ("cnn", "resnet18", "resnet34", "resnet50", "mobilenet_v3_small")
 DEVICES = ("auto", "cpu", "cuda")
 """Where to compute."""
 
-RESUMES = ("auto", "never", "must")
+RESUME_MODES = ("auto", "never", "must")
 """What to do about checkpoints that are there already."""
 
 _DDP_ARGUMENTS = (
@@ -187,7 +187,11 @@ _DDP_ARGUMENTS = (
     Argument("checkpoint-dir", "checkpoints", "", "Folder for checkpoints, written and read by rank 0"),
     Argument("keep", 2, "checkpoints", "How many of the newest checkpoints to keep", least=1),
     Argument(
-        "resume", "auto", "", "Go on from the newest checkpoint: if there is one, never, or fail", RESUMES
+        "resume",
+        "auto",
+        "",
+        "Go on from the newest checkpoint: if there is one, never, or fail",
+        RESUME_MODES,
     ),
     Argument("wait-for-others", 300, "s", "How long a process waits for the others before training", least=1),
 )

@@ -11,7 +11,7 @@ import signal
 import sys
 from types import FrameType
 
-from .stopping import LAUNCHER, SIGNALS, StopRequest
+from trainer.signals import LAUNCHER_PID_VARIABLE, SIGNALS, StopRequest
 
 _TALKATIVE = ("run", "elastic.agent.server.api", "elastic.multiprocessing.api")
 """Modules of torch.distributed that announce what is said here, or what a rank settles itself."""
@@ -19,7 +19,7 @@ _TALKATIVE = ("run", "elastic.agent.server.api", "elastic.multiprocessing.api")
 
 def main() -> int:
     """Run torchrun's own `main` in this process; returns the exit status."""
-    StopRequest().leave_at_once("before the ranks were started")
+    StopRequest().exit_on_signal("before the ranks were started")
     from torch.distributed import DistError, run
     from torch.distributed.elastic.multiprocessing import api
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
@@ -40,7 +40,7 @@ def main() -> int:
     api._terminate_process_handler = pass_on
     for name in _TALKATIVE:
         logging.getLogger(f"torch.distributed.{name}").setLevel(logging.CRITICAL)
-    os.environ |= {LAUNCHER: str(os.getpid()), "PYTHONSAFEPATH": "1"}
+    os.environ |= {LAUNCHER_PID_VARIABLE: str(os.getpid()), "PYTHONSAFEPATH": "1"}
     try:
         run.main(sys.argv[1:])
     except api.SignalException as asked:

@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from .errors import InvalidArguments
+from trainer.messages import InvalidArguments
 
 _LAUNCHERS = (
     ("torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"),
@@ -57,7 +57,7 @@ class Ranks:
         mpirun inside a pod wins over the pod's own RANK, torchrun over both.
 
         Raises:
-            WrongUsage: The variables contradict each other, or one is missing.
+            InvalidArguments: The variables contradict each other, or one is missing.
         """
         env = os.environ if env is None else env
         for launcher, rank, size, local_rank, local_size in _LAUNCHERS:
@@ -73,7 +73,7 @@ class Ranks:
                 launcher=launcher,
             )
             ranks._check(rank, size, local_rank, local_size)
-            _check_meeting_point(env, ranks)
+            _check_master_address(env, ranks)
             return ranks
         return cls(0, 1, 0, 1, "alone")
 
@@ -113,7 +113,7 @@ def _number(env: Mapping[str, str], name: str, default: int | None = None) -> in
         raise InvalidArguments(f"{name} is {text!r}, which is not a whole number.") from None
 
 
-def _check_meeting_point(env: Mapping[str, str], ranks: Ranks) -> None:
+def _check_master_address(env: Mapping[str, str], ranks: Ranks) -> None:
     """Check that the processes can find each other, and that all of them will come."""
     if ranks.world_size == 1:
         return

@@ -10,8 +10,8 @@ Arguments: `trainer.catalogue`. Writes event files, checkpoints, and lines of pr
 import os
 import sys
 
-from .catalogue import find
-from .stopping import StopRequest, stop_with_launcher
+from trainer.catalogue import find
+from trainer.signals import StopRequest, stop_when_launcher_dies
 
 
 def main() -> int:
@@ -20,10 +20,10 @@ def main() -> int:
     torch takes seconds to import, so signals and wrong arguments are answered first.
     """
     stop = StopRequest()
-    stop.leave_at_once("before training began; there is nothing new to save")
-    stop_with_launcher()
+    stop.exit_on_signal("before training began; there is nothing new to save")
+    stop_when_launcher_dies()
     arguments = find("ddp").parser().parse_args()
-    from .training import run
+    from trainer.ddp.run import run
 
     return run(arguments, stop)
 

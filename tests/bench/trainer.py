@@ -13,7 +13,7 @@ from tests.bench.figures import Figure
 BATCH, STEPS = 64, 300
 _PLAIN = f"""
 import time, torch
-from trainer.model import make_model
+from trainer.ddp.model import make_model
 torch.manual_seed(0)
 model = make_model("cnn")
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)

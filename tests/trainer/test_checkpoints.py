@@ -8,8 +8,8 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="checkpoints are torch's, which gpuconsole[trainer] brings")
 
-from trainer.checkpoint import State, list_checkpoints, load_checkpoint, load_latest, save_checkpoint  # noqa: E402
-from trainer.errors import TrainingError  # noqa: E402
+from trainer.ddp.checkpoint import State, list_checkpoints, load_checkpoint, load_latest, save_checkpoint  # noqa: E402
+from trainer.messages import TrainingError  # noqa: E402
 
 
 def state(step: int) -> State:

@@ -142,7 +142,7 @@ def test_many_rows_read_as_columns_are_the_points_read_one_by_one(
 
 @quick
 @given(st.binary(max_size=400))
-def test_arbitrary_bytes_never_break_the_reader(noise: bytes) -> None:
+def test_arbitrary_bytes_never_break_the_argparse_type(noise: bytes) -> None:
     stream = EventStream()
     stream.feed(noise)
     stream.feed(frame(noise))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from trainer.errors import InvalidArguments
+from trainer.messages import InvalidArguments
 from trainer.ranks import Ranks
 
 MEETING = {"MASTER_ADDR": "job-master-0", "MASTER_PORT": "23456"}
@@ -63,5 +63,5 @@ def test_an_environment_that_contradicts_itself_is_refused_in_words(env: dict[st
         Ranks.from_env(MEETING | env)
 
 
-def test_a_job_of_one_needs_no_meeting_point() -> None:
+def test_a_job_of_one_needs_no_master_address() -> None:
     assert Ranks.from_env({"RANK": "0", "WORLD_SIZE": "1"}).world_size == 1

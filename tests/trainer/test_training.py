@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="training needs torch, which gpuconsole[trainer] brings")
 
 from tests.trainer.jobs import LONG, SMALL, Job  # noqa: E402
-from trainer.checkpoint import list_checkpoints, load_checkpoint  # noqa: E402
+from trainer.ddp.checkpoint import list_checkpoints, load_checkpoint  # noqa: E402
 
 pytestmark = pytest.mark.slow
 

@@ -6,13 +6,13 @@ the files of a folder tree into curves, and `EventFolder` reads them from disk.
 Tags come from outside: clean them before they reach a terminal.
 """
 
-from .columns import Columns
-from .event import Point
-from .files import EventFiles, EventFolder, Fresh, ScalarCurve
-from .reading import read_points
-from .records import BrokenEvents
-from .stream import EventStream, Restart, ScalarSeries
-from .writer import EventWriter
+from trainer.tfevents.columns import Columns
+from trainer.tfevents.event import Point
+from trainer.tfevents.files import EventFiles, EventFolder, Fresh, ScalarCurve
+from trainer.tfevents.reading import read_points
+from trainer.tfevents.records import BrokenEvents
+from trainer.tfevents.stream import EventStream, Restart, ScalarSeries
+from trainer.tfevents.writer import EventWriter
 
 __all__ = [
     "BrokenEvents",

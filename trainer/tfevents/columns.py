@@ -17,8 +17,8 @@ from typing import Literal
 
 import google_crc32c
 
-from .event import EventRecord
-from .records import FRAME_BYTES, HEADER_BYTES, masked_crc
+from trainer.tfevents.event import EventRecord
+from trainer.tfevents.records import FRAME_BYTES, HEADER_BYTES, masked_crc
 
 MOST_ROWS = 4096
 """Rows looked at together; bounds what a mismatch costs."""

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from .columns import Columns
-from .stream import EventStream, Restart, ScalarSeries
+from trainer.tfevents.columns import Columns
+from trainer.tfevents.stream import EventStream, Restart, ScalarSeries
 
 READ_BYTES = 1 << 22
 """Most that is read of a file at once; bounds memory, not what is read."""

@@ -2,9 +2,9 @@
 
 import contextlib
 
-from .columns import Columns, Form, read_rows
-from .event import BadPayload, Point, decode_event
-from .records import HEADER_BYTES, payload_is_good, record_end
+from trainer.tfevents.columns import Columns, Form, read_rows
+from trainer.tfevents.event import BadPayload, Point, decode_event
+from trainer.tfevents.records import HEADER_BYTES, payload_is_good, record_end
 
 LONGEST_CYCLE = 64
 """How many records back a repetition is looked for."""

@@ -5,9 +5,9 @@ from bisect import bisect_left
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from .columns import Columns
-from .reading import Reading
-from .records import HEADER_BYTES, BrokenEvents
+from trainer.tfevents.columns import Columns
+from trainer.tfevents.reading import Reading
+from trainer.tfevents.records import HEADER_BYTES, BrokenEvents
 
 
 class Restart(NamedTuple):

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from types import TracebackType
 
-from .records import frame
+from trainer.tfevents.records import frame
 
 _counter = itertools.count()
 _LARGEST_FLOAT32 = 3.4028235677973366e38

@@ -6,7 +6,7 @@ from types import ModuleType
 import torch
 from torch import Tensor, nn
 
-from .errors import TrainingError
+from trainer.messages import TrainingError
 
 _shims: list[torch.library.Library] = []
 
@@ -71,6 +71,6 @@ def import_torchvision(part: str) -> ModuleType:
     declared = torch.library.Library("torchvision", "DEF")  # type: ignore[no-untyped-call]
     _shims.append(declared)
     for operator in ("nms", "qnms"):
-        schema = f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
+        schema = f"{operator}(Tensor dets, Tensor metricss, float iou_threshold) -> Tensor"
         declared.define(schema)  # type: ignore[no-untyped-call]
     return importlib.import_module(f"torchvision.{part}")

@@ -10,17 +10,16 @@ from signal import Signals
 
 import torch
 
-from .batches import Images, TrainBatches, draw, read_mnist
-from .checkpoint import State, load_latest, save_checkpoint
-from .errors import Stopped, TrainingError
-from .group import ProcessGroup, choose_device, first_line, lost_a_rank, use_cores
-from .learner import Learner
-from .loop import Loop, Progress, Score
-from .model import make_model
-from .progress import complain, say
-from .ranks import Ranks
-from .stopping import StopRequest
-from .tfevents import EventWriter
+from trainer.ddp.checkpoint import State, load_latest, save_checkpoint
+from trainer.ddp.datasets import Images, TrainBatches, draw_digit_images, load_mnist
+from trainer.ddp.learner import Learner
+from trainer.ddp.loop import Metrics, Progress, TrainingLoop
+from trainer.ddp.model import make_model
+from trainer.ddp.process_group import ProcessGroup, choose_device, is_lost_rank, set_threads
+from trainer.messages import Stopped, TrainingError, first_line, log, log_error
+from trainer.ranks import Ranks
+from trainer.signals import StopRequest
+from trainer.tfevents import EventWriter
 
 
 def run(arguments: argparse.Namespace, stop: StopRequest) -> int:
@@ -28,25 +27,25 @@ def run(arguments: argparse.Namespace, stop: StopRequest) -> int:
     try:
         train(arguments, stop)
     except Stopped as stopped:
-        say(str(stopped))
+        log(str(stopped))
         return stopped.exit_status
     except TrainingError as error:
-        complain(f"error: {error}")
+        log_error(f"error: {error}")
         return error.exit_status
     except torch.OutOfMemoryError as error:
-        complain(f"error: The GPU's memory is full. {first_line(error)}. Choose a smaller --batch-size.")
+        log_error(f"error: The GPU's memory is full. {first_line(error)}. Choose a smaller --batch-size.")
         return 1
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        complain("error: Nobody reads the output any more.")
+        log_error("error: Nobody reads the output any more.")
         return 1
     except RuntimeError as error:
-        if not lost_a_rank(error):
+        if not is_lost_rank(error):
             raise
         if stop.signal:
-            say(f"Stopped by {Signals(stop.signal).name}; another rank went first, so nothing new was saved.")
+            log(f"Stopped by {Signals(stop.signal).name}; another rank went first, so nothing new was saved.")
             return 128 + stop.signal
-        complain(
+        log_error(
             f"error: Another rank of the job is gone, so this one stops ({first_line(error)})."
             " Look for the first error in the other ranks' logs."
         )
@@ -63,24 +62,23 @@ def train(arguments: argparse.Namespace, stop: StopRequest) -> None:
     started = time.monotonic()
     ranks = Ranks.from_env()
     device = choose_device(arguments.device, ranks)
-    threads = use_cores(ranks)
+    threads = set_threads(ranks)
     group = ProcessGroup(ranks, device, arguments.wait_for_others)
     if group.backend:
-        place = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
-        say(f"rank {ranks.rank} of {ranks.world_size} ({ranks.launcher}) meets the others at {place}")
+        log(f"rank {ranks.rank} of {ranks.world_size} ({ranks.launcher}) meets the others at {group.master}")
     try:
-        group.meet()
-        score = _train(arguments, group, threads, stop)
+        group.init()
+        metrics = _train(arguments, group, threads, stop)
     finally:
-        group.part()
+        group.destroy()
     if ranks.is_first:
         seconds = time.monotonic() - started
-        say(f"done: val_accuracy {score.accuracy:.4f} val_loss {score.loss:.4f} in {seconds:.0f} s")
+        log(f"done: val_accuracy {metrics.accuracy:.4f} val_loss {metrics.loss:.4f} in {seconds:.0f} s")
 
 
-def _train(arguments: argparse.Namespace, group: ProcessGroup, threads: int, stop: StopRequest) -> Score:
+def _train(arguments: argparse.Namespace, group: ProcessGroup, threads: int, stop: StopRequest) -> Metrics:
     ranks, log_dir, checkpoint_dir = group.ranks, Path(arguments.log_dir), Path(arguments.checkpoint_dir)
-    train_images, val_images = (images.to(group.device) for images in _images(arguments, group))
+    train_images, val_images = (images.to(group.device) for images in _load_images(arguments, group))
     train = TrainBatches(train_images, arguments.batch_size, ranks, arguments.seed)
 
     torch.manual_seed(arguments.seed)
@@ -92,15 +90,15 @@ def _train(arguments: argparse.Namespace, group: ProcessGroup, threads: int, sto
         bf16=arguments.precision == "bf16",
         seed=arguments.seed,
     )
-    place = _resume(arguments, group, learner, checkpoint_dir)
-    events = group.all_do(lambda: _open_folders(log_dir, checkpoint_dir) if ranks.is_first else None)
+    progress = _resume(arguments, group, learner, checkpoint_dir)
+    events = group.run_on_all(lambda: _open_folders(log_dir, checkpoint_dir) if ranks.is_first else None)
 
     def save(state: State) -> str:
         state["network"] = arguments.model
         return str(save_checkpoint(checkpoint_dir, state["step"], state, arguments.keep))
 
     try:
-        loop = Loop(
+        loop = TrainingLoop(
             learner,
             train,
             val_images,
@@ -108,41 +106,41 @@ def _train(arguments: argparse.Namespace, group: ProcessGroup, threads: int, sto
             log_every=arguments.log_every,
             events=events,
             save=save,
-            place=place,
+            progress=progress,
             stop=stop,
         )
         if ranks.is_first:
-            say(
+            log(
                 f"{arguments.model} on {arguments.dataset}: {len(train_images)} images to learn from, "
-                f"{len(val_images)} to validate, {loop.steps} steps of {train.images_per_step} images"
+                f"{len(val_images)} to validate, {loop.steps} steps of {train.global_batch_size} images"
             )
-            say(
+            log(
                 f"device {_device_name(group)}, precision {arguments.precision}, "
                 f"backend {group.backend or 'none'}, world size {ranks.world_size}, threads {threads}"
             )
-            say(f"event files in {log_dir.resolve()}")
-            say(f"checkpoints in {checkpoint_dir.resolve()}")
+            log(f"event files in {log_dir.resolve()}")
+            log(f"checkpoints in {checkpoint_dir.resolve()}")
         return loop.run()
     finally:
         if events is not None:
             events.close()
 
 
-def _images(arguments: argparse.Namespace, group: ProcessGroup) -> tuple[Images, Images]:
+def _load_images(arguments: argparse.Namespace, group: ProcessGroup) -> tuple[Images, Images]:
     """Get the images for training and validation; one process a machine fetches them."""
     if arguments.dataset == "digits":
-        return draw(arguments.train_images, arguments.val_images, arguments.seed)
+        return draw_digit_images(arguments.train_images, arguments.val_images, arguments.seed)
     folder = Path(arguments.data)
     if arguments.download:
-        group.all_do(lambda: read_mnist(folder, download=True) if group.ranks.is_first_here else None)
-    return group.all_do(lambda: read_mnist(folder, download=False))
+        group.run_on_all(lambda: load_mnist(folder, download=True) if group.ranks.is_first_here else None)
+    return group.run_on_all(lambda: load_mnist(folder, download=False))
 
 
 def _resume(arguments: argparse.Namespace, group: ProcessGroup, learner: Learner, folder: Path) -> Progress:
     """Bring back the newest checkpoint as `--resume` says; rank 0 reads it for all."""
     if arguments.resume == "never":
         return Progress()
-    found = group.first_does(lambda: load_latest(folder, _warn))
+    found = group.run_on_rank0(lambda: load_latest(folder, _warn))
     if found is None:
         if arguments.resume == "must":
             raise TrainingError(
@@ -155,9 +153,9 @@ def _resume(arguments: argparse.Namespace, group: ProcessGroup, learner: Learner
             f"The checkpoint {path} holds a {state['network']}, not a {arguments.model}.",
             now="Choose that --model, another --checkpoint-dir, or --resume never.",
         )
-    learner.restore(state)
+    learner.load_state_dict(state)
     if group.ranks.is_first:
-        say(f"resumed from {path}: epoch {state['epoch'] + 1}, step {state['step']}")
+        log(f"resumed from {path}: epoch {state['epoch'] + 1}, step {state['step']}")
     return Progress(state["step"], state["epoch"], state["images"])
 
 
@@ -182,4 +180,4 @@ def _device_name(group: ProcessGroup) -> str:
 
 
 def _warn(words: str) -> None:
-    complain(f"warning: {words}")
+    log_error(f"warning: {words}")

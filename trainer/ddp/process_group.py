@@ -1,11 +1,6 @@
-"""The processes of a job as one group: they meet, agree, and part.
-
-A group of one works without a process group, so that a trainer started alone
-needs nothing.
-"""
+"""The processes of a job as one group: torch.distributed, and what a lone process does without it."""
 
 import os
-import re
 from collections.abc import Callable
 from datetime import timedelta
 from typing import TypeVar
@@ -16,12 +11,11 @@ from torch import Tensor
 from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
-from .errors import InvalidArguments, TrainingError
-from .progress import duration
-from .ranks import Ranks
+from trainer.messages import InvalidArguments, TrainingError, duration, first_line
+from trainer.ranks import Ranks
 
-LONGEST_STEP = timedelta(minutes=30)
-"""How long a process that has met the others waits for them in anything they do together."""
+COLLECTIVE_TIMEOUT = timedelta(minutes=30)
+"""How long one process waits for the others in any collective, once all have joined."""
 
 T = TypeVar("T")
 
@@ -36,81 +30,82 @@ class ProcessGroup:
         """Where tensors to be summed lie."""
         self.backend = "" if ranks.world_size == 1 else "nccl" if device.type == "cuda" else "gloo"
         """What carries the gradients; "" when this process is alone."""
-        self._wait = timedelta(seconds=wait_s)
-        self._agreement: dist.ProcessGroup | None = None
+        self.master = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}" if self.backend else ""
+        """Where the processes find each other, `host:port`; "" when this process is alone."""
+        self._join_timeout = timedelta(seconds=wait_s)
+        self._cpu_group: dist.ProcessGroup | None = None
 
-    def meet(self) -> None:
-        """Wait until all processes are there, but no longer than was asked for.
+    def init(self) -> None:
+        """Join the process group; waits until all processes are there, at most `wait_s`.
 
         Raises:
             TrainingError: They cannot be reached.
         """
         if not self.backend:
             return
-        place = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
         try:
-            store = self._wait_for_all(place)
+            store = self._wait_for_all()
             dist.init_process_group(
                 self.backend,
                 store=PrefixStore("default_pg", store),
                 rank=self.ranks.rank,
                 world_size=self.ranks.world_size,
-                timeout=LONGEST_STEP,
+                timeout=COLLECTIVE_TIMEOUT,
                 device_id=self.device if self.backend == "nccl" else None,
             )
-            self._agreement = dist.new_group(backend="gloo") if self.backend == "nccl" else dist.group.WORLD
+            self._cpu_group = dist.new_group(backend="gloo") if self.backend == "nccl" else dist.group.WORLD
         except (RuntimeError, ValueError, OSError) as error:
             raise TrainingError(
-                f"Could not meet the other {self.ranks.world_size - 1} processes at {place}.",
+                f"Could not meet the other {self.ranks.world_size - 1} processes at {self.master}.",
                 f"{first_line(error)}.",
                 "Check that all of them run and that rank 0 can be reached; --wait-for-others waits longer.",
             ) from error
 
-    def _wait_for_all(self, place: str) -> Store:
+    def _wait_for_all(self) -> Store:
         ranks = self.ranks
-        store: Store = next(rendezvous("env://", ranks.rank, ranks.world_size, timeout=self._wait))[0]
+        store: Store = next(rendezvous("env://", ranks.rank, ranks.world_size, timeout=self._join_timeout))[0]
         here = [f"here/{rank}" for rank in range(ranks.world_size)]
         store.set(here[ranks.rank], "")
         try:
-            store.wait(here, self._wait)
+            store.wait(here, self._join_timeout)
         except dist.DistStoreError as error:
             missing = [str(rank) for rank, key in enumerate(here) if not store.check([key])]
             raise TrainingError(
-                f"Of {ranks.world_size} processes, rank {', '.join(missing[:8])} did not come to {place}"
-                f" within {duration(self._wait.total_seconds())}.",
+                f"Of {ranks.world_size} processes, rank {', '.join(missing[:8])} did not come to"
+                f" {self.master} within {duration(self._join_timeout.total_seconds())}.",
                 now="Look for the reason in its log; --wait-for-others waits longer.",
             ) from error
         return store
 
-    def part(self) -> None:
+    def destroy(self) -> None:
         """End the process group, if there is one."""
         if self.backend and dist.is_initialized():
             dist.destroy_process_group()
 
-    def sum(self, numbers: Tensor) -> Tensor:
+    def all_reduce_sum(self, numbers: Tensor) -> Tensor:
         """Add `numbers`, which lie on the device, over all ranks, in place."""
         if self.backend:
             dist.all_reduce(numbers)
         return numbers
 
-    def any_wants(self, wish: float) -> float:
-        """Give every rank the largest wish of all; waits for the ranks, not for their GPUs."""
+    def all_reduce_max(self, number: float) -> float:
+        """Return the largest `number` of all ranks; waits for the ranks, not for their GPUs."""
         if not self.backend:
-            return wish
-        wishes = torch.tensor([wish])
-        dist.all_reduce(wishes, dist.ReduceOp.MAX, group=self._agreement)
-        return float(wishes.item())
+            return number
+        numbers = torch.tensor([number])
+        dist.all_reduce(numbers, dist.ReduceOp.MAX, group=self._cpu_group)
+        return float(numbers.item())
 
-    def gather(self, mine: T) -> list[T]:
-        """Give every rank what each rank brought, by rank."""
+    def all_gather(self, mine: T) -> list[T]:
+        """Return what each rank brought, by rank."""
         if not self.backend:
             return [mine]
         gathered: list[T | None] = [None] * self.ranks.world_size
-        dist.all_gather_object(gathered, mine, group=self._agreement)
+        dist.all_gather_object(gathered, mine, group=self._cpu_group)
         return [each for each in gathered if each is not None]
 
-    def first_does(self, work: Callable[[], T]) -> T:
-        """Let rank 0 do `work` and give every rank its outcome.
+    def run_on_rank0(self, work: Callable[[], T]) -> T:
+        """Run `work` on rank 0 and return its result on every rank.
 
         Raises:
             TrainingError: What `work` raised on rank 0, on every rank.
@@ -119,19 +114,19 @@ class ProcessGroup:
         if self.ranks.is_first:
             outcome[0] = _outcome(work)
         if self.backend:
-            dist.broadcast_object_list(outcome, src=0, group=self._agreement)
+            dist.broadcast_object_list(outcome, src=0, group=self._cpu_group)
         if isinstance(outcome[0], TrainingError):
             raise outcome[0]
         return outcome[0]  # type: ignore[return-value]
 
-    def all_do(self, work: Callable[[], T]) -> T:
-        """Let every rank do `work`; if one fails, all do, so that none waits for it.
+    def run_on_all(self, work: Callable[[], T]) -> T:
+        """Run `work` on every rank; if one fails, all do, so that none waits for it.
 
         Raises:
             TrainingError: What `work` raised on the lowest rank where it failed.
         """
         mine = _outcome(work)
-        errors = self.gather((mine if isinstance(mine, TrainingError) else None,))
+        errors = self.all_gather((mine if isinstance(mine, TrainingError) else None,))
         for (error,) in errors:
             if error is not None:
                 raise error
@@ -146,7 +141,7 @@ def _outcome(work: Callable[[], T]) -> T | TrainingError:
         return error
 
 
-def lost_a_rank(error: RuntimeError) -> bool:
+def is_lost_rank(error: RuntimeError) -> bool:
     """Say whether `error` means that another process of the job is gone."""
     words = str(error)
     return isinstance(error, dist.DistError) or ("gloo" in words and "onnect" in words)
@@ -156,7 +151,7 @@ def choose_device(wanted: str, ranks: Ranks) -> torch.device:
     """Pick this rank's device: the GPU of its local rank, or the processor.
 
     Raises:
-        WrongUsage: A GPU is wanted and there is none for this rank.
+        InvalidArguments: A GPU is wanted and there is none for this rank.
     """
     if wanted == "cpu" or (wanted == "auto" and not torch.cuda.is_available()):
         return torch.device("cpu")
@@ -175,7 +170,7 @@ def choose_device(wanted: str, ranks: Ranks) -> torch.device:
     return device
 
 
-def use_cores(ranks: Ranks) -> int:
+def set_threads(ranks: Ranks) -> int:
     """Give this rank its share of the cores and return how many threads that makes.
 
     OMP_NUM_THREADS counts if the user set it; the 1 that torchrun sets by itself does not.
@@ -187,12 +182,6 @@ def use_cores(ranks: Ranks) -> int:
         threads = int(wanted)
     torch.set_num_threads(threads)
     return threads
-
-
-def first_line(error: BaseException) -> str:
-    """Say an error as one short sentence without its full stop: no C++ frames, no source files."""
-    lines = str(error).strip().splitlines() or [type(error).__name__]
-    return re.sub(r"^\[[^\]]*\.\w+:\d+\] ", "", lines[0]).split(". ")[0].removesuffix(".")
 
 
 def _cores() -> int:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-SIZE = 28
+IMAGE_SIZE = 28
 """Height and width of an image in pixels, as in MNIST."""
 
 _DOTS = 56
@@ -82,12 +82,12 @@ def draw_digits(count: int, seed: tuple[int, ...]) -> Digits:
     random = np.random.default_rng(seed)
     labels = random.permutation(np.arange(count) % 10)
     styles = random.integers(0, 6, count)
-    images = np.empty((count, SIZE, SIZE), np.uint8)
+    images = np.empty((count, IMAGE_SIZE, IMAGE_SIZE), np.uint8)
     for digit in range(10):
         for number, style in enumerate(_STYLES[digit]):
-            chosen = np.flatnonzero((labels == digit) & (styles % len(_STYLES[digit]) == number))
-            for start in range(0, len(chosen), _BATCH):
-                batch = chosen[start : start + _BATCH]
+            indices = np.flatnonzero((labels == digit) & (styles % len(_STYLES[digit]) == number))
+            for start in range(0, len(indices), _BATCH):
+                batch = indices[start : start + _BATCH]
                 images[batch] = _draw(style, len(batch), random)
     return Digits(images, labels.astype(np.int64))
 
@@ -100,31 +100,31 @@ def _draw(style: str, count: int, random: np.random.Generator) -> NDArray[np.uin
     lengths = [np.hypot(*np.diff(stroke, axis=0).T).sum() for stroke in strokes]
     dots_BD2 = np.concatenate(
         [
-            _along(stroke, count, max(8, round(_DOTS * length / sum(lengths))), random)
+            _sample_stroke(stroke, count, max(8, round(_DOTS * length / sum(lengths))), random)
             for stroke, length in zip(strokes, lengths, strict=True)
         ],
         axis=1,
     )
-    return _spoil(_ink(_place(dots_BD2, random), random), random)
+    return _degrade(_rasterize(_transform(dots_BD2, random), random), random)
 
 
-def _along(
+def _sample_stroke(
     stroke: NDArray[np.float64], count: int, dots: int, random: np.random.Generator
 ) -> NDArray[np.float32]:
     """Move a stroke's points a little and put dots on a smooth line through them: (count, dots, 2)."""
     points_BP2 = stroke + random.normal(0, 0.05, (count, *stroke.shape))
     ends = 2 * points_BP2[:, [0, -1]] - points_BP2[:, [1, -2]]
     padded = np.concatenate([ends[:, :1], points_BP2, ends[:, 1:]], axis=1)
-    place = np.linspace(0, len(stroke) - 1, dots)
-    piece = np.minimum(place.astype(int), len(stroke) - 2)
-    t = (place - piece)[:, None]
+    position = np.linspace(0, len(stroke) - 1, dots)
+    piece = np.minimum(position.astype(int), len(stroke) - 2)
+    t = (position - piece)[:, None]
     a, b, c, d = (padded[:, piece + k] for k in range(4))
     curve = 0.5 * (2 * b + (c - a) * t + (2 * a - 5 * b + 4 * c - d) * t**2 + (3 * b - 3 * c + d - a) * t**3)
     dots_BD2: NDArray[np.float32] = curve.astype(np.float32)
     return dots_BD2
 
 
-def _place(dots_BD2: NDArray[np.float32], random: np.random.Generator) -> NDArray[np.float32]:
+def _transform(dots_BD2: NDArray[np.float32], random: np.random.Generator) -> NDArray[np.float32]:
     """Bend, slant, turn, scale and shift each digit; from the unit square to pixels."""
     count = len(dots_BD2)
 
@@ -137,17 +137,17 @@ def _place(dots_BD2: NDArray[np.float32], random: np.random.Generator) -> NDArra
     x = x - y * each(0.22, 0.1)
     angle, size = each(0.14), np.clip(each(1.8, 18.0), 12, 22)
     x, y = np.cos(angle) * x - np.sin(angle) * y, np.sin(angle) * x + np.cos(angle) * y
-    middle = (SIZE - 1) / 2
+    middle = (IMAGE_SIZE - 1) / 2
     return np.stack([x * size + middle + each(1.2), y * size + middle + each(1.2)], axis=-1)
 
 
-def _ink(dots_BD2: NDArray[np.float32], random: np.random.Generator) -> NDArray[np.float32]:
+def _rasterize(dots_BD2: NDArray[np.float32], random: np.random.Generator) -> NDArray[np.float32]:
     """Draw with a round pen of random width: (B, 28, 28), 0 to 1."""
     count = len(dots_BD2)
-    pixels = np.arange(SIZE, dtype=np.float32)
+    pixels = np.arange(IMAGE_SIZE, dtype=np.float32)
     dx_DBX = (pixels - dots_BD2[..., 0].T[..., None]) ** 2
     dy_DBY = (pixels - dots_BD2[..., 1].T[..., None]) ** 2
-    nearest = np.full((count, SIZE, SIZE), np.inf, np.float32)
+    nearest = np.full((count, IMAGE_SIZE, IMAGE_SIZE), np.inf, np.float32)
     distance = np.empty_like(nearest)
     for dx_BX, dy_BY in zip(dx_DBX, dy_DBY, strict=True):
         np.add(dx_BX[:, None, :], dy_BY[:, :, None], out=distance)
@@ -158,10 +158,10 @@ def _ink(dots_BD2: NDArray[np.float32], random: np.random.Generator) -> NDArray[
     return ink
 
 
-def _spoil(ink: NDArray[np.float32], random: np.random.Generator) -> NDArray[np.uint8]:
+def _degrade(ink: NDArray[np.float32], random: np.random.Generator) -> NDArray[np.uint8]:
     """Fade, rub out a small patch, and add noise."""
     count = len(ink)
-    pixels = np.arange(SIZE, dtype=np.float32)
+    pixels = np.arange(IMAGE_SIZE, dtype=np.float32)
     x, y = random.uniform(6, 22, (2, count, 1)).astype(np.float32)
     reach = random.uniform(0, 2.4, (count, 1, 1)).astype(np.float32)
     patch = (pixels - x)[:, None, :] ** 2 + (pixels - y)[:, :, None] ** 2 < reach**2

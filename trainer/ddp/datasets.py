@@ -1,4 +1,4 @@
-"""The images to learn from, and each rank's share of them, batch by batch.
+"""The images to train on, and each rank's share of them, batch by batch.
 
 Both data sets are small, so they lie on the device as bytes and a batch is one
 indexing: no worker processes, no copies from the host.
@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 from torch.utils.data import DistributedSampler, TensorDataset
 
-from .digits import draw_digits
-from .errors import TrainingError
-from .model import import_torchvision
-from .ranks import Ranks
+from trainer.ddp.model import import_torchvision
+from trainer.ddp.synthetic_digits import draw_digits
+from trainer.messages import TrainingError
+from trainer.ranks import Ranks
 
 MNIST_FILES = ("train-images", "train-labels", "t10k-images", "t10k-labels")
 """What the four files of MNIST are called, up to the kind."""
@@ -39,12 +39,12 @@ class Images:
         """Copy to `device`."""
         return Images(self.pixels_N1HW.to(device), self.labels_N.to(device))
 
-    def take(self, chosen_B: Tensor) -> tuple[Tensor, Tensor]:
+    def take(self, indices_B: Tensor) -> tuple[Tensor, Tensor]:
         """Pick images by index: floats from 0 to 1, (B, 1, 28, 28), and labels, (B,)."""
-        return self.pixels_N1HW[chosen_B].float().div_(255), self.labels_N[chosen_B]
+        return self.pixels_N1HW[indices_B].float().div_(255), self.labels_N[indices_B]
 
 
-def draw(train_images: int, val_images: int, seed: int) -> tuple[Images, Images]:
+def draw_digit_images(train_images: int, val_images: int, seed: int) -> tuple[Images, Images]:
     """Draw digits for training and for validation, from separate random sequences."""
     drawn = (draw_digits(train_images, (seed, _TRAIN)), draw_digits(val_images, (seed, _VALIDATION)))
     train, validation = (
@@ -53,7 +53,7 @@ def draw(train_images: int, val_images: int, seed: int) -> tuple[Images, Images]
     return train, validation
 
 
-def read_mnist(folder: Path, download: bool) -> tuple[Images, Images]:
+def load_mnist(folder: Path, download: bool) -> tuple[Images, Images]:
     """Read MNIST's training and test images with torchvision.
 
     `folder` holds MNIST/raw, as torchvision lays it out, or is that `raw` folder.
@@ -102,11 +102,11 @@ class TrainBatches:
         """On the device."""
         self.batch_size = batch_size
         """Images a step on this rank."""
-        self.images_per_step = batch_size * ranks.world_size
+        self.global_batch_size = batch_size * ranks.world_size
         """Images a step over all ranks."""
-        if len(images) < self.images_per_step:
+        if len(images) < self.global_batch_size:
             raise TrainingError(
-                f"There are {len(images)} training images, but one step takes {self.images_per_step}.",
+                f"There are {len(images)} training images, but one step takes {self.global_batch_size}.",
                 now="Choose more images, a smaller --batch-size, or fewer processes.",
             )
         self._sampler: DistributedSampler[tuple[Tensor, ...]] = DistributedSampler(
@@ -121,9 +121,9 @@ class TrainBatches:
     @property
     def steps_per_epoch(self) -> int:
         """Whole steps in the images; the last few images of an epoch are left out."""
-        return len(self.images) // self.images_per_step
+        return len(self.images) // self.global_batch_size
 
-    def of_epoch(self, epoch: int, first_step: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
+    def epoch_batches(self, epoch: int, first_step: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield images (B, 1, 28, 28) and labels (B,) of `epoch`, from `first_step` of it on."""
         self._sampler.set_epoch(epoch)
         order = torch.tensor(list(self._sampler), device=self.images.labels_N.device)
@@ -134,5 +134,5 @@ class TrainBatches:
 def validation_batches(images: Images, batch_size: int, ranks: Ranks) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield this rank's share of the validation images: over all ranks, each image exactly once."""
     mine = torch.arange(ranks.rank, len(images), ranks.world_size, device=images.labels_N.device)
-    for chosen_B in torch.split(mine, batch_size):
-        yield images.take(chosen_B)
+    for indices_B in torch.split(mine, batch_size):
+        yield images.take(indices_B)

@@ -10,11 +10,11 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="training needs torch, which gpuconsole[trainer] brings")
 
-from trainer.batches import Images, TrainBatches, draw, read_mnist, validation_batches  # noqa: E402
 from trainer.catalogue import MODELS  # noqa: E402
-from trainer.errors import TrainingError  # noqa: E402
-from trainer.learner import learning_rate_share  # noqa: E402
-from trainer.model import make_model  # noqa: E402
+from trainer.ddp.datasets import Images, TrainBatches, draw_digit_images, load_mnist, validation_batches  # noqa: E402
+from trainer.ddp.learner import lr_factor  # noqa: E402
+from trainer.ddp.model import make_model  # noqa: E402
+from trainer.messages import TrainingError  # noqa: E402
 from trainer.ranks import Ranks  # noqa: E402
 
 needs_torchvision = pytest.mark.skipif(
@@ -39,7 +39,7 @@ def learnt(
     return [
         int(label)
         for ranks in ranks_of(world_size)
-        for _, labels in TrainBatches(images, batch_size, ranks, seed=1).of_epoch(epoch, first_step)
+        for _, labels in TrainBatches(images, batch_size, ranks, seed=1).epoch_batches(epoch, first_step)
         for label in labels
     ]
 
@@ -71,8 +71,8 @@ def test_over_all_ranks_each_validation_image_counts_exactly_once(count: int, wo
 
 
 def test_a_batch_is_floats_from_0_to_1() -> None:
-    train, validation = draw(64, 10, seed=1)
-    images, labels = next(TrainBatches(train, 32, ranks_of(1)[0], seed=1).of_epoch(0))
+    train, validation = draw_digit_images(64, 10, seed=1)
+    images, labels = next(TrainBatches(train, 32, ranks_of(1)[0], seed=1).epoch_batches(0))
     assert (images.shape, images.dtype) == ((32, 1, 28, 28), torch.float32)
     assert images.min() >= 0
     assert 0.9 < images.max() <= 1
@@ -101,7 +101,7 @@ def test_mnist_is_read_from_its_files_and_from_its_raw_folder(tmp_path: Path) ->
     raw = tmp_path / "MNIST" / "raw"
     write_mnist(raw)
     for folder in (tmp_path, raw):
-        train, test = read_mnist(folder, download=False)
+        train, test = load_mnist(folder, download=False)
         assert (train.pixels_N1HW.shape, test.pixels_N1HW.shape) == ((6, 1, 28, 28), (4, 1, 28, 28))
         assert train.labels_N.tolist() == [0, 1, 2, 3, 4, 5]
         assert train.pixels_N1HW.flatten()[:3].tolist() == [0, 1, 2]
@@ -116,7 +116,7 @@ def test_a_missing_mnist_file_is_named_with_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(
         TrainingError, match=r"there is no .*train-labels-idx1-ubyte \(only its .gz .* --download"
     ):
-        read_mnist(tmp_path, download=False)
+        load_mnist(tmp_path, download=False)
 
 
 @needs_torchvision
@@ -125,7 +125,7 @@ def test_a_damaged_mnist_file_is_said_without_a_traceback(tmp_path: Path) -> Non
     write_mnist(raw)
     (raw / "t10k-images-idx3-ubyte").write_bytes(b"not idx")
     with pytest.raises(TrainingError, match="Could not read MNIST"):
-        read_mnist(tmp_path, download=False)
+        load_mnist(tmp_path, download=False)
 
 
 @needs_torchvision
@@ -139,7 +139,7 @@ def test_every_model_of_the_catalogue_turns_a_batch_into_ten_logits(name: str) -
 
 
 def test_the_learning_rate_rises_at_the_start_and_ends_at_zero() -> None:
-    shares = [learning_rate_share(step / 100) for step in range(101)]
+    shares = [lr_factor(step / 100) for step in range(101)]
     assert max(shares) == shares[10] == 1.0
     assert 0 < shares[0] < 0.1
     assert shares[100] == pytest.approx(0)

@@ -7,7 +7,7 @@ import sys
 import threading
 from types import FrameType
 
-LAUNCHER = "TRAINER_LAUNCHER_PID"
+LAUNCHER_PID_VARIABLE = "TRAINER_LAUNCHER_PID"
 """Variable in which a launcher tells its ranks which process it is."""
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -22,13 +22,13 @@ class StopRequest:
     signal = 0
     """The number of the signal that came; 0 while none has."""
 
-    def listen(self) -> None:
+    def catch_signals(self) -> None:
         """Note SIGTERM and SIGINT from now on, instead of dying of them."""
         for number in SIGNALS:
             signal.signal(number, self._note)
 
-    def leave_at_once(self, when: str) -> None:
-        """Until `listen` is called, end the process at the first signal, with 128 + its number.
+    def exit_on_signal(self, when: str) -> None:
+        """Until `catch_signals` is called, end the process at the first signal, with 128 + its number.
 
         `when` completes "Stopped by SIGTERM". A thread does it: torch waits for other
         ranks in C++, where Python's handlers do not run. Without any handler the first
@@ -58,9 +58,9 @@ class StopRequest:
         self._note(number, frame)
 
 
-def stop_with_launcher() -> None:
+def stop_when_launcher_dies() -> None:
     """Have the kernel send SIGTERM when the launcher of this process dies, whatever it dies of (Linux)."""
-    launcher = os.environ.pop(LAUNCHER, "")
+    launcher = os.environ.pop(LAUNCHER_PID_VARIABLE, "")
     if launcher and sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
         if os.getppid() != int(launcher):

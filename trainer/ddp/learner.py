@@ -8,11 +8,11 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import AdamW
 
-from .checkpoint import State
-from .errors import TrainingError
-from .group import ProcessGroup
+from trainer.ddp.checkpoint import State
+from trainer.ddp.process_group import ProcessGroup
+from trainer.messages import TrainingError
 
-WARM_UP = 0.1
+WARM_UP_SHARE = 0.1
 """Share of the steps in which the learning rate rises."""
 
 
@@ -45,16 +45,16 @@ class Learner:
         self._seed = seed
         torch.manual_seed(seed * 1_000_003 + group.ranks.rank)
 
-    def plan(self, steps: int) -> None:
+    def set_total_steps(self, steps: int) -> None:
         """Spread the learning rate over `steps`, counted from the start of training."""
         self._steps = max(1, steps)
 
     @property
     def lr(self) -> float:
         """Learning rate of the next step."""
-        return self._highest_lr * learning_rate_share(self._step / self._steps)
+        return self._highest_lr * lr_factor(self._step / self._steps)
 
-    def learn(self, images_B1HW: Tensor, labels_B: Tensor) -> Tensor:
+    def train_step(self, images_B1HW: Tensor, labels_B: Tensor) -> Tensor:
         """Take one step and return this rank's mean loss, a scalar left on the device."""
         with self._precision():
             loss = nn.functional.cross_entropy(self.model(images_B1HW), labels_B)
@@ -67,7 +67,7 @@ class Learner:
         return loss.detach()
 
     @torch.no_grad()
-    def judge(self, images_B1HW: Tensor, labels_B: Tensor) -> Tensor:
+    def evaluate(self, images_B1HW: Tensor, labels_B: Tensor) -> Tensor:
         """Sum up this batch: loss, right answers, images, as one tensor of three on the device."""
         with self._precision():
             logits_B10 = self.network(images_B1HW)
@@ -75,7 +75,7 @@ class Learner:
         right = (logits_B10.argmax(1) == labels_B).sum()
         return torch.stack([loss, right.float(), torch.full_like(loss, len(labels_B))])
 
-    def state(self) -> State:
+    def state_dict(self) -> State:
         """Gather what the next start needs; every rank must call this, rank 0 keeps it."""
         device = self.group.device
         mine = [torch.get_rng_state()]
@@ -85,10 +85,10 @@ class Learner:
             "model": self.network.state_dict(),
             "optimizer": self._optimizer.state_dict(),
             "schedule": {"step": self._step, "highest_lr": self._highest_lr},
-            "random": self.group.gather(mine),
+            "random": self.group.all_gather(mine),
         }
 
-    def restore(self, state: State) -> None:
+    def load_state_dict(self, state: State) -> None:
         """Bring back a `state`, also one of another number of ranks.
 
         Random numbers go on where they were if the ranks are the same; else they start anew.
@@ -120,8 +120,11 @@ class Learner:
         return torch.autocast(self.group.device.type, torch.bfloat16)
 
 
-def learning_rate_share(done: float) -> float:
-    """Say which share of the highest learning rate applies when `done` of the steps, 0 to 1, are behind."""
-    if done < WARM_UP:
-        return 0.05 + 0.95 * done / WARM_UP
-    return 0.5 * (1 + math.cos(math.pi * min(1.0, (done - WARM_UP) / (1 - WARM_UP))))
+def lr_factor(done: float) -> float:
+    """Return the factor of the highest learning rate when `done` of all steps, 0 to 1, are taken.
+
+    A linear warm-up, then a cosine.
+    """
+    if done < WARM_UP_SHARE:
+        return 0.05 + 0.95 * done / WARM_UP_SHARE
+    return 0.5 * (1 + math.cos(math.pi * min(1.0, (done - WARM_UP_SHARE) / (1 - WARM_UP_SHARE))))

@@ -15,8 +15,7 @@ from typing import Any
 
 import torch
 
-from .errors import TrainingError
-from .group import first_line
+from trainer.messages import TrainingError, first_line
 
 _NAME = re.compile(r"step-(\d+)\.pt")
 _FORMAT = 1

@@ -1,0 +1,92 @@
+"""What a rank says: lines that a person reads and a console parses, and the errors that end it.
+
+An error is one line with what, why and what to do now.
+"""
+
+import re
+import sys
+
+
+class TrainingError(Exception):
+    """A failure that the user can act on; shown without a traceback.
+
+    `what`, `why` and `now` are sentences. It travels to the other ranks by pickle.
+    """
+
+    exit_status = 1
+    """What the process ends with."""
+
+    def __init__(self, what: str, why: str = "", now: str = "") -> None:
+        super().__init__(what, why, now)
+
+    def __str__(self) -> str:
+        return " ".join(part for part in self.args if part)
+
+
+class InvalidArguments(TrainingError):
+    """Arguments or environment with which no training can start."""
+
+    exit_status = 2
+
+
+class NotFinite(TrainingError):
+    """The loss is no number any more: no further step can mend it."""
+
+
+class Stopped(TrainingError):
+    """Somebody asked the job to stop, and it did."""
+
+    def __init__(self, what: str, why: str = "", now: str = "", signal: int = 0) -> None:
+        super().__init__(what, why, now)
+        self.exit_status = 128 + signal
+
+
+def log(line: str) -> None:
+    """Print one line at once and whole: `print` may write its end apart, and other ranks share the pipe."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def log_error(line: str) -> None:
+    """Print one line to stderr, at once and whole."""
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()
+
+
+def progress_line(
+    *,
+    epoch: int,
+    epochs: int,
+    step: int,
+    steps: int,
+    loss: float,
+    lr: float,
+    images_per_s: float,
+    eta_s: float,
+) -> str:
+    """Say where training is; `epoch` counts from 1, `step` over the whole training.
+
+    >>> progress_line(epoch=1, epochs=3, step=120, steps=564, loss=0.1234,
+    ...               lr=9.8e-4, images_per_s=412.3, eta_s=72)
+    'epoch 1/3 step 120/564 loss 0.1234 lr 9.8e-04 412 images/s eta 1m12s'
+    """
+    return (
+        f"epoch {epoch}/{epochs} step {step}/{steps} loss {loss:.4f} lr {lr:.1e}"
+        f" {images_per_s:.0f} images/s eta {duration(eta_s)}"
+    )
+
+
+def duration(seconds: float) -> str:
+    """Say a time in at most two units: 12s, 1m12s, 3h05m."""
+    whole = max(0, round(seconds))
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02}s"
+    return f"{whole // 3600}h{whole % 3600 // 60:02}m"
+
+
+def first_line(error: BaseException) -> str:
+    """Say an error as one short sentence without its full stop: no C++ frames, no source files."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return re.sub(r"^\[[^\]]*\.\w+:\d+\] ", "", lines[0]).split(". ")[0].removesuffix(".")
