@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 
 from k8s.diagnosis.answer import Cause, Fact
 from k8s.diagnosis.evidence import Evidence
+from k8s.diagnosis.objects import LimitRangeItem
 from k8s.diagnosis.words import amount, bare_amount, cut, names
 from k8s.models import Event
 from k8s.scheduling import requests
-from k8s.scheduling.objects import Limit
 
 
 def cannot_create(seen: Evidence) -> Cause | None:
@@ -19,7 +19,7 @@ def cannot_create(seen: Evidence) -> Cause | None:
         return None
     for event in seen.events_of(None, "FailedCreate"):
         message = cut(event.message)
-        for pattern, explain in _REFUSALS:
+        for pattern, explain in _REJECTIONS:
             if found := pattern.search(message):
                 cause = explain(seen, found)
                 return Cause(cause.sentence, (_event_fact(event), *cause.facts), cause.help)
@@ -45,46 +45,46 @@ def _over_quota(seen: Evidence, found: re.Match[str]) -> Cause:
     )
 
 
-def _refused(words: str, *help_lines: str) -> Callable[[Evidence, re.Match[str]], Cause]:
+def _rejected(words: str, *help_lines: str) -> Callable[[Evidence, re.Match[str]], Cause]:
     """Return an explanation in which `{0}`, `{1}` are what the message names."""
     return lambda _, found: Cause(words.format(*found.groups()), help=help_lines)
 
 
-_REFUSALS: tuple[tuple[re.Pattern[str], Callable[[Evidence, re.Match[str]], Cause]], ...] = (
+_REJECTIONS: tuple[tuple[re.Pattern[str], Callable[[Evidence, re.Match[str]], Cause]], ...] = (
     (re.compile(r"exceeded quota: ([^,]+), requested: (\S+), used: (\S+), limited: (\S+)"), _over_quota),
     (
         re.compile(r"failed quota: ([^:]+): must specify (.+)"),
-        _refused(
+        _rejected(
             "Its pods cannot be created: quota {0} demands that each container says {1}.",
             "Say how much of these each container wants.",
         ),
     ),
     (
         re.compile(r"((?:maximum|minimum) \S+ usage per \w+ is .+|\S+ max limit to request ratio .+)"),
-        _refused(
+        _rejected(
             "Its pods cannot be created: a LimitRange says {0}.", "Ask for an amount within the limits."
         ),
     ),
     (
         re.compile(r"no PriorityClass with name (\S+) was found"),
-        _refused(
+        _rejected(
             "Its pods cannot be created: there is no PriorityClass {0}.", "Name a PriorityClass that exists."
         ),
     ),
     (
         re.compile(r"service ?account \"?([^\s\":]+)\"? (?:was )?not found"),
-        _refused(
+        _rejected(
             "Its pods cannot be created: there is no ServiceAccount {0}.",
             "Create the ServiceAccount, or name one that exists.",
         ),
     ),
     (
         re.compile(r"violates PodSecurity \"([^\"]+)\":? ?(.*)"),
-        _refused("Its pods cannot be created: PodSecurity {0} forbids them: {1}."),
+        _rejected("Its pods cannot be created: PodSecurity {0} forbids them: {1}."),
     ),
     (
         re.compile(r"admission webhook \"([^\"]+)\" denied the request:? ?(.*)"),
-        _refused("Its pods cannot be created: the cluster's rule {0} says {1}."),
+        _rejected("Its pods cannot be created: the cluster's rule {0} says {1}."),
     ),
 )
 """What servers say when they refuse a pod, and what that means; the first that is found counts."""
@@ -115,11 +115,12 @@ def no_such_account(seen: Evidence) -> Cause | None:
 def over_quota(seen: Evidence) -> Cause | None:
     """The namespace's quota has too little left, by arithmetic, where no event says so."""
     for instance in seen.podless:
-        wanted = requests.of_pod(seen.wish(instance))
+        wanted = requests.of_pod(seen.spec(instance))
         for quota in seen.quotas:
             if quota.spec.scopes or quota.spec.scope_selector:
                 continue  # for some pods only; an event tells when it is for these
-            hard, used = requests.read(quota.status.hard), requests.read(quota.status.used)
+            hard = requests.from_quantities(quota.status.hard)
+            used = requests.from_quantities(quota.status.used)
             for key, limit in hard.items():
                 want = wanted.get(_RESOURCE_OF.get(key) or key.removeprefix("requests."), None)
                 left = limit - used.get(key, 0)
@@ -141,7 +142,7 @@ _RESOURCE_OF: Mapping[str, str] = {"count/pods": requests.PODS}
 def out_of_limits(seen: Evidence) -> Cause | None:
     """A LimitRange allows no such pods, by arithmetic, where no event says so."""
     for instance in seen.podless:
-        containers = [requests.of_container(each) for each in seen.wish(instance).containers]
+        containers = [requests.of_container(each) for each in seen.spec(instance).containers]
         asked = {"Container": containers, "Pod": [requests.add(containers)]}
         for limit_range in seen.limit_ranges:
             for limit in limit_range.spec.limits or ():
@@ -157,10 +158,10 @@ def out_of_limits(seen: Evidence) -> Cause | None:
     return None
 
 
-def _beyond(limit: Limit, asked: requests.Amounts) -> tuple[str, str] | None:
+def _beyond(limit: LimitRangeItem, asked: requests.ResourceList) -> tuple[str, str] | None:
     """Return what is asked and what is allowed in its place; None when it is within the limits."""
     for word, bounds, sign in (("at most", limit.max, 1), ("at least", limit.min, -1)):
-        for key, bound in requests.read(bounds).items():
+        for key, bound in requests.from_quantities(bounds).items():
             if key in asked and (asked[key] - bound) * sign > 0:
                 return amount(key, asked[key]), f"{word} {bare_amount(key, bound)}"
     return None

@@ -123,7 +123,7 @@ def _with_ranks(instance: Instance) -> str:
 def _memory_limit(seen: Evidence, end: _End) -> str:
     if end.state.reason != "OOMKilled":
         return ""
-    for container in seen.wish(end.instance).containers:
+    for container in seen.spec(end.instance).containers:
         limits = container.resources.limits if container.resources is not None else None
         if container.name == end.container and limits and "memory" in limits:
             return f", its limit is {limits['memory']} of memory"

@@ -9,29 +9,26 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any
 
-import msgspec
-
-from k8s import models
-from k8s.diagnosis.capacity import PodSet
-from k8s.diagnosis.words import order, seconds_between
-from k8s.kinds import DeclaredJob
-from k8s.models import ContainerStatus, Event, Node
-from k8s.scheduling import requests
-from k8s.scheduling.objects import (
-    Claim,
+from k8s.diagnosis.objects import (
     Existing,
     LimitRange,
     LocalQueue,
     PodGroup,
     PriorityClass,
-    Quota,
-    SchedulingSpec,
     StorageClass,
     WholePod,
     Workload,
 )
-from k8s.scheduling.predicates import ClusterCapacity
-from k8s.scheduling.requests import Amounts
+from k8s.diagnosis.shortage import PodSet, pod_sets
+from k8s.diagnosis.words import order, seconds_between
+from k8s.kinds import DeclaredJob
+from k8s.models import ContainerStatus, Event, Node
+from k8s.models.claim import Claim
+from k8s.models.namespace import Quota
+from k8s.scheduling import requests
+from k8s.scheduling.predicates import ClusterCapacity, NodeCapacity
+from k8s.scheduling.requests import ResourceList
+from k8s.scheduling.scheduling_spec import SchedulingSpec, spec_from_template
 from k8s.snapshot import Instance, Job, NodeRow
 from k8s.status import Status
 
@@ -50,7 +47,7 @@ class Evidence:
     job: Job
     now: datetime
     """By the cluster's clock."""
-    rows: Mapping[str, NodeRow] = field(default_factory=dict)
+    node_rows: Mapping[str, NodeRow] = field(default_factory=dict)
     """The nodes as the console shows them, by name."""
     sees_all_pods: bool = True
     """The rows count everybody's pods."""
@@ -65,7 +62,7 @@ class Evidence:
     """Of the job, its pods, its PodGroup, its Workload; oldest first."""
     nodes: tuple[Node, ...] | None = None
     """All nodes; None when nobody looked, or may not."""
-    used: Mapping[str, Amounts] = field(default_factory=dict)
+    requested_by_node: Mapping[str, ResourceList] = field(default_factory=dict)
     """Node name to what its pods request, for those nodes where it matters."""
     quotas: tuple[Quota, ...] = ()
     limit_ranges: tuple[LimitRange, ...] = ()
@@ -78,7 +75,7 @@ class Evidence:
     pod_group: PodGroup | None = None
     workload: Workload | None = None
     local_queues: Mapping[str, LocalQueue | None] = field(default_factory=dict)
-    places: tuple[int, int] | None = None
+    queue_positions: tuple[int, int] | None = None
     """How many Workloads are before it in its queue, and in the ClusterQueue."""
     unseen: tuple[str, ...] = ()
     """What could not be looked at, in words."""
@@ -99,7 +96,7 @@ class Evidence:
         return tuple(each for each in self.unfinished if not each.pod)
 
     @property
-    def unplaced(self) -> tuple[Instance, ...]:
+    def unscheduled(self) -> tuple[Instance, ...]:
         """Return the instances without a node."""
         return tuple(each for each in self.unfinished if not each.node)
 
@@ -113,12 +110,12 @@ class Evidence:
         """Return the Kueue queue that the job names."""
         return self.declared.meta.label(QUEUE_LABEL) if self.declared is not None else ""
 
-    def wish(self, instance: Instance) -> SchedulingSpec:
+    def spec(self, instance: Instance) -> SchedulingSpec:
         """Return what an instance's pod asks for, or what its template does while there is none."""
         pod = self.pods.get(instance.pod)
         if pod is not None:
             return pod.spec
-        return _wish_of(self.template(instance).get("spec"))
+        return spec_from_template(self.template(instance))
 
     def template(self, instance: Instance) -> Mapping[str, Any]:
         """Return the pod template of an instance; empty when it is not known."""
@@ -128,28 +125,28 @@ class Evidence:
         return {}
 
     @cached_property
-    def groups(self) -> tuple[PodSet, ...]:
-        """Return the pods without a node, those that want the same together."""
-        found: dict[bytes, tuple[list[str], SchedulingSpec]] = {}
-        for instance in self.unplaced:
-            wish = self.wish(instance)
-            names, _ = found.setdefault(_signature(wish), ([], wish))
-            names.append(instance.name)
-        return tuple(PodSet(tuple(names), wish, requests.of_pod(wish)) for names, wish in found.values())
+    def pod_sets(self) -> tuple[PodSet, ...]:
+        """Return the pods without a node, those that request the same together."""
+        return pod_sets((each.name, self.spec(each)) for each in self.unscheduled)
 
     @cached_property
-    def ground(self) -> ClusterCapacity | None:
+    def capacity(self) -> ClusterCapacity | None:
         """Return what is left on the nodes; None when they are not known."""
         if self.nodes is None:
             return None
-        nodes = {node.metadata.name: node for node in self.nodes}
         return ClusterCapacity(
-            nodes=tuple(nodes.values()),
-            whole={name: requests.whole_of(node) for name, node in nodes.items()},
-            free={
-                name: requests.free_of(node, self.rows.get(name), self.used.get(name))
-                for name, node in nodes.items()
-            },
+            {
+                node.metadata.name: NodeCapacity(
+                    node,
+                    requests.allocatable_of(node),
+                    requests.free_of(
+                        node,
+                        self.node_rows.get(node.metadata.name),
+                        self.requested_by_node.get(node.metadata.name),
+                    ),
+                )
+                for node in self.nodes
+            }
         )
 
     @cached_property
@@ -157,7 +154,7 @@ class Evidence:
         """Return which other jobs hold accelerators of each node, and how many."""
         found: dict[str, Counter[str]] = {}
         own = {each.pod for each in self.job.instances if each.pod}
-        for name, row in self.rows.items():
+        for name, row in self.node_rows.items():
             for holder in row.holders:
                 if holder.namespace != self.job.ref.namespace or holder.pod not in own:
                     found.setdefault(name, Counter())[holder.job] += holder.gpus
@@ -192,8 +189,8 @@ class Evidence:
 
     def image_of(self, instance: Instance, container: str) -> str:
         """Return the image of a container."""
-        wish = self.wish(instance)
-        for each in (*(wish.init_containers or ()), *wish.containers):
+        spec = self.spec(instance)
+        for each in (*(spec.init_containers or ()), *spec.containers):
             if each.name == container:
                 return str(each.image)
         return ""
@@ -206,18 +203,3 @@ def dig(obj: object, *keys: str) -> Any:
             return None
         obj = obj.get(key)
     return obj
-
-
-def _wish_of(spec: object) -> SchedulingSpec:
-    """Read a template's pod spec, which can be anything."""
-    try:
-        wish: SchedulingSpec = models.convert(spec or {}, SchedulingSpec, strict=False)
-    except (msgspec.ValidationError, RecursionError):
-        return SchedulingSpec()
-    return wish
-
-
-def _signature(wish: SchedulingSpec) -> bytes:
-    """Return what tells pods apart for a scheduler."""
-    demands = (wish.node_selector, wish.affinity, wish.tolerations, sorted(requests.of_pod(wish).items()))
-    return repr(demands).encode("utf-8", "replace")

@@ -36,7 +36,7 @@ class Fetcher:
         """Return what could not be looked at, in words."""
         return tuple(self._unseen)
 
-    async def manifest(self, resource: Resource, name: str, namespace: str) -> dict[str, Any] | KubeError:
+    async def get(self, resource: Resource, name: str, namespace: str) -> dict[str, Any] | KubeError:
         """Return an object as it is, or why not."""
         try:
             async with self._turns:
@@ -46,7 +46,7 @@ class Fetcher:
                 self._note(f"{resource.kind} {name}", error)
             return error
 
-    async def named(
+    async def get_by_name(
         self, resource: Resource, kind: type[T], wanted: Iterable[str], namespace: str = ""
     ) -> dict[str, T | None]:
         """Look for objects by their names: None where there is none, and nothing where it cannot be told."""
@@ -57,7 +57,7 @@ class Fetcher:
     async def _one(
         self, resource: Resource, kind: type[T], name: str, namespace: str
     ) -> tuple[bool, T | None]:
-        obj = await self.manifest(resource, name, namespace)
+        obj = await self.get(resource, name, namespace)
         if isinstance(obj, KubeError):
             if not isinstance(obj, (NotFound, Forbidden)):
                 self._note(f"{resource.kind} {name}", obj)
@@ -75,7 +75,7 @@ class Fetcher:
             return None
         return value
 
-    async def listed(
+    async def list_all(
         self,
         resource: Resource,
         kind: type[T],
@@ -116,7 +116,7 @@ class Fetcher:
         self._unseen[f"{resource.plural}: only the first {len(found)} were read"] = None
         return found
 
-    async def items(self, path: str, kind: type[T]) -> list[T]:
+    async def list_path(self, path: str, kind: type[T]) -> list[T]:
         """Return the items at a path that may not be served."""
         try:
             async with self._turns:

@@ -13,30 +13,29 @@ import msgspec
 from k8s.client.client import Client
 from k8s.diagnosis.evidence import Evidence, dig
 from k8s.diagnosis.fetcher import Fetcher
-from k8s.diagnosis.words import order
-from k8s.errors import Forbidden, KubeError, NotFound
-from k8s.kinds import KINDS, DeclaredJob, JobKind, JobRef, kind_of
-from k8s.models import Event, Meta, Node
-from k8s.models.resources import CLAIMS, EVENTS, NODES, PODS, SECRETS, Resource
-from k8s.scheduling import requests
-from k8s.scheduling.objects import (
-    Claim,
+from k8s.diagnosis.objects import (
     Existing,
     LimitRange,
     LocalQueue,
     PendingWorkload,
     PodGroup,
     PriorityClass,
-    Quota,
     StorageClass,
     WholePod,
     Workload,
 )
-from k8s.scheduling.predicates import main_resource, refusal
+from k8s.diagnosis.words import order
+from k8s.errors import Forbidden, KubeError, NotFound
+from k8s.kinds import KINDS, DeclaredJob, JobKind, JobRef, kind_of
+from k8s.models import Event, Meta, Node
+from k8s.models.claim import Claim
+from k8s.models.namespace import Quota
+from k8s.models.resources import CLAIMS, EVENTS, NODES, PODS, QUOTAS, SECRETS, Resource
+from k8s.scheduling import requests
+from k8s.scheduling.predicates import main_resource, unfit_node
 from k8s.snapshot import ClusterSnapshot, Instance, Job
 from k8s.status import Status
 
-QUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota")
 LIMIT_RANGES = Resource("", "v1", "limitranges", "LimitRange")
 ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
 PRIORITIES = Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", is_namespaced=False)
@@ -72,31 +71,31 @@ async def gather(client: Client, job: Job, snapshot: ClusterSnapshot) -> Evidenc
     Raises:
         KubeError: The job itself cannot be asked for, for another reason than permission.
     """
-    asking = Fetcher(client)
+    fetcher = Fetcher(client)
     kind = kind_of(job.ref)
     evidence = Evidence(
         job=job,
         now=datetime.now(UTC) + timedelta(seconds=client.server_clock_offset_s),
-        rows={row.name: row for row in snapshot.nodes},
+        node_rows={row.name: row for row in snapshot.nodes},
         sees_all_pods=PODS.plural not in snapshot.problems,
     )
-    evidence = await _first_round(asking, evidence, kind)
-    evidence = await _second_round(asking, evidence)
-    evidence = await _third_round(asking, evidence)
-    return replace(evidence, unseen=asking.unseen)
+    evidence = await _first_round(fetcher, evidence, kind)
+    evidence = await _second_round(fetcher, evidence)
+    evidence = await _third_round(fetcher, evidence)
+    return replace(evidence, unseen=fetcher.unseen)
 
 
-async def _first_round(asking: Fetcher, evidence: Evidence, kind: JobKind) -> Evidence:
+async def _first_round(fetcher: Fetcher, evidence: Evidence, kind: JobKind) -> Evidence:
     """Read the job, its pods, its own events; and what decides whether pods can be made and placed."""
     ref = evidence.job.ref
     waits = any(each.status not in _READY_OR_DONE for each in evidence.unfinished)
     own, pods, events, nodes, quotas, limits = await asyncio.gather(
-        _own(asking, evidence.job, kind),
-        _own_pods(asking, evidence.job, kind),
-        _first_events(asking, evidence),
-        _if(waits, lambda: asking.listed(NODES, Node)),
-        _if(evidence.podless, lambda: asking.listed(QUOTAS, Quota, ref.namespace)),
-        _if(evidence.podless, lambda: asking.listed(LIMIT_RANGES, LimitRange, ref.namespace)),
+        _fetch_job(fetcher, evidence.job, kind),
+        _fetch_pods(fetcher, evidence.job, kind),
+        _first_events(fetcher, evidence),
+        _fetch_if(waits, lambda: fetcher.list_all(NODES, Node)),
+        _fetch_if(evidence.podless, lambda: fetcher.list_all(QUOTAS, Quota, ref.namespace)),
+        _fetch_if(evidence.podless, lambda: fetcher.list_all(LIMIT_RANGES, LimitRange, ref.namespace)),
     )
     if isinstance(own, KubeError) and not isinstance(own, (Forbidden, NotFound)):
         raise own
@@ -116,13 +115,13 @@ async def _first_round(asking: Fetcher, evidence: Evidence, kind: JobKind) -> Ev
     )
 
 
-async def _if(is_wanted: object, ask: Any) -> Any:
+async def _fetch_if(is_wanted: object, ask: Any) -> Any:
     return await ask() if is_wanted else None
 
 
-async def _own(asking: Fetcher, job: Job, kind: JobKind) -> dict[str, Any] | KubeError | None:
+async def _fetch_job(fetcher: Fetcher, job: Job, kind: JobKind) -> dict[str, Any] | KubeError | None:
     """Read the job's object; of a kind that nobody here knows even the path is a guess."""
-    found = await asking.manifest(kind.resource, job.ref.name, job.ref.namespace)
+    found = await fetcher.get(kind.resource, job.ref.name, job.ref.namespace)
     return None if kind not in KINDS and isinstance(found, KubeError) else found
 
 
@@ -134,7 +133,7 @@ def declared_of(ref: JobRef, manifest: Mapping[str, Any]) -> DeclaredJob | None:
         return None
 
 
-async def _own_pods(asking: Fetcher, job: Job, kind: JobKind) -> dict[str, WholePod]:
+async def _fetch_pods(fetcher: Fetcher, job: Job, kind: JobKind) -> dict[str, WholePod]:
     """Read the job's pods: by the labels of its kind, then by name those that have other labels."""
     wanted = {each.pod for each in job.instances if each.pod}
     if not wanted:
@@ -142,21 +141,21 @@ async def _own_pods(asking: Fetcher, job: Job, kind: JobKind) -> dict[str, Whole
     namespace = job.ref.namespace
     found: dict[str, WholePod] = {}
     if selector := kind.pod_selector(job.ref.name):
-        for pod in await asking.listed(PODS, WholePod, namespace, label_selector=selector) or ():
+        for pod in await fetcher.list_all(PODS, WholePod, namespace, label_selector=selector) or ():
             if pod.metadata.name in wanted:
                 found[pod.metadata.name] = pod
     interesting = sorted(job.instances, key=lambda each: each.status in _READY_OR_DONE)
     missing = [each.pod for each in interesting if each.pod and each.pod not in found]
-    named = await asking.named(PODS, WholePod, missing[:MOST_PODS], namespace)
+    named = await fetcher.get_by_name(PODS, WholePod, missing[:MOST_PODS], namespace)
     return found | {name: pod for name, pod in named.items() if pod is not None}
 
 
-async def _events(asking: Fetcher, job: Job, names: Iterable[str]) -> tuple[Event, ...]:
+async def _events(fetcher: Fetcher, job: Job, names: Iterable[str]) -> tuple[Event, ...]:
     """Read the events about objects by their names, oldest first; those of earlier namesakes are left out."""
     wanted = dict.fromkeys(name for name in names if name)
     lists = await asyncio.gather(
         *(
-            asking.listed(EVENTS, Event, job.ref.namespace, field_selector=f"involvedObject.name={name}")
+            fetcher.list_all(EVENTS, Event, job.ref.namespace, field_selector=f"involvedObject.name={name}")
             for name in wanted
         )
     )
@@ -170,54 +169,56 @@ async def _events(asking: Fetcher, job: Job, names: Iterable[str]) -> tuple[Even
     return tuple(sorted(events.values(), key=lambda event: order(event.at)))
 
 
-async def _first_events(asking: Fetcher, evidence: Evidence) -> tuple[Event, ...]:
+async def _first_events(fetcher: Fetcher, evidence: Evidence) -> tuple[Event, ...]:
     """Read the job's own events, and who could not make pods for it.
 
     Between some jobs and their pods stands another object, of which the name is known: the Jobs of a
     JobSet, the StatefulSet of an old MPIJob.
     """
     job = evidence.job
-    own = await _events(asking, job, [job.ref.name])
+    own = await _events(fetcher, job, [job.ref.name])
     makers = {f"{job.ref.name}-{each.role}{end}" for each in evidence.podless for end in ("", "-0")}
     if not makers:
         return own
-    refusals = await asking.listed(EVENTS, Event, job.ref.namespace, field_selector="reason=FailedCreate")
-    return *own, *(each for each in refusals or () if each.involved_object.name in makers)
+    rejections = await fetcher.list_all(
+        EVENTS, Event, job.ref.namespace, field_selector="reason=FailedCreate"
+    )
+    return *own, *(each for each in rejections or () if each.involved_object.name in makers)
 
 
-async def _second_round(asking: Fetcher, evidence: Evidence) -> Evidence:
+async def _second_round(fetcher: Fetcher, evidence: Evidence) -> Evidence:
     """Read what the job and its pods name: claims, accounts, priority, queue, gang; and their events."""
     job, namespace = evidence.job, evidence.job.ref.namespace
-    unfinished, waiting = evidence.unfinished, (*evidence.unplaced, *evidence.unstarted)
-    wishes = [evidence.wish(each) for each in _different(waiting)]
+    unfinished, waiting = evidence.unfinished, (*evidence.unscheduled, *evidence.unstarted)
+    specs = [evidence.spec(each) for each in _one_of_each_role(waiting)]
     pulls = [
         secret.name
         for each in evidence.unstarted
         if "mage" in each.reason
-        for secret in evidence.wish(each).image_pull_secrets or ()
+        for secret in evidence.spec(each).image_pull_secrets or ()
     ]
     is_queued = bool(evidence.queue) or (job.status in (Status.SUSPENDED, Status.QUEUED))
     restless = sorted(job.instances, key=lambda each: _RESTLESS.get(each.status, 3))
     group_names = _group_names(evidence) or ([job.ref.name] if evidence.podless and not evidence.pods else [])
     claims, accounts, secrets, priorities, pod_group, workload, events = await asyncio.gather(
-        asking.named(CLAIMS, Claim, (name for wish in wishes for name in wish.claims), namespace),
-        asking.named(
-            ACCOUNTS, Existing, (wish.service_account_name for wish in wishes if evidence.podless), namespace
+        fetcher.get_by_name(CLAIMS, Claim, (name for spec in specs for name in spec.claims), namespace),
+        fetcher.get_by_name(
+            ACCOUNTS, Existing, (spec.service_account_name for spec in specs if evidence.podless), namespace
         ),
-        asking.named(SECRETS, Existing, pulls[:MOST_PODS], namespace),
-        asking.named(
+        fetcher.get_by_name(SECRETS, Existing, pulls[:MOST_PODS], namespace),
+        fetcher.get_by_name(
             PRIORITIES,
             PriorityClass,
-            [*(wish.priority_class_name for wish in wishes), job.priority]
+            [*(spec.priority_class_name for spec in specs), job.priority]
             if unfinished and evidence.podless
             else [],
         ),
-        _pod_group(asking, group_names if waiting else [], namespace),
-        _if(is_queued and unfinished, lambda: _workload(asking, job)),
-        _events(asking, job, [each.pod for each in restless if each.pod][:MOST_PODS_WITH_EVENTS]),
+        _pod_group(fetcher, group_names if waiting else [], namespace),
+        _fetch_if(is_queued and unfinished, lambda: _workload(fetcher, job)),
+        _events(fetcher, job, [each.pod for each in restless if each.pod][:MOST_PODS_WITH_EVENTS]),
     )
     also = [each.metadata.name for each in (pod_group, workload) if each is not None]
-    later = await _events(asking, job, [name for name in also if name != job.ref.name])
+    later = await _events(fetcher, job, [name for name in also if name != job.ref.name])
     return replace(
         evidence,
         claims=claims,
@@ -240,7 +241,7 @@ _RESTLESS = {
 """Which instances' events are read first."""
 
 
-def _different(instances: Iterable[Instance]) -> list[Instance]:
+def _one_of_each_role(instances: Iterable[Instance]) -> list[Instance]:
     """Return one instance of each role, and those that have pods: what names something to look up."""
     by_role = {each.role: each for each in instances}
     return list(by_role.values())
@@ -250,7 +251,7 @@ def _group_names(evidence: Evidence) -> list[str]:
     """Return the names of the PodGroups that the job's pods or templates say they are in."""
     metas: list[Meta] = [pod.metadata for pod in evidence.pods.values()]
     found = [meta.annotation(key) or meta.label(key) for meta in metas for key in GROUP_KEYS]
-    for instance in _different(evidence.unfinished):
+    for instance in _one_of_each_role(evidence.unfinished):
         template = evidence.template(instance)
         for place in ("annotations", "labels"):
             named = dig(template, "metadata", place)
@@ -258,25 +259,25 @@ def _group_names(evidence: Evidence) -> list[str]:
     return list(dict.fromkeys(name for name in found if isinstance(name, str) and name))[:2]
 
 
-async def _pod_group(asking: Fetcher, names: list[str], namespace: str) -> PodGroup | None:
+async def _pod_group(fetcher: Fetcher, names: list[str], namespace: str) -> PodGroup | None:
     found = await asyncio.gather(
-        *(asking.named(resource, PodGroup, names, namespace) for resource in POD_GROUPS if names)
+        *(fetcher.get_by_name(resource, PodGroup, names, namespace) for resource in POD_GROUPS if names)
     )
     return next((group for each in found for group in each.values() if group is not None), None)
 
 
-async def _workload(asking: Fetcher, job: Job) -> Workload | None:
+async def _workload(fetcher: Fetcher, job: Job) -> Workload | None:
     for version in KUEUE_VERSIONS:
         resource = Resource(KUEUE, version, "workloads", "Workload")
         selector = f"{KUEUE}/job-uid={job.uid}"
-        found = await asking.listed(resource, Workload, job.ref.namespace, label_selector=selector)
+        found = await fetcher.list_all(resource, Workload, job.ref.namespace, label_selector=selector)
         for each in found or ():
             if each.metadata.label(f"{KUEUE}/job-uid") == job.uid:
                 return each
     return None
 
 
-async def _third_round(asking: Fetcher, evidence: Evidence) -> Evidence:
+async def _third_round(fetcher: Fetcher, evidence: Evidence) -> Evidence:
     """Read what only now is known to matter: the pods of the nodes that seem to have room, and the queue."""
     workload = evidence.workload
     queue = (workload.spec.queue_name if workload is not None else "") or evidence.queue
@@ -285,23 +286,27 @@ async def _third_round(asking: Fetcher, evidence: Evidence) -> Evidence:
         for claim in evidence.claims.values()
         if claim is not None and claim.status.phase != "Bound"
     ]
-    used, storage_classes, local_queues, places = await asyncio.gather(
-        _used(asking, evidence),
-        asking.named(STORAGE_CLASSES, StorageClass, classes),
-        _local_queue(asking, queue, evidence.job.ref.namespace),
-        _places(asking, queue, workload),
+    requested_by_node, storage_classes, local_queues, positions = await asyncio.gather(
+        _requested_by_node(fetcher, evidence),
+        fetcher.get_by_name(STORAGE_CLASSES, StorageClass, classes),
+        _local_queue(fetcher, queue, evidence.job.ref.namespace),
+        _queue_positions(fetcher, queue, workload),
     )
     return replace(
-        evidence, used=used, storage_classes=storage_classes, local_queues=local_queues, places=places
+        evidence,
+        requested_by_node=requested_by_node,
+        storage_classes=storage_classes,
+        local_queues=local_queues,
+        queue_positions=positions,
     )
 
 
-async def _used(asking: Fetcher, evidence: Evidence) -> dict[str, requests.Amounts]:
+async def _requested_by_node(fetcher: Fetcher, evidence: Evidence) -> dict[str, requests.ResourceList]:
     """Add up the pods of the nodes that have room by all that is known so far."""
-    names = _promising(evidence)
+    names = _nodes_that_seem_to_fit(evidence)
     lists = await asyncio.gather(
         *(
-            asking.listed(
+            fetcher.list_all(
                 PODS,
                 WholePod,
                 field_selector=f"spec.nodeName={name},status.phase!=Succeeded,status.phase!=Failed",
@@ -318,40 +323,38 @@ async def _used(asking: Fetcher, evidence: Evidence) -> dict[str, requests.Amoun
     }
 
 
-def _promising(evidence: Evidence) -> list[str]:
-    ground = evidence.ground
-    if ground is None:
+def _nodes_that_seem_to_fit(evidence: Evidence) -> list[str]:
+    if evidence.capacity is None:
         return []
     found: dict[str, None] = {}
-    for group in evidence.groups:
-        main = main_resource(group.wanted)
-        roomy = [
-            name
-            for node in ground.nodes
-            if (name := node.metadata.name)
-            and refusal(group.wish, group.wanted, node, ground.whole[name], ground.free[name]) is None
+    for pod_set in evidence.pod_sets:
+        main = main_resource(pod_set.requested)
+        fit = [
+            each
+            for each in evidence.capacity.nodes.values()
+            if each.name and unfit_node(pod_set.spec, pod_set.requested, each) is None
         ]
-        roomy.sort(key=lambda name: -ground.free[name].get(main, 0))
-        found |= dict.fromkeys(roomy[:MOST_NODES])
+        fit.sort(key=lambda each: -each.free.get(main, 0))
+        found |= dict.fromkeys(each.name for each in fit[:MOST_NODES])
     return list(found)[:MOST_NODES]
 
 
-async def _local_queue(asking: Fetcher, queue: str, namespace: str) -> dict[str, LocalQueue | None]:
+async def _local_queue(fetcher: Fetcher, queue: str, namespace: str) -> dict[str, LocalQueue | None]:
     found: dict[str, LocalQueue | None] = {}
     for version in KUEUE_VERSIONS if queue else ():
         resource = Resource(KUEUE, version, "localqueues", "LocalQueue")
-        found = await asking.named(resource, LocalQueue, [queue], namespace)
+        found = await fetcher.get_by_name(resource, LocalQueue, [queue], namespace)
         if found.get(queue) is not None:
             break
     return found
 
 
-async def _places(asking: Fetcher, queue: str, workload: Workload | None) -> tuple[int, int] | None:
+async def _queue_positions(fetcher: Fetcher, queue: str, workload: Workload | None) -> tuple[int, int] | None:
     for version in VISIBILITY_VERSIONS if queue and workload is not None else ():
         resource = Resource(f"visibility.{KUEUE}", version, "localqueues", "LocalQueue")
         assert workload is not None
         path = resource.path(workload.metadata.namespace, queue, "pendingworkloads")
-        for each in await asking.items(path, PendingWorkload):
+        for each in await fetcher.list_path(path, PendingWorkload):
             if each.metadata.name == workload.metadata.name:
                 return each.position_in_local_queue, each.position_in_cluster_queue
     return None

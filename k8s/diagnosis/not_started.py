@@ -246,7 +246,7 @@ def _current_init(seen: Evidence, instance: Instance) -> ContainerStatus | None:
         has_begun = state.running is not None or state.terminated is not None or bool(status.restart_count)
         sidecar = any(
             each.name == status.name and each.restart_policy == "Always"
-            for each in seen.wish(instance).init_containers or ()
+            for each in seen.spec(instance).init_containers or ()
         )
         if sidecar and state.running is not None:
             continue
@@ -296,7 +296,7 @@ def starting(seen: Evidence) -> Cause | None:
         and last.reason == "Pulling"
     ]
     if pulling:
-        images = {seen.wish(each).containers[0].image for each in bound if seen.wish(each).containers}
+        images = {seen.spec(each).containers[0].image for each in bound if seen.spec(each).containers}
         return Cause(
             f"Pulls its image: {names(pulling)} {verb(pulling, 'waits', 'wait')} for {names(sorted(images))}."
         )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from k8s.diagnosis.answer import Cause, Fact
 from k8s.diagnosis.evidence import Evidence
+from k8s.diagnosis.objects import Workload
 from k8s.diagnosis.words import condition_words, count, cut, names, seconds_between, span
-from k8s.scheduling.objects import Workload
 from k8s.status import Status
 
 KUBE_QUEUE = "scheduling.x-k8s.io/suspend"
@@ -26,8 +26,8 @@ def kueue(seen: Evidence) -> Cause | None:
     cluster_queue = reserved or (local.spec.cluster_queue if local is not None else "")
     where = f"queue {queue}" + (f" (ClusterQueue {cluster_queue})" if cluster_queue else "")
     facts = [Fact("queue", condition_words(each)) for each in workload.status.conditions or ()]
-    if seen.places is not None:
-        before, before_all = seen.places
+    if seen.queue_positions is not None:
+        before, before_all = seen.queue_positions
         facts.append(Fact("queue", f"{before} before it in {queue}, {before_all} in the ClusterQueue"))
     if not workload.spec.active:
         sentence = f"Kueue has stopped it: its Workload in {where} is not active."
@@ -39,7 +39,7 @@ def kueue(seen: Evidence) -> Cause | None:
         return Cause(
             f"Waits in {where}: quota is reserved, admission waits for {waits or 'Kueue'}.", tuple(facts)
         )
-    place = f", {seen.places[0]} before it" if seen.places is not None else ""
+    place = f", {seen.queue_positions[0]} before it" if seen.queue_positions is not None else ""
     why = _kueue_words(workload, seen)
     return Cause(
         f"Waits in {where}{place}{f': {why}' if why else ''}.",
@@ -111,11 +111,11 @@ def suspended(seen: Evidence) -> Cause | None:
 def gated(seen: Evidence) -> Cause | None:
     """A scheduling gate keeps its pods from being looked at."""
     gates = [
-        gate.name for each in seen.unplaced for gate in seen.wish(each).scheduling_gates or () if each.pod
+        gate.name for each in seen.unscheduled for gate in seen.spec(each).scheduling_gates or () if each.pod
     ]
     if not gates:
         return None
-    waiting = [each.name for each in seen.unplaced]
+    waiting = [each.name for each in seen.unscheduled]
     sentence = (
         f"Its pods are gated: {names(waiting)} may not be scheduled before {names(gates)} is taken away."
     )

@@ -32,7 +32,7 @@ WAITING: tuple[Rule, ...] = (
     not_started.mounts,
     unschedulable.no_scheduler,
     unschedulable.scaling_up,
-    unschedulable.room,
+    unschedulable.capacity,
     unschedulable.nominated,
     unschedulable.gang,
     unschedulable.scheduler_says,
@@ -54,11 +54,11 @@ ENDED: tuple[Rule, ...] = (
 
 _ALTERNATIVES: Mapping[Rule, frozenset[Rule]] = {
     unschedulable.scheduler_says: frozenset(
-        {unschedulable.room, unschedulable.claims, unschedulable.gang, unschedulable.nominated}
+        {unschedulable.capacity, unschedulable.claims, unschedulable.gang, unschedulable.nominated}
     ),
     unschedulable.not_scheduled: frozenset(
         {
-            unschedulable.room,
+            unschedulable.capacity,
             unschedulable.claims,
             unschedulable.scheduler_says,
             unschedulable.no_scheduler,
@@ -107,13 +107,15 @@ def explain(seen: Evidence) -> Answer:
     """Say why a job is as it is."""
     job = seen.job
     if job.status is Status.SUCCEEDED:
-        return Answer(str(job.status), f"It ended well: {_up(seen)}.", tuple(_pod_facts(seen)))
+        return Answer(str(job.status), f"It ended well: {_progress_words(seen)}.", tuple(_pod_facts(seen)))
     if job.status in (Status.FAILED, Status.RESTARTING):
         return _answer(seen, _found(seen, ENDED))
     if job.status is Status.RUNNING and not any(
         each.status is not Status.RUNNING for each in seen.unfinished
     ):
-        return Answer(str(job.status), f"It runs: {_up(seen)}.", (*_lost_nodes(seen), *_pod_facts(seen)))
+        return Answer(
+            str(job.status), f"It runs: {_progress_words(seen)}.", (*_lost_nodes(seen), *_pod_facts(seen))
+        )
     return _answer(seen, _found(seen, WAITING))
 
 
@@ -136,7 +138,7 @@ def _answer(seen: Evidence, causes: list[Cause]) -> Answer:
     if not causes:
         return Answer(
             status,
-            f"Nothing that was looked at explains it: {_up(seen)}{_own_words(seen)}.",
+            f"Nothing that was looked at explains it: {_progress_words(seen)}{_own_words(seen)}.",
             (*_looked_at(seen), *_pod_facts(seen), *unseen),
         )
     first, *others = causes
@@ -148,7 +150,7 @@ def _answer(seen: Evidence, causes: list[Cause]) -> Answer:
     return Answer(status, first.sentence, tuple(facts), tuple(advice))
 
 
-def _up(seen: Evidence) -> str:
+def _progress_words(seen: Evidence) -> str:
     job = seen.job
     done = sum(each.status in (Status.RUNNING, Status.SUCCEEDED) for each in job.instances)
     return f"{done} of {count(len(job.instances), 'pod')}"
@@ -168,7 +170,9 @@ def _pod_facts(seen: Evidence) -> list[Fact]:
 
 def _lost_nodes(seen: Evidence) -> list[Fact]:
     lost = [
-        name for name in seen.job.nodes if (row := seen.rows.get(name)) and row.status.startswith("NotReady")
+        name
+        for name in seen.job.nodes
+        if (row := seen.node_rows.get(name)) and row.status.startswith("NotReady")
     ]
     return [Fact("nodes", f"{names(lost)} does not answer, so this may be old")] if lost else []
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from k8s.diagnosis.answer import Cause, Fact
-from k8s.diagnosis.capacity import no_room
+from k8s.diagnosis.capacity import insufficient_capacity
 from k8s.diagnosis.evidence import Evidence
 from k8s.diagnosis.held_back import PATIENCE_S
 from k8s.diagnosis.words import count, cut, names, seconds_between, span, verb
-from k8s.scheduling.objects import Claim, SchedulingSpec
+from k8s.models.claim import Claim
+from k8s.scheduling.scheduling_spec import SchedulingSpec
 from k8s.snapshot import Instance
 
 SCALE_UP_S = 900.0
@@ -18,10 +19,10 @@ _GROUP_RUNS = ("Running", "Scheduled", "Finished", "Completed")
 
 def claims(seen: Evidence) -> Cause | None:
     """A volume claim is missing, or has no volume."""
-    waiting = [*seen.unplaced, *seen.unstarted]
+    waiting = [*seen.unscheduled, *seen.unstarted]
     mounting: dict[str, list[str]] = {}
     for each in waiting:
-        for name in seen.wish(each).claims:
+        for name in seen.spec(each).claims:
             mounting.setdefault(name, []).append(each.name)
     for name, instances in mounting.items():
         if name in seen.claims and (cause := _claim_cause(seen, name, seen.claims[name], instances)):
@@ -70,7 +71,7 @@ def _claim_cause(seen: Evidence, name: str, claim: Claim | None, instances: list
 
 def no_scheduler(seen: Evidence) -> Cause | None:
     """No scheduler has looked at its pods."""
-    ignored = [each for each in seen.unplaced if each.pod in seen.pods and _is_ignored(seen, each)]
+    ignored = [each for each in seen.unscheduled if each.pod in seen.pods and _is_ignored(seen, each)]
     if not ignored:
         return None
     age_s = max(
@@ -101,7 +102,7 @@ def scaling_up(seen: Evidence) -> Cause | None:
 
     Source: cluster-autoscaler's events on pods, TriggeredScaleUp and NotTriggerScaleUp.
     """
-    waiting = {each.pod for each in seen.unplaced if each.pod}
+    waiting = {each.pod for each in seen.unscheduled if each.pod}
     newest = next(iter(seen.events_of("Pod", "TriggeredScaleUp", "NotTriggerScaleUp", names=waiting)), None)
     if newest is None or newest.reason != "TriggeredScaleUp":
         return None
@@ -113,11 +114,11 @@ def scaling_up(seen: Evidence) -> Cause | None:
     )
 
 
-def room(seen: Evidence) -> Cause | None:
+def capacity(seen: Evidence) -> Cause | None:
     """The nodes have no room, by arithmetic."""
-    if seen.ground is None or not seen.ground.nodes or not seen.groups:
+    if seen.capacity is None or not seen.capacity.nodes or not seen.pod_sets:
         return None
-    cause = no_room(seen.groups, seen.ground, seen.holders_by_node)
+    cause = insufficient_capacity(seen.pod_sets, seen.capacity, seen.holders_by_node)
     if cause is None:
         return None
     unseen = () if seen.sees_all_pods else (Fact("unseen", "pods of others, so that less may be free"),)
@@ -133,7 +134,7 @@ def room(seen: Evidence) -> Cause | None:
 def gang(seen: Evidence) -> Cause | None:
     """Its PodGroup has not been let in as a whole."""
     group = seen.pod_group
-    if group is None or not seen.unplaced or group.status.phase in _GROUP_RUNS:
+    if group is None or not seen.unscheduled or group.status.phase in _GROUP_RUNS:
         return None
     said = [each for each in group.status.conditions or () if each.status == "True" and each.message]
     unschedulable = next((each for each in said if each.type == "Unschedulable"), None)
@@ -152,7 +153,7 @@ def nominated(seen: Evidence) -> Cause | None:
     """Pods of lower priority are being ended to make room for it."""
     places = {
         each.name: node
-        for each in seen.unplaced
+        for each in seen.unscheduled
         if each.pod in seen.pods and (node := seen.pods[each.pod].status.nominated_node_name)
     }
     if not places:
@@ -163,7 +164,7 @@ def nominated(seen: Evidence) -> Cause | None:
 
 def scheduler_says(seen: Evidence) -> Cause | None:
     """The scheduler gives a reason that arithmetic does not find, or nobody may see the nodes."""
-    waiting = [each for each in seen.unplaced if each.pod]
+    waiting = [each for each in seen.unscheduled if each.pod]
     if not waiting:
         return None
     facts = _scheduler_facts(seen)
@@ -171,17 +172,19 @@ def scheduler_says(seen: Evidence) -> Cause | None:
     if not messages:
         return None
     first = messages[0].partition(" preemption: ")[0].rstrip(", .")
-    beside = sorted({words for each in waiting for words in _beside(seen.wish(each))})
-    fits = () if seen.ground is None else (Fact("nodes", "by requests and labels alone there would be room"),)
+    beside = sorted({words for each in waiting for words in _beside(seen.spec(each))})
+    fits = (
+        () if seen.capacity is None else (Fact("nodes", "by requests and labels alone there would be room"),)
+    )
     return Cause(
         f"Waits for a node: {names(each.name for each in waiting)}; the scheduler says {first}.",
         (*facts, *(Fact("pods", words) for words in beside), *fits),
     )
 
 
-def _beside(wish: SchedulingSpec) -> list[str]:
+def _beside(spec: SchedulingSpec) -> list[str]:
     """Name the demands about other pods, which are not solved here."""
-    affinity = wish.affinity
+    affinity = spec.affinity
     found = []
     if affinity is not None and affinity.pod_affinity is not None and affinity.pod_affinity.required:
         found.append("must be beside certain other pods (podAffinity)")
@@ -193,7 +196,7 @@ def _beside(wish: SchedulingSpec) -> list[str]:
         found.append("must not be beside certain other pods (podAntiAffinity)")
     strict = [
         each.topology_key
-        for each in wish.topology_spread_constraints or ()
+        for each in spec.topology_spread_constraints or ()
         if each.when_unsatisfiable != "ScheduleAnyway"
     ]
     if strict:
@@ -204,7 +207,7 @@ def _beside(wish: SchedulingSpec) -> list[str]:
 def _scheduler_facts(seen: Evidence) -> list[Fact]:
     """Return what the scheduler says of the waiting pods, each thing once."""
     said: dict[str, list[str]] = {}
-    for each in seen.unplaced:
+    for each in seen.unscheduled:
         if message := _scheduler_words(seen, each):
             said.setdefault(message, []).append(each.name)
     return [Fact("scheduler", f"{names(instances)}: {message}") for message, instances in said.items()]
@@ -223,7 +226,7 @@ def _scheduler_words(seen: Evidence, instance: Instance) -> str:
 
 def not_scheduled(seen: Evidence) -> Cause | None:
     """Pods are without a node, and nobody says why."""
-    waiting = [each for each in seen.unplaced if each.pod]
+    waiting = [each for each in seen.unscheduled if each.pod]
     if not waiting:
         return None
     words = f"{count(len(waiting), 'pod')} without a node, {names(each.name for each in waiting)}"

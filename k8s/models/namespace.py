@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from k8s.models.base import Meta, Quantities, Value
 
 
@@ -18,6 +20,13 @@ class Namespace(Value, frozen=True):
     status: NamespaceStatus = NamespaceStatus()
 
 
+class QuotaSpec(Value, frozen=True):
+    """For which pods a quota counts; all, when nothing is said."""
+
+    scopes: list[str] | None = None
+    scope_selector: dict[str, Any] | None = None
+
+
 class QuotaStatus(Value, frozen=True):
     """The limits of a quota, and how much of each is taken."""
 
@@ -29,4 +38,5 @@ class Quota(Value, frozen=True):
     """A resource quota of a namespace."""
 
     metadata: Meta
+    spec: QuotaSpec = QuotaSpec()
     status: QuotaStatus = QuotaStatus()

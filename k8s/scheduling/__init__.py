@@ -1,4 +1,4 @@
-"""The scheduler's arithmetic: what pods request, and which nodes could take them.
+"""The scheduler's arithmetic: what pods request, which nodes can take them, how many of a gang fit.
 
-Pure; the one copy, for diagnosis, the sandbox's scheduler and the form.
+Pure, and the one copy: for diagnosis, the sandbox's scheduler, the rows of jobs and the form.
 """

@@ -1,41 +1,42 @@
-"""How much of each resource a pod wants, and how much of it a node has left."""
+"""How much of each resource a pod requests, and how much of it a node has left."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
 
-from k8s.models import Container, Node, Quantities, quantity
-from k8s.scheduling.objects import SchedulingSpec
+from k8s.devices import accelerators
+from k8s.models import Container, Node, PodSpec, Quantities, quantity
 from k8s.snapshot import NodeRow
 
-Amounts = dict[str, Fraction]
+ResourceList = dict[str, Fraction]
 """Resource name to an exact amount in its base unit; what is not named is nothing."""
 PODS = "pods"
 """The resource of which every pod takes one."""
-USUAL_PODS = Fraction(110)
+DEFAULT_MAX_PODS = Fraction(110)
 """Pods on a node that does not say how many it takes. Source: the kubelet's default."""
 
 
-def read(quantities: Quantities | None) -> Amounts:
-    """Read quantities; one that makes no sense counts as nothing."""
-    found: Amounts = {}
+def from_quantities(quantities: Quantities | None) -> ResourceList:
+    """Read quantities; one that makes no sense counts as nothing, and devices cannot be split."""
+    found: ResourceList = {}
     for name, text in (quantities or {}).items():
         try:
-            found[name] = quantity.parse(text)
+            amount = quantity.parse(text)
         except ValueError:
             continue
+        found[name] = Fraction(-(-amount // 1)) if accelerators.is_accelerator(name) else amount
     return found
 
 
-def of_container(container: Container) -> Amounts:
+def of_container(container: Container) -> ResourceList:
     """Return what a container requests; a limit counts where there is no request for it."""
     if container.resources is None:
         return {}
-    return {**read(container.resources.limits), **read(container.resources.requests)}
+    return {**from_quantities(container.resources.limits), **from_quantities(container.resources.requests)}
 
 
-def of_pod(spec: SchedulingSpec) -> Amounts:
+def of_pod(spec: PodSpec) -> ResourceList:
     """Return what the scheduler must find for a pod.
 
     The larger of two sums: all containers with the sidecars, or any one init container with
@@ -45,61 +46,65 @@ def of_pod(spec: SchedulingSpec) -> Amounts:
     Source: Kubernetes, "Init Containers: resource sharing within containers"; component-helpers
     `resource.PodRequests`.
     """
-    sidecars: Amounts = {}
-    peak: Amounts = {}
+    sidecars: ResourceList = {}
+    peak: ResourceList = {}
     for init in spec.init_containers or ():
         asked = of_container(init)
         if init.restart_policy == "Always":
             sidecars = add((sidecars, asked))
-            peak = larger(peak, sidecars)
+            peak = maximum(peak, sidecars)
         else:
-            peak = larger(peak, add((sidecars, asked)))
+            peak = maximum(peak, add((sidecars, asked)))
     running = add((sidecars, *(of_container(container) for container in spec.containers)))
-    whole = spec.resources
-    own = {**read(whole.limits), **read(whole.requests)} if whole is not None else {}
-    wanted = add(({**larger(peak, running), **own}, read(spec.overhead)))
-    return {name: amount for name, amount in wanted.items() if amount > 0} | {PODS: Fraction(1)}
+    pod_level = spec.resources
+    own = (
+        {**from_quantities(pod_level.limits), **from_quantities(pod_level.requests)}
+        if pod_level is not None
+        else {}
+    )
+    requested = add(({**maximum(peak, running), **own}, from_quantities(spec.overhead)))
+    return {name: amount for name, amount in requested.items() if amount > 0} | {PODS: Fraction(1)}
 
 
-def add(amounts: Iterable[Mapping[str, Fraction]]) -> Amounts:
+def add(lists: Iterable[Mapping[str, Fraction]]) -> ResourceList:
     """Add amounts, resource by resource."""
-    total: Amounts = {}
-    for each in amounts:
+    total: ResourceList = {}
+    for each in lists:
         for name, amount in each.items():
             total[name] = total.get(name, Fraction()) + amount
     return total
 
 
-def subtract(whole: Mapping[str, Fraction], part: Mapping[str, Fraction]) -> Amounts:
-    """Take `part` from `whole`; what is not in `whole` stays away."""
-    return {name: amount - part.get(name, Fraction()) for name, amount in whole.items()}
+def subtract(total: Mapping[str, Fraction], part: Mapping[str, Fraction]) -> ResourceList:
+    """Take `part` from `total`; what is not in `total` stays away."""
+    return {name: amount - part.get(name, Fraction()) for name, amount in total.items()}
 
 
-def larger(one: Amounts, other: Amounts) -> Amounts:
+def maximum(one: ResourceList, other: ResourceList) -> ResourceList:
     """Return the larger of two amounts, resource by resource."""
     return {name: max(one.get(name, Fraction()), other.get(name, Fraction())) for name in {**one, **other}}
 
 
-def lacking(wanted: Mapping[str, Fraction], there: Mapping[str, Fraction]) -> list[str]:
-    """Return the resources of which too little is there, in the order in which they are wanted."""
-    return [name for name, amount in wanted.items() if amount > there.get(name, Fraction())]
+def insufficient(requested: Mapping[str, Fraction], available: Mapping[str, Fraction]) -> list[str]:
+    """Return the resources of which too little is available, in the order in which they are requested."""
+    return [name for name, amount in requested.items() if amount > available.get(name, Fraction())]
 
 
-def whole_of(node: Node) -> Amounts:
-    """Return what a node may give to pods."""
-    return {PODS: USUAL_PODS, **read(node.status.allocatable)}
+def allocatable_of(node: Node) -> ResourceList:
+    """Return what a node may give to pods: all that it has, where it does not say otherwise."""
+    return {PODS: DEFAULT_MAX_PODS, **from_quantities(node.status.allocatable or node.status.capacity)}
 
 
-def free_of(node: Node, row: NodeRow | None, used: Mapping[str, Fraction] | None) -> Amounts:
+def free_of(node: Node, row: NodeRow | None, requested: Mapping[str, Fraction] | None) -> ResourceList:
     """Return what is left on a node.
 
     Args:
         node: The node.
         row: Its accelerators as the console counts them, over all pods that it sees.
-        used: What the node's pods request of everything; None when nobody has asked for them,
+        requested: What the node's pods request of everything; None when nobody has read them,
             and then only accelerators are known to be taken.
     """
-    free = subtract(whole_of(node), used or {})
+    free = subtract(allocatable_of(node), requested or {})
     for name, share in (row.resources if row is not None else {}).items():
         if name in free:
             free[name] = Fraction(share.total - share.allocated)

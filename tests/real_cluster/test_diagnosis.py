@@ -11,8 +11,7 @@ import pytest
 
 from k8s.client.client import Client
 from k8s.diagnosis import Answer, answer_why
-from k8s.diagnosis.gather import QUOTAS
-from k8s.models.resources import JOBS, NAMESPACES, PYTORCH_JOBS, Resource
+from k8s.models.resources import JOBS, NAMESPACES, PYTORCH_JOBS, QUOTAS, Resource
 from tests.support import real_cluster
 from tests.support.objects import GPU, Object, pytorch_job
 from tui.feeds.cluster_feed import ClusterFeed

@@ -9,9 +9,9 @@ from typing import Any
 from k8s import models
 from k8s.diagnosis import Answer, Evidence
 from k8s.diagnosis.gather import declared_of
+from k8s.diagnosis.objects import WholePod
 from k8s.kinds import JobRef
 from k8s.models import Condition, Event, Node
-from k8s.scheduling.objects import WholePod
 from k8s.snapshot import Holder, Instance, Job, NodeRow, Share
 from k8s.status import Status
 from tests.support.objects import GPU, Object, node, pytorch_job
@@ -166,7 +166,7 @@ def seen(
         declared=declared_of(REF, found),
         pods={each.metadata.name: each for each in pods},
         nodes=nodes_of(*nodes) if nodes is not None else None,
-        rows={row.name: row for row in rows},
+        node_rows={row.name: row for row in rows},
         **parts,
     )
 

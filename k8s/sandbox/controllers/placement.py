@@ -1,199 +1,126 @@
-"""Where the pods of a job fit: all of them together, or none. Pure."""
+"""Finds nodes for the pods of a job: for all of them together, or for none. Pure."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-import msgspec
-
-from k8s.devices.accelerators import is_accelerator, of_pod
-from k8s.models import PodSpec
-from k8s.models.quantity import parse
-
-Amounts = dict[str, Fraction]
-"""Resource name to how much of it, in its base unit."""
-
-
-@dataclass(slots=True)
-class Room:
-    """A node, and what is free on it."""
-
-    name: str
-    free: Amounts
-    labels: Mapping[str, str] = field(default_factory=dict)
-    taints: Sequence[Mapping[str, Any]] = ()
-    is_unschedulable: bool = False
-    is_ready: bool = True
-
-    @property
-    def free_devices(self) -> Fraction:
-        """Return how many accelerators are free, of all sorts."""
-        return sum((amount for name, amount in self.free.items() if is_accelerator(name)), Fraction(0))
+from k8s import models
+from k8s.devices.accelerators import is_accelerator
+from k8s.models import Node
+from k8s.scheduling import requests
+from k8s.scheduling.predicates import NodeCapacity, UnfitReason, unfit_node, untolerated
+from k8s.scheduling.requests import PODS, ResourceList
+from k8s.scheduling.scheduling_spec import SchedulingSpec
 
 
 @dataclass(frozen=True, slots=True)
 class PendingPod:
-    """A pod that wants a node."""
+    """A pod without a node."""
 
     name: str
-    asked: Amounts
-    spec: Mapping[str, Any]
+    spec: SchedulingSpec
+    requested: ResourceList
 
 
-def asked_by(spec: Mapping[str, Any]) -> Amounts:
-    """Return what a pod takes of its node, itself included."""
-    total: Amounts = {}
-    for container in spec.get("containers") or ():
-        for name, amount in _of_container(container).items():
-            total[name] = total.get(name, Fraction(0)) + amount
-    for container in spec.get("initContainers") or ():
-        for name, amount in _of_container(container).items():
-            total[name] = max(total.get(name, Fraction(0)), amount)
-    devices = of_pod(msgspec.convert(spec, PodSpec))
-    return {**total, **{name: Fraction(number) for name, number in devices.items()}, "pods": Fraction(1)}
+def pending_pod(pod: Mapping[str, Any]) -> PendingPod:
+    """Read a pod.
+
+    Raises:
+        msgspec.ValidationError: Its spec makes no sense.
+    """
+    spec: SchedulingSpec = models.convert(pod["spec"], SchedulingSpec)
+    return PendingPod(str(pod["metadata"]["name"]), spec, requests.of_pod(spec))
 
 
-def room_of(node: Mapping[str, Any], pods: Iterable[Mapping[str, Any]]) -> Room:
-    """Return what is free on a node that holds these pods; those that ended hold nothing."""
-    status, spec = node.get("status") or {}, node.get("spec") or {}
-    free = _amounts(status.get("allocatable") or status.get("capacity") or {})
-    for pod in pods:
-        if (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed"):
-            for name, amount in asked_by(pod["spec"]).items():
-                free[name] = free.get(name, Fraction(0)) - amount
-    conditions = {each.get("type"): each.get("status") for each in status.get("conditions") or ()}
-    return Room(
-        str(node["metadata"]["name"]),
-        free,
-        node["metadata"].get("labels") or {},
-        spec.get("taints") or (),
-        bool(spec.get("unschedulable")),
-        conditions.get("Ready") == "True",
+def node_capacity(node: Mapping[str, Any], pods: Iterable[Mapping[str, Any]]) -> NodeCapacity:
+    """Return what is free on a node beside the pods bound to it; those that ended hold nothing."""
+    running = (pod for pod in pods if (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed"))
+    return NodeCapacity.of(
+        models.convert(node, Node), requests.add(pending_pod(pod).requested for pod in running)
     )
 
 
-def why_not(wish: PendingPod, room: Room) -> str:
-    """Return why a pod cannot be on a node, in kube-scheduler's words; empty when it can."""
-    if room.is_unschedulable:
-        return "node(s) were unschedulable"
-    if not room.is_ready:
-        return "node(s) were not ready"
-    for taint in room.taints:
-        if taint.get("effect") in ("NoSchedule", "NoExecute") and not _is_tolerated(taint, wish.spec):
-            value = f": {taint['value']}" if taint.get("value") else ": "
-            return f"node(s) had untolerated taint {{{taint.get('key')}{value}}}"
-    selector = wish.spec.get("nodeSelector") or {}
-    if any(room.labels.get(key) != value for key, value in selector.items()):
-        return "node(s) didn't match Pod's node affinity/selector"
-    for name, amount in wish.asked.items():
-        if amount > room.free.get(name, Fraction(0)):
-            return "Too many pods" if name == "pods" else f"Insufficient {name}"
-    return ""
-
-
-def place(wishes: Sequence[PendingPod], rooms: Sequence[Room]) -> tuple[dict[str, str], str]:
+def place(pods: Sequence[PendingPod], nodes: Sequence[NodeCapacity]) -> tuple[dict[str, str], str]:
     """Place all pods or none, on as few nodes as possible.
 
     Returns:
         Pod name to node name, and nothing; or an empty dict, and why it cannot be.
     """
-    placed = _pack(wishes, rooms)
-    return (placed, "") if len(placed) == len(wishes) else ({}, _explain(wishes, rooms, placed))
+    placed = _pack(pods, nodes)
+    return (placed, "") if len(placed) == len(pods) else ({}, _explain(pods, nodes, placed))
 
 
-def take(room: Room, wish: PendingPod) -> None:
-    """Put a pod on a node."""
-    for name, amount in wish.asked.items():
-        room.free[name] = room.free.get(name, Fraction(0)) - amount
+def unfit_words(pod: PendingPod, node: NodeCapacity) -> str:
+    """Return why a pod cannot be on a node, in kube-scheduler's words; empty when it can."""
+    unfit = unfit_node(pod.spec, pod.requested, node)
+    if unfit is None:
+        return ""
+    match unfit.reason:
+        case UnfitReason.MISMATCH:
+            return "node(s) didn't match Pod's node affinity/selector"
+        case UnfitReason.CORDONED:
+            return "node(s) were unschedulable"
+        case UnfitReason.NOT_READY:
+            return "node(s) were not ready"
+        case UnfitReason.TAINTED:
+            taint = untolerated(pod.spec.tolerations or (), node.node)[0]
+            return f"node(s) had untolerated taint {{{taint.key}: {taint.value}}}"
+        case UnfitReason.TOO_SMALL | UnfitReason.BUSY:
+            return "Too many pods" if unfit.detail == PODS else f"Insufficient {unfit.detail}"
 
 
-def copies(rooms: Sequence[Room]) -> list[Room]:
-    """Return rooms that can be filled without touching these."""
-    return [replace(room, free=dict(room.free)) for room in rooms]
-
-
-def _pack(wishes: Sequence[PendingPod], rooms: Sequence[Room]) -> dict[str, str]:
+def _pack(pods: Sequence[PendingPod], nodes: Sequence[NodeCapacity]) -> dict[str, str]:
     """Fill one node after the other: the one that takes most of what is left, of those the fullest.
 
     On each node the pods that few nodes would take come first, then the large ones.
     """
     placed: dict[str, str] = {}
-    choices = {wish.name: sum(not why_not(wish, room) for room in rooms) for wish in wishes}
-    left = sorted(wishes, key=lambda wish: (-choices[wish.name], _size(wish)), reverse=True)
-    open_rooms = copies(rooms)
-    while left and open_rooms:
-        fits = [(room, _fit(left, room)) for room in open_rooms]
-        room, chosen = max(fits, key=lambda fit: (len(fit[1]), -fit[0].free_devices))
+    choices = {pod.name: sum(not unfit_words(pod, node) for node in nodes) for pod in pods}
+    left = sorted(pods, key=lambda pod: (-choices[pod.name], _size(pod)), reverse=True)
+    open_nodes = list(nodes)
+    while left and open_nodes:
+        fits = [(node, _fitting(left, node)) for node in open_nodes]
+        node, chosen = max(fits, key=lambda fit: (len(fit[1]), -_devices(fit[0].free)))
         if not chosen:
             break
-        placed |= {wish.name: room.name for wish in chosen}
-        left = [wish for wish in left if wish.name not in placed]
-        open_rooms.remove(room)
+        placed |= {pod.name: node.name for pod in chosen}
+        left = [pod for pod in left if pod.name not in placed]
+        open_nodes.remove(node)
     return placed
 
 
-def _fit(wishes: Sequence[PendingPod], room: Room) -> list[PendingPod]:
+def _fitting(pods: Sequence[PendingPod], node: NodeCapacity) -> list[PendingPod]:
     """Return the pods that fit on a node together."""
-    trial = copies([room])[0]
     chosen = []
-    for wish in wishes:
-        if not why_not(wish, trial):
-            take(trial, wish)
-            chosen.append(wish)
+    for pod in pods:
+        if unfit_node(pod.spec, pod.requested, node) is None:
+            node = node.less(pod.requested)
+            chosen.append(pod)
     return chosen
 
 
-def _explain(wishes: Sequence[PendingPod], rooms: Sequence[Room], placed: Mapping[str, str]) -> str:
+def _explain(pods: Sequence[PendingPod], nodes: Sequence[NodeCapacity], placed: Mapping[str, str]) -> str:
     """Say why, as kube-scheduler does, of the first pod that finds no node beside its siblings."""
-    trial = copies(rooms)
-    by_name = {room.name: room for room in trial}
-    for wish in wishes:
-        if wish.name in placed:
-            take(by_name[placed[wish.name]], wish)
-    unplaced = next(wish for wish in wishes if wish.name not in placed)
-    reasons = Counter(why_not(unplaced, room) for room in trial)
+    by_name = {node.name: node for node in nodes}
+    for pod in pods:
+        if pod.name in placed:
+            by_name[placed[pod.name]] = by_name[placed[pod.name]].less(pod.requested)
+    unschedulable = next(pod for pod in pods if pod.name not in placed)
+    reasons = Counter(unfit_words(unschedulable, node) for node in by_name.values())
     words = ", ".join(f"{number} {reason}" for reason, number in sorted(reasons.items()))
-    sentence = f"0/{len(rooms)} nodes are available: {words or 'there are no nodes'}."
-    if len(wishes) == 1:
+    sentence = f"0/{len(nodes)} nodes are available: {words or 'there are no nodes'}."
+    if len(pods) == 1:
         return sentence
-    return (
-        f"{sentence} All {len(wishes)} pods of the job start together or none does; {len(placed)} would fit."
-    )
+    return f"{sentence} All {len(pods)} pods of the job start together or none does; {len(placed)} would fit."
 
 
-def _size(wish: PendingPod) -> tuple[Fraction, Fraction]:
-    devices = sum((amount for name, amount in wish.asked.items() if is_accelerator(name)), Fraction(0))
-    return devices, wish.asked.get("cpu", Fraction(0))
+def _size(pod: PendingPod) -> tuple[Fraction, Fraction]:
+    return _devices(pod.requested), pod.requested.get("cpu", Fraction())
 
 
-def _of_container(container: Mapping[str, Any]) -> Amounts:
-    resources = container.get("resources") or {}
-    return _amounts({**(resources.get("limits") or {}), **(resources.get("requests") or {})})
-
-
-def _amounts(quantities: Mapping[str, Any]) -> Amounts:
-    found: Amounts = {}
-    for name, quantity in quantities.items():
-        try:
-            found[name] = parse(quantity)
-        except ValueError:
-            continue
-    return found
-
-
-def _is_tolerated(taint: Mapping[str, Any], spec: Mapping[str, Any]) -> bool:
-    for toleration in spec.get("tolerations") or ():
-        if toleration.get("effect") not in (None, "", taint.get("effect")):
-            continue
-        if toleration.get("operator") == "Exists":
-            if toleration.get("key") in (None, "", taint.get("key")):
-                return True
-        elif toleration.get("key") == taint.get("key") and (toleration.get("value") or "") == (
-            taint.get("value") or ""
-        ):
-            return True
-    return False
+def _devices(amounts: ResourceList) -> Fraction:
+    return sum((amount for name, amount in amounts.items() if is_accelerator(name)), Fraction())

@@ -10,8 +10,9 @@ import msgspec
 from k8s.errors import Conflict, NotFound
 from k8s.models.resources import CLAIMS, NODES, PODS
 from k8s.sandbox.control import Informer, Informers, Manifest, Recorder, controller_of
-from k8s.sandbox.controllers.placement import PendingPod, Room, asked_by, place, room_of, take
+from k8s.sandbox.controllers.placement import node_capacity, pending_pod, place
 from k8s.sandbox.controllers.reconcile import GANG, set_condition
+from k8s.scheduling.predicates import NodeCapacity
 
 NAME = "gpuconsole"
 """What a pod's `schedulerName` says when it wants this scheduler on a real cluster."""
@@ -48,11 +49,12 @@ class Scheduler:
         self._bound = {
             uid: self._bound[uid] for pod in pods if (uid := pod["metadata"]["uid"]) in self._bound
         }
-        rooms = [room_of(node, by_node.get(str(node["metadata"]["name"]), ())) for node in self._nodes]
-        rooms.sort(key=lambda room: room.name)
-        gangs = self._gangs(pods, by_node.get("", []))
-        for gang in sorted(gangs, key=_turn):
-            await self._schedule(gang, rooms)
+        capacities = [
+            node_capacity(node, by_node.get(str(node["metadata"]["name"]), ())) for node in self._nodes
+        ]
+        nodes = {capacity.name: capacity for capacity in sorted(capacities, key=lambda each: each.name)}
+        for gang in sorted(self._gangs(pods, by_node.get("", [])), key=_turn):
+            await self._schedule(gang, nodes)
 
     def _node_of(self, pod: Manifest) -> str:
         """Return where a pod is bound, even if the watch has not said so yet."""
@@ -72,25 +74,24 @@ class Scheduler:
                 found.setdefault(_gang_key(pod), []).append(pod)
         return [gang for key, gang in found.items() if present[key] >= max(map(_gang_size, gang))]
 
-    async def _schedule(self, gang: list[Manifest], rooms: list[Room]) -> None:
+    async def _schedule(self, gang: list[Manifest], nodes: dict[str, NodeCapacity]) -> None:
+        """Bind the pods of a job, and take what they request from `nodes`; or write why not."""
         try:
-            wishes = [
-                PendingPod(str(pod["metadata"]["name"]), asked_by(pod["spec"]), pod["spec"]) for pod in gang
-            ]
+            pending = [pending_pod(pod) for pod in gang]
         except msgspec.ValidationError as error:
             log.warning("pod %s makes no sense: %s", gang[0]["metadata"]["name"], error)
             return
-        placed, why = place(wishes, rooms)
+        placed, why = place(pending, list(nodes.values()))
         if missing := self._missing_claims(gang):
             placed = {}
-            why = f'0/{len(rooms)} nodes are available: persistentvolumeclaim "{missing}" not found.'
-        by_name = {room.name: room for room in rooms}
-        for pod, wish in zip(gang, wishes, strict=True):
-            if wish.name in placed:
-                take(by_name[placed[wish.name]], wish)
-                await self._bind(pod, placed[wish.name])
+            why = f'0/{len(nodes)} nodes are available: persistentvolumeclaim "{missing}" not found.'
+        for manifest, pod in zip(gang, pending, strict=True):
+            if pod.name in placed:
+                node = placed[pod.name]
+                nodes[node] = nodes[node].less(pod.requested)
+                await self._bind(manifest, node)
             else:
-                await self._say_why(pod, why)
+                await self._write_why(manifest, why)
 
     def _missing_claims(self, gang: list[Manifest]) -> str:
         """Return the name of a claim that the pods mount and that is not there."""
@@ -121,23 +122,23 @@ class Scheduler:
         words = f"Successfully assigned {meta['namespace']}/{meta['name']} to {node}"
         await self._recorder.record(PODS, pod, "Scheduled", words)
 
-    async def _say_why(self, pod: Manifest, why: str) -> None:
-        """Write why a pod has no node, unless that is what it says already."""
+    async def _write_why(self, pod: Manifest, why: str) -> None:
+        """Write why a pod has no node, unless its status says so already."""
         meta = pod["metadata"]
         conditions = list((pod.get("status") or {}).get("conditions") or ())
-        said = [each.get("message") for each in conditions if each.get("type") == "PodScheduled"]
-        if said == [why]:
+        written = [each.get("message") for each in conditions if each.get("type") == "PodScheduled"]
+        if written == [why]:
             return
         others = [each for each in conditions if each.get("type") != "PodScheduled"]
         status = {"conditions": set_condition(others, "PodScheduled", False, "Unschedulable", why)}
         change = {"metadata": {"uid": meta["uid"]}, "status": status}
         try:
-            written = await self._client.patch(
+            patched = await self._client.patch(
                 PODS, str(meta["name"]), change, meta["namespace"], subresource="status"
             )
         except (NotFound, Conflict):
             return
-        self._pods.remember(written)
+        self._pods.remember(patched)
         await self._recorder.record(PODS, pod, "FailedScheduling", why, is_warning=True)
 
 

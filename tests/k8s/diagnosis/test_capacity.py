@@ -125,7 +125,7 @@ def test_cpu_that_is_missing_is_said_where_gpus_are_free() -> None:
     wants["containers"][0]["resources"]["requests"] = {"cpu": "32"}
     used = {"a": {"cpu": Fraction(60)}, "b": {"cpu": Fraction(40)}}
     rows = [held("a", 8), held("b", 8)]
-    answer = explain(gang([node("a"), node("b")], "master-0", spec=wants, used=used, rows=rows))
+    answer = explain(gang([node("a"), node("b")], "master-0", spec=wants, requested_by_node=used, rows=rows))
     assert answer.sentence == (
         "Waits for cpu: master-0 wants 32 cpu; the largest free block is 24 on b (28 free in all)."
     )
@@ -136,7 +136,7 @@ def test_gpus_on_one_node_and_cpu_on_another_are_no_room() -> None:
     wants["containers"][0]["resources"]["requests"] = {"cpu": "32"}
     used = {"a": {"cpu": Fraction(60)}}
     rows = [held("a", 8), held("b", 8, gpt=6)]
-    answer = explain(gang([node("a"), node("b")], "master-0", spec=wants, used=used, rows=rows))
+    answer = explain(gang([node("a"), node("b")], "master-0", spec=wants, requested_by_node=used, rows=rows))
     assert answer.sentence == (
         "Waits for room: master-0 wants 4 nvidia.com/gpu; the best node, a, has too little cpu free."
     )

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from k8s.diagnosis import Answer, explain
-from k8s.scheduling import objects as o
+from k8s.diagnosis import objects as o
+from k8s.models.namespace import Quota
 from k8s.status import Status
 from tests.support.evidence import (
     event,
@@ -98,7 +99,7 @@ def queued(**parts: Any) -> Answer:
 
 
 def test_a_workload_without_quota_says_its_place_and_kueues_words() -> None:
-    answer = queued(workload=workload(NO_QUOTA), local_queues={"research": QUEUE}, places=(3, 5))
+    answer = queued(workload=workload(NO_QUOTA), local_queues={"research": QUEUE}, queue_positions=(3, 5))
     assert answer.sentence == (
         "Waits in queue research (ClusterQueue gpus), 3 before it: couldn't assign flavors to pod set main: "
         "insufficient unused quota for nvidia.com/gpu."
@@ -114,7 +115,7 @@ def test_a_workload_with_quota_waits_for_admission_checks() -> None:
         {
             "conditions": [reserved],
             "admission": {"clusterQueue": "gpus"},
-            "admissionChecks": [{"name": "provision", "state": "Pending", "message": "asking for nodes"}],
+            "admissionChecks": [{"name": "provision", "state": "Pending", "message": "fetcher for nodes"}],
         },
     )
     answer = queued(workload=o.Workload(found.metadata, found.spec, status))
@@ -230,7 +231,7 @@ def test_a_kubelets_failed_create_is_not_taken_for_a_refusal() -> None:
 
 
 def quota(hard: Object, used: Object, **spec: Any) -> Any:
-    return read(o.Quota, {"metadata": {"name": "gpus"}, "spec": spec, "status": {"hard": hard, "used": used}})
+    return read(Quota, {"metadata": {"name": "gpus"}, "spec": spec, "status": {"hard": hard, "used": used}})
 
 
 def test_a_quota_with_too_little_left_is_found_by_arithmetic() -> None:

@@ -178,9 +178,9 @@ def test_who_was_only_asked_to_stop_is_not_to_blame() -> None:
 
 
 def test_out_of_memory_says_the_limit() -> None:
-    wish = spec_of(nodeName="a")
-    wish["containers"][0]["resources"]["limits"]["memory"] = "64Gi"
-    answer = failed(pod("worker-0", wish, containerStatuses=[ended(137, "OOMKilled")]))
+    spec = spec_of(nodeName="a")
+    spec["containers"][0]["resources"]["limits"]["memory"] = "64Gi"
+    answer = failed(pod("worker-0", spec, containerStatuses=[ended(137, "OOMKilled")]))
     assert answer.sentence == ("Failed: worker-0 was OOMKilled, 11:59:50 UTC, its limit is 64Gi of memory.")
     assert answer.help[0].startswith("Ask for more memory")
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from k8s.diagnosis import Answer, explain
-from k8s.scheduling import objects as o
+from k8s.diagnosis import objects as o
+from k8s.models.claim import Claim
 from tests.support.evidence import (
     ago,
     event,
@@ -30,7 +31,7 @@ def claim(phase: str, storage_class: str = "", **meta: Any) -> Any:
         "spec": {"storageClassName": storage_class, "volumeName": "pv-1"},
         "status": {"phase": phase},
     }
-    return read(o.Claim, obj)
+    return read(Claim, obj)
 
 
 def storage(mode: str = "Immediate") -> Any:
@@ -166,13 +167,13 @@ def test_a_pod_that_takes_anothers_place_says_where_it_goes() -> None:
 def test_what_arithmetic_does_not_see_is_said_in_the_schedulers_words() -> None:
     term = [{"topologyKey": "kubernetes.io/hostname"}]
     required = {"requiredDuringSchedulingIgnoredDuringExecution": term}
-    wish = spec_of(affinity={"podAntiAffinity": required})
+    spec = spec_of(affinity={"podAntiAffinity": required})
     words = "0/1 nodes are available: 1 node(s) didn't match pod anti-affinity rules. preemption: none helps."
     unscheduled = {"type": "PodScheduled", "status": "False", "message": words}
     answer = explain(
         seen(
             instance(),
-            pods=[pod("master-0", wish, conditions=[unscheduled])],
+            pods=[pod("master-0", spec, conditions=[unscheduled])],
             nodes=[node("a")],
             rows=[held("a", 8)],
         )

@@ -10,14 +10,14 @@ import pytest
 from k8s import models
 from k8s.diagnosis.words import amount, clock, count, cut, names, span
 from k8s.scheduling import requests
-from k8s.scheduling.objects import SchedulingSpec
+from k8s.scheduling.scheduling_spec import SchedulingSpec
 from tests.support.evidence import NOW, held, nodes_of
 from tests.support.objects import GPU, node
 
 
 def wanted(**spec: Any) -> dict[str, str]:
-    wish: SchedulingSpec = models.convert(spec, SchedulingSpec)
-    return {name: str(number) for name, number in requests.of_pod(wish).items() if name != "pods"}
+    found: SchedulingSpec = models.convert(spec, SchedulingSpec)
+    return {name: str(number) for name, number in requests.of_pod(found).items() if name != "pods"}
 
 
 def container(name: str = "main", restart: str = "", **resources: Any) -> dict[str, Any]:
@@ -56,10 +56,10 @@ def test_what_the_pod_as_a_whole_asks_for_replaces_the_sum_and_overhead_is_added
 
 
 def test_a_pod_takes_one_of_the_pods_of_a_node_and_nothing_of_what_makes_no_sense() -> None:
-    wish: SchedulingSpec = models.convert(
+    spec: SchedulingSpec = models.convert(
         {"containers": [container(requests={"cpu": "many"})]}, SchedulingSpec
     )
-    assert requests.of_pod(wish) == {"pods": 1}
+    assert requests.of_pod(spec) == {"pods": 1}
 
 
 def test_free_is_what_is_allocatable_less_what_pods_request_and_gpus_are_as_the_console_counts_them() -> None:

@@ -1,4 +1,4 @@
-"""Which nodes taints, selectors and affinity leave to a pod."""
+"""Which nodes taints, selectors, affinity and requests leave to a pod."""
 
 from __future__ import annotations
 
@@ -10,25 +10,24 @@ from hypothesis import strategies as st
 
 from k8s import models
 from k8s.models import Taint
-from k8s.scheduling import taints
-from k8s.scheduling.affinity import demands, holds, mismatch
-from k8s.scheduling.objects import Requirement, SchedulingSpec, Toleration
+from k8s.scheduling.predicates import matches, mismatch, selector_words, taint_words, tolerates, untolerated
+from k8s.scheduling.scheduling_spec import NodeSelectorRequirement, SchedulingSpec, Toleration
 from tests.support.evidence import labelled, nodes_of
 
 LABELS = {"gpu": "h100", "zone": "a", "count": "8"}
 
 
-def wish(**spec: Any) -> SchedulingSpec:
+def spec_of(**spec: Any) -> SchedulingSpec:
     found: SchedulingSpec = models.convert(spec, SchedulingSpec)
     return found
 
 
 def required(*terms: dict[str, Any]) -> SchedulingSpec:
     affinity = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": list(terms)}}
-    return wish(affinity={"nodeAffinity": affinity})
+    return spec_of(affinity={"nodeAffinity": affinity})
 
 
-def claim(key: str, operator: str, *values: str) -> dict[str, Any]:
+def requirement(key: str, operator: str, *values: str) -> dict[str, Any]:
     return {"key": key, "operator": operator, "values": list(values)}
 
 
@@ -49,9 +48,9 @@ def claim(key: str, operator: str, *values: str) -> dict[str, Any]:
 def test_every_operator_holds_as_in_kubernetes(
     operator: str, values: list[str], on_h100: bool, on_nothing: bool
 ) -> None:
-    requirement = Requirement("gpu", operator, values)
-    assert holds(requirement, LABELS) is on_h100
-    assert holds(requirement, {}) is on_nothing
+    requirement = NodeSelectorRequirement("gpu", operator, values)
+    assert matches(requirement, LABELS) is on_h100
+    assert matches(requirement, {}) is on_nothing
 
 
 @pytest.mark.parametrize(
@@ -60,10 +59,10 @@ def test_every_operator_holds_as_in_kubernetes(
      ("Gt", "many", False), ("Lt", "8.5", False), ("Gt", "+7", True), ("Gt", "", False)],
 )  # fmt: skip
 def test_numbers_are_compared_as_numbers(operator: str, bound: str, is_so: bool) -> None:
-    assert holds(Requirement("count", operator, [bound]), LABELS) is is_so
+    assert matches(NodeSelectorRequirement("count", operator, [bound]), LABELS) is is_so
 
 
-def _reference(requirement: Requirement, labels: dict[str, str]) -> bool:
+def _reference(requirement: NodeSelectorRequirement, labels: dict[str, str]) -> bool:
     """Say it again in the words of the API's reference."""
     values = requirement.values or []
     has, value = requirement.key in labels, labels.get(requirement.key, "")
@@ -82,7 +81,7 @@ def _reference(requirement: Requirement, labels: dict[str, str]) -> bool:
 
 _words = st.sampled_from(["a", "b", "1", "2", "-3", "10"])
 _requirements = st.builds(
-    Requirement,
+    NodeSelectorRequirement,
     key=st.sampled_from(["zone", "count"]),
     operator=st.sampled_from(["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]),
     values=st.none() | st.lists(_words, max_size=3),
@@ -92,19 +91,22 @@ _terms = st.lists(st.lists(_requirements, max_size=3), max_size=3)
 
 
 @given(_requirements, _labels)
-def test_claims_hold_as_a_plain_reading_of_the_reference_says(
-    requirement: Requirement, labels: dict[str, str]
+def test_requirements_hold_as_a_plain_reading_of_the_reference_says(
+    requirement: NodeSelectorRequirement, labels: dict[str, str]
 ) -> None:
-    assert holds(requirement, labels) is _reference(requirement, labels)
+    assert matches(requirement, labels) is _reference(requirement, labels)
 
 
 @given(_terms, _labels)
-def test_one_term_of_which_all_claims_hold_is_enough(
-    terms: list[list[Requirement]], labels: dict[str, str]
+def test_one_term_of_which_all_requirements_hold_is_enough(
+    terms: list[list[NodeSelectorRequirement]], labels: dict[str, str]
 ) -> None:
     (node,) = nodes_of(labelled("n", labels=labels))
     asked = required(
-        *({"matchExpressions": [claim(e.key, e.operator, *(e.values or ())) for e in term]} for term in terms)
+        *(
+            {"matchExpressions": [requirement(e.key, e.operator, *(e.values or ())) for e in term]}
+            for term in terms
+        )
     )
     expected = any(term and all(_reference(each, labels) for each in term) for term in terms)
     assert (mismatch(asked, node) == "") is expected
@@ -112,23 +114,27 @@ def test_one_term_of_which_all_claims_hold_is_enough(
 
 def test_fields_are_matched_by_the_nodes_name_alone() -> None:
     here, there = nodes_of(labelled("here"), labelled("there"))
-    asked = required({"matchFields": [claim("metadata.name", "In", "here")]})
+    asked = required({"matchFields": [requirement("metadata.name", "In", "here")]})
     assert mismatch(asked, here) == ""
     assert mismatch(asked, there) == "metadata.name=here"
-    other = required({"matchFields": [claim("metadata.uid", "In", "x")]})
+    other = required({"matchFields": [requirement("metadata.uid", "In", "x")]})
     assert mismatch(other, here)
 
 
 def test_a_selector_and_an_affinity_must_both_hold_and_are_said_in_words() -> None:
-    asked = required({"matchExpressions": [claim("zone", "In", "a", "b"), claim("gpu", "Exists")]}, {})
-    both = wish(nodeSelector={"disk": "ssd"}, affinity=models.convert({}, dict))
+    asked = required(
+        {"matchExpressions": [requirement("zone", "In", "a", "b"), requirement("gpu", "Exists")]}, {}
+    )
+    both = spec_of(nodeSelector={"disk": "ssd"}, affinity=models.convert({}, dict))
     (node,) = nodes_of(labelled("n", labels=LABELS))
     assert mismatch(asked, node) == ""
     assert mismatch(both, node) == "label disk=ssd"
-    assert demands(both) == "disk=ssd"
-    assert demands(required({"matchExpressions": [claim("count", "Gt", "8")]})) == "count > 8"
-    assert demands(required({"matchExpressions": [claim("gpu", "DoesNotExist")]})) == "no label gpu"
-    assert demands(wish()) == ""
+    assert selector_words(both) == "disk=ssd"
+    assert selector_words(required({"matchExpressions": [requirement("count", "Gt", "8")]})) == "count > 8"
+    assert (
+        selector_words(required({"matchExpressions": [requirement("gpu", "DoesNotExist")]})) == "no label gpu"
+    )
+    assert selector_words(spec_of()) == ""
 
 
 @pytest.mark.parametrize(
@@ -147,8 +153,8 @@ def test_a_selector_and_an_affinity_must_both_hold_and_are_said_in_words() -> No
 )
 def test_tolerations_cover_taints_as_in_kubernetes(toleration: Toleration, is_tolerated: bool) -> None:
     taint = Taint("dedicated", "team", "NoSchedule")
-    assert taints.tolerates([toleration], taint) is is_tolerated
-    assert taints.words(taint) == "dedicated=team:NoSchedule"
+    assert tolerates([toleration], taint) is is_tolerated
+    assert taint_words(taint) == "dedicated=team:NoSchedule"
 
 
 def test_taints_that_only_prefer_or_repeat_a_condition_are_left_out() -> None:
@@ -158,4 +164,4 @@ def test_taints_that_only_prefer_or_repeat_a_condition_are_left_out() -> None:
         {"key": "mine", "effect": "NoExecute"},
     ]
     (node,) = nodes_of(labelled("n", taints=found))
-    assert [each.key for each in taints.untolerated([], node)] == ["mine"]
+    assert [each.key for each in untolerated([], node)] == ["mine"]
