@@ -98,6 +98,8 @@ class ServerFailed(KubeError):
     """Seconds that the server asked to be left alone; 0 when it did not."""
 
 
+FORBIDDEN_HINT = "Pick another namespace, or ask for a role that allows it."
+"""What to do about a 403."""
 LOGIN_HINT = "Log in to the cluster again, then try again."
 """What to do when the login is over, in the console and on the command line."""
 
@@ -116,7 +118,7 @@ _QUOTA = "exceeded quota"
 """What a 403 says that is no matter of rights. Source: kubernetes `plugin/pkg/admission/resourcequota`."""
 _HINTS: Mapping[int, str] = {
     401: LOGIN_HINT,
-    403: "Pick another namespace, or ask for a role that allows it.",
+    403: FORBIDDEN_HINT,
 }
 
 

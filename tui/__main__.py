@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return FAILED
     # Only now is it known that these are ours.
     from k8s.errors import KubeError
-    from tui.commands.support.errors import WrongUsage, say
+    from tui.commands.support.output import WrongUsage, say
 
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -107,7 +107,7 @@ def _run(words: list[str]) -> int:
         return _do(options, flags)
     # Slow to import, and most people set nothing.
     from k8s.devices.accelerators import recognising
-    from tui.commands.support.errors import say
+    from tui.commands.support.output import say
     from tui.files.config_file import read_config
 
     config = read_config(options.config_file)

@@ -37,7 +37,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("shell", "shell", "A shell or a command in one of a job's pods"),
     Command("forward", "forward", "A job's TensorBoard, or a port of a pod, on this machine"),
     Command("bundle", "bundle", "One file with what is known of a job, without its secrets"),
-    Command("data", "claims", "Volume claims"),
+    Command("data", "data", "Volume claims"),
     Command("sandbox", "sandbox", "The single-machine cluster"),
     Command("info", "about", "Versions, file locations, and what this user may do"),
 )

@@ -8,9 +8,8 @@ from k8s.client.client import Client
 from k8s.errors import KubeError
 from k8s.jobs.permissions import review
 from tui.commands.support.connect import cluster
-from tui.commands.support.errors import say
 from tui.commands.support.key_table import as_text
-from tui.commands.support.output import add_format, write, write_fields, write_object
+from tui.commands.support.output import add_format, say, write, write_fields, write_object
 from tui.commands.support.values import Values
 from tui.feeds import about
 from tui.files.keys_file import read_keys

@@ -8,9 +8,8 @@ import time
 from pathlib import Path
 
 from tui.commands.support.connect import cluster, read_jobs
-from tui.commands.support.errors import WrongUsage, say
 from tui.commands.support.job_name import NAME_HELP, find_job
-from tui.commands.support.output import write
+from tui.commands.support.output import WrongUsage, say, write
 from tui.files.support_bundle import TAIL, Progress, bundle_name, make_bundle
 from tui.options import ConsoleOptions
 from tui.text.format import plural

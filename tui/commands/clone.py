@@ -8,9 +8,8 @@ from k8s.jobs.clone import Clone, clone
 from k8s.jobs.create import create_manifest, to_yaml
 from k8s.kinds import kind_of
 from tui.commands.support.connect import check_may_change, cluster, read_jobs
-from tui.commands.support.errors import WrongUsage, say
 from tui.commands.support.job_name import NAME_HELP, find_job
-from tui.commands.support.output import confirm, is_interactive, write, write_object
+from tui.commands.support.output import WrongUsage, confirm, is_interactive, say, write, write_object
 from tui.options import ConsoleOptions, login_name
 
 

@@ -15,7 +15,7 @@ import themes
 from k8s.client.auth.kubeconfig import kubeconfig_files
 from k8s.errors import KubeError, NoCluster
 from k8s.text.sanitize import sanitize
-from tui.commands.support.errors import WrongUsage, say
+from tui.commands.support.output import WrongUsage, confirm, say
 from tui.options import ConsoleOptions
 from tui.terminal import tty_state
 
@@ -38,7 +38,6 @@ def prepare(options: ConsoleOptions) -> ConsoleOptions:
     os.environ.pop("NO_COLOR", None)
     if not options.is_sandbox and not _has_cluster(options):
         from k8s.client.auth.kubeconfig import SANDBOX_HINT
-        from tui.commands.support.output import confirm
 
         say("There is no kubeconfig. The sandbox is a cluster of processes on this machine.")
         if not confirm("Start the sandbox?", default=True):

@@ -17,9 +17,8 @@ from k8s.logs import LogLine, Options, read, targets_of
 from k8s.snapshot import Job
 from trainer.tfevents import EventFiles, EventFolder, ScalarCurve
 from tui.commands.support.connect import cluster, read_jobs
-from tui.commands.support.errors import say
 from tui.commands.support.job_name import NAME_HELP, find_job, titles
-from tui.commands.support.output import add_format, write, write_object
+from tui.commands.support.output import add_format, say, write, write_object
 from tui.commands.support.plots import PlotLine, plot
 from tui.feeds.curve_feed import CurveFeed
 from tui.feeds.log_points import read_log_points

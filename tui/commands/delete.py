@@ -16,8 +16,7 @@ from tui.commands.support.confirm import (
     wait_until_gone,
 )
 from tui.commands.support.connect import check_may_change, cluster, read_jobs
-from tui.commands.support.errors import say
-from tui.commands.support.output import write
+from tui.commands.support.output import say, write
 from tui.jobs.delete_plan import PROPAGATIONS, delete_plan
 from tui.jobs.leftovers import LONGEST_S, told
 from tui.options import ConsoleOptions

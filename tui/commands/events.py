@@ -11,10 +11,9 @@ import msgspec
 from k8s.client.client import Client
 from k8s.models import Event, convert
 from k8s.models.resources import EVENTS
-from tui.commands.support.connect import cluster, read_cluster, server_clock
-from tui.commands.support.errors import say
+from tui.commands.support.connect import cluster, read_feed, server_clock
 from tui.commands.support.job_name import NAME_HELP, find_job, titles
-from tui.commands.support.output import OutputColumn, add_format, write_object, write_table
+from tui.commands.support.output import OutputColumn, add_format, say, write_object, write_table
 from tui.commands.support.values import Values, seconds_since, timestamp
 from tui.jobs.events import FoldedEvent, JobEventFilter, happenings, in_time, relevant
 from tui.options import ConsoleOptions
@@ -39,9 +38,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     """Print the events of a job."""
     async with cluster(options) as client:
-        snapshot, live = await read_cluster(options, client)
+        snapshot, feed = await read_feed(options, client)
         job = find_job(snapshot, flags.job)
-        relatives = JobEventFilter(job, live.pods, snapshot.jobs)
+        relatives = JobEventFilter(job, feed.pods, snapshot.jobs)
         events = await _fetch_events(client, job.ref.namespace)
         clock = server_clock(client)
     if flags.output in ("json", "yaml"):

@@ -12,9 +12,8 @@ from k8s.jobs.port_forward import Forward, forward
 from k8s.jobs.tensorboard import PodPort, find_tensorboard
 from k8s.snapshot import Job
 from tui.commands.support.connect import cluster, read_jobs
-from tui.commands.support.errors import WrongUsage, say
 from tui.commands.support.job_name import NAME_HELP, find_job
-from tui.commands.support.output import write
+from tui.commands.support.output import WrongUsage, say, write
 from tui.jobs.instances import INSTANCE_HELP, find_instance
 from tui.options import ConsoleOptions
 from tui.terminal.tty_state import EXIT_CODES, on_signals

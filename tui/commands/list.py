@@ -6,8 +6,8 @@ import argparse
 
 from k8s.snapshot import Job
 from tui.commands.support.connect import cluster, read_jobs, server_clock
-from tui.commands.support.errors import say
-from tui.commands.support.output import OutputColumn, add_format, write_object, write_table
+from tui.commands.support.output import OutputColumn, add_format, say, write_table
+from tui.commands.support.partial import no_jobs, say_missing, write_items
 from tui.commands.support.values import duration_text, job_values
 from tui.options import ConsoleOptions
 from tui.text.format import NOTHING, Clock
@@ -40,14 +40,15 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         snapshot = await read_jobs(options, client)
         clock = server_clock(client)
     if flags.output in ("json", "yaml"):
-        write_object({"items": [job_values(job, clock.now) for job in snapshot.jobs]}, flags.output)
-        return 0
-    if not snapshot.jobs:
-        say(f"No jobs in namespace {snapshot.namespace}." if snapshot.namespace else "No jobs.")
-        return 0
-    skipped = 1 if snapshot.namespace else 0
-    rows = [_row(job, clock)[skipped:] for job in snapshot.jobs]
-    write_table(COLUMNS[skipped:], rows, is_wide=flags.output == "wide")
+        jobs = [job_values(job, clock.now) for job in snapshot.jobs]
+        write_items(jobs, snapshot.missing_jobs, flags.output)
+    elif not snapshot.jobs:
+        say(no_jobs(snapshot))
+    else:
+        skipped = 1 if snapshot.namespace else 0
+        rows = [_row(job, clock)[skipped:] for job in snapshot.jobs]
+        write_table(COLUMNS[skipped:], rows, is_wide=flags.output == "wide")
+    say_missing(snapshot.missing_jobs)
     return 0
 
 

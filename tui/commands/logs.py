@@ -14,9 +14,9 @@ from k8s.errors import NotFound
 from k8s.kinds import JobRef
 from k8s.logs import LogLine, Options, Target, printed, read, targets_of
 from k8s.snapshot import ClusterSnapshot, Job
-from tui.commands.support.connect import cluster, read_jobs, scope
-from tui.commands.support.errors import say
+from tui.commands.support.connect import cluster, read_feed
 from tui.commands.support.job_name import NAME_HELP, find_job, titles
+from tui.commands.support.output import say
 from tui.feeds.cluster_feed import ClusterFeed
 from tui.options import ConsoleOptions
 
@@ -61,13 +61,13 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         every=flags.all,
     )
     async with cluster(options) as client:
-        job = find_job(await read_jobs(options, client), flags.job)
+        snapshot, feed = await read_feed(options, client)
+        job = find_job(snapshot, flags.job)
         _check_container(job, flags.container)
         if not wanted.follow:
             await _print(client, targets_of(job, container=flags.container), wanted, flags)
             return 0
-        live = ClusterFeed(client, scope(options, client))
-        async with aclosing(_pods_as_they_come(live, job.ref, flags.container)) as targets:
+        async with aclosing(_pods_as_they_come(feed, job.ref, flags.container)) as targets:
             await _print(client, targets, wanted, flags)
     return 0
 
@@ -97,7 +97,7 @@ async def _print(
 
 
 async def _pods_as_they_come(
-    live: ClusterFeed, ref: JobRef, container: str
+    feed: ClusterFeed, ref: JobRef, container: str
 ) -> AsyncGenerator[Sequence[Target], None]:
     """Yield a job's containers whenever there are others, until the job has ended.
 
@@ -105,7 +105,7 @@ async def _pods_as_they_come(
         NotFound: It ended, or was deleted, before there was a pod.
     """
     snapshots: asyncio.Queue[ClusterSnapshot | None] = asyncio.Queue()
-    mirroring = asyncio.create_task(live.run(snapshots.put_nowait))
+    mirroring = asyncio.create_task(feed.run(snapshots.put_nowait))
     mirroring.add_done_callback(lambda _: snapshots.put_nowait(None))
     known: Sequence[Target] = ()
     said = ""

@@ -12,8 +12,8 @@ from k8s.status import Status
 from tui.commands.logs import seconds
 from tui.commands.support.confirm import add_yes, check_can_ask, delete_each, is_agreed
 from tui.commands.support.connect import check_may_change, cluster, read_jobs, server_clock
-from tui.commands.support.errors import say
-from tui.commands.support.output import OutputColumn, add_format, write_object, write_table
+from tui.commands.support.output import OutputColumn, add_format, say, write_table
+from tui.commands.support.partial import say_missing, write_items
 from tui.commands.support.values import Values, job_values, seconds_since, timestamp
 from tui.jobs.delete_plan import delete_plan
 from tui.options import ConsoleOptions, login_name
@@ -69,6 +69,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         old = [job for job in ended if _is_old(job, now, flags.older_than)]
         user = login_name()
         jobs = old if flags.all_users else [job for job in old if job.user == user]
+        say_missing(snapshot.missing_jobs)
         _say_what_stays(ended, old, jobs)
         _write(jobs, snapshot, now, flags.output)
         if flags.dry_run or not jobs:
@@ -106,7 +107,7 @@ def _say_what_stays(ended: Iterable[Job], old: Sequence[Job], jobs: Sequence[Job
 
 def _write(jobs: Sequence[Job], snapshot: ClusterSnapshot, now: datetime, output: str) -> None:
     if output != "table":
-        write_object({"items": [_values(job, now) for job in jobs]}, output)
+        write_items([_values(job, now) for job in jobs], snapshot.missing_jobs, output)
     elif not jobs:
         where = f"namespace {snapshot.namespace}" if snapshot.namespace else "any namespace"
         say(f"Nothing to prune in {where}.")

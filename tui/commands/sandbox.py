@@ -7,8 +7,16 @@ from datetime import UTC, datetime
 
 from k8s import sandbox
 from tui.commands.support.connect import check_may_change
-from tui.commands.support.errors import WrongUsage, say
-from tui.commands.support.output import add_format, confirm, is_interactive, write, write_fields, write_object
+from tui.commands.support.output import (
+    WrongUsage,
+    add_format,
+    confirm,
+    is_interactive,
+    say,
+    write,
+    write_fields,
+    write_object,
+)
 from tui.commands.support.values import timestamp
 from tui.options import ConsoleOptions
 

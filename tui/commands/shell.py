@@ -17,8 +17,8 @@ from k8s.errors import Unreachable
 from k8s.jobs import exec
 from k8s.snapshot import Instance
 from tui.commands.support.connect import check_may_change, cluster, read_jobs
-from tui.commands.support.errors import say
 from tui.commands.support.job_name import NAME_HELP, find_job
+from tui.commands.support.output import say
 from tui.jobs.instances import INSTANCE_HELP, find_container, find_instance
 from tui.options import ConsoleOptions
 from tui.terminal import tty_state

@@ -12,9 +12,8 @@ from k8s.jobs.create import claim_names, create_manifest, to_yaml
 from k8s.kinds import CREATABLE, CreatableKind, Manifest
 from k8s.models.job_spec import JobSpec
 from tui.commands.support.connect import check_may_change, cluster
-from tui.commands.support.errors import WrongUsage, say
 from tui.commands.support.manifests import ManifestOptions, read_manifests
-from tui.commands.support.output import write, write_object
+from tui.commands.support.output import WrongUsage, say, write, write_object
 from tui.commands.support.submit_flags import add_spec_arguments, spec_of
 from tui.options import ConsoleOptions
 

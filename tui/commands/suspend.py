@@ -8,7 +8,7 @@ from k8s.jobs.suspend import suspend_job
 from k8s.snapshot import Job
 from tui.commands.support.confirm import add_jobs, add_yes, check_can_ask, each, find_jobs, is_agreed
 from tui.commands.support.connect import check_may_change, cluster, read_jobs
-from tui.commands.support.errors import say
+from tui.commands.support.output import say
 from tui.jobs.suspend_plan import suspend_plan
 from tui.options import ConsoleOptions
 

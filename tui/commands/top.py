@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
+from datetime import datetime
 
-from k8s.errors import KubeError
+from k8s.errors import Forbidden
 from k8s.snapshot import ClusterSnapshot, NodeRow
-from tui.commands.support.connect import cluster, read_jobs, server_clock
-from tui.commands.support.errors import say
-from tui.commands.support.output import OutputColumn, add_format, write, write_object, write_table
+from tui.commands.support.connect import cluster, read_jobs, scope, server_clock
+from tui.commands.support.output import OutputColumn, add_format, say, write, write_table
+from tui.commands.support.partial import no_jobs, say_missing, write_items
 from tui.commands.support.values import job_values, node_values
+from tui.feeds.cluster_feed import ClusterFeed
 from tui.options import ConsoleOptions
 from tui.text.format import NOTHING, memory
 
@@ -48,21 +50,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     """Print the GPUs of nodes or of jobs."""
-    has_nodes = flags.view.startswith("node")
     async with cluster(options) as client:
-        snapshot = await read_jobs(options, client, has_nodes=has_nodes)
-        now = server_clock(client).now
-    if has_nodes:
-        _print_nodes(snapshot, flags.output)
-        return 0
+        if flags.view.startswith("node"):
+            _print_nodes(await ClusterFeed(client, scope(options, client)).read_once(), flags.output)
+        else:
+            _print_jobs(await read_jobs(options, client), server_clock(client).now, flags.output)
+    return 0
+
+
+def _print_jobs(snapshot: ClusterSnapshot, now: datetime, form: str) -> None:
+    say_missing(snapshot.missing_jobs)
     jobs = sorted(snapshot.jobs, key=lambda job: -job.gpus_requested)
     requested = sum(job.gpus_requested for job in jobs if not job.status.is_final)
     allocated = sum(job.gpus_allocated for job in jobs)
-    if flags.output in ("json", "yaml"):
+    if form in ("json", "yaml"):
         items = [job_values(job, now) for job in jobs]
         totals = {"gpus_requested": requested, "gpus_allocated": allocated}
-        write_object({"items": items, **totals}, flags.output)
-        return 0
+        write_items(items, snapshot.missing_jobs, form, **totals)
+        return
     rows = [
         (
             job.ref.namespace,
@@ -77,23 +82,24 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         for job in jobs
     ]
     if not rows:
-        say(f"No jobs in namespace {snapshot.namespace}." if snapshot.namespace else "No jobs.")
-        return 0
-    write_table(JOB_COLUMNS, rows, is_wide=flags.output == "wide")
+        say(no_jobs(snapshot))
+        return
+    write_table(JOB_COLUMNS, rows, is_wide=form == "wide")
     write(f"\nAllocated/Requested GPUs of unfinished jobs: {_share(allocated, requested)}")
-    return 0
 
 
 def _print_nodes(snapshot: ClusterSnapshot, form: str) -> None:
     is_partial = "nodes" in snapshot.problems
     if is_partial and not snapshot.nodes:
-        raise KubeError("The nodes cannot be shown.", "This user may not list nodes, and sees no pod on any.")
+        raise Forbidden("Could not list nodes.", "You may not list them, nor any pod on them.")
+    missing = snapshot.missing_gpus
+    say_missing(missing)
     total, allocated = snapshot.gpus_total, snapshot.gpus_allocated
     if form in ("json", "yaml"):
         items = [node_values(node) for node in snapshot.nodes]
         free = {"gpus_free": snapshot.gpus_free, "largest_free": snapshot.largest_free}
         totals = {"gpus_total": total, "gpus_allocated": allocated, **free, "is_partial": is_partial}
-        write_object({"items": items, **totals}, form)
+        write_items(items, snapshot.missing_gpus, form, **totals)
         return
     write_table(
         NODE_COLUMNS,

@@ -252,6 +252,11 @@ class ClusterFeed:
         """Return all pods by uid, also those of no job, as they are now."""
         return self._pods.objects
 
+    @property
+    def reads_nothing(self) -> bool:
+        """Tell whether neither pods nor jobs of any kind may be read, or are served."""
+        return self._pods.state.is_absent and all(each.state.is_absent for each in self._jobs.values())
+
     def snapshot(self) -> ClusterSnapshot:
         """Return the picture as it is now."""
         said = self._said()

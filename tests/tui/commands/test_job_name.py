@@ -9,8 +9,8 @@ from k8s.errors import NotFound
 from k8s.snapshot import ClusterSnapshot
 from tests.k8s.kinds.operator_objects import jobs_in, pods_in, read_pods
 from tests.support.objects import GPU, batch_job, read_jobs
-from tui.commands.support.errors import WrongUsage
 from tui.commands.support.job_name import Ambiguous, find_job
+from tui.commands.support.output import WrongUsage
 
 
 def snapshot() -> ClusterSnapshot:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.scripted.server import Answer, ScriptedCluster, Stream, refusal
+from tests.scripted.server import Answer, ScriptedCluster, Stream, page, refusal
 from tests.support.objects import recorded
 from tests.tui.commands.conftest import CommandLine
 
@@ -125,3 +125,27 @@ async def test_following_a_job_that_went_before_it_had_pods_is_told(
     out, err = await child.communicate()
     assert (child.returncode, out) == (1, b"")
     assert b"There is no log to read." in err
+
+
+async def test_what_stands_above_the_owner_of_a_pod_can_be_followed(
+    run: CommandLine, live: ScriptedCluster
+) -> None:
+    def owner(kind: str, name: str) -> dict[str, Any]:
+        return {"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": name, "controller": True}
+
+    served = pod("running-master-0")
+    served["metadata"].update(labels={}, ownerReferences=[owner("ReplicaSet", "web-5d9")])
+    names = [{"name": "replicasets", "kind": "ReplicaSet", "namespaced": True, "verbs": ["get"]}]
+    live.say("/apis/apps/v1", Answer({"groupVersion": "apps/v1", "resources": names}))
+    meta = {"name": "web-5d9", "uid": "web-5d9", "ownerReferences": [owner("Deployment", "web")]}
+    live.say("/apis/apps/v1/namespaces/default/replicasets/web-5d9", Answer({"metadata": meta}))
+    live.forget("/api/v1/pods")
+    live.say("/api/v1/pods", page([served]))
+    path = "/api/v1/namespaces/default/pods/running-master-0"
+    live.say(path, Answer(served))
+    live.say(f"{path}/log", Stream(b"2026-11-20T18:36:10.000000001Z one\n"))
+    child = await run.start("logs", "-f", "Deployment/web")
+    assert child.stdout is not None
+    assert await child.stdout.readline() == b"one\n"
+    child.terminate()
+    await child.communicate()

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from k8s.models.job_spec import JobSpec
 from tests.scripted.server import Answer, Asked, Compute, Reply, ScriptedCluster, refusal
 from tests.tui.commands.conftest import CommandLine
-from tui.commands.support.errors import WrongUsage
+from tui.commands.support.output import WrongUsage
 from tui.commands.support.submit_flags import add_spec_arguments, spec_of
 
 PYTORCH_JOBS = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs"

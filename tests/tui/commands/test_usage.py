@@ -82,7 +82,7 @@ async def test_the_version_is_printed(alone: CommandLine) -> None:
         ("logs", "x", "-t", "few"),
         ("list", "--", "words"),
         ("sandbox", "dance"),
-        ("get", "Deployment/x"),
+        ("get", "Nonsense/x"),
         ("get", "/"),
         ("submit",),
         ("submit", "mpi"),
@@ -158,7 +158,10 @@ async def test_jobs_that_nobody_may_list_are_no_empty_list(alone: CommandLine) -
         alone.set("KUBECONFIG", write_kubeconfig(alone.home, cluster.host))
         ended = await alone("list")
     assert (ended.status, ended.out) == (1, "")
-    assert 'User "li" cannot list jobs' in ended.err
+    assert ended.err.splitlines()[:-1] == [
+        "Could not list jobs in namespace default.",
+        'The cluster says: User "li" cannot list jobs',
+    ]
 
 
 async def test_a_job_that_is_not_there_is_named(run: CommandLine) -> None:

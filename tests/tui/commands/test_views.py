@@ -226,8 +226,9 @@ async def test_without_the_right_to_read_nodes_jobs_are_whole_and_gpus_are_count
     assert nodes.status == 0
     assert nodes.row("gpu-node-0")[-3:] == ["?", "8", "?"]
     assert "Allocated/Total GPUs on the nodes of pods that this user sees: 15/?" in nodes.out
-    assert 'User "li" cannot list resource "nodes"' in nodes.err
-    assert (await run("top", "nodes", "-o", "json")).values["is_partial"] is True
+    assert nodes.err == "Not shown: nodes; you may not list them.\n"
+    found = (await run("top", "nodes", "-o", "json")).values
+    assert (found["is_partial"], found["partial"]) == (True, ["nodes"])
 
 
 async def test_a_user_of_one_namespace_sees_its_jobs_and_is_told_what_nodes_do_not_count(
@@ -237,11 +238,11 @@ async def test_a_user_of_one_namespace_sees_its_jobs_and_is_told_what_nodes_do_n
     cluster.forget("/api/v1/pods")
     cluster.say("/api/v1/pods", refusal(403, words, "Forbidden"))
     assert (await run("list")).err == ""
-    assert "Only those in namespace default are shown" in (await run("list", "-A")).err
+    said = "Only in namespace default: pods; you may not list them elsewhere.\n"
+    assert (await run("list", "-A")).err == said
     nodes = await run("top", "nodes")
     assert nodes.row("gpu-node-0")[-3:] == ["8", "8", "0"]
-    assert "pods: Only those in namespace default are shown" in nodes.err
-    assert words in nodes.err
+    assert nodes.err == said
 
 
 async def test_a_namespace_without_jobs_is_empty_for_its_user_too(

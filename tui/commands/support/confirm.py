@@ -11,9 +11,8 @@ from k8s.client.client import REQUEST_S, Client
 from k8s.errors import KubeError, NotFound
 from k8s.jobs.create import delete_job
 from k8s.snapshot import ClusterSnapshot, Job
-from tui.commands.support.errors import WrongUsage, say
 from tui.commands.support.job_name import NAME_HELP, find_job, titles
-from tui.commands.support.output import confirm, confirm_by_word, is_interactive, write
+from tui.commands.support.output import WrongUsage, confirm, confirm_by_word, is_interactive, say, write
 from tui.feeds.cluster_feed import ClusterFeed
 from tui.jobs.delete_plan import DeletePlan
 from tui.jobs.leftovers import LONGEST_S, Leftover, is_over, what_is_left

@@ -7,10 +7,9 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from k8s.client.client import Client
-from k8s.errors import Forbidden, KubeError
-from k8s.models.resources import PODS
+from k8s.errors import FORBIDDEN_HINT, Forbidden, KubeError
 from k8s.snapshot import ClusterSnapshot
-from tui.commands.support.errors import say
+from tui.commands.support.output import say
 from tui.feeds.cluster_feed import ClusterFeed
 from tui.options import ConsoleOptions
 from tui.text.format import Clock
@@ -49,35 +48,25 @@ def scope(options: ConsoleOptions, client: Client) -> str:
     return "" if options.is_all_namespaces else client.config.namespace
 
 
-async def read_jobs(options: ConsoleOptions, client: Client, *, has_nodes: bool = False) -> ClusterSnapshot:
-    """Read the cluster once, with the jobs that are meant; what of it cannot be read is said on stderr.
-
-    Args:
-        options: Whose jobs.
-        client: The cluster.
-        has_nodes: Nodes, and who holds them, will be shown too, so that all pods count.
+async def read_jobs(options: ConsoleOptions, client: Client) -> ClusterSnapshot:
+    """Read once the cluster with the jobs that are meant; `missing_jobs` says what of them may not be read.
 
     Raises:
+        Forbidden: Neither pods nor jobs of any kind may be read.
         KubeError: The cluster cannot be read at all.
-        Forbidden: There are no jobs, as far as this user may list them.
     """
-    return (await read_cluster(options, client, has_nodes=has_nodes))[0]
+    return (await read_feed(options, client))[0]
 
 
-async def read_cluster(
-    options: ConsoleOptions, client: Client, *, has_nodes: bool = False
-) -> tuple[ClusterSnapshot, ClusterFeed]:
-    """Read what `read_jobs` reads, and return also what it was made from."""
-    live = ClusterFeed(client, scope(options, client))
-    snapshot = await live.read_once()
-    missing = snapshot.problems.values() if has_nodes else snapshot.missing_jobs
-    words = [f"{each.resource}: {each.words}" for each in missing]
-    is_hidden = any(not each.shown and each.resource != PODS.full_name for each in missing)
-    if is_hidden and not snapshot.jobs and not has_nodes:
-        raise Forbidden("Not all jobs can be listed.", "\n".join(words))
-    for line in words:
-        say(line)
-    return snapshot, live
+async def read_feed(options: ConsoleOptions, client: Client) -> tuple[ClusterSnapshot, ClusterFeed]:
+    """Read what `read_jobs` reads, and return also the feed, which can go on from there."""
+    feed = ClusterFeed(client, scope(options, client))
+    snapshot = await feed.read_once()
+    if feed.reads_nothing:
+        where = f" in namespace {snapshot.namespace}" if snapshot.namespace else ""
+        why = next((missing.why for missing in snapshot.missing_jobs), "")
+        raise Forbidden(f"Could not list jobs{where}.", why, FORBIDDEN_HINT)
+    return snapshot, feed
 
 
 def check_may_change(options: ConsoleOptions, doing: str) -> None:

@@ -7,11 +7,19 @@ from collections.abc import Iterable
 
 from k8s.errors import KubeError, NotFound
 from k8s.kinds import KINDS, JobKind, JobRef, kind_of
+from k8s.kinds.unknown import AnyOwner
 from k8s.snapshot import ClusterSnapshot, Job
-from tui.commands.support.errors import WrongUsage
+from tui.commands.support.output import WrongUsage
+from tui.commands.support.partial import missing_line
 
 NAME_HELP = "name of the job, or KIND/NAME"
 """For arguments that name a job."""
+
+OWNERS = (
+    AnyOwner("Pod", "v1"),
+    *(AnyOwner(kind, "apps/v1") for kind in ("DaemonSet", "Deployment", "ReplicaSet", "StatefulSet")),
+)
+"""What else a list may show in every cluster, whether or not it does now."""
 
 
 class Ambiguous(KubeError):
@@ -55,7 +63,11 @@ def find_job(snapshot: ClusterSnapshot, words: str) -> Job:
     if not found:
         where = f"namespace {snapshot.namespace}" if snapshot.namespace else "any namespace"
         kind = _kind_called(kind_words, snapshot) if kind_words else "job"
-        raise NotFound(f"There is no {kind} {name} in {where}.", hint="See what there is: gpuconsole list -A")
+        raise NotFound(
+            f"There is no {kind} {name} in {where}.",
+            missing_line(snapshot.missing_jobs),
+            "See what there is: gpuconsole list -A",
+        )
     if len(found) > 1:
         has_namespace = bool(snapshot.namespace)
         kinds = Counter((job.ref.kind, job.ref.namespace) for job in found)
@@ -83,7 +95,7 @@ def _kind_called(words: str, snapshot: ClusterSnapshot) -> str:
     Raises:
         WrongUsage: There is no such kind.
     """
-    known = [*KINDS, *(kind_of(job.ref) for job in snapshot.jobs)]
+    known = [*KINDS, *OWNERS, *(kind_of(job.ref) for job in snapshot.jobs)]
     for kind in known:
         if is_called(kind, words):
             return kind.resource.kind

@@ -1,4 +1,4 @@
-"""How answers are written to stdout: tables, JSON, YAML; and how questions are asked.
+"""Writes answers to stdout (tables, JSON, YAML) and all else to stderr, and asks questions.
 
 Whatever comes from a cluster passes `sanitize` here, so that no terminal obeys it.
 """
@@ -12,8 +12,6 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
-
-import yaml
 
 from k8s.text.sanitize import sanitize
 from tui.text.format import cell_len, pad
@@ -34,6 +32,15 @@ class OutputColumn:
     """Only with `-o wide`."""
 
 
+class WrongUsage(Exception):
+    """The command line itself is at fault; the message says what would be right."""
+
+
+def say(text: str) -> None:
+    """Print on stderr what is not part of the answer."""
+    sys.stderr.write("".join(f"{sanitize(line)}\n" for line in text.split("\n")))
+
+
 def add_format(parser: argparse.ArgumentParser, formats: Sequence[str] = FORMATS) -> None:
     """Let a command take `-o`."""
     parser.add_argument(
@@ -49,6 +56,8 @@ def write(text: str) -> None:
 def write_object(found: Any, form: str) -> None:
     """Print values as JSON or YAML, in ASCII: everything else is written as an escape."""
     if form == "yaml":
+        import yaml  # slow, and nothing else here needs it
+
         sys.stdout.write(yaml.safe_dump(found, sort_keys=False, width=100))
     else:
         write(json.dumps(found, indent=2))

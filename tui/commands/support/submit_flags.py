@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from k8s.models.job_spec import JobSpec, Mount
 from trainer.catalogue import TRAINERS, Trainer, find
-from tui.commands.support.errors import WrongUsage
+from tui.commands.support.output import WrongUsage
 from tui.options import login_name
 
 WORKSPACE = Mount("workspace", "/workspace")

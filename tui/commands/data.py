@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 from datetime import datetime
 
-from k8s.models import convert
+from k8s.models import Meta, Reader
 from k8s.models.claim import Claim
 from k8s.models.resources import CLAIMS
+from k8s.watch.mirror import Mirror
 from tui.commands.support.connect import cluster, scope, server_clock
-from tui.commands.support.errors import say
-from tui.commands.support.output import OutputColumn, add_format, write_object, write_table
+from tui.commands.support.output import OutputColumn, add_format, say, write_table
+from tui.commands.support.partial import say_missing, write_items
 from tui.commands.support.values import Values, seconds_since, timestamp
 from tui.feeds.volume_claims import owner_of
 from tui.options import ConsoleOptions
@@ -38,20 +39,26 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     """Print the volume claims."""
     async with cluster(options) as client:
         namespace = scope(options, client)
-        listed = await client.list(CLAIMS, namespace)
+        scopes = (namespace,) if namespace else ("", client.config.namespace)
+        mirror: Mirror[Claim] = Mirror(client, CLAIMS, scopes, Reader(Claim), _meta, lambda: None)
+        await mirror.list_once()
         clock = server_clock(client)
-    found: list[Claim] = [convert(obj, Claim) for obj in listed]
-    found.sort(key=lambda claim: (claim.metadata.namespace, claim.metadata.name))
-    claims = [_values(claim, clock.now) for claim in found]
+    found = sorted(mirror.objects.values(), key=lambda claim: (claim.metadata.namespace, claim.metadata.name))
+    missing = (mirror.missing,) if mirror.missing is not None else ()
     if flags.output in ("json", "yaml"):
-        write_object({"items": claims}, flags.output)
-    elif not claims:
+        write_items([_values(claim, clock.now) for claim in found], missing, flags.output)
+    elif not found:
         say(f"No volume claims in namespace {namespace}." if namespace else "No volume claims.")
     else:
         skipped = 1 if namespace else 0
         rows = [_row(claim, clock)[skipped:] for claim in found]
         write_table(COLUMNS[skipped:], rows, is_wide=flags.output == "wide")
+    say_missing(missing)
     return 0
+
+
+def _meta(claim: Claim) -> Meta:
+    return claim.metadata
 
 
 def _values(claim: Claim, now: datetime) -> Values:

@@ -1,0 +1,185 @@
+"""A user who may not list everything sees the rest, and is told in one line what is not shown."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from k8s.snapshot import Missing
+from tests.scripted.server import Answer, ScriptedCluster, page, refusal
+from tests.support.objects import GPU
+from tests.tui.commands.conftest import CommandLine, write_kubeconfig
+from tui.commands.support.partial import missing_line, resources_of
+
+JOBS = ("kubeflow.org/v1/{}pytorchjobs", "batch/v1/{}jobs")
+
+
+def pod(name: str, *owners: dict[str, Any]) -> dict[str, Any]:
+    """Return a running pod of one GPU in alice's namespace."""
+    references = [{**owner, "controller": True} for owner in owners]
+    return {
+        "metadata": {"name": name, "namespace": "alice", "uid": name, "ownerReferences": references},
+        "spec": {"nodeName": "n1", "containers": [{"name": "main", "resources": {"limits": {GPU: 1}}}]},
+        "status": {"phase": "Running"},
+    }
+
+
+def refuse(cluster: ScriptedCluster, path: str) -> None:
+    """Let nobody list a collection, neither of all namespaces nor of alice's."""
+    for place in (path.format(""), path.format("namespaces/alice/")):
+        cluster.forget(place)
+        cluster.say(place, refusal(403, f'User "alice" cannot list {place}', "Forbidden"))
+
+
+@pytest.fixture
+def alice(alone: CommandLine, cluster: ScriptedCluster) -> CommandLine:
+    """Return the command line of a user who may list pods of one namespace, and no job of any kind."""
+    for path in JOBS:
+        refuse(cluster, f"/apis/{path}")
+    refuse(cluster, "/api/v1/{}nodes")
+    refuse(cluster, "/api/v1/{}pods")
+    owner = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": "bert", "uid": "bert"}
+    cluster.forget("/api/v1/namespaces/alice/pods")
+    cluster.say("/api/v1/namespaces/alice/pods", page([pod("bert-master-0", owner), pod("notebook")]))
+    alone.set("KUBECONFIG", write_kubeconfig(alone.home, cluster.host, "alice"))
+    return alone
+
+
+async def test_jobs_of_kinds_that_may_not_be_listed_are_rows_by_their_pods(alice: CommandLine) -> None:
+    ended = await alice("list")
+    assert ended.err == "Not shown: pytorchjobs, jobs; you may not list them in namespace alice.\n"
+    assert ended.status == 0
+    assert ended.row("bert")[1:6] == ["PyTorchJob", "Running", "1/1", "1", "1"]
+    assert ended.row("notebook")[1:6] == ["Pod", "Running", "1/1", "1", "1"]
+
+
+@pytest.mark.parametrize("words", [("list",), ("top", "jobs"), ("prune", "--older-than", "7d", "--dry-run")])
+async def test_json_names_what_is_not_shown(alice: CommandLine, words: tuple[str, ...]) -> None:
+    ended = await alice(*words, "-o", "json")
+    assert ended.values["partial"] == ["pytorchjobs", "jobs"]
+    assert ended.status == 0
+    assert len(ended.err.splitlines()) == 1
+
+
+async def test_a_whole_list_has_no_partial(run: CommandLine) -> None:
+    for words in (("list",), ("top", "jobs"), ("top", "nodes")):
+        assert "partial" not in (await run(*words, "-o", "json")).values
+
+
+async def test_a_partial_list_without_rows_is_no_failure(
+    alice: CommandLine, cluster: ScriptedCluster
+) -> None:
+    cluster.forget("/api/v1/namespaces/alice/pods")
+    cluster.say("/api/v1/namespaces/alice/pods", page([]))
+    ended = await alice("top", "jobs")
+    assert (ended.status, ended.out) == (0, "")
+    assert ended.err.splitlines() == [
+        "Not shown: pytorchjobs, jobs; you may not list them in namespace alice.",
+        "No jobs in namespace alice.",
+    ]
+
+
+async def test_where_nothing_may_be_read_the_list_fails_with_one_reason(
+    alice: CommandLine, cluster: ScriptedCluster
+) -> None:
+    refuse(cluster, "/api/v1/{}pods")
+    for words in (("list",), ("top", "jobs"), ("get", "bert")):
+        ended = await alice(*words)
+        assert (ended.status, ended.out) == (1, "")
+        assert ended.err.splitlines()[:-1] == [
+            "Could not list jobs in namespace alice.",
+            'The cluster says: User "alice" cannot list /api/v1/namespaces/alice/pods',
+        ]
+
+
+async def test_all_namespaces_of_a_user_of_one_are_that_one(alice: CommandLine) -> None:
+    ended = await alice("list", "-A")
+    assert ended.status == 0
+    assert ended.row("alice")[1] == "bert"
+    assert ended.err == (
+        "Not shown: pytorchjobs, jobs; you may not list them in namespace alice. "
+        "Only in namespace alice: pods; you may not list them elsewhere.\n"
+    )
+
+
+async def test_a_job_that_is_found_is_shown_without_a_word_of_what_is_not(alice: CommandLine) -> None:
+    ended = await alice("get", "bert", "-o", "json")
+    assert (ended.status, ended.err) == (0, "")
+    assert ended.values["kind"] == "PyTorchJob"
+
+
+async def test_a_job_that_is_not_found_may_be_among_what_is_not_shown(alice: CommandLine) -> None:
+    ended = await alice("get", "gpt")
+    assert ended.status == 1
+    assert ended.err.splitlines()[:2] == [
+        "There is no job gpt in namespace alice.",
+        "Not shown: pytorchjobs, jobs; you may not list them in namespace alice.",
+    ]
+
+
+async def test_top_nodes_counts_from_the_pods_that_may_be_listed(alice: CommandLine) -> None:
+    ended = await alice("top", "nodes", "-o", "json")
+    assert ended.status == 0
+    assert ended.values["partial"] == ["nodes", "pods"]
+    assert [node["gpus_allocated"] for node in ended.values["items"]] == [2]
+    assert ended.err.startswith("Not shown: nodes; you may not list them. Only in namespace alice: pods;")
+
+
+async def test_claims_of_all_namespaces_are_those_of_the_one_that_may_be_listed(
+    alice: CommandLine, cluster: ScriptedCluster
+) -> None:
+    refuse(cluster, "/api/v1/{}persistentvolumeclaims")
+    claim = {"metadata": {"name": "workspace", "namespace": "alice", "uid": "c"}, "spec": {}}
+    refused = await alice("data", "list", "-A")
+    assert refused.status == 1
+    assert refused.err.startswith("Could not list persistentvolumeclaims.\n")
+    cluster.forget("/api/v1/namespaces/alice/persistentvolumeclaims")
+    cluster.say("/api/v1/namespaces/alice/persistentvolumeclaims", page([claim]))
+    ended = await alice("data", "list", "-A")
+    assert ended.status == 0
+    assert ended.row("alice")[1] == "workspace"
+    assert ended.err == "Only in namespace alice: persistentvolumeclaims; you may not list them elsewhere.\n"
+    assert (await alice("data", "list", "-A", "-o", "json")).values["partial"] == ["persistentvolumeclaims"]
+
+
+async def test_every_row_of_the_list_can_be_named_by_its_kind(
+    alice: CommandLine, cluster: ScriptedCluster
+) -> None:
+    web = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "web", "controller": True}
+    meta = {"name": "web-5d9", "namespace": "alice", "uid": "web-5d9", "ownerReferences": [web]}
+    serves = {"kind": "APIResourceList", "groupVersion": "apps/v1"}
+    names = [{"name": "replicasets", "kind": "ReplicaSet", "namespaced": True, "verbs": ["get"]}]
+    cluster.say("/apis/apps/v1", Answer({**serves, "resources": names}))
+    cluster.say("/apis/apps/v1/namespaces/alice/replicasets/web-5d9", Answer({"metadata": meta}))
+    replica_set = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-5d9", "uid": "web-5d9"}
+    cluster.forget("/api/v1/namespaces/alice/pods")
+    cluster.say("/api/v1/namespaces/alice/pods", page([pod("web-5d9-x", replica_set), pod("notebook")]))
+    cluster.say("/api/v1/namespaces/alice/events", page([]))
+    rows = (await alice("list", "-o", "json")).values["items"]
+    assert {(row["kind"], row["name"]) for row in rows} == {("Deployment", "web"), ("Pod", "notebook")}
+    for row in rows:
+        for command in ("get", "why", "events"):
+            ended = await alice(command, f"{row['kind']}/{row['name']}", "-o", "json")
+            assert ended.status == 0, ended.err
+
+
+@pytest.mark.parametrize("kind", ["Pod", "pods", "Deployment", "deployments.apps", "StatefulSet"])
+async def test_a_row_that_is_not_there_now_is_not_found_and_its_kind_is_not_refused(
+    run: CommandLine, kind: str
+) -> None:
+    ended = await run("get", f"{kind}/x")
+    assert (ended.status, ended.out) == (1, "")
+    assert ended.err.startswith("There is no ")
+
+
+def test_resources_of_one_plural_are_told_apart_by_their_groups() -> None:
+    missing = [
+        Missing("list", f"mpijobs.{group}", "li") for group in ("kubeflow.org", "batch.tensorstack.dev")
+    ]
+    assert resources_of([*missing, Missing("list", "jobs.batch", "li")]) == [
+        "mpijobs.kubeflow.org",
+        "mpijobs.batch.tensorstack.dev",
+        "jobs",
+    ]
+    assert missing_line(missing[:1]) == "Not shown: mpijobs; you may not list them in namespace li."

@@ -1,0 +1,57 @@
+"""What this user may not read: one line on stderr beside what can be shown, and `partial` in JSON."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from k8s.snapshot import ClusterSnapshot, Missing
+from tui.commands.support.output import say, write_object
+from tui.commands.support.values import Values
+
+
+def write_items(items: Sequence[Values], missing: Sequence[Missing], form: str, **more: object) -> None:
+    """Print a list as JSON or YAML; `partial` names the resources that are not, or not all, in it."""
+    partial = {"partial": resources_of(missing)} if missing else {}
+    write_object({"items": items, **more, **partial}, form)
+
+
+def say_missing(missing: Sequence[Missing]) -> None:
+    """Print on stderr, in one line, what may not be read; nothing when all may be."""
+    if missing:
+        say(missing_line(missing))
+
+
+def no_jobs(snapshot: ClusterSnapshot) -> str:
+    """Return what a list of jobs says in place of a table without rows."""
+    return f"No jobs in namespace {snapshot.namespace}." if snapshot.namespace else "No jobs."
+
+
+def missing_line(missing: Sequence[Missing]) -> str:
+    """Return what is not shown and why: what, and where you may not list it."""
+    names = dict(zip(missing, resources_of(missing), strict=True))
+    sentences = []
+    if hidden := [each for each in missing if not each.shown]:
+        namespaces = {each.namespace for each in hidden}
+        namespace = namespaces.pop() if len(namespaces) == 1 else ""
+        where = f" in namespace {namespace}" if namespace else ""
+        sentences.append(f"Not shown: {_joined(names, hidden)}; you may not list them{where}.")
+    for namespace in dict.fromkeys(each.shown for each in missing if each.shown):
+        narrowed = [each for each in missing if each.shown == namespace]
+        sentences.append(
+            f"Only in namespace {namespace}: {_joined(names, narrowed)}; you may not list them elsewhere."
+        )
+    return " ".join(sentences)
+
+
+def resources_of(missing: Sequence[Missing]) -> list[str]:
+    """Return the resources by their plurals, with the group where two have the same."""
+    plurals = [each.resource.partition(".")[0] for each in missing]
+    counts = Counter(plurals)
+    return [
+        each.resource if counts[plural] > 1 else plural for each, plural in zip(missing, plurals, strict=True)
+    ]
+
+
+def _joined(names: Mapping[Missing, str], missing: Sequence[Missing]) -> str:
+    return ", ".join(names[each] for each in missing)
