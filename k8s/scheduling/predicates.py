@@ -11,7 +11,7 @@ from enum import StrEnum
 from fractions import Fraction
 
 from k8s.devices import accelerators
-from k8s.models import Node, Taint
+from k8s.models import Condition, Meta, Node, NodeSpec, NodeStatus, Taint
 from k8s.scheduling.requests import ResourceList, allocatable_of, insufficient, subtract
 from k8s.scheduling.scheduling_spec import (
     NodeSelectorRequirement,
@@ -19,6 +19,7 @@ from k8s.scheduling.scheduling_spec import (
     SchedulingSpec,
     Toleration,
 )
+from k8s.snapshot import NodeRow
 
 CORDON = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 """What cordoning a node amounts to; a pod that tolerates it is let in."""
@@ -75,6 +76,16 @@ class NodeCapacity:
         allocatable = allocatable_of(node)
         return cls(node, allocatable, subtract(allocatable, requested))
 
+    @classmethod
+    def of_row(cls, row: NodeRow) -> NodeCapacity:
+        """Return the capacity of a node as it is shown: of its accelerators alone, and without its labels."""
+        ready = Condition("Ready", "True" if row.status.startswith("Ready") else "False")
+        spec = NodeSpec("cordoned" in row.status, list(row.taints))
+        node = Node(Meta(row.name), spec, NodeStatus(conditions=[ready]))
+        shares = row.resources.items()
+        allocatable = {name: Fraction(share.total) for name, share in shares}
+        return cls(node, allocatable, {name: Fraction(s.total - s.allocated) for name, s in shares})
+
     @property
     def name(self) -> str:
         """Return the node's name."""
@@ -90,6 +101,17 @@ class ClusterCapacity:
     """The nodes, by name, and what is left on each."""
 
     nodes: Mapping[str, NodeCapacity]
+
+    @classmethod
+    def of_rows(cls, rows: Iterable[NodeRow]) -> ClusterCapacity:
+        """Return the capacity of nodes as they are shown."""
+        return cls({row.name: NodeCapacity.of_row(row) for row in rows})
+
+    def emptied(self) -> ClusterCapacity:
+        """Return the same nodes without any pod."""
+        return ClusterCapacity(
+            {name: replace(each, free=each.allocatable) for name, each in self.nodes.items()}
+        )
 
     def unfit(self, spec: SchedulingSpec, requested: ResourceList) -> list[UnfitNode]:
         """Return the nodes that cannot take a pod, each with the reason."""

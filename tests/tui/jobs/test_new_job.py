@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from k8s.jobs.create import to_yaml
 from k8s.kinds import CREATABLE, JobRef
+from k8s.models import Taint
 from k8s.models.job_spec import JobSpec, Mount
 from k8s.snapshot import ClusterSnapshot, Job, NodeRow, Share
 from k8s.status import Status
@@ -248,6 +249,14 @@ def test_free_gpus_in_pieces_too_small_are_said_to_make_it_wait() -> None:
 def test_a_cordoned_node_counts_for_later_but_not_for_now() -> None:
     words = said(answers(), cluster(node("a", 4, status="Ready, cordoned")))
     assert words["would wait: it wants 1 × 1; 0 of 4 GPUs are free"] == "warning"
+
+
+def test_a_tainted_node_takes_the_job_only_where_the_taint_is_of_the_gpus() -> None:
+    dedicated, of_gpus = Taint("team", "nlp", "NoSchedule"), Taint("nvidia.com/gpu", "", "NoSchedule")
+    words = said(answers(), cluster(replace(node("a", 4), taints=(of_gpus, dedicated))))
+    assert words["would wait: it wants 1 × 1; 0 of 4 GPUs are free, 1 node tainted"] == "warning"
+    words = said(answers(), cluster(replace(node("a", 4), taints=(of_gpus,))))
+    assert words["fits now: 4 of 4 GPUs are free"] == "good"
 
 
 def test_more_than_the_cluster_has_is_said_to_wait_for_ever() -> None:

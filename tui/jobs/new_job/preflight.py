@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
+from fractions import Fraction
 from typing import Literal, NamedTuple
 
+from k8s.diagnosis.shortage import closed_words
+from k8s.scheduling.predicates import ClusterCapacity, UnfitReason
+from k8s.scheduling.requests import insufficient
+from k8s.scheduling.scheduling_spec import SchedulingSpec, Toleration
 from k8s.snapshot import ClusterSnapshot
 from tui.jobs.new_job.form_spec import FormResult
 from tui.text.format import count, plural
@@ -82,33 +87,35 @@ def _fits(wish: FormResult, snapshot: ClusterSnapshot) -> list[PlanLine]:
         return [PlanLine("warning", "this user may not list nodes: nobody knows whether it fits")]
     if not snapshot.nodes and not snapshot.is_synced:
         return [PlanLine("note", "the nodes are not read yet: nobody knows whether it fits")]
-    shares = [
-        (node.name, node.status == "Ready", node.resources[spec.gpu_resource])
-        for node in snapshot.nodes
-        if spec.gpu_resource in node.resources
-    ]
-    total = sum(share.total for _, _, share in shares)
-    if not total:
+    capacity = ClusterCapacity.of_rows(snapshot.nodes)
+    having = [each for each in capacity.nodes.values() if each.allocatable.get(spec.gpu_resource, 0) > 0]
+    if not having:
         others = sorted({name for node in snapshot.nodes for name in node.resources})
         there_is = f"; there is {', '.join(others[:3])}" if others else ""
         return [PlanLine("bad", f"could never start: no node has {spec.gpu_resource}{there_is}")]
-    free = {name: max(0, share.total - share.allocated) for name, is_ready, share in shares if is_ready}
-    of_all = f"{sum(free.values())} of {total} GPUs are free" + (" (simulated)" * snapshot.is_simulated)
+    requested = {spec.gpu_resource: Fraction(spec.gpus)}
+    # A taint of the resource's own name lets in who requests it: ExtendedResourceToleration.
+    pod = SchedulingSpec(tolerations=[Toleration(key=spec.gpu_resource, operator="Exists")])
+    unfit = {each.name: each for each in capacity.unfit(pod, requested)}
+    open_nodes = [each for each in having if each.name not in unfit or not unfit[each.name].reason.is_closed]
+    free = {each.name: max(0, int(each.free[spec.gpu_resource])) for each in open_nodes}
+    totals = [int(each.allocatable[spec.gpu_resource]) for each in having]
+    of_all = f"{sum(free.values())} of {sum(totals)} GPUs are free" + (" (simulated)" * snapshot.is_simulated)
     wants = f"it wants {count(spec.workers)} × {spec.gpus}"
     lines = []
     if snapshot.stale:
         lines.append(PlanLine("warning", "the cluster is away, what is free may have changed"))
-    if sum(each // spec.gpus for each in free.values()) >= spec.workers:
+    if capacity.place(requested, spec.workers, unfit)[1] >= spec.workers:
         return [*lines, PlanLine("good", f"fits now: {of_all}")]
-    if sum(share.total // spec.gpus for _, _, share in shares) >= spec.workers:
+    too_small = {name for name, each in capacity.nodes.items() if insufficient(requested, each.allocatable)}
+    if capacity.emptied().place(requested, spec.workers, too_small)[1] >= spec.workers:
         most = max(free, key=lambda name: free[name], default="")
         block = f", at most {free[most]} on one node ({most})" if most and free[most] else ""
-        return [*lines, PlanLine("warning", f"would wait: {wants}; {of_all}{block}")]
-    largest = max(share.total for _, _, share in shares)
-    return [
-        *lines,
-        PlanLine("bad", f"could never start: {wants}; there are {total}, at most {largest} on one node"),
-    ]
+        tainted = [each for each in unfit.values() if each.reason is UnfitReason.TAINTED]
+        kept_out = f", {closed_words(tainted)}" if tainted else ""
+        return [*lines, PlanLine("warning", f"would wait: {wants}; {of_all}{block}{kept_out}")]
+    text = f"could never start: {wants}; there are {sum(totals)}, at most {max(totals)} on one node"
+    return [*lines, PlanLine("bad", text)]
 
 
 def _writes(wish: FormResult) -> PlanLine:
