@@ -1,4 +1,4 @@
-"""The rows of jobs: their places, the pods in them, and what these say together."""
+"""The rows of jobs: the replicas they ask for, the pods that fill them, and what these say together."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LONG_AGO = datetime.min.replace(tzinfo=UTC)
 """When something was made that does not say when."""
 _LIVELINESS = {"Failed": 0, "Succeeded": 1}
 """Phase to how little a pod still does, below 2 for all others."""
-_Spot = tuple[str, int]
+_Slot = tuple[str, int]
 """Role, and index within it."""
 
 
@@ -45,13 +45,13 @@ class Member(msgspec.Struct, gc=False, eq=False):
     """The larger, the younger."""
     role: str
     """The role that its labels tell, if they do."""
-    spot: _Spot | None
+    slot: _Slot | None
     """The role and the number that they tell, if they tell both."""
     holder: Holder | None
     """What it holds of its node, under its root's name."""
-    place: Replica | None = None
+    replica: Replica | None = None
     instance: Instance | None = None
-    """What was last shown of it, at `place`."""
+    """What was last shown of it, at `replica`."""
     part: Part | None = None
     """The same, as far as its job's status is concerned."""
 
@@ -74,9 +74,9 @@ class Member(msgspec.Struct, gc=False, eq=False):
             holder_of(pod, root.ref.name) if is_holder and root is not None else None,
         )
 
-    def sit(self, place: Replica, instance: Instance) -> Instance:
-        """Remember what is shown of it at a place."""
-        self.place, self.instance, self.part = place, instance, _part(instance)
+    def show_as(self, replica: Replica, instance: Instance) -> Instance:
+        """Remember what is shown of it at a replica."""
+        self.replica, self.instance, self.part = replica, instance, _part(instance)
         return instance
 
     @property
@@ -86,55 +86,55 @@ class Member(msgspec.Struct, gc=False, eq=False):
 
 
 class JobEntry:
-    """A job's object, and how many devices each of its places asks for."""
+    """A job's object, and how many devices each of its replicas asks for."""
 
-    __slots__ = ("gpus", "job", "places", "vacant")
+    __slots__ = ("gpus", "job", "podless", "replicas")
 
     def __init__(self, job: DeclaredJob) -> None:
-        """Read what the places ask for, once for all that have the same template."""
+        """Read what the replicas ask for, once for all that have the same template."""
         by_template = {id(each.template): each.template for each in job.replicas}
         asked = {key: _gpus_of(template) for key, template in by_template.items()}
         self.job = job
-        self.places = [(each, (each.role, each.index), asked[id(each.template)]) for each in job.replicas]
-        """Each place, its role and index, and the devices that it asks for."""
-        self.gpus = {spot: gpus for _, spot, gpus in self.places}
-        self.vacant: dict[_Spot, Instance] = {}
-        """What was last shown of a place without a pod."""
+        self.replicas = [(each, (each.role, each.index), asked[id(each.template)]) for each in job.replicas]
+        """Each replica, its role and index, and the devices that it asks for."""
+        self.gpus = {slot: gpus for _, slot, gpus in self.replicas}
+        self.podless: dict[_Slot, Instance] = {}
+        """What was last shown of a replica without a pod."""
 
 
 def job_row(
-    wish: JobEntry,
+    entry: JobEntry,
     below: Iterable[JobEntry],
     members: Sequence[Member],
-    silent: Mapping[str, str],
+    unready: Mapping[str, str],
     before: Job | None = None,
 ) -> Job:
     """Return the row of a job.
 
     Args:
-        wish: The job.
+        entry: The job.
         below: The jobs that do its work, which may know better what it asks for and how
             often it was started anew.
         members: Its pods and theirs.
-        silent: Nodes whose word cannot be had, each with why in words.
+        unready: Nodes that are not Ready, each with why in words.
         before: The row made of the same jobs before, if any.
     """
-    job, gpus = wish.job, wish.gpus
+    job, gpus = entry.job, entry.gpus
     for part in below:
-        gpus = {**gpus, **{spot: part.gpus[spot] for spot in gpus.keys() & part.gpus.keys()}}
+        gpus = {**gpus, **{slot: part.gpus[slot] for slot in gpus.keys() & part.gpus.keys()}}
         owner = part.job.meta.controller
         if owner is not None and owner.uid == job.meta.uid and job.restarts_allowed is None:
             restarts = max(job.restarts, part.job.restarts)
             job = replace(job, restarts=restarts, restarts_allowed=part.job.restarts_allowed)
-    instances, seated = _instances(wish, members, gpus, silent)
-    now = (instances, _held(members), job.started or _began(members))
+    instances, matched = _instances(entry, members, gpus, unready)
+    now = (instances, _held(members), job.started or _first_start(members))
     if before is not None and (before.instances, before.gpus_allocated, before.started) == now:
         return before
-    return _row(job, instances, seated, members, sum(gpus[spot] for _, spot, _ in wish.places))
+    return _row(job, instances, matched, members, sum(gpus[slot] for _, slot, _ in entry.replicas))
 
 
 def owner_row(
-    ref: JobRef, uid: str, meta: Meta | None, members: list[Member], silent: Mapping[str, str]
+    ref: JobRef, uid: str, meta: Meta | None, members: list[Member], unready: Mapping[str, str]
 ) -> Job:
     """Return the row of whatever else holds accelerators, of which only the pods are known.
 
@@ -143,7 +143,7 @@ def owner_row(
         uid: Its uid.
         meta: Its metadata, if they are known.
         members: Its pods that hold or want accelerators.
-        silent: Nodes whose word cannot be had, each with why in words.
+        unready: Nodes that are not Ready, each with why in words.
     """
     if meta is None:
         meta = Meta(ref.name, ref.namespace, uid)
@@ -153,14 +153,14 @@ def owner_row(
         meta = msgspec.structs.replace(meta, creation_timestamp=oldest)
     known = AnyOwner(ref.kind, ref.api_version).parse({"metadata": msgspec.to_builtins(meta)})
     job = replace(known, ref=ref, has_status=True)
-    instances, seated = _instances(JobEntry(job), members, {}, silent)
-    return _row(job, instances, seated, members, sum(each.gpus for each in members))
+    instances, matched = _instances(JobEntry(job), members, {}, unready)
+    return _row(job, instances, matched, members, sum(each.gpus for each in members))
 
 
 def _row(
     job: DeclaredJob,
     instances: tuple[Instance, ...],
-    seated: Iterable[Member],
+    matched: Iterable[Member],
     members: Iterable[Member],
     requested: int,
 ) -> Job:
@@ -177,7 +177,7 @@ def _row(
             restarts_allowed=job.restarts_allowed,
             has_status=job.has_status,
         ),
-        [each.part for each in seated if each.part is not None],
+        [each.part for each in matched if each.part is not None],
     )
     return Job(
         ref=job.ref,
@@ -191,7 +191,7 @@ def _row(
         user=job.user or job.ref.namespace,
         priority=job.priority,
         created=job.meta.creation_timestamp,
-        started=job.started or _began(members),
+        started=job.started or _first_start(members),
         finished=job.finished if job.outcome is not None else None,
         conditions=job.conditions,
         log_dir=job.log_dir,
@@ -205,7 +205,7 @@ def _row(
     )
 
 
-def _began(members: Iterable[Member]) -> datetime | None:
+def _first_start(members: Iterable[Member]) -> datetime | None:
     """Return when the first of the pods began, for jobs that do not say so themselves."""
     return min([at for each in members if (at := each.pod.status.start_time) is not None], default=None)
 
@@ -215,95 +215,95 @@ def _held(members: Iterable[Member]) -> int:
 
 
 def _instances(
-    wish: JobEntry, members: Iterable[Member], gpus: Mapping[_Spot, int], silent: Mapping[str, str]
+    entry: JobEntry, members: Iterable[Member], gpus: Mapping[_Slot, int], unready: Mapping[str, str]
 ) -> tuple[tuple[Instance, ...], list[Member]]:
-    """Match the pods with the places that the job has for them; the newest pod of a place wins.
+    """Match the pods with the replicas that the job has for them; the newest pod of a replica wins.
 
-    Pods without a number take the places left of their role, or any if they have none, those
+    Pods without a number take the replicas left of their role, or any if they have none, those
     that still do something first; of those that are left then, the ones that still do
-    something have places of their own.
+    something have replicas of their own.
 
     Returns:
-        All places, and the pods in them.
+        All replicas, and the pods in them.
     """
-    container = kind_of(wish.job.ref).container
-    placed: dict[_Spot, Member] = {}
+    container = kind_of(entry.job.ref).container
+    placed: dict[_Slot, Member] = {}
     unnumbered: dict[str, list[Member]] = {}
     for member in members:
-        spot = member.spot
-        if spot is None:
+        slot = member.slot
+        if slot is None:
             unnumbered.setdefault(member.role, []).append(member)
-        elif spot not in placed or placed[spot].age < member.age:
-            placed[spot] = member
+        elif slot not in placed or placed[slot].age < member.age:
+            placed[slot] = member
     for of_role in unnumbered.values():
         of_role.sort(key=lambda member: member.liveliness)
     found: list[Instance] = []
-    seated: list[Member] = []
-    for place, spot, asked in wish.places:
-        here = placed.pop(spot, None)
+    matched: list[Member] = []
+    for replica, slot, asked in entry.replicas:
+        here = placed.pop(slot, None)
         if here is None and unnumbered:
-            takers = unnumbered.get(place.role) or unnumbered.get("")
+            takers = unnumbered.get(replica.role) or unnumbered.get("")
             here = takers.pop() if takers else None
-        wanted = gpus.get(spot, asked)
+        wanted = gpus.get(slot, asked)
         if here is None:
-            found.append(_vacant(wish, place, spot, wanted))
+            found.append(_podless(entry, replica, slot, wanted))
         else:
-            seated.append(here)
+            matched.append(here)
             shown = here.instance
-            if shown is None or here.place is not place or shown.gpus != wanted:
-                shown = here.sit(place, _instance(here.pod, place, container, wanted, silent))
+            if shown is None or here.replica is not replica or shown.gpus != wanted:
+                shown = here.show_as(replica, _instance(here.pod, replica, container, wanted, unready))
             found.append(shown)
-    for spot, member in _without_place(wish, placed, unnumbered) if placed or unnumbered else ():
-        place = _place_of_its_own(member, spot)
-        if member.instance is None or member.place is not place or member.instance.gpus != member.gpus:
-            member.sit(place, _instance(member.pod, place, container, member.gpus, silent))
+    for slot, member in _surplus(entry, placed, unnumbered) if placed or unnumbered else ():
+        replica = _replica_of_surplus(member, slot)
+        if member.instance is None or member.replica is not replica or member.instance.gpus != member.gpus:
+            member.show_as(replica, _instance(member.pod, replica, container, member.gpus, unready))
         if member.instance is not None:
-            seated.append(member)
+            matched.append(member)
             found.append(member.instance)
-    return tuple(found), seated
+    return tuple(found), matched
 
 
-def _without_place(
-    wish: JobEntry, placed: Mapping[_Spot, Member], unnumbered: Mapping[str, Iterable[Member]]
-) -> list[tuple[_Spot, Member]]:
-    """Return the pods for which the job has no place, with places of their own."""
+def _surplus(
+    entry: JobEntry, placed: Mapping[_Slot, Member], unnumbered: Mapping[str, Iterable[Member]]
+) -> list[tuple[_Slot, Member]]:
+    """Return the pods for which the job has no replica, with replicas of their own."""
     found = sorted(placed.items(), key=lambda each: each[0])
-    for told, members in sorted(unnumbered.items()):
-        role = told or "pod"
-        taken = (*wish.gpus, *(spot for spot, _ in found))
+    for role_label, members in sorted(unnumbered.items()):
+        role = role_label or "pod"
+        taken = (*entry.gpus, *(slot for slot, _ in found))
         free = count(1 + max((index for each, index in taken if each == role), default=-1))
         found += [((role, next(free)), member) for member in members if not member.pod.is_finished]
     return found
 
 
-def _place_of_its_own(member: Member, spot: _Spot) -> Replica:
-    """Return a place for a pod that its job no longer asks for, or never did."""
+def _replica_of_surplus(member: Member, slot: _Slot) -> Replica:
+    """Return a replica for a pod that its job no longer asks for, or never did."""
     name = member.pod.metadata.name
-    place = member.place
-    if place is not None and (place.role, place.index, place.name) == (*spot, name):
-        return place
-    return Replica(name, *spot, False, (), "none", {}, "Never")
+    replica = member.replica
+    if replica is not None and (replica.role, replica.index, replica.name) == (*slot, name):
+        return replica
+    return Replica(name, *slot, False, (), "none", {}, "Never")
 
 
-def _vacant(wish: JobEntry, place: Replica, spot: _Spot, gpus: int) -> Instance:
-    """Return a place without a pod."""
-    shown = wish.vacant.get(spot)
+def _podless(entry: JobEntry, replica: Replica, slot: _Slot, gpus: int) -> Instance:
+    """Return a replica without a pod."""
+    shown = entry.podless.get(slot)
     if shown is None or shown.gpus != gpus:
-        wish.vacant[spot] = shown = _instance(None, place, "", gpus, {})
+        entry.podless[slot] = shown = _instance(None, replica, "", gpus, {})
     return shown
 
 
 def _instance(
-    pod: Pod | None, place: Replica, container: str, gpus: int, silent: Mapping[str, str]
+    pod: Pod | None, replica: Replica, container: str, gpus: int, unready: Mapping[str, str]
 ) -> Instance:
-    status, reason = (Status.PENDING, "no pod yet") if pod is None else pod_status(pod, silent)
+    status, reason = (Status.PENDING, "no pod yet") if pod is None else pod_status(pod, unready)
     return Instance(
-        name=place.instance,
-        role=place.role,
-        index=place.index,
-        is_chief=place.is_chief,
-        ranks=place.ranks,
-        ranks_proof=place.ranks_proof,
+        name=replica.instance,
+        role=replica.role,
+        index=replica.index,
+        is_chief=replica.is_chief,
+        ranks=replica.ranks,
+        ranks_proof=replica.ranks_proof,
         status=status,
         reason=reason,
         gpus=gpus,

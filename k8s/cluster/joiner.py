@@ -9,7 +9,7 @@ from datetime import datetime
 from time import perf_counter
 
 from k8s.cluster.job_rows import LONG_AGO, JobEntry, Member, job_row, owner_row
-from k8s.cluster.node_rows import node_row, silent_nodes
+from k8s.cluster.node_rows import node_row, unready_nodes
 from k8s.cluster.owner_chain import OwnerChains
 from k8s.cluster.sorted_rows import OrderedRows
 from k8s.kinds import DeclaredJob, JobRef
@@ -45,13 +45,13 @@ class Joiner:
     def __init__(self) -> None:
         """Start without any object."""
         self._nodes: dict[str, Node] = {}
-        self._silent: dict[str, str] = {}
-        self._wishes: dict[str, JobEntry] = {}
+        self._unready: dict[str, str] = {}
+        self._entries: dict[str, JobEntry] = {}
         self._links: dict[str, tuple[JobRef, str]] = {}
         self._chains = OwnerChains({}, _NO_OWNERS)
         self._pods: dict[int, Pod] = {}
         self._members: dict[int, Member] = {}
-        self._strays: dict[int, Member] = {}
+        self._without_job: dict[int, Member] = {}
         self._members_by_root: dict[str, dict[int, Member]] = {}
         self._members_by_node: dict[str, dict[int, Member]] = {}
         self._holders: dict[str, list[Holder]] = {}
@@ -66,7 +66,7 @@ class Joiner:
         """Return the owners of pods with accelerators that are no jobs, for `owner_lookup` to look for."""
         return {
             reference.uid: (member.pod.metadata.namespace, reference)
-            for member in self._strays.values()
+            for member in self._without_job.values()
             if member.root is not None
             for reference in member.root.through
         }
@@ -149,36 +149,36 @@ class Joiner:
                 now[node.metadata.name] = node
         before, self._nodes = self._nodes, now
         changed = {name for name in now.keys() | before.keys() if now.get(name) is not before.get(name)}
-        silent = silent_nodes(now[name] for name in changed if name in now)
-        turned = {name for name in changed if silent.get(name) != self._silent.get(name)}
-        for name in turned:
-            self._silent.pop(name, None)
-        self._silent.update(silent)
+        unready = unready_nodes(now[name] for name in changed if name in now)
+        flipped = {name for name in changed if unready.get(name) != self._unready.get(name)}
+        for name in flipped:
+            self._unready.pop(name, None)
+        self._unready.update(unready)
         self._changed_nodes |= changed
         for name in changed:
             self._holders.pop(name, None)
-        if turned:
+        if flipped:
             for member in self._members.values():
-                if member.pod.spec.node_name in turned and member.root is not None:
+                if member.pod.spec.node_name in flipped and member.root is not None:
                     member.instance = None
                     self._changed_roots.add(member.root.key)
 
     def _take_jobs(self, jobs: Iterable[DeclaredJob], owners: Mapping[str, Meta]) -> None:
-        before, now = self._wishes, dict[str, JobEntry]()
+        before, now = self._entries, dict[str, JobEntry]()
         for job in jobs:
             old = before.get(job.meta.uid)
             now[job.meta.uid] = old if old is not None and old.job is job else JobEntry(job)
         changed = {uid for uid in now.keys() | before.keys() if now.get(uid) is not before.get(uid)}
         known = self._chains.owners
         if changed:
-            self._wishes = now
-            links = {uid: _link(wish.job) for uid, wish in now.items()}
+            self._entries = now
+            links = {uid: _link(entry.job) for uid, entry in now.items()}
             chains_before = self._chains
             if links != self._links:
                 self._links = links
-                self._chains = OwnerChains({uid: wish.job for uid, wish in now.items()}, owners)
+                self._chains = OwnerChains({uid: entry.job for uid, entry in now.items()}, owners)
                 changed |= {uid for uid in now if self._chains.top(uid) != chains_before.top(uid)}
-                self._place_again(self._members)
+                self._find_roots_again(self._members)
             for uid in changed:
                 self._changed_jobs |= {chains_before.top(uid), self._chains.top(uid)}
         if owners is not known:
@@ -186,9 +186,9 @@ class Joiner:
             self._changed_roots.update(
                 uid for uid in owners.keys() | known.keys() if owners.get(uid) is not known.get(uid)
             )
-            self._place_again(self._strays)
+            self._find_roots_again(self._without_job)
 
-    def _place_again(self, members: Mapping[int, Member]) -> None:
+    def _find_roots_again(self, members: Mapping[int, Member]) -> None:
         """Find out anew what these pods are part of."""
         for key, member in list(members.items()):
             root = self._chains.root_of(member.pod, member.is_holder)
@@ -200,8 +200,8 @@ class Joiner:
         member = Member.of(pod, self._chains.root_of)
         root = member.root
         self._members[key] = member
-        if root is None or root.through or root.key not in self._wishes:
-            self._strays[key] = member
+        if root is None or root.through or root.key not in self._entries:
+            self._without_job[key] = member
         if root is None:
             return
         self._members_by_root.setdefault(root.key, {})[key] = member
@@ -212,28 +212,28 @@ class Joiner:
 
     def _remove(self, key: int) -> None:
         member = self._members.pop(key)
-        self._strays.pop(key, None)
+        self._without_job.pop(key, None)
         if member.root is not None:
-            _take_out(self._members_by_root, member.root.key, key)
+            _discard_member(self._members_by_root, member.root.key, key)
             self._changed_roots.add(member.root.key)
         if member.holder is not None:
-            _take_out(self._members_by_node, member.pod.spec.node_name, key)
+            _discard_member(self._members_by_node, member.pod.spec.node_name, key)
             self._changed_nodes.add(member.pod.spec.node_name)
 
     def _job_row(self, root: str) -> Job | None:
         members = list(self._members_by_root.get(root, {}).values())
-        if root in self._wishes and self._chains.top(root) == root:
-            below = [self._wishes[uid] for uid in self._chains.below.get(root, ())]
+        if root in self._entries and self._chains.top(root) == root:
+            below = [self._entries[uid] for uid in self._chains.below.get(root, ())]
             before = self._job_rows.get(root) if root not in self._changed_jobs else None
-            return job_row(self._wishes[root], below, members, self._silent, before)
+            return job_row(self._entries[root], below, members, self._unready, before)
         refs = [member.root.ref for member in members if member.root is not None]
         if not refs:
             return None
-        return owner_row(min(refs), root, self._chains.owners.get(root), members, self._silent)
+        return owner_row(min(refs), root, self._chains.owners.get(root), members, self._unready)
 
     def _node_row(self, name: str) -> NodeRow | None:
-        found = [member.holder for member in self._members_by_node.get(name, {}).values() if member.holder]
-        found.sort(key=lambda holder: (holder.namespace, holder.pod))
+        members = sorted(self._members_by_node.get(name, {}).values(), key=_by_pod)
+        found = [member.holder for member in members if member.holder]
         if found == self._holders.get(name):
             return self._node_rows.get(name)
         self._holders[name] = found
@@ -246,7 +246,7 @@ class Joiner:
         return None
 
 
-def _take_out(groups: dict[str, dict[int, Member]], name: str, key: int) -> None:
+def _discard_member(groups: dict[str, dict[int, Member]], name: str, key: int) -> None:
     """Take a pod out of its group, and the group away when it is empty."""
     group = groups[name]
     del group[key]
@@ -258,6 +258,11 @@ def _link(job: DeclaredJob) -> tuple[JobRef, str]:
     """Return what places a job among the others."""
     above = job.meta.controller
     return job.ref, above.uid if above is not None else ""
+
+
+def _by_pod(member: Member) -> tuple[str, str, str]:
+    meta = member.pod.metadata
+    return meta.namespace, meta.name, meta.uid
 
 
 def _age(meta: Meta) -> tuple[datetime, str]:

@@ -56,15 +56,15 @@ def _numbers(text: str) -> tuple[int, ...]:
     return tuple(int(word) for word in words) if all(word.isdecimal() for word in words) else ()
 
 
-def silent_nodes(nodes: Iterable[Node]) -> dict[str, str]:
+def unready_nodes(nodes: Iterable[Node]) -> dict[str, str]:
     """Return the nodes that are not Ready, each with why what their pods last said may be untrue."""
-    silent = {}
+    unready = {}
     for node in nodes:
         ready = next((found for found in node.status.conditions or () if found.type == "Ready"), None)
         if ready is not None and ready.status != "True":
             how = "is not ready" if ready.status == "False" else "does not answer"
-            silent[node.metadata.name] = f"its node {node.metadata.name} {how}"
-    return silent
+            unready[node.metadata.name] = f"its node {node.metadata.name} {how}"
+    return unready
 
 
 def node_row(node: Node, holders: Sequence[Holder]) -> NodeRow:

@@ -11,7 +11,7 @@ from typing import Any
 
 from k8s.errors import KubeError
 from k8s.kinds import CREATABLE, KINDS, CreatableKind, Manifest
-from k8s.kinds.parse import part
+from k8s.kinds.parse import nested
 from k8s.models.job_spec import LOG_DIR_ANNOTATION, LONGEST_NAME, TRAINER_ANNOTATION, USER_ANNOTATION, JobSpec
 from k8s.models.resources import Resource
 
@@ -200,7 +200,7 @@ def _drop(meta: dict[str, Any], field: str, names: Collection[str]) -> None:
 def _renamed(manifest: Manifest, like: str, name: str, user: str) -> Manifest:
     """Give an object its new name, and what a packaged trainer writes folders of that name."""
     meta = {**manifest["metadata"], "name": name}
-    annotations = dict(part(meta, "annotations")) if isinstance(meta.get("annotations"), dict) else {}
+    annotations = dict(nested(meta, "annotations")) if isinstance(meta.get("annotations"), dict) else {}
     if USER_ANNOTATION in annotations:
         annotations |= {USER_ANNOTATION: user} if user else {}
     if annotations.get(TRAINER_ANNOTATION):

@@ -14,7 +14,7 @@ import msgspec
 from k8s.client.client import Client
 from k8s.errors import Conflict, KubeError
 from k8s.kinds import DeclaredJob, JobKind, JobRef, Manifest, kind_of
-from k8s.kinds.reader import JobReader
+from k8s.kinds.parse import JobReader
 from k8s.snapshot import Job
 from k8s.status import Status
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from k8s.client.client import Client
 from k8s.errors import Forbidden, NotFound
-from k8s.kinds.parse import part, words
+from k8s.kinds.parse import nested, text_of
 from k8s.models.resources import PODS, SERVICES
 from k8s.snapshot import Job
 
@@ -52,10 +52,10 @@ async def find_tensorboard(client: Client, job: Job) -> PodPort:
     for service in sorted(services, key=lambda each: not _is_of_arena(each, name)):
         if not _serves_tensorboard(service, name):
             continue
-        seen = words(part(service, "metadata").get("name"))
+        seen = text_of(nested(service, "metadata").get("name"))
         for pod in await _pods_behind(client, service, namespace):
             if port := _target_port(_service_port(service), pod):
-                return PodPort(namespace, words(part(pod, "metadata").get("name")), port)
+                return PodPort(namespace, text_of(nested(pod, "metadata").get("name")), port)
     for instance in sorted(job.instances, key=lambda each: not each.is_chief)[:_PODS_ASKED]:
         with suppress(NotFound, Forbidden):
             if instance.pod and (port := _own_port(await client.get(PODS, instance.pod, namespace))):
@@ -72,20 +72,20 @@ async def find_tensorboard(client: Client, job: Job) -> PodPort:
 
 
 def _is_of_arena(service: Manifest, job_name: str) -> bool:
-    labels = part(service, "metadata", "labels")
+    labels = nested(service, "metadata", "labels")
     return labels.get("role") == WORD and labels.get("release") == job_name
 
 
 def _serves_tensorboard(service: Manifest, job_name: str) -> bool:
     """Tell whether a Service is for a job's TensorBoard: Arena's, or one named for both."""
-    name = words(part(service, "metadata").get("name"))
+    name = text_of(nested(service, "metadata").get("name"))
     is_named_so = job_name in name and name.replace(job_name, "", 1).strip("-") == WORD
     return is_named_so or _is_of_arena(service, job_name)
 
 
 def _service_port(service: Manifest) -> Manifest:
     """Return a Service's port for TensorBoard: the one called so, the one of its number, or the first."""
-    ports = _dicts(part(service, "spec").get("ports"))
+    ports = _dicts(nested(service, "spec").get("ports"))
 
     def likeness(port: Manifest) -> bool:
         return WORD not in str(port.get("name")) and PORT not in (port.get("port"), port.get("targetPort"))
@@ -95,7 +95,7 @@ def _service_port(service: Manifest) -> Manifest:
 
 async def _pods_behind(client: Client, service: Manifest, namespace: str) -> list[Manifest]:
     """Return the ready pods that a Service sends to."""
-    selector = part(service, "spec", "selector")
+    selector = nested(service, "spec", "selector")
     if not selector:
         return []
     chosen = ",".join(f"{key}={value}" for key, value in selector.items())
@@ -103,8 +103,8 @@ async def _pods_behind(client: Client, service: Manifest, namespace: str) -> lis
 
 
 def _is_ready(pod: Manifest) -> bool:
-    conditions = _dicts(part(pod, "status").get("conditions"))
-    is_leaving = bool(part(pod, "metadata").get("deletionTimestamp"))
+    conditions = _dicts(nested(pod, "status").get("conditions"))
+    is_leaving = bool(nested(pod, "metadata").get("deletionTimestamp"))
     ready = {"type": "Ready", "status": "True"}.items()
     return not is_leaving and any(ready <= each.items() for each in conditions)
 
@@ -119,17 +119,17 @@ def _target_port(service_port: Manifest, pod: Manifest) -> int:
 
 def _own_port(pod: Manifest) -> int:
     """Return the port of a running pod that is declared for TensorBoard, 0 without one."""
-    if part(pod, "status").get("phase") != "Running":
+    if nested(pod, "status").get("phase") != "Running":
         return 0
     return next((number for name, number in _ports(pod) if number == PORT or WORD in name), 0)
 
 
 def _ports(pod: Manifest) -> Iterator[tuple[str, int]]:
     """Yield the names and numbers of the ports that a pod declares."""
-    for container in _dicts(part(pod, "spec").get("containers")):
+    for container in _dicts(nested(pod, "spec").get("containers")):
         for port in _dicts(container.get("ports")):
             if isinstance(number := port.get("containerPort"), int):
-                yield words(port.get("name")), number
+                yield text_of(port.get("name")), number
 
 
 def _dicts(found: object) -> Iterable[Manifest]:

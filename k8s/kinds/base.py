@@ -1,4 +1,4 @@
-"""The contract of a job kind, and the values in which jobs are told."""
+"""The contract of a job kind, and the values that describe jobs."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ class CreatableKind(JobKind, Protocol):
         """Return the object that asks for `spec`."""
 
     def spec_from_manifest(self, obj: Manifest) -> tuple[JobSpec, tuple[str, ...]]:
-        """Return the wish that makes a job like an object, and the names of what no wish can say.
+        """Return the spec that makes a job like an object, and the names of what no spec can say.
 
         Raises:
             AttributeError, TypeError, ValueError: The object makes no sense.

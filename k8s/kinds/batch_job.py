@@ -18,15 +18,15 @@ from k8s.kinds.kubeflow.common import JOB_NAME
 from k8s.kinds.kubeflow.mpi_job import OLD_JOB_NAME
 from k8s.kinds.kubeflow.mpi_job_v1alpha1 import JOB_NAME as ARENA_JOB_NAME
 from k8s.kinds.parse import (
-    by_conditions,
-    declared,
-    number,
-    part,
-    place,
-    pods_asked,
-    status_of,
-    whole,
-    words,
+    count_of,
+    label_number,
+    make_replica,
+    nested,
+    outcome_of_conditions,
+    read_job,
+    read_status,
+    replica_count,
+    text_of,
 )
 from k8s.kinds.to_manifest import metadata, pod_template
 from k8s.models import Pod
@@ -75,7 +75,7 @@ class BatchJob:
         }
 
     def spec_from_manifest(self, obj: Manifest) -> tuple[JobSpec, tuple[str, ...]]:
-        """Return the wish for a Job like this one, and what it leaves out."""
+        """Return the spec for a Job like this one, and what it leaves out."""
         obj = deepcopy(obj)
         meta = take_metadata(obj.pop("metadata", None) or {})
         left = obj.pop("spec", None) or {}
@@ -86,11 +86,11 @@ class BatchJob:
         drop_defaults(left, _DEFAULTS)
         workers = left.pop("completions", left.get("parallelism", 1))
         drop_defaults(left, {"parallelism": workers})
-        retries = whole(left.pop("backoffLimit", _RETRIES))
+        retries = count_of(left.pop("backoffLimit", _RETRIES))
         spec = JobSpec(
             **meta.fields,
             **pod.fields,
-            workers=pods_asked(workers),
+            workers=replica_count(workers),
             processes=max(1, pod.fields["gpus"]),
             retries=_RETRIES if retries is None else retries,
         )
@@ -99,16 +99,16 @@ class BatchJob:
 
     def parse(self, obj: Manifest) -> DeclaredJob:
         """Read a Job."""
-        spec, status = part(obj, "spec"), part(obj, "status")
-        ending = by_conditions(status_of(obj), succeeded="Complete", failed="Failed")
-        if failed := words(status.get("failedIndexes")):
-            ending = replace(ending, reason=f"{ending.reason or 'some failed'}; failed indexes: {failed}")
-        job = declared(
-            obj, self.resource, self.replicas(obj), ending, is_suspended=spec.get("suspend") is True
+        spec, status = nested(obj, "spec"), nested(obj, "status")
+        outcome = outcome_of_conditions(read_status(obj), succeeded="Complete", failed="Failed")
+        if failed := text_of(status.get("failedIndexes")):
+            outcome = replace(outcome, reason=f"{outcome.reason or 'some failed'}; failed indexes: {failed}")
+        job = read_job(
+            obj, self.resource, self.replicas(obj), outcome, is_suspended=spec.get("suspend") is True
         )
-        limit = whole(spec.get("backoffLimit"))
+        limit = count_of(spec.get("backoffLimit"))
         limit = None if limit == _NO_LIMIT else limit
-        failures = whole(status.get("failed")) or 0
+        failures = count_of(status.get("failed")) or 0
         return replace(
             job,
             has_status=True,  # Kubernetes runs it: while it may make no pods it only writes no status
@@ -121,22 +121,22 @@ class BatchJob:
 
     def replicas(self, obj: Manifest) -> tuple[Replica, ...]:
         """Return as many pods as may run at once; their names are made up by the cluster."""
-        spec = part(obj, "spec")
-        name = str(part(obj, "metadata").get("name", ""))
-        template = part(spec, "template")
-        count = pods_asked(spec.get("parallelism"))
-        completions = whole(spec.get("completions"))
+        spec = nested(obj, "spec")
+        name = str(nested(obj, "metadata").get("name", ""))
+        template = nested(spec, "template")
+        count = replica_count(spec.get("parallelism"))
+        completions = count_of(spec.get("completions"))
         count = count if completions is None else min(count, completions)
         is_indexed = spec.get("completionMode") == "Indexed"
         indexes = (
-            _current_indexes(count, count if completions is None else completions, part(obj, "status"))
+            _current_indexes(count, count if completions is None else completions, nested(obj, "status"))
             if is_indexed
             else list(range(count))
         )
         names = (("batch.kubernetes.io/job-name", name), ("job-name", name))
         return tuple(
             replace(
-                place("pod", index, template, is_chief=nth == 0),
+                make_replica("pod", index, template, is_chief=nth == 0),
                 env=(("JOB_COMPLETION_INDEX", str(index)),) if is_indexed else (),
                 labels=(*names, (INDEX, str(index))) if is_indexed else names,
             )
@@ -156,12 +156,15 @@ class BatchJob:
 
     def instance_of(self, pod: Pod) -> tuple[str, int] | None:
         """Return the completion index; None for a Job that is not indexed."""
-        index = number(pod.metadata.label(INDEX) or pod.metadata.annotation(INDEX))
+        index = label_number(pod.metadata.label(INDEX) or pod.metadata.annotation(INDEX))
         return None if index is None else ("pod", index)
 
 
 def _progress(spec: Mapping[str, Any], status: Mapping[str, Any]) -> str:
-    completions, done = whole(spec.get("completions")) or 0, whole(status.get("succeeded")) or 0
+    completions, done = (
+        count_of(spec.get("completions")) or 0,
+        count_of(status.get("succeeded")) or 0,
+    )
     return f"{done} of {completions} done" if completions > 1 and done else ""
 
 
@@ -184,8 +187,8 @@ def _current_indexes(count: int, completions: int, status: Mapping[str, Any]) ->
 
 def _ranges(text: object) -> Iterator[tuple[int, int]]:
     """Yield the first and the last index of each range in `1,3-5`."""
-    for piece in words(text).split(","):
+    for piece in text_of(text).split(","):
         first, _, last = piece.partition("-")
-        low, high = number(first), number(last or first)
+        low, high = label_number(first), label_number(last or first)
         if low is not None and high is not None:
             yield low, high

@@ -1,4 +1,4 @@
-"""From a job's object back to the wish that makes one like it; what a wish cannot say is named.
+"""From a job's object back to the spec that makes one like it; what a spec cannot say is named.
 
 The inverse of `k8s.kinds.to_manifest`. What is understood is taken out of a copy of the object, so
 that whatever is left, known here or not, is found and gets a name.
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from k8s.devices.accelerators import is_accelerator
 from k8s.kinds.base import Manifest
-from k8s.kinds.parse import words
+from k8s.kinds.parse import text_of
 from k8s.kinds.to_manifest import environment
 from k8s.models.job_spec import LOG_DIR_ANNOTATION, TRAINER_ANNOTATION, USER_ANNOTATION, JobSpec, Mount
 from k8s.models.quantity import parse
@@ -31,12 +31,12 @@ _SHARED_MEMORY = "/dev/shm"
 
 
 class Understood(NamedTuple):
-    """What an object, or a part of one, says in the words of a wish."""
+    """What an object, or a part of one, says as fields of a spec."""
 
     fields: dict[str, Any]
     """By the field of `JobSpec`."""
     lost: list[str]
-    """Names of what no wish can say."""
+    """Names of what no spec can say."""
 
 
 def named(left: Mapping[str, Any], *understood: str, prefix: str = "") -> list[str]:
@@ -52,21 +52,21 @@ def drop_defaults(left: Manifest, defaults: Mapping[str, Any]) -> None:
 
 
 def take_metadata(meta: Manifest) -> Understood:
-    """Take what a wish says of a job's metadata."""
+    """Take out of a job's metadata what a spec can say."""
     annotations = meta.pop("annotations", None) or {}
     fields = {
-        "name": words(meta.pop("name", "")),
-        "namespace": words(meta.pop("namespace", "")) or "default",
+        "name": text_of(meta.pop("name", "")),
+        "namespace": text_of(meta.pop("namespace", "")) or "default",
         "labels": {str(key): str(value) for key, value in (meta.pop("labels", None) or {}).items()},
-        "trainer": words(annotations.pop(TRAINER_ANNOTATION, "")),
-        "log_dir": words(annotations.pop(LOG_DIR_ANNOTATION, "")),
-        "user": words(annotations.pop(USER_ANNOTATION, "")),
+        "trainer": text_of(annotations.pop(TRAINER_ANNOTATION, "")),
+        "log_dir": text_of(annotations.pop(LOG_DIR_ANNOTATION, "")),
+        "user": text_of(annotations.pop(USER_ANNOTATION, "")),
     }
     return Understood(fields, named(meta) + named(annotations, prefix="annotation "))
 
 
 def take_template(template: Manifest, container: str, job: Mapping[str, Any]) -> Understood:
-    """Take what a wish says of a pod template.
+    """Take out of a pod template what a spec can say.
 
     Args:
         template: It is taken apart.
@@ -82,7 +82,7 @@ def take_template(template: Manifest, container: str, job: Mapping[str, Any]) ->
     lost += [f"pod label {key}" for key, value in labels.items() if job["labels"].get(key) != value]
     lost += named(meta.pop("annotations", None) or {}, prefix="pod annotation ")
     lost += named(meta, "creationTimestamp", prefix="pod ")
-    fields = {"priority_class": words(pod.pop("priorityClassName", ""))}
+    fields = {"priority_class": text_of(pod.pop("priorityClassName", ""))}
     drop_defaults(pod, _POD_DEFAULTS)
     for part in (_take_container(main, container, str(job["trainer"])), _take_volumes(main, pod)):
         fields |= part.fields
@@ -93,7 +93,7 @@ def take_template(template: Manifest, container: str, job: Mapping[str, Any]) ->
 
 
 def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
-    """Return the fields of a wish in which two parts of a job differ."""
+    """Return the fields of a spec in which two parts of a job differ."""
     return [name.replace("_", " ") for name in one if one[name] != other.get(name)]
 
 
@@ -104,7 +104,7 @@ def in_words(lost: Iterable[str]) -> tuple[str, ...]:
 
 def _take_container(main: Manifest, container: str, trainer: str) -> Understood:
     drop_defaults(main, _CONTAINER_DEFAULTS)
-    image = words(main.pop("image", ""))
+    image = text_of(main.pop("image", ""))
     is_floating = ":" not in image.rpartition("/")[2] or image.endswith(":latest")
     drop_defaults(main, {"imagePullPolicy": "Always" if is_floating else "IfNotPresent"})
     lost = []
@@ -120,7 +120,7 @@ def _take_container(main: Manifest, container: str, trainer: str) -> Understood:
     fields = {
         "image": image,
         "command": tuple(command),
-        "working_dir": words(main.pop("workingDir", "")),
+        "working_dir": text_of(main.pop("workingDir", "")),
         **env.fields,
         **resources.fields,
     }
@@ -133,7 +133,7 @@ def _take_env(main: Manifest, trainer: str) -> Understood:
     env: dict[str, str] = {}
     lost = []
     for each in main.pop("env", None) or ():
-        name, source = words(each.get("name")), each.get("valueFrom")
+        name, source = text_of(each.get("name")), each.get("valueFrom")
         if source:
             lost.append(f"variable {name}, which comes from {_origin(source)}")
             continue
@@ -150,7 +150,7 @@ def _origin(source: Mapping[str, Any]) -> str:
 
 
 def _take_resources(resources: Manifest) -> Understood:
-    """Take one kind of device, cores and memory, of which a wish asks no more than it may have."""
+    """Take one kind of device, cores and memory, requests as far as they are the limits."""
     limits, requests = resources.pop("limits", None) or {}, resources.pop("requests", None) or {}
     asked = {**requests, **limits}
     devices = sorted((name for name in asked if "/" in name), key=lambda name: not is_accelerator(name))
@@ -176,17 +176,17 @@ def _is_as_much(one: str | int | float, other: str | int | float) -> bool:
 
 def _take_volumes(main: Manifest, pod: Manifest) -> Understood:
     """Take the claims, and what is mounted at /dev/shm."""
-    volumes = {words(each.get("name")): each for each in pod.pop("volumes", None) or ()}
+    volumes = {text_of(each.get("name")): each for each in pod.pop("volumes", None) or ()}
     mounts: list[Mount] = []
     shared_memory = ""
     taken = set()
     lost = []
     for mount in main.pop("volumeMounts", None) or ():
-        name, path = words(mount.get("name")), words(mount.get("mountPath"))
+        name, path = text_of(mount.get("name")), text_of(mount.get("mountPath"))
         volume = volumes.get(name, {})
         claim, folder = volume.get("persistentVolumeClaim") or {}, volume.get("emptyDir") or {}
         if claim:
-            mounts.append(Mount(words(claim.get("claimName")), path))
+            mounts.append(Mount(text_of(claim.get("claimName")), path))
             extras = named(volume, "name", "persistentVolumeClaim") + named(claim, "claimName")
         elif path == _SHARED_MEMORY and folder.get("medium") == "Memory" and folder.get("sizeLimit"):
             shared_memory = str(folder["sizeLimit"])

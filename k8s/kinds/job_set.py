@@ -13,7 +13,16 @@ from itertools import islice
 from typing import Any
 
 from k8s.kinds.base import MOST_REPLICAS, DeclaredJob, JobKind, Manifest, Replica
-from k8s.kinds.parse import by_conditions, declared, number, part, place, pods_asked, status_of, whole
+from k8s.kinds.parse import (
+    count_of,
+    label_number,
+    make_replica,
+    nested,
+    outcome_of_conditions,
+    read_job,
+    read_status,
+    replica_count,
+)
 from k8s.models import Pod
 from k8s.models.resources import JOB_SETS
 
@@ -34,19 +43,19 @@ class JobSet:
 
     def parse(self, obj: Manifest) -> DeclaredJob:
         """Read a JobSet; without a failure policy the first failure is the end."""
-        spec, status = part(obj, "spec"), part(obj, "status")
+        spec, status = nested(obj, "spec"), nested(obj, "status")
         job = read_suspendable(obj, self, succeeded="Completed")
         return replace(
             job,
-            restarts=whole(status.get("restarts")) or 0,
-            restarts_allowed=whole(part(spec, "failurePolicy").get("maxRestarts")) or 0,
+            restarts=count_of(status.get("restarts")) or 0,
+            restarts_allowed=count_of(nested(spec, "failurePolicy").get("maxRestarts")) or 0,
         )
 
     def replicas(self, obj: Manifest) -> tuple[Replica, ...]:
         """Return the pods of all Jobs of all groups; a role is a group, or one Job of a group of several."""
         chief = _chief(obj)
         return tuple(
-            place(role, index, template, is_chief=(group, job, index) == chief)
+            make_replica(role, index, template, is_chief=(group, job, index) == chief)
             for group, job, role, index, template in islice(_places(obj), MOST_REPLICAS)
         )
 
@@ -65,10 +74,10 @@ class JobSet:
 
 def read_suspendable(obj: Manifest, kind: JobKind, *, succeeded: str) -> DeclaredJob:
     """Read a job that has no start time: it started when it was resumed, else when it was made."""
-    status = status_of(obj)
-    is_suspended = part(obj, "spec").get("suspend") is True
-    ending = by_conditions(status, succeeded=succeeded, failed="Failed")
-    job = declared(obj, kind.resource, kind.replicas(obj), ending, is_suspended=is_suspended)
+    status = read_status(obj)
+    is_suspended = nested(obj, "spec").get("suspend") is True
+    outcome = outcome_of_conditions(status, succeeded=succeeded, failed="Failed")
+    job = read_job(obj, kind.resource, kind.replicas(obj), outcome, is_suspended=is_suspended)
     if is_suspended or not job.has_status:
         return job
     resumed = {found.type: found.last_transition_time for found in job.conditions if found.status == "False"}
@@ -81,7 +90,7 @@ def place_in_set(pod: Pod) -> tuple[str, int] | None:
     def told(key: str) -> str:
         return pod.metadata.label(key) or pod.metadata.annotation(key)
 
-    group, index = told(GROUP), number(told(POD_INDEX))
+    group, index = told(GROUP), label_number(told(POD_INDEX))
     if not group or index is None:
         return None
     return (group if told(GROUP_SIZE) in ("", "1") else f"{group}-{told(JOB_INDEX)}"), index
@@ -89,12 +98,12 @@ def place_in_set(pod: Pod) -> tuple[str, int] | None:
 
 def _places(obj: Manifest) -> Iterator[tuple[str, int, str, int, Mapping[str, Any]]]:
     """Yield group, number of the Job in it, role, number of the pod in that, and template."""
-    for group in part(obj, "spec").get("replicatedJobs") or ():
-        name, jobs = str(group.get("name")), pods_asked(group.get("replicas"))
-        spec = part(group, "template", "spec")
-        template = part(spec, "template")
-        pods = pods_asked(spec.get("parallelism"))
-        pods = min(pods, pods_asked(spec.get("completions"), pods))
+    for group in nested(obj, "spec").get("replicatedJobs") or ():
+        name, jobs = str(group.get("name")), replica_count(group.get("replicas"))
+        spec = nested(group, "template", "spec")
+        template = nested(spec, "template")
+        pods = replica_count(spec.get("parallelism"))
+        pods = min(pods, replica_count(spec.get("completions"), pods))
         for job in range(jobs):
             for index in range(pods):
                 yield name, job, name if jobs == 1 else f"{name}-{job}", index, template
@@ -102,12 +111,12 @@ def _places(obj: Manifest) -> Iterator[tuple[str, int, str, int, Mapping[str, An
 
 def _chief(obj: Manifest) -> tuple[str, int, int]:
     """Return the group, Job and number of the coordinator, else of the first pod after preparations."""
-    spec = part(obj, "spec")
-    if named := part(spec, "coordinator"):
+    spec = nested(obj, "spec")
+    if named := nested(spec, "coordinator"):
         return (
             str(named.get("replicatedJob")),
-            whole(named.get("jobIndex")) or 0,
-            whole(named.get("podIndex")) or 0,
+            count_of(named.get("jobIndex")) or 0,
+            count_of(named.get("podIndex")) or 0,
         )
     groups = spec.get("replicatedJobs") or ()
     preparing = {

@@ -1,16 +1,16 @@
-"""Reads what the objects of many kinds of jobs say in the same way."""
+"""Reads jobs, whatever nonsense some hold: what many kinds write in the same way, and whole lists."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 import msgspec
 
-from k8s.kinds.base import MOST_REPLICAS, DeclaredJob, JobRef, Manifest, Replica
-from k8s.models import Condition, Meta, convert, meta_of
+from k8s.kinds.base import MOST_REPLICAS, DeclaredJob, JobKind, JobRef, Manifest, Replica
+from k8s.models import Condition, ListMeta, Meta, Reader, convert, meta_of
 from k8s.models.job_spec import LOG_DIR_ANNOTATION, TRAINER_ANNOTATION, USER_ANNOTATION
 from k8s.models.resources import Resource
 from k8s.status import Status
@@ -36,6 +36,8 @@ _KUBE_QUEUE = "scheduling.x-k8s.io/suspend"
 """An annotation of `arena submit --queue`: kube-queue starts the job when there is room."""
 
 _MOST_RANKS = 2**16
+_KEPT_OF_CONTAINER = ("name", "image", "resources", "restartPolicy")
+"""What is kept of a container in a pod template: what decides where it can run."""
 
 
 class JobStatus(msgspec.Struct, frozen=True, rename="camel"):
@@ -47,33 +49,34 @@ class JobStatus(msgspec.Struct, frozen=True, rename="camel"):
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class JobOutcome:
     """How a job ended, as far as its object tells; nothing while it has not."""
 
-    outcome: Status | None = None
+    status: Status | None = None
+    """Succeeded or Failed once the operator has said so."""
     reason: str = ""
-    at: datetime | None = None
+    finished: datetime | None = None
 
 
-def part(obj: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
-    """Return what an object has under a path of fields, an empty object where it has nothing."""
+def nested(obj: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
+    """Return the object under a path of fields, as client-go's `NestedMap`; empty where there is none."""
     for name in names:
         obj = obj.get(name) or {}
     return obj
 
 
-def words(value: object) -> str:
-    """Return a text, nothing for anything else."""
+def text_of(value: object) -> str:
+    """Return `value` if it is a string, else an empty one."""
     return value if isinstance(value, str) else ""
 
 
-def whole(value: object) -> int | None:
-    """Return a whole number that is not negative, None for anything else."""
+def count_of(value: object) -> int | None:
+    """Return `value` if it is a whole number and not negative, else None."""
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
-def pods_asked(value: object, default: int = 1) -> int:
-    """Return a number of pods, within what is listed of one job."""
+def replica_count(value: object, default: int = 1) -> int:
+    """Return `value` if it is a number of pods, else `default`; at most `MOST_REPLICAS`."""
     found = value if isinstance(value, int) and not isinstance(value, bool) else default
     return min(max(found, 0), MOST_REPLICAS)
 
@@ -83,13 +86,13 @@ def ranks_from(first: int, processes: int) -> tuple[int, ...]:
     return tuple(range(first, first + processes)) if first + processes <= _MOST_RANKS else ()
 
 
-def number(text: str) -> int | None:
+def label_number(text: str) -> int | None:
     """Return the number that a label holds; None when it holds none that a cluster would write."""
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None
 
 
-def moment(value: object) -> datetime | None:
-    """Return a time, None for anything else."""
+def time_of(value: object) -> datetime | None:
+    """Return the time that an RFC 3339 string says; None for anything else."""
     try:
         found: datetime = msgspec.convert(value, datetime)
     except msgspec.ValidationError:
@@ -97,26 +100,30 @@ def moment(value: object) -> datetime | None:
     return found
 
 
-def status_of(obj: Manifest) -> JobStatus:
-    """Return what a job's status says, as most kinds write it."""
+def read_status(obj: Manifest) -> JobStatus:
+    """Decode `status` as most kinds write it.
+
+    Raises:
+        msgspec.ValidationError: Its fields are of the wrong types.
+    """
     status: JobStatus = convert(obj.get("status") or {}, JobStatus)
     return status
 
 
-def by_conditions(status: JobStatus, *, succeeded: str, failed: str) -> Ending:
-    """Return the ending that the conditions hold true, in whatever order they are listed."""
+def outcome_of_conditions(status: JobStatus, *, succeeded: str, failed: str) -> JobOutcome:
+    """Return the outcome that the conditions hold true, in whatever order they are listed."""
     true = {found.type: found for found in status.conditions or () if found.status == "True"}
     last = true.get(failed) or true.get(succeeded)
     if last is None:
-        return Ending(at=status.completion_time)
-    return Ending(
+        return JobOutcome(finished=status.completion_time)
+    return JobOutcome(
         Status.FAILED if last.type == failed else Status.SUCCEEDED,
         last.message or last.reason or "",
         status.completion_time or last.last_transition_time,
     )
 
 
-def place(
+def make_replica(
     role: str,
     index: int,
     template: Mapping[str, Any],
@@ -128,47 +135,47 @@ def place(
     restart_policy: object = None,
 ) -> Replica:
     """Return one pod that a job asks for; its restart policy is the template's unless the job has one."""
-    policy = words(restart_policy) or words(part(template, "spec").get("restartPolicy"))
+    policy = text_of(restart_policy) or text_of(nested(template, "spec").get("restartPolicy"))
     return Replica(
         name, role, index, is_chief, ranks, ranks_proof if ranks else "none", template, policy or "Never"
     )
 
 
-def declared(
+def read_job(
     obj: Manifest,
     resource: Resource,
     replicas: tuple[Replica, ...],
-    ending: Ending,
+    outcome: JobOutcome,
     *,
     is_suspended: bool = False,
     queue: str = "",
     priority: str = "",
     log_dir: str = "",
 ) -> DeclaredJob:
-    """Read what all kinds have in common.
+    """Make the `DeclaredJob` of an object from what its kind has read and what all kinds write alike.
 
     Args:
         obj: The job.
         resource: Its kind.
         replicas: The pods it asks for.
-        ending: How it ended.
+        outcome: How it ended.
         is_suspended: It asks not to run.
         queue: Where it waits, if the kind has a field for that.
         priority: Its priority, if the kind has a field for that.
         log_dir: Where its event files are, if the kind has a field for that.
     """
     meta = meta_of(obj)
-    status = status_of(obj)
+    status = read_status(obj)
     waits_for_kube_queue = meta.annotation(_KUBE_QUEUE) == "true"
     return DeclaredJob(
         ref=JobRef(meta.namespace, meta.name, resource.kind, resource.api_version),
         meta=meta,
         replicas=replicas,
-        outcome=ending.outcome,
-        outcome_reason=ending.reason,
+        outcome=outcome.status,
+        outcome_reason=outcome.reason,
         is_suspended=is_suspended or waits_for_kube_queue,
         started=status.start_time,
-        finished=ending.at,
+        finished=outcome.finished,
         conditions=tuple(status.conditions or ()),
         priority=priority or _priority(replicas) or _first(meta, _PRIORITIES),
         log_dir=meta.annotation(LOG_DIR_ANNOTATION) or log_dir,
@@ -185,5 +192,78 @@ def _first(meta: Meta, keys: Iterable[str]) -> str:
 
 def _priority(replicas: Iterable[Replica]) -> str:
     templates = {id(replica.template): replica.template for replica in replicas}
-    found = (words(part(each, "spec").get("priorityClassName")) for each in templates.values())
+    found = (text_of(nested(each, "spec").get("priorityClassName")) for each in templates.values())
     return next(filter(None, found), "")
+
+
+class JobReader:
+    """Turns the bytes of a kind's objects into `DeclaredJob`s."""
+
+    def __init__(self, kind: JobKind) -> None:
+        """Prepare to read jobs of `kind`."""
+        self._kind = kind
+        self._objects: Reader[Manifest] = Reader(dict)
+
+    def read(self, body: bytes | msgspec.Raw) -> DeclaredJob:
+        """Decode one job.
+
+        Raises:
+            msgspec.DecodeError: It is not JSON, or its fields are of the wrong types.
+        """
+        return self._parse(self._objects.read(body))
+
+    def read_list(self, body: bytes) -> tuple[ListMeta, list[DeclaredJob], int]:
+        """Decode a list; a job that makes no sense is left out and counted.
+
+        Raises:
+            msgspec.DecodeError: The body is not a list at all.
+        """
+        where, objects, unreadable = self._objects.read_list(body)
+        jobs = []
+        for obj in objects:
+            try:
+                jobs.append(self._parse(obj))
+            except msgspec.ValidationError:
+                unreadable += 1
+        return where, jobs, unreadable
+
+    def _parse(self, obj: Manifest) -> DeclaredJob:
+        try:
+            return _trimmed(self._kind.parse(obj))
+        except (AttributeError, TypeError, KeyError, ValueError) as error:
+            raise msgspec.ValidationError(f"not a {self._kind.title}: {error}") from error
+
+
+def _trimmed(job: DeclaredJob) -> DeclaredJob:
+    """Return a job whose replicas keep only what a picture of a thousand jobs needs of them."""
+    templates = {id(each.template): _trimmed_template(each.template) for each in job.replicas}
+    return replace(job, replicas=tuple([_with_trimmed_template(each, templates) for each in job.replicas]))
+
+
+def _with_trimmed_template(replica: Replica, templates: Mapping[int, Mapping[str, Any]]) -> Replica:
+    return Replica(
+        replica.name,
+        replica.role,
+        replica.index,
+        replica.is_chief,
+        replica.ranks,
+        replica.ranks_proof,
+        templates[id(replica.template)],
+        replica.restart_policy,
+    )
+
+
+def _trimmed_template(template: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what decides where a template's pods can run; nothing of one that makes no sense."""
+    try:
+        spec = template.get("spec") or {}
+        kept = {
+            field: [
+                {key: each[key] for key in _KEPT_OF_CONTAINER if key in each}
+                for each in spec.get(field) or ()
+            ]
+            for field in ("containers", "initContainers")
+        }
+        return {"spec": {**spec, **kept}}
+    except (AttributeError, TypeError):
+        return {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from k8s.kinds.base import DeclaredJob, Manifest, Replica
-from k8s.kinds.parse import Ending, declared
+from k8s.kinds.parse import JobOutcome, read_job
 from k8s.models import Pod
 from k8s.models.resources import Resource
 
@@ -29,7 +29,7 @@ class AnyOwner:
 
     def parse(self, obj: Manifest) -> DeclaredJob:
         """Read the metadata, for what it asks and how it ends is unknown."""
-        job = declared(obj, self.resource, (), Ending())
+        job = read_job(obj, self.resource, (), JobOutcome())
         return replace(job, enough=1) if self.resource.kind in _SERVERS else job
 
     def replicas(self, obj: Manifest) -> tuple[Replica, ...]:

@@ -9,7 +9,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 from k8s.kinds.base import DeclaredJob, Manifest, Replica
-from k8s.kinds.parse import Ending, declared, moment, number, part, place, pods_asked, whole, words
+from k8s.kinds.parse import (
+    JobOutcome,
+    count_of,
+    label_number,
+    make_replica,
+    nested,
+    read_job,
+    replica_count,
+    text_of,
+    time_of,
+)
 from k8s.models import Condition, Pod
 from k8s.models.resources import VOLCANO_JOBS
 from k8s.status import Status
@@ -38,23 +48,23 @@ class VolcanoJob:
 
     def parse(self, obj: Manifest) -> DeclaredJob:
         """Read a Job; what it calls conditions are the phases it has gone through."""
-        spec, status = part(obj, "spec"), part(obj, "status")
-        state = part(status, "state")
-        phase = words(state.get("phase"))
+        spec, status = nested(obj, "spec"), nested(obj, "status")
+        state = nested(status, "state")
+        phase = text_of(state.get("phase"))
         outcome = _ENDINGS.get(phase)
-        at = moment(state.get("lastTransitionTime"))
-        reason = words(state.get("message")) or words(state.get("reason"))
-        job = declared(
+        at = time_of(state.get("lastTransitionTime"))
+        reason = text_of(state.get("message")) or text_of(state.get("reason"))
+        job = read_job(
             obj,
             self.resource,
             self.replicas(obj),
-            Ending(outcome, reason or phase, at) if outcome else Ending(),
+            JobOutcome(outcome, reason or phase, at) if outcome else JobOutcome(),
             is_suspended=phase in _STOPPED,
-            queue=words(spec.get("queue")),
-            priority=words(spec.get("priorityClassName")),
+            queue=text_of(spec.get("queue")),
+            priority=text_of(spec.get("priorityClassName")),
         )
         phases = {found.status: found.last_transition_time for found in job.conditions}
-        retries = whole(spec.get("maxRetry"))
+        retries = count_of(spec.get("maxRetry"))
         return replace(
             job,
             conditions=tuple(
@@ -62,8 +72,8 @@ class VolcanoJob:
                 for each, since in phases.items()
             ),
             started=phases.get("Running") or (at if phase == "Running" else None),
-            enough=whole(spec.get("minAvailable")) or None,
-            restarts=whole(status.get("retryCount")) or 0,
+            enough=count_of(spec.get("minAvailable")) or None,
+            restarts=count_of(status.get("retryCount")) or 0,
             restarts_allowed=_MAX_RETRY if retries is None else retries,
         )
 
@@ -73,16 +83,16 @@ class VolcanoJob:
         With the plug-in for PyTorch the operator numbers them in this order; how many
         processes each starts is not said, so that is assumed to be one.
         """
-        name = part(obj, "metadata").get("name")
-        spec = part(obj, "spec")
-        has_ranks = "pytorch" in part(spec, "plugins")
+        name = nested(obj, "metadata").get("name")
+        spec = nested(obj, "spec")
+        has_ranks = "pytorch" in nested(spec, "plugins")
         found: list[Replica] = []
         for number_of_task, task in enumerate(spec.get("tasks") or ()):
-            role = words(task.get("name")) or f"default{number_of_task}"
-            template = part(task, "template")
-            for index in range(pods_asked(task.get("replicas"), default=0)):
+            role = text_of(task.get("name")) or f"default{number_of_task}"
+            template = nested(task, "template")
+            for index in range(replica_count(task.get("replicas"), default=0)):
                 found.append(
-                    place(
+                    make_replica(
                         role,
                         index,
                         template,
@@ -106,5 +116,7 @@ class VolcanoJob:
         """Return the task and the number in it."""
         meta = pod.metadata
         task = meta.label(TASK) or meta.annotation(TASK)
-        index = number(meta.label(TASK_INDEX) or meta.name.removeprefix(f"{meta.label(JOB_NAME)}-{task}-"))
+        index = label_number(
+            meta.label(TASK_INDEX) or meta.name.removeprefix(f"{meta.label(JOB_NAME)}-{task}-")
+        )
         return (task, index) if task and index is not None else None

@@ -3,9 +3,8 @@
 from k8s.logs.feed import EVERYTHING, Feed, LogSelection
 from k8s.logs.follow import Follower, LogRequest, follow
 from k8s.logs.job import JobLogs, RankRow
-from k8s.logs.lines import Item, LogLine, Mark, Marker, Target, in_time_order, write_stamp
+from k8s.logs.lines import Item, LogLine, Mark, Marker, Target, in_time_order, targets_of, write_stamp
 from k8s.logs.read import Options, choose, printed, read
-from k8s.logs.targets import targets_of
 
 __all__ = [
     "EVERYTHING",

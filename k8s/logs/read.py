@@ -45,7 +45,7 @@ class Options:
 
 
 def choose(targets: Sequence[Target], options: Options) -> tuple[list[Target], LogSelection]:
-    """Return which logs to read, and whose lines: without a wish, the chief's rank 0.
+    """Return which logs to read, and whose lines: by default the chief's rank 0.
 
     Raises:
         NotFound: No instance, or no rank, fits; the words name those that there are.

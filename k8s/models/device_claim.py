@@ -47,7 +47,7 @@ class ResourceClaimStatus(Value, frozen=True):
 
 
 class ResourceClaim(Value, frozen=True):
-    """A wish for devices, and which they are."""
+    """A request for devices, and which were allocated."""
 
     metadata: Meta
     status: ResourceClaimStatus = ResourceClaimStatus()

@@ -1,4 +1,4 @@
-"""The user's wish for a job, whatever kind it becomes, and what is wrong with it."""
+"""What the user asks of a job, whatever kind it becomes, and what is wrong with it."""
 
 from __future__ import annotations
 

@@ -267,8 +267,8 @@ RULES = (
     ),
     # Pods that hold GPUs wait for one that finds no node: nothing trains, and others are kept out.
     StatusRule("half-allocated", lambda it: it.is_half_allocated, Status.PENDING, _half_allocated),
-    # A silent node's pods were last seen running; whether they still do, nobody knows.
-    StatusRule("a node is silent", lambda it: it.has(Status.UNKNOWN), Status.UNKNOWN, _late),
+    # The pods of a node that is not ready were last seen running; whether they still do, nobody knows.
+    StatusRule("a node is not ready", lambda it: it.has(Status.UNKNOWN), Status.UNKNOWN, _late),
     # The others have nodes or have not been made: as a rule they run a moment later.
     StatusRule("some run", lambda it: it.running > 0, Status.RUNNING, _late),
     StatusRule("no room", lambda it: it.has(Status.PENDING), Status.PENDING, _waiting),

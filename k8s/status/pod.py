@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from k8s.models import Condition, ContainerStatus, Pod, Terminated
 from k8s.status.status import Status
 
-NOBODY_SILENT: Mapping[str, str] = {}
+NONE_UNREADY: Mapping[str, str] = {}
 """When nothing is known against any node."""
 ASKED_TO_STOP = "exit 143 (SIGTERM)"
 """How a container ends that somebody else stopped: never the cause."""
@@ -48,12 +48,12 @@ _NO_NEWS = frozenset({"", "ContainerCreating", "PodInitializing"})
 _LAST = datetime.max.replace(tzinfo=UTC)
 
 
-def pod_status(pod: Pod, silent: Mapping[str, str] = NOBODY_SILENT) -> tuple[Status, str]:
+def pod_status(pod: Pod, unready: Mapping[str, str] = NONE_UNREADY) -> tuple[Status, str]:
     """Return how a pod is, and why in a few words.
 
     Args:
         pod: The pod.
-        silent: Nodes whose word cannot be had, each with why in words; what a pod there
+        unready: Nodes that are not Ready, each with why in words; what a pod there
             was last seen doing need no longer be so.
 
     Source: the STATUS column of `kubectl get pods` (printPod), with its words sorted into ours.
@@ -62,7 +62,7 @@ def pod_status(pod: Pod, silent: Mapping[str, str] = NOBODY_SILENT) -> tuple[Sta
         return Status.SUCCEEDED, ""
     if pod.status.phase == "Failed":
         return Status.FAILED, _why_failed(pod)
-    lost = silent.get(pod.spec.node_name) or _lost(pod)
+    lost = unready.get(pod.spec.node_name) or _lost(pod)
     if pod.metadata.deletion_timestamp is not None:
         why = _disruption(pod)
         return Status.TERMINATING, ", ".join(filter(None, ("being deleted", why, lost)))

@@ -8,7 +8,7 @@ from typing import Any
 from k8s.cluster import join
 from k8s.kinds import KINDS
 from k8s.kinds.base import DeclaredJob
-from k8s.kinds.reader import JobReader
+from k8s.kinds.parse import JobReader
 from k8s.models import Node, Pod, Reader
 from k8s.snapshot import Job, NodeRow
 from tests import FIXTURES

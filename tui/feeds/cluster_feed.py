@@ -23,7 +23,7 @@ from k8s.errors import (
     Unreachable,
 )
 from k8s.kinds import KINDS, DeclaredJob, JobKind
-from k8s.kinds.reader import JobReader
+from k8s.kinds.parse import JobReader
 from k8s.models import Meta, Node, Pod, Reader
 from k8s.models.device_claim import ResourceClaim, ResourceSlice
 from k8s.models.resources import NODES, PODS, Resource

@@ -8,7 +8,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from k8s.kinds.base import DeclaredJob, Manifest, Replica
-from k8s.kinds.parse import by_conditions, declared, part, status_of, whole, words
+from k8s.kinds.parse import (
+    count_of,
+    nested,
+    outcome_of_conditions,
+    read_job,
+    read_status,
+    text_of,
+)
 from k8s.models.resources import Resource
 
 JOB_NAME = "training.kubeflow.org/job-name"
@@ -21,20 +28,20 @@ JOB_ROLE = "training.kubeflow.org/job-role"
 def run_policy(obj: Manifest) -> Manifest:
     """Return a job's run policy; the CRDs of older operators have its fields in `spec` itself."""
     spec = obj.get("spec") or {}
-    return {**spec, **part(spec, "runPolicy")}
+    return {**spec, **nested(spec, "runPolicy")}
 
 
 def read_kubeflow_job(obj: Manifest, resource: Resource, replicas: tuple[Replica, ...]) -> DeclaredJob:
     """Read a job with Kubeflow's conditions and run policy."""
     policy = run_policy(obj)
-    scheduling = part(policy, "schedulingPolicy")
-    job = declared(
+    scheduling = nested(policy, "schedulingPolicy")
+    job = read_job(
         obj,
         resource,
         replicas,
-        by_conditions(status_of(obj), succeeded="Succeeded", failed="Failed"),
+        outcome_of_conditions(read_status(obj), succeeded="Succeeded", failed="Failed"),
         is_suspended=policy.get("suspend") is True,
-        queue=words(scheduling.get("queue")),
-        priority=words(scheduling.get("priorityClass")),
+        queue=text_of(scheduling.get("queue")),
+        priority=text_of(scheduling.get("priorityClass")),
     )
-    return replace(job, restarts_allowed=whole(policy.get("backoffLimit")))
+    return replace(job, restarts_allowed=count_of(policy.get("backoffLimit")))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from k8s.kinds.base import DeclaredJob, Manifest, Replica
 from k8s.kinds.kubeflow.common import JOB_NAME, JOB_ROLE, OPERATOR_NAME, REPLICA_INDEX, read_kubeflow_job
-from k8s.kinds.parse import number, part, place, pods_asked
+from k8s.kinds.parse import label_number, make_replica, nested, replica_count
 from k8s.models import Pod
 from k8s.models.resources import MPI_JOBS
 
@@ -60,16 +60,16 @@ def is_of_v1(pod: Pod) -> bool:
 
 def launcher_and_workers(obj: Manifest, *, launcher_name: str) -> tuple[Replica, ...]:
     """Return the pods of `mpiReplicaSpecs`."""
-    roles = part(obj, "spec", "mpiReplicaSpecs")
-    name = part(obj, "metadata").get("name")
+    roles = nested(obj, "spec", "mpiReplicaSpecs")
+    name = nested(obj, "metadata").get("name")
     found = []
     for role in ("launcher", "worker"):
-        asked = part(roles, role.capitalize())
-        template = part(asked, "template")
+        asked = nested(roles, role.capitalize())
+        template = nested(asked, "template")
         is_launcher = role == "launcher"
-        for index in range(pods_asked(asked.get("replicas")) if asked else 0):
+        for index in range(replica_count(asked.get("replicas")) if asked else 0):
             found.append(
-                place(
+                make_replica(
                     role,
                     index,
                     template,
@@ -89,7 +89,7 @@ def launcher_or_worker(pod: Pod, job_name: str, role: str) -> tuple[str, int] | 
     """
     if role == "launcher":
         return role, 0
-    index = number(pod.metadata.name.removeprefix(f"{job_name}-worker-"))
+    index = label_number(pod.metadata.name.removeprefix(f"{job_name}-worker-"))
     if index is None:
-        index = number(pod.metadata.label(REPLICA_INDEX))
+        index = label_number(pod.metadata.label(REPLICA_INDEX))
     return (role, index) if role and index is not None else None

@@ -15,7 +15,7 @@ from k8s.kinds.kubeflow.mpi_job import (
     launcher_and_workers,
     launcher_or_worker,
 )
-from k8s.kinds.parse import part
+from k8s.kinds.parse import nested
 from k8s.models import Pod
 from k8s.models.resources import MPI_JOBS_V1
 
@@ -34,7 +34,7 @@ class MPIJobV1:
 
     def replicas(self, obj: Manifest) -> tuple[Replica, ...]:
         """Return the launcher and the workers."""
-        return launcher_and_workers(obj, launcher_name=f"{part(obj, 'metadata').get('name')}-launcher")
+        return launcher_and_workers(obj, launcher_name=f"{nested(obj, 'metadata').get('name')}-launcher")
 
     def pod_selector(self, name: str) -> str:
         """Return the selector of the training-operator's pods."""

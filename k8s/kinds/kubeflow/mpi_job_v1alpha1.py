@@ -12,7 +12,15 @@ from typing import Any
 
 from k8s.kinds.base import DeclaredJob, Manifest, Replica
 from k8s.kinds.kubeflow.mpi_job import launcher_or_worker
-from k8s.kinds.parse import Ending, declared, part, place, pods_asked, whole, words
+from k8s.kinds.parse import (
+    JobOutcome,
+    count_of,
+    make_replica,
+    nested,
+    read_job,
+    replica_count,
+    text_of,
+)
 from k8s.models import Pod
 from k8s.models.resources import MPI_JOBS_V1ALPHA1
 from k8s.status import Status
@@ -33,21 +41,23 @@ class MPIJobV1Alpha1:
 
     def parse(self, obj: Manifest) -> DeclaredJob:
         """Read an MPIJob."""
-        outcome = _ENDINGS.get(words(part(obj, "status").get("launcherStatus")))
-        job = declared(obj, self.resource, self.replicas(obj), Ending(outcome))
-        return replace(job, restarts_allowed=whole(part(obj, "spec").get("backoffLimit")))
+        outcome = _ENDINGS.get(text_of(nested(obj, "status").get("launcherStatus")))
+        job = read_job(obj, self.resource, self.replicas(obj), JobOutcome(outcome))
+        return replace(job, restarts_allowed=count_of(nested(obj, "spec").get("backoffLimit")))
 
     def replicas(self, obj: Manifest) -> tuple[Replica, ...]:
         """Return the launcher, which asks for `launcherResources` only, and the workers."""
-        spec = part(obj, "spec")
-        name = part(obj, "metadata").get("name")
+        spec = nested(obj, "spec")
+        name = nested(obj, "metadata").get("name")
         workers, template = _workers(spec)
         launcher = _asking_for(template, spec.get("launcherResources") or {})
-        policy = part(template, "spec").get("restartPolicy")
+        policy = nested(template, "spec").get("restartPolicy")
         return (
-            place("launcher", 0, launcher, is_chief=True, restart_policy=policy),
+            make_replica("launcher", 0, launcher, is_chief=True, restart_policy=policy),
             *(
-                place("worker", index, template, name=f"{name}-worker-{index}", restart_policy="Always")
+                make_replica(
+                    "worker", index, template, name=f"{name}-worker-{index}", restart_policy="Always"
+                )
                 for index in range(workers)
             ),
         )
@@ -70,20 +80,20 @@ def _workers(spec: Mapping[str, Any]) -> tuple[int, Mapping[str, Any]]:
 
     A job says how many workers it wants, or how many GPUs (later called processing units) in all.
     """
-    template = part(spec, "template")
+    template = nested(spec, "template")
     for total_field, each_field in (
         ("gpus", "gpusPerNode"),
         ("processingUnits", "processingUnitsPerNode"),
     ):
-        if total := whole(spec.get(total_field)):
-            each = min(total, whole(spec.get(each_field)) or _GPUS_PER_NODE)
+        if total := count_of(spec.get(total_field)):
+            each = min(total, count_of(spec.get(each_field)) or _GPUS_PER_NODE)
             kind = "cpu" if spec.get("processingResourceType") == "cpu" else "nvidia.com/gpu"
-            return pods_asked(-(-total // each)), _asking_for(template, {"limits": {kind: each}})
-    return pods_asked(spec.get("replicas")), template
+            return replica_count(-(-total // each)), _asking_for(template, {"limits": {kind: each}})
+    return replica_count(spec.get("replicas")), template
 
 
 def _asking_for(template: Mapping[str, Any], resources: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a template whose first container asks for something else."""
-    spec = part(template, "spec")
+    spec = nested(template, "spec")
     first, *others = spec.get("containers") or ({},)
     return {**template, "spec": {**spec, "containers": [{**first, "resources": resources}, *others]}}

@@ -28,7 +28,7 @@ from k8s.kinds.kubeflow.common import (
     REPLICA_TYPE,
     read_kubeflow_job,
 )
-from k8s.kinds.parse import number, part, pods_asked, ranks_from, whole
+from k8s.kinds.parse import count_of, label_number, nested, ranks_from, replica_count
 from k8s.kinds.to_manifest import metadata, pod_template
 from k8s.models import Pod
 from k8s.models.job_spec import JobSpec
@@ -67,7 +67,7 @@ class PyTorchJob:
         }
 
     def spec_from_manifest(self, obj: Manifest) -> tuple[JobSpec, tuple[str, ...]]:
-        """Return the wish for a PyTorchJob like this one, and what it leaves out."""
+        """Return the spec for a PyTorchJob like this one, and what it leaves out."""
         obj = deepcopy(obj)
         meta = take_metadata(obj.pop("metadata", None) or {})
         spec = obj.pop("spec", None) or {}
@@ -76,13 +76,13 @@ class PyTorchJob:
         policy = {key: spec.pop(key) for key in _OLD_POLICY if key in spec}
         policy |= spec.pop("runPolicy", None) or {}
         drop_defaults(policy, {"suspend": False})
-        retries = whole(policy.pop("backoffLimit", 0)) or 0
+        retries = count_of(policy.pop("backoffLimit", 0)) or 0
         pods, workers = _take_roles(roles, "OnFailure" if retries else "Never", meta.fields)
         said = str(spec.pop("nprocPerNode", None) or "auto")
         is_number = said.isdecimal() and 0 < len(said) < 4 and int(said) > 0
         processes = int(said) if is_number else max(1, pods.fields["gpus"])
         lost = [*pods.lost, *([] if is_number or processes == 1 else [f"nprocPerNode {said}"])]
-        wish = JobSpec(
+        job_spec = JobSpec(
             **meta.fields,
             **pods.fields,
             workers=workers,
@@ -91,11 +91,11 @@ class PyTorchJob:
             clean_pods=str(policy.pop("cleanPodPolicy", None) or "None"),
         )
         lost = named(obj, "apiVersion", "kind", "status") + meta.lost + named(spec) + named(policy) + lost
-        return wish, in_words(lost)
+        return job_spec, in_words(lost)
 
     def parse(self, obj: Manifest) -> DeclaredJob:
         """Read a PyTorchJob; an elastic one can work with fewer pods than it would like."""
-        fewest = whole(part(obj, "spec", "elasticPolicy").get("minReplicas"))
+        fewest = count_of(nested(obj, "spec", "elasticPolicy").get("minReplicas"))
         return replace(read_kubeflow_job(obj, self.resource, self.replicas(obj)), enough=fewest)
 
     def replicas(self, obj: Manifest) -> tuple[Replica, ...]:
@@ -103,7 +103,7 @@ class PyTorchJob:
         name = str((obj.get("metadata") or {}).get("name", ""))
         spec = obj.get("spec") or {}
         roles = spec.get("pytorchReplicaSpecs") or {}
-        counts = {role: pods_asked(roles[role].get("replicas")) for role in _ROLES if roles.get(role)}
+        counts = {role: replica_count(roles[role].get("replicas")) for role in _ROLES if roles.get(role)}
         has_master = bool(counts.get("Master"))
         per_node = str(spec.get("nprocPerNode") or "auto")
         processes = int(per_node) if per_node.isdecimal() and len(per_node) < 4 else 0
@@ -158,7 +158,7 @@ class PyTorchJob:
     def instance_of(self, pod: Pod) -> tuple[str, int] | None:
         """Return `master` or `worker`, and the number."""
         role = pod.metadata.label(REPLICA_TYPE) or pod.metadata.label(_OLD_TYPE)
-        index = number(pod.metadata.label(REPLICA_INDEX) or pod.metadata.label(_OLD_INDEX))
+        index = label_number(pod.metadata.label(REPLICA_INDEX) or pod.metadata.label(_OLD_INDEX))
         return (role, index) if role and index is not None else None
 
 
@@ -172,13 +172,13 @@ def _role(spec: JobSpec, replicas: int) -> Manifest:
 
 
 def _take_roles(roles: Manifest, restarts: str, job: Manifest) -> tuple[Understood, int]:
-    """Take the master and the workers, which in a wish are all alike, and count them."""
+    """Take the master and the workers, which in a spec are all alike, and count them."""
     first: dict[str, Any] = {}
     lost: list[str] = []
     workers = 0
     for role in [name for name in _ROLES if roles.get(name)] or ["Master"]:
         part = roles.pop(role, None) or {}
-        count = pods_asked(part.pop("replicas", None))
+        count = replica_count(part.pop("replicas", None))
         workers += count
         part.setdefault("restartPolicy", "OnFailure")
         drop_defaults(part, {"restartPolicy": restarts})

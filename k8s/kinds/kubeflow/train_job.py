@@ -12,7 +12,7 @@ from typing import Any
 
 from k8s.kinds.base import DeclaredJob, Manifest, Replica
 from k8s.kinds.job_set import SET_NAME, place_in_set, read_suspendable
-from k8s.kinds.parse import part, place, pods_asked, ranks_from, whole, words
+from k8s.kinds.parse import count_of, make_replica, nested, ranks_from, replica_count, text_of
 from k8s.models import Pod
 from k8s.models.resources import TRAIN_JOBS
 
@@ -31,20 +31,20 @@ class TrainJob:
     def parse(self, obj: Manifest) -> DeclaredJob:
         """Read a TrainJob."""
         job = read_suspendable(obj, self, succeeded="Complete")
-        return replace(job, progress=_progress(part(obj, "status", "trainerStatus")))
+        return replace(job, progress=_progress(nested(obj, "status", "trainerStatus")))
 
     def replicas(self, obj: Manifest) -> tuple[Replica, ...]:
         """Return the nodes, then the pods that fetch the data and the model before.
 
         Ranks are assumed: the runtime, of which the job knows only the name, may be one for MPI.
         """
-        trainer = part(obj, "spec", "trainer")
+        trainer = nested(obj, "spec", "trainer")
         node: Manifest = {
             "spec": {"containers": [{"name": self.container, "resources": trainer.get("resourcesPerNode")}]}
         }
-        processes = whole(trainer.get("numProcPerNode")) or 0
+        processes = count_of(trainer.get("numProcPerNode")) or 0
         found = [
-            place(
+            make_replica(
                 "node",
                 index,
                 node,
@@ -52,10 +52,10 @@ class TrainJob:
                 ranks=ranks_from(index * processes, processes),
                 ranks_proof="assumed",
             )
-            for index in range(pods_asked(trainer.get("numNodes")))
+            for index in range(replica_count(trainer.get("numNodes")))
         ]
-        asked = part(obj, "spec", "initializer")
-        found += [place(role, 0, {}) for field, role in _INITIALIZERS if asked.get(field)]
+        asked = nested(obj, "spec", "initializer")
+        found += [make_replica(role, 0, {}) for field, role in _INITIALIZERS if asked.get(field)]
         return tuple(found)
 
     def pod_selector(self, name: str) -> str:
@@ -74,12 +74,12 @@ class TrainJob:
 def _progress(told: Mapping[str, Any]) -> str:
     """Return how far the trainer says it is: `61 %, 24 min left, loss 0.31`."""
     found = []
-    if (percent := whole(told.get("progressPercentage"))) is not None:
+    if (percent := count_of(told.get("progressPercentage"))) is not None:
         found.append(f"{percent} %")
-    if (left_s := whole(told.get("estimatedRemainingSeconds"))) is not None:
+    if (left_s := count_of(told.get("estimatedRemainingSeconds"))) is not None:
         found.append(f"{_duration(left_s)} left")
-    metrics = [each for each in told.get("metrics") or () if words(each.get("name"))]
-    found += [f"{each['name']} {words(each.get('value'))}" for each in metrics[:_METRICS_TOLD]]
+    metrics = [each for each in told.get("metrics") or () if text_of(each.get("name"))]
+    found += [f"{each['name']} {text_of(each.get('value'))}" for each in metrics[:_METRICS_TOLD]]
     return ", ".join(found)
 
 

@@ -12,7 +12,15 @@ from dataclasses import replace
 from typing import Any
 
 from k8s.kinds.base import DeclaredJob, Manifest, Replica
-from k8s.kinds.parse import Ending, declared, part, place, pods_asked, whole, words
+from k8s.kinds.parse import (
+    JobOutcome,
+    count_of,
+    make_replica,
+    nested,
+    read_job,
+    replica_count,
+    text_of,
+)
 from k8s.models import Pod
 from k8s.models.resources import RAY_CLUSTERS
 
@@ -32,9 +40,9 @@ class RayCluster:
 
     def parse(self, obj: Manifest) -> DeclaredJob:
         """Read a RayCluster."""
-        spec = part(obj, "spec")
+        spec = nested(obj, "spec")
         is_suspended = spec.get("suspend") is True
-        job = declared(obj, self.resource, self.replicas(obj), Ending(), is_suspended=is_suspended)
+        job = read_job(obj, self.resource, self.replicas(obj), JobOutcome(), is_suspended=is_suspended)
         is_begun = job.has_status and not is_suspended
         return replace(
             job,
@@ -44,7 +52,7 @@ class RayCluster:
 
     def replicas(self, obj: Manifest) -> tuple[Replica, ...]:
         """Return the head and the workers of all groups."""
-        return head_and_workers(part(obj, "spec"))
+        return head_and_workers(nested(obj, "spec"))
 
     def pod_selector(self, name: str) -> str:
         """Return the selector of a cluster's pods."""
@@ -64,14 +72,20 @@ def head_and_workers(spec: Mapping[str, Any], *, head_is_chief: bool = True) -> 
     if not spec:
         return ()
     found = [
-        place(
-            HEAD, 0, part(spec, "headGroupSpec", "template"), is_chief=head_is_chief, restart_policy="Always"
+        make_replica(
+            HEAD,
+            0,
+            nested(spec, "headGroupSpec", "template"),
+            is_chief=head_is_chief,
+            restart_policy="Always",
         )
     ]
     for group in spec.get("workerGroupSpecs") or ():
-        template = part(group, "template")
-        role = words(group.get("groupName")) or WORKER
-        found += [place(role, index, template, restart_policy="Always") for index in range(_pods(group))]
+        template = nested(group, "template")
+        role = text_of(group.get("groupName")) or WORKER
+        found += [
+            make_replica(role, index, template, restart_policy="Always") for index in range(_pods(group))
+        ]
     return tuple(found)
 
 
@@ -94,6 +108,6 @@ def _pods(group: Mapping[str, Any], field: str = "replicas") -> int:
     """Return the pods of a group: each of its replicas may be on several hosts."""
     if group.get("suspend") is True:
         return 0
-    fewest = whole(group.get("minReplicas")) or 0
-    asked = pods_asked(group.get(field), default=fewest)
-    return pods_asked(max(asked, fewest) * (whole(group.get("numOfHosts")) or 1))
+    fewest = count_of(group.get("minReplicas")) or 0
+    asked = replica_count(group.get(field), default=fewest)
+    return replica_count(max(asked, fewest) * (count_of(group.get("numOfHosts")) or 1))

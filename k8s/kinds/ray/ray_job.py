@@ -11,7 +11,15 @@ from dataclasses import replace
 from typing import Any
 
 from k8s.kinds.base import DeclaredJob, Manifest, Replica
-from k8s.kinds.parse import Ending, declared, moment, part, place, whole, words
+from k8s.kinds.parse import (
+    JobOutcome,
+    count_of,
+    make_replica,
+    nested,
+    read_job,
+    text_of,
+    time_of,
+)
 from k8s.kinds.ray.ray_cluster import CLUSTER, fewest_pods, head_and_workers, place_in_cluster
 from k8s.models import Pod
 from k8s.models.resources import RAY_JOBS
@@ -34,34 +42,34 @@ class RayJob:
 
     def parse(self, obj: Manifest) -> DeclaredJob:
         """Read a RayJob."""
-        spec, status = part(obj, "spec"), part(obj, "status")
-        ending = _ending(obj)
-        job = declared(
+        spec, status = nested(obj, "spec"), nested(obj, "status")
+        outcome = _outcome(obj)
+        job = read_job(
             obj,
             self.resource,
             self.replicas(obj),
-            ending,
+            outcome,
             is_suspended=spec.get("suspend") is True,
         )
-        program = words(status.get("jobStatus"))
-        fewest = fewest_pods(part(spec, "rayClusterSpec"))
+        program = text_of(status.get("jobStatus"))
+        fewest = fewest_pods(nested(spec, "rayClusterSpec"))
         return replace(
             job,
             enough=None if fewest is None else fewest + _has_submitter(obj),
-            restarts=0 if ending.outcome else whole(status.get("failed")) or 0,
-            restarts_allowed=whole(spec.get("backoffLimit")) or 0,
-            progress=f"program {program.lower()}" if program and not ending.outcome else "",
+            restarts=0 if outcome.status else count_of(status.get("failed")) or 0,
+            restarts_allowed=count_of(spec.get("backoffLimit")) or 0,
+            progress=f"program {program.lower()}" if program and not outcome.status else "",
             unsuspendable=_unsuspendable(spec),
         )
 
     def replicas(self, obj: Manifest) -> tuple[Replica, ...]:
         """Return the submitter, if there is one, and the cluster's pods, if it is not somebody else's."""
-        spec = part(obj, "spec")
+        spec = nested(obj, "spec")
         has_submitter = _has_submitter(obj)
-        cluster = head_and_workers(part(spec, "rayClusterSpec"), head_is_chief=not has_submitter)
+        cluster = head_and_workers(nested(spec, "rayClusterSpec"), head_is_chief=not has_submitter)
         if not has_submitter:
             return cluster
-        return place(_SUBMITTER, 0, part(spec, "submitterPodTemplate"), is_chief=True), *cluster
+        return make_replica(_SUBMITTER, 0, nested(spec, "submitterPodTemplate"), is_chief=True), *cluster
 
     def pod_selector(self, name: str) -> str:
         """Return the selector of the submitter's pods; the cluster's have its own name only."""
@@ -77,7 +85,7 @@ class RayJob:
 
 
 def _has_submitter(obj: Manifest) -> bool:
-    return (words(part(obj, "spec").get("submissionMode")) or _BY_JOB) == _BY_JOB
+    return (text_of(nested(obj, "spec").get("submissionMode")) or _BY_JOB) == _BY_JOB
 
 
 def _unsuspendable(spec: Mapping[str, Any]) -> str:
@@ -89,14 +97,14 @@ def _unsuspendable(spec: Mapping[str, Any]) -> str:
     return ""
 
 
-def _ending(obj: Manifest) -> Ending:
+def _outcome(obj: Manifest) -> JobOutcome:
     """Return how it ended: the program's end is not the job's while it may be tried again."""
-    status = part(obj, "status")
-    state, program = words(status.get("jobDeploymentStatus")), words(status.get("jobStatus"))
+    status = nested(obj, "status")
+    state, program = text_of(status.get("jobDeploymentStatus")), text_of(status.get("jobStatus"))
     if state not in _FINAL:
-        return Ending()
-    at = moment(status.get("endTime"))
+        return JobOutcome()
+    at = time_of(status.get("endTime"))
     if state == "Complete" and program not in ("FAILED", "STOPPED"):
-        return Ending(Status.SUCCEEDED, "", at)
-    said = [words(status.get("reason")), words(status.get("message"))]
-    return Ending(Status.FAILED, ": ".join(filter(None, said)) or f"program {program.lower()}", at)
+        return JobOutcome(Status.SUCCEEDED, "", at)
+    said = [text_of(status.get("reason")), text_of(status.get("message"))]
+    return JobOutcome(Status.FAILED, ": ".join(filter(None, said)) or f"program {program.lower()}", at)

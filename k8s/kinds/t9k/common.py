@@ -12,7 +12,15 @@ from dataclasses import replace
 from typing import Any
 
 from k8s.kinds.base import DeclaredJob, Manifest, Replica
-from k8s.kinds.parse import Ending, declared, number, part, status_of, whole, words
+from k8s.kinds.parse import (
+    JobOutcome,
+    count_of,
+    label_number,
+    nested,
+    read_job,
+    read_status,
+    text_of,
+)
 from k8s.models import Pod
 from k8s.models.resources import Resource
 from k8s.status import Status
@@ -26,31 +34,31 @@ _PLACE = re.compile(r"(?:[a-z0-9]{5}-)?([a-z][a-z0-9-]*?)(?:-([0-9]+))?")
 
 def read_t9k_job(obj: Manifest, resource: Resource, replicas: tuple[Replica, ...]) -> DeclaredJob:
     """Read a job with T9k's phase, run mode and scheduler."""
-    spec, status = part(obj, "spec"), part(obj, "status")
-    outcome = _ENDINGS.get(words(status.get("phase")))
-    last = {found.type: found for found in status_of(obj).conditions or ()}.get(
+    spec, status = nested(obj, "spec"), nested(obj, "status")
+    outcome = _ENDINGS.get(text_of(status.get("phase")))
+    last = {found.type: found for found in read_status(obj).conditions or ()}.get(
         "Failed" if outcome is Status.FAILED else "Completed"
     )
-    scheduler = part(spec, "scheduler", "t9kScheduler")
-    priority = whole(scheduler.get("priority"))
-    job = declared(
+    scheduler = nested(spec, "scheduler", "t9kScheduler")
+    priority = count_of(scheduler.get("priority"))
+    job = read_job(
         obj,
         resource,
         replicas,
-        Ending(outcome, (last.message if last else "") or "", last.last_transition_time if last else None)
+        JobOutcome(outcome, (last.message if last else "") or "", last.last_transition_time if last else None)
         if outcome
-        else Ending(),
-        is_suspended=_is_on(part(spec, "runMode", "pause")),
-        queue=words(scheduler.get("queue")),
+        else JobOutcome(),
+        is_suspended=_is_on(nested(spec, "runMode", "pause")),
+        queue=text_of(scheduler.get("queue")),
         priority="" if priority is None else str(priority),
-        log_dir=_log_dir(part(spec, "tensorboardSpec"), replicas),
+        log_dir=_log_dir(nested(spec, "tensorboardSpec"), replicas),
     )
     started = {found.type: found.last_transition_time for found in job.conditions}.get("Initialized")
     return replace(
         job,
         started=started,
-        restarts=whole(status.get("backoffCount")) or 0,
-        progress="debug mode: its pods wait for you" if _is_on(part(spec, "runMode", "debug")) else "",
+        restarts=count_of(status.get("backoffCount")) or 0,
+        progress="debug mode: its pods wait for you" if _is_on(nested(spec, "runMode", "debug")) else "",
     )
 
 
@@ -70,13 +78,13 @@ def place_in_t9k(pod: Pod) -> tuple[str, int] | None:
     if not job_name or not name.startswith(f"{job_name}-"):
         return None
     found = _PLACE.fullmatch(name[len(job_name) + 1 :])
-    index = number(found[2] or "0") if found else None
+    index = label_number(found[2] or "0") if found else None
     return (found[1], index) if found and index is not None else None
 
 
 def replica_specs(obj: Manifest) -> list[Mapping[str, Any]]:
     """Return what `replicaSpecs` asks for, role by role."""
-    return [each for each in part(obj, "spec").get("replicaSpecs") or () if words(each.get("type"))]
+    return [each for each in nested(obj, "spec").get("replicaSpecs") or () if text_of(each.get("type"))]
 
 
 def _is_on(mode: Mapping[str, Any]) -> bool:
@@ -87,21 +95,21 @@ def _is_on(mode: Mapping[str, Any]) -> bool:
 def _log_dir(tensorboard: Mapping[str, Any], replicas: Iterable[Replica]) -> str:
     """Return where in the pods the event files are that TensorBoard reads from a volume claim."""
     folders = [
-        (words(claim.get("name")), words(path))
-        for claim in part(tensorboard, "logDir").get("pvc") or ()
+        (text_of(claim.get("name")), text_of(path))
+        for claim in nested(tensorboard, "logDir").get("pvc") or ()
         for path in claim.get("subPath") or ("",)
     ]
     for address in tensorboard.get("trainingLogFilesets") or ():
-        claim, _, path = words(address).removeprefix(_FILESET).partition("/")
+        claim, _, path = text_of(address).removeprefix(_FILESET).partition("/")
         folders.append((claim, path))
     for replica in replicas:
-        pod = part(replica.template, "spec")
+        pod = nested(replica.template, "spec")
         volumes = {
-            words(part(each, "persistentVolumeClaim").get("claimName")): words(each.get("name"))
+            text_of(nested(each, "persistentVolumeClaim").get("claimName")): text_of(each.get("name"))
             for each in pod.get("volumes") or ()
         }
         mounts = {
-            words(mount.get("name")): words(mount.get("mountPath"))
+            text_of(mount.get("name")): text_of(mount.get("mountPath"))
             for container in pod.get("containers") or ()
             for mount in container.get("volumeMounts") or ()
         }

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from k8s.kinds.base import DeclaredJob, Manifest, Replica
-from k8s.kinds.parse import part, place, pods_asked, words
+from k8s.kinds.parse import make_replica, nested, replica_count, text_of
 from k8s.kinds.t9k.common import OWNER_NAME, job_of_t9k, place_in_t9k, read_t9k_job, replica_specs
 from k8s.models import Pod
 from k8s.models.resources import T9K_MPI_JOBS
@@ -34,20 +34,20 @@ class T9kMPIJob:
     def replicas(self, obj: Manifest) -> tuple[Replica, ...]:
         """Return the launcher, which asks for no GPUs unless it says so itself, and the workers."""
         specs = replica_specs(obj)
-        if worker := part(obj, "spec", "worker"):
+        if worker := nested(obj, "spec", "worker"):
             specs = [{**worker, "type": "worker"}, *specs]
         if not any(spec["type"] == "launcher" for spec in specs):
             specs = [{"type": "launcher"}, *specs]
         return tuple(
-            place(
-                words(spec.get("type")),
+            make_replica(
+                text_of(spec.get("type")),
                 index,
-                part(spec, "template"),
+                nested(spec, "template"),
                 is_chief=spec["type"] == "launcher" and index == 0,
                 restart_policy=spec.get("restartPolicy"),
             )
             for spec in specs
-            for index in range(pods_asked(spec.get("replicas")))
+            for index in range(replica_count(spec.get("replicas")))
         )
 
     def pod_selector(self, name: str) -> str:

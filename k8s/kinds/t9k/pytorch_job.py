@@ -14,7 +14,15 @@ import msgspec
 
 from k8s.devices import accelerators
 from k8s.kinds.base import DeclaredJob, Manifest, Replica
-from k8s.kinds.parse import number, part, place, pods_asked, ranks_from, whole, words
+from k8s.kinds.parse import (
+    count_of,
+    label_number,
+    make_replica,
+    nested,
+    ranks_from,
+    replica_count,
+    text_of,
+)
 from k8s.kinds.t9k.common import (
     OWNER_NAME,
     job_of_t9k,
@@ -39,26 +47,28 @@ class T9kPyTorchJob:
 
     def parse(self, obj: Manifest) -> DeclaredJob:
         """Read a PyTorchTrainingJob."""
-        limit = whole(part(obj, "spec", "runPolicy").get("backoffLimit"))
+        limit = count_of(nested(obj, "spec", "runPolicy").get("backoffLimit"))
         return replace(
             read_t9k_job(obj, self.resource, self.replicas(obj)),
-            enough=whole(_elastic(obj).get("minReplicas")),
+            enough=count_of(_elastic(obj).get("minReplicas")),
             restarts_allowed=_RESTARTS if limit is None else limit,
         )
 
     def replicas(self, obj: Manifest) -> tuple[Replica, ...]:
         """Return the pods of all roles in their order, an elastic job's as many as it would like."""
-        torchrun = part(obj, "spec", "torchrunConfig")
+        torchrun = nested(obj, "spec", "torchrunConfig")
         expected = _elastic(obj).get("expectedReplicas")
         found: list[Replica] = []
         first_rank = 0
         for spec in replica_specs(obj):
-            template = part(spec, "template")
+            template = nested(spec, "template")
             processes = _processes(torchrun, template)
-            for index in range(pods_asked(spec.get("replicas") if found or expected is None else expected)):
+            for index in range(
+                replica_count(spec.get("replicas") if found or expected is None else expected)
+            ):
                 found.append(
-                    place(
-                        words(spec.get("type")),
+                    make_replica(
+                        text_of(spec.get("type")),
                         index,
                         template,
                         is_chief=not found,
@@ -84,7 +94,7 @@ class T9kPyTorchJob:
 
 
 def _elastic(obj: Manifest) -> Mapping[str, Any]:
-    elastic = part(obj, "spec", "elastic")
+    elastic = nested(obj, "spec", "elastic")
     return elastic if elastic.get("enabled") is True else {}
 
 
@@ -95,10 +105,10 @@ def _processes(torchrun: Mapping[str, Any], template: Mapping[str, Any]) -> int:
     per_node = torchrun.get("procPerNode")
     if per_node == "gpu":
         try:
-            spec: PodSpec = convert(part(template, "spec"), PodSpec, strict=False)
+            spec: PodSpec = convert(nested(template, "spec"), PodSpec, strict=False)
         except msgspec.ValidationError:
             return 0
         found: int | None = accelerators.count(accelerators.of_pod(spec))
     else:
-        found = number(words(per_node)) or whole(per_node)
+        found = label_number(text_of(per_node)) or count_of(per_node)
     return found or 0

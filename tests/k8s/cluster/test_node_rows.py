@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from k8s.cluster.gpushare import memory_by_device
-from k8s.cluster.node_rows import holder_of, node_row, silent_nodes
+from k8s.cluster.node_rows import holder_of, node_row, unready_nodes
 from k8s.models import Meta, Node, Pod, convert
 from k8s.snapshot import ClusterSnapshot, Holder, NodeRow, Share
 from tests.support.objects import GPU, joined, node, pod_of, pytorch_job, recorded
@@ -240,7 +240,7 @@ def test_a_node_that_is_not_ready_is_named_with_what_is_wrong(
 ) -> None:
     found = node("n1")
     found["status"]["conditions"] = conditions
-    assert silent_nodes([read_node(found)]).get("n1", "") == words
+    assert unready_nodes([read_node(found)]).get("n1", "") == words
 
 
 def test_a_node_names_each_job_that_holds_of_it_once_the_largest_first() -> None:

@@ -10,7 +10,7 @@ import pytest
 from k8s.errors import Conflict, Forbidden, KubeError, NotFound
 from k8s.jobs.suspend import TRIES, suspend_job, suspend_patch, why_not
 from k8s.kinds import KINDS, JobKind, JobRef, kind_of
-from k8s.kinds.reader import JobReader
+from k8s.kinds.parse import JobReader
 from k8s.snapshot import Job
 from tests import FIXTURES
 from tests.k8s.kinds.operator_objects import SITUATIONS, kind_named, objects

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from k8s.cluster import join
 from k8s.kinds import KINDS, JobKind, kind_of
 from k8s.kinds.base import JobRef
-from k8s.kinds.reader import JobReader
+from k8s.kinds.parse import JobReader
 from k8s.kinds.unknown import AnyOwner
 from tests.k8s.kinds.operator_objects import SITUATIONS, jobs_in, kind_named, objects, pods_in, read_pods
 from tests.support.objects import RECORDED

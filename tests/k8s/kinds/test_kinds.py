@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from k8s.cluster import join
 from k8s.jobs.create import to_yaml
 from k8s.kinds import CREATABLE, CreatableKind, kind_of
-from k8s.kinds.reader import JobReader
+from k8s.kinds.parse import JobReader
 from k8s.models import Pod, Reader
 from k8s.models.job_spec import JobSpec, Mount
 from tests import GOLDEN

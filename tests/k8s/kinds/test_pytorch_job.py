@@ -9,7 +9,7 @@ import pytest
 
 from k8s.cluster import join
 from k8s.kinds.kubeflow.pytorch_job import PyTorchJob
-from k8s.kinds.reader import JobReader
+from k8s.kinds.parse import JobReader
 from k8s.models import Pod, Reader
 from k8s.models.job_spec import JobSpec
 from k8s.status import Status

@@ -223,7 +223,7 @@ def test_a_pod_has_one_word_and_a_reason(found: Pod, status: Status, reason: str
     assert pod_status(found) == (status, reason)
 
 
-SILENT = {"n": "its node n does not answer"}
+UNREADY = {"n": "its node n does not answer"}
 MARKED = [claim("Ready", "False"), claim("ContainersReady", "True")]
 """What the node controller leaves of a running pod's conditions when its node goes quiet."""
 
@@ -231,21 +231,21 @@ MARKED = [claim("Ready", "False"), claim("ContainersReady", "True")]
 @pytest.mark.parametrize(
     ("found", "status", "reason"),
     [
-        (pod("Running", containerStatuses=[container(RUNS)]), Status.UNKNOWN, SILENT["n"]),
-        (pod("Pending"), Status.UNKNOWN, SILENT["n"]),
-        (pod("Running", deleted=True), Status.TERMINATING, f"being deleted, {SILENT['n']}"),
+        (pod("Running", containerStatuses=[container(RUNS)]), Status.UNKNOWN, UNREADY["n"]),
+        (pod("Pending"), Status.UNKNOWN, UNREADY["n"]),
+        (pod("Running", deleted=True), Status.TERMINATING, f"being deleted, {UNREADY['n']}"),
         (pod("Succeeded"), Status.SUCCEEDED, ""),
         (pod("Failed", containerStatuses=[container(ended(1))]), Status.FAILED, "exit 1"),
         (pod("Running", node="other", containerStatuses=[container(RUNS)]), Status.RUNNING, ""),
     ],
 )
-def test_what_a_silent_nodes_pods_last_said_is_not_taken_for_the_truth(
+def test_what_the_pods_of_an_unready_node_last_said_is_not_taken_for_the_truth(
     found: Pod, status: Status, reason: str
 ) -> None:
-    assert pod_status(found, SILENT) == (status, reason)
+    assert pod_status(found, UNREADY) == (status, reason)
 
 
-def test_a_pod_tells_that_its_node_is_silent_where_nodes_may_not_be_listed() -> None:
+def test_a_pod_tells_that_its_node_does_not_answer_where_nodes_may_not_be_listed() -> None:
     marked = pod("Running", conditions=MARKED, containerStatuses=[container(RUNS)])
     assert pod_status(marked) == (Status.UNKNOWN, "its node does not answer")
     not_ready = [claim("Ready", "False", "ContainersNotReady"), claim("ContainersReady", "False")]
