@@ -210,7 +210,7 @@ async def test_a_terminal_too_small_says_so_and_gives_everything_back(tmp_path: 
         await play.pilot.resize_terminal(60, 15)
         await play.until(lambda: isinstance(play.console.screen, JobsView))
         assert "waits" in play.text
-        assert play.table._cursor == 1
+        assert play.table.cursor_key == play.table.shown_rows[1].key
 
 
 async def test_a_users_key_replaces_ours_in_the_view_the_footer_and_the_help(tmp_path: Path) -> None:

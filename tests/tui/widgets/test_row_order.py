@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tui.widgets.table.columns import Cell, Column, Row, fit_wide, natural_widths
+from tui.widgets.table.column_layout import fit_wide
+from tui.widgets.table.columns import Cell, Column, Row, natural_widths
 from tui.widgets.table.row_order import natural_key, sort_key, sorted_places
 from tui.widgets.table.row_set import RowSet, survivor
 

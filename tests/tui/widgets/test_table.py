@@ -12,7 +12,7 @@ from textual.app import App, ComposeResult
 from textual.theme import Theme
 
 import themes
-from tui.widgets.table.columns import fit_columns
+from tui.widgets.table.column_layout import fit_columns
 from tui.widgets.table.table import Cell, Column, Row, Table
 
 COLUMNS = (

@@ -58,13 +58,11 @@ class OrderApp(App[None]):
     def on_mount(self) -> None:
         self.table.focus()
         self.table.set_rows(self.given_rows)
+        self.watch(self.table, "order", lambda order: self.orders.append(order), init=False)
 
     @property
     def table(self) -> Table:
         return self.query_one(Table)
-
-    def on_table_sorted(self, message: Table.Sorted) -> None:
-        self.orders.append(message.table.order)
 
 
 def painted(table: Table) -> list[str]:

@@ -13,7 +13,7 @@ from textual.widgets import Label
 from k8s.snapshot import ClusterSnapshot, Job, NodeRow
 from tui.screens.base.view import View
 from tui.widgets.preview import Preview
-from tui.widgets.table.row_filter import row_filter
+from tui.widgets.table.row_order import row_filter
 from tui.widgets.table.table import Column, Table
 
 PREVIEW_COLUMNS = 140

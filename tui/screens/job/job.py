@@ -38,7 +38,7 @@ from tui.screens.job.rows import (
 )
 from tui.text.format import Clock, duration, elide_end, plural
 from tui.text.progress import progress_in
-from tui.widgets.table.row_filter import row_filter
+from tui.widgets.table.row_order import row_filter
 from tui.widgets.table.table import Table
 
 SAYS_FROM = 140

@@ -20,7 +20,7 @@ from tui.keys import LOGS, Key
 from tui.screens.base.view import View, bindings
 from tui.text.format import NOTHING, age, count, plural
 from tui.widgets.log.view import LogView
-from tui.widgets.table.row_filter import row_filter
+from tui.widgets.table.row_order import row_filter
 from tui.widgets.table.table import Cell, Column, Row, Table
 
 WINDOWS: tuple[tuple[str, LogRequest], ...] = (

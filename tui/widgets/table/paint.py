@@ -12,7 +12,8 @@ from textual.strip import Strip
 
 from k8s.text.sanitize import sanitize
 from tui.text.format import Run, cell_len, elide_end, elide_middle
-from tui.widgets.table.columns import GAP, Cell, Column, Fit, Row
+from tui.widgets.table.column_layout import GAP, Fit
+from tui.widgets.table.columns import Cell, Column, Row
 
 GUTTER = 3
 """Cells left of the first column: the mark, the cursor, a space."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
-from tui.widgets.table.table import Row
+from tui.widgets.table.columns import Row
 
 T = TypeVar("T")
 OLDER = 0.01

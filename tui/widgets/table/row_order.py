@@ -1,17 +1,22 @@
-"""The order of rows by one column: numbers by size, words as people count, what is not known last."""
+"""Which rows are shown and in which order: the filter typed after `/`, and the sort by one column.
+
+Numbers are sorted by size, words as people count, and what is not known comes last.
+"""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
+from tui.text.filter_query import parse_filter
 from tui.text.format import NOTHING
-from tui.widgets.table.columns import Cell
+from tui.widgets.table.columns import Cell, Column, Row
 
 SortKey = float | str | None
 """What a row is sorted by; None where it has no value."""
 
+_NO_LABELS: Mapping[str, str] = {}
 _DIGITS = re.compile("[0-9]+")
 
 
@@ -43,3 +48,27 @@ def sorted_places(keys: Sequence[SortKey], *, largest_first: bool) -> list[int]:
         places.sort(key=keys.__getitem__, reverse=largest_first)  # type: ignore[arg-type]
     missing = [place for place, key in enumerate(keys) if key is None]
     return [*words, *numbers, *missing] if largest_first else [*numbers, *words, *missing]
+
+
+def row_filter(
+    typed: str,
+    columns: Sequence[Column] = (),
+    labels_of: Callable[[str], Mapping[str, str]] = lambda _key: _NO_LABELS,
+) -> tuple[Callable[[Row], bool] | None, str]:
+    """Return the test, None when all rows pass, and what could not be understood.
+
+    Args:
+        typed: What stands after `/`.
+        columns: The columns of the rows, shown or not.
+        labels_of: Returns the labels of what the row with a key stands for.
+    """
+    places = {column.title.lower(): index for index, column in enumerate(columns) if column.title}
+    found = parse_filter(typed, places)
+    if found is None or found.problem:
+        return None, found.problem if found else ""
+    accepts = found.accepts
+
+    def passes(row: Row) -> bool:
+        return accepts([cell.text for cell in row.cells], places, labels_of(row.key))
+
+    return passes, ""

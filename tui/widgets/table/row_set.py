@@ -129,10 +129,10 @@ class RowSet:
     def _measure(self, came: Sequence[Row], went: Sequence[Row]) -> None:
         """Widen columns for rows that came; look at all rows again where one of the widest went."""
         floor = natural_widths(self.columns, ())
-        wishes = natural_widths(self.columns, came)
+        wanted = natural_widths(self.columns, came)
         for index, width in enumerate(self.natural):
-            if wishes[index] >= width:
-                self.natural[index] = wishes[index]
+            if wanted[index] >= width:
+                self.natural[index] = wanted[index]
             elif went and width > floor[index] and widest(row.cells[index] for row in went) >= width:
                 self.natural[index] = max(floor[index], widest(row.cells[index] for row in self.rows))
 
