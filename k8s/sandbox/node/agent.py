@@ -23,6 +23,7 @@ from k8s.sandbox.paths import SandboxPaths
 HEARTBEAT_S = 300.0
 """Between two signs of life of the nodes. Source: kubelet's nodeStatusReportFrequency."""
 _FORCED_GRACE_S = 2.0
+_ENDED = ("Succeeded", "Failed")
 
 log = logging.getLogger(__name__)
 
@@ -128,7 +129,7 @@ class Agent:
     async def _take_up(self, pod: Manifest) -> None:
         """Begin with a pod that this agent has not seen."""
         status = pod.get("status") or {}
-        if status.get("phase") in ("Succeeded", "Failed"):
+        if status.get("phase") in _ENDED:
             return
         if status.get("startTime") or pod["spec"]["nodeName"] not in self._shape.names:
             await self._fail(pod, "SandboxStopped", "The sandbox was killed while this pod ran.")
@@ -150,18 +151,26 @@ class Agent:
         siblings = [each for each in self.pods if owner and controller_of(each).get("uid") == owner]
         names = {str(each["metadata"]["name"]) for each in siblings}
         names |= {str(each["spec"]["hostname"]) for each in siblings if each["spec"].get("hostname")}
-        around = ContainerContext(
+        context = ContainerContext(
             self._places.scratch / uid / "home",
             self._places.bin,
             gpus,
             self._shape.is_simulated,
             names,
             self._ports.of(owner) if owner else 0,
+            max(1, nodes.cores() // max(1, self._pods_on_this_machine(owner))),
         )
-        run = PodRun(pod, self._client, self._recorder, self._places, around, self._restart_delay_s)
+        run = PodRun(pod, self._client, self._recorder, self._places, context, self._restart_delay_s)
         self.runs[uid] = run
         self._with_folders.add(uid)
         self._begin(self._live(run))
+
+    def _pods_on_this_machine(self, owner: str) -> int:
+        """Count the pods that have not ended, those of a job before they are bound: it starts as a whole."""
+        present = [pod for pod in self.pods if (pod.get("status") or {}).get("phase") not in _ENDED]
+        return sum(
+            self._is_ours(pod) or bool(owner and controller_of(pod).get("uid") == owner) for pod in present
+        )
 
     async def _live(self, run: PodRun) -> None:
         try:

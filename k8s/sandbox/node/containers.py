@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from k8s.models import quantity
 from k8s.sandbox.pod_folder import Launch, rewrite
 
 Manifest = Mapping[str, Any]
@@ -32,6 +33,7 @@ POD_UID = "GPUCONSOLE_POD_UID"
 _ADDRESSES = ("MASTER_ADDR", "PET_MASTER_ADDR")
 _PORTS = ("MASTER_PORT", "PET_MASTER_PORT")
 _ENDPOINT = "PET_RDZV_ENDPOINT"
+_PROCESSES = "PET_NPROC_PER_NODE"
 _REFERENCE = re.compile(r"\$(\$|\(([A-Za-z_][\w.-]*)\))")
 _FIELD_KEY = re.compile(r"metadata\.(labels|annotations)\['([^']+)'\]")
 
@@ -42,7 +44,7 @@ class CannotStart(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ContainerContext:
-    """What a container finds around it on this machine."""
+    """What a container finds context it on this machine."""
 
     scratch: Path
     """The pod's own folder: home and working folder."""
@@ -54,27 +56,31 @@ class ContainerContext:
     """Pods and services of the same job: all of them are this machine."""
     port: int
     """The job's own MASTER_PORT; 0 keeps what the manifest says."""
+    cores: int
+    """The pod's share of this machine's cores."""
     volumes: Mapping[str, Path | None] = field(default_factory=dict)
     """Volume name to its folder or file; None for what is left where it is."""
     texts: Mapping[tuple[str, str], Mapping[str, bytes]] = field(default_factory=dict)
     """From `configMap` or `secret`, and a name, to what that object says."""
 
 
-def launch_of(pod: Manifest, container: Manifest, around: ContainerContext) -> Launch:
+def launch_of(pod: Manifest, container: Manifest, context: ContainerContext) -> Launch:
     """Return the process that a container asks for.
 
     Raises:
         CannotStart: It cannot run here, for a reason its owner can change.
     """
-    mounts = mounts_of(container, around.volumes)
-    declared = _declared(pod, container, around)
+    mounts = mounts_of(container, context.volumes)
+    declared = _declared(pod, container, context)
     words = [*(container.get("command") or ()), *(container.get("args") or ())]
     if not container.get("command"):
         raise CannotStart("The sandbox has no images, so a container must say its command.")
     argv = [rewrite(expand(str(word), declared), mounts) for word in words]
     argv[:1] = PYTHONS.get(os.path.basename(argv[0]), (argv[0],))
     own = {name: rewrite(value, mounts) for name, value in declared.items()}
-    return Launch(tuple(argv), environment(own, pod, around), _folder(container, mounts, around), mounts)
+    return Launch(
+        tuple(argv), environment(own, pod, container, context), _folder(container, mounts, context), mounts
+    )
 
 
 def mounts_of(container: Manifest, volumes: Mapping[str, Path | None]) -> tuple[tuple[str, str], ...]:
@@ -106,61 +112,76 @@ def expand(text: str, env: Mapping[str, str]) -> str:
     return _REFERENCE.sub(value, text)
 
 
-def environment(own: Mapping[str, str], pod: Manifest, around: ContainerContext) -> dict[str, str]:
+def environment(
+    own: Mapping[str, str], pod: Manifest, container: Manifest, context: ContainerContext
+) -> dict[str, str]:
     """Return a container's variables: a clean start, its own, and what this machine decides."""
-    home = str(around.scratch)
+    home = str(context.scratch)
     env = {name: os.environ[name] for name in KEPT if name in os.environ}
     env |= {"PATH": os.environ.get("PATH", os.defpath), "HOME": home, "TMPDIR": f"{home}/tmp"}
-    env |= {"HOSTNAME": str(pod["metadata"]["name"]), "GLOO_SOCKET_IFNAME": "lo", **own}
+    threads = str(_threads(own, pod, container, context))
+    env |= {"HOSTNAME": str(pod["metadata"]["name"]), "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": threads}
+    env |= own
     env[POD_UID] = str(pod["metadata"]["uid"])
-    env["PATH"] = f"{around.bin}{os.pathsep}{env['PATH']}"
-    indices = ",".join(str(index) for index in around.gpus)
-    env["CUDA_VISIBLE_DEVICES"] = "" if around.is_simulated else indices
-    if around.is_simulated and indices:
+    env["PATH"] = f"{context.bin}{os.pathsep}{env['PATH']}"
+    indices = ",".join(str(index) for index in context.gpus)
+    env["CUDA_VISIBLE_DEVICES"] = "" if context.is_simulated else indices
+    if context.is_simulated and indices:
         env["GPUCONSOLE_SIMULATED_GPUS"] = indices
     return env
 
 
-def _declared(pod: Manifest, container: Manifest, around: ContainerContext) -> dict[str, str]:
+def _threads(own: Mapping[str, str], pod: Manifest, container: Manifest, context: ContainerContext) -> int:
+    """Return how many threads each of a container's processes may use.
+
+    No cgroup limits a process here, so that libraries would start one for every core of the machine.
+    """
+    limits = [(each.get("resources") or {}).get("limits") or {} for each in (container, pod["spec"])]
+    limit = next((each["cpu"] for each in limits if "cpu" in each), context.cores)
+    processes = own.get(_PROCESSES, "")
+    return max(1, int(quantity.parse(limit)) // max(1, int(processes) if processes.isdecimal() else 1))
+
+
+def _declared(pod: Manifest, container: Manifest, context: ContainerContext) -> dict[str, str]:
     """Return the variables that the manifest gives, in its order, pointing at this machine."""
     env: dict[str, str] = {}
     for source in container.get("envFrom") or ():
         for kind in ("configMap", "secret"):
             if reference := source.get(f"{kind}Ref"):
-                texts = _texts(kind, reference, around)
+                texts = _texts(kind, reference, context)
                 env |= {f"{source.get('prefix') or ''}{key}": text for key, text in texts.items()}
     for variable in container.get("env") or ():
         name = str(variable.get("name"))
         if origin := variable.get("valueFrom"):
-            value = _from_source(origin, pod, container, around)
+            value = _from_source(origin, pod, container, context)
             if value is None:
                 continue
         else:
             value = expand(str(variable.get("value") or ""), env)
-        env[name] = _localised(name, value, around)
+        env[name] = _localised(name, value, context)
     return env
 
 
-def _localised(name: str, value: str, around: ContainerContext) -> str:
+def _localised(name: str, value: str, context: ContainerContext) -> str:
     """Point a variable that names the job's pods at this machine, and at the job's own port."""
-    if name in _PORTS and around.port:
-        return str(around.port)
+    if name in _PORTS and context.port:
+        return str(context.port)
     if name in _ADDRESSES and value != "localhost":
         return LOOPBACK
-    if name == _ENDPOINT and around.port:
-        return f"{LOOPBACK}:{around.port}"
+    if name == _ENDPOINT and context.port:
+        return f"{LOOPBACK}:{context.port}"
     host, colon, port = value.partition(":")
-    if host.split(".", 1)[0] in around.names and (not colon or port.isdecimal()):
+    if host.split(".", 1)[0] in context.names and (not colon or port.isdecimal()):
         return f"{LOOPBACK}{colon}{port}"
     return value
 
 
 def _from_source(
-    origin: Manifest, pod: Manifest, container: Manifest, around: ContainerContext
+    origin: Manifest, pod: Manifest, container: Manifest, context: ContainerContext
 ) -> str | None:
     for kind in ("configMap", "secret"):
         if reference := origin.get(f"{kind}KeyRef"):
-            texts = _texts(kind, reference, around)
+            texts = _texts(kind, reference, context)
             key = str(reference.get("key"))
             if key not in texts and not reference.get("optional"):
                 raise CannotStart(f"couldn't find key {key} in {kind} {reference.get('name')}")
@@ -173,8 +194,8 @@ def _from_source(
     return ""
 
 
-def _texts(kind: str, reference: Manifest, around: ContainerContext) -> Mapping[str, str]:
-    texts = around.texts.get((kind, str(reference.get("name"))))
+def _texts(kind: str, reference: Manifest, context: ContainerContext) -> Mapping[str, str]:
+    texts = context.texts.get((kind, str(reference.get("name"))))
     if texts is None and not reference.get("optional"):
         raise CannotStart(f'{kind.lower()} "{reference.get("name")}" not found')
     return {key: text.decode("utf-8", "replace") for key, text in (texts or {}).items()}
@@ -199,17 +220,17 @@ def _field(path: str, pod: Manifest) -> str:
     return str(known[path] or "")
 
 
-def _folder(container: Manifest, mounts: Sequence[tuple[str, str]], around: ContainerContext) -> str:
+def _folder(container: Manifest, mounts: Sequence[tuple[str, str]], context: ContainerContext) -> str:
     """Return the working folder, which may have to be made: in a volume, else the pod's scratch folder."""
     asked = str(container.get("workingDir") or "/")
     real = rewrite(asked, mounts)
     if asked == "/":
-        return str(around.scratch)
+        return str(context.scratch)
     if real != asked:
         return real
     for mount in container.get("volumeMounts") or ():
         path = str(mount.get("mountPath", "")).rstrip("/")
-        is_left = around.volumes.get(mount.get("name"), around.scratch) is None
+        is_left = context.volumes.get(mount.get("name"), context.scratch) is None
         if is_left and (asked + "/").startswith(path + "/"):
             return asked
     raise CannotStart(

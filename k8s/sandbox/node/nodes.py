@@ -80,11 +80,16 @@ def manifest(name: str, shape: Shape) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}}
 
 
+def cores() -> int:
+    """Return how many cores of this machine its processes may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def status(shape: Shape, since: str) -> dict[str, Any]:
     """Return the status of a node that works since then; each has the whole machine's cores and memory."""
     memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     capacity = {
-        "cpu": str(os.cpu_count() or 1),
+        "cpu": str(cores()),
         "memory": f"{memory_bytes // 1024}Ki",
         "pods": str(PODS_PER_NODE),
     }

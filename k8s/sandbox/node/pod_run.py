@@ -36,7 +36,7 @@ class PodRun:
         client: Client,
         recorder: Recorder,
         places: SandboxPaths,
-        around: ContainerContext,
+        context: ContainerContext,
         restart_delay_s: float = RESTART_DELAY_S,
     ) -> None:
         spec = pod["spec"]
@@ -53,7 +53,7 @@ class PodRun:
         self._client = client
         self._recorder = recorder
         self._places = places
-        self._around = around
+        self._context = context
         self._restart_delay_s = restart_delay_s
         self._policy = str(spec.get("restartPolicy") or "Always")
         first = {
@@ -121,7 +121,7 @@ class PodRun:
                 await self._rest(delay_s)
                 delay_s = min(delay_s * 2, LONGEST_DELAY_S)
             else:
-                self._around = replace(self._around, volumes=volumes, texts=texts)
+                self._context = replace(self._context, volumes=volumes, texts=texts)
                 return True
         return False
 
@@ -166,7 +166,7 @@ class PodRun:
             await self._event("Pulled", f"{IMAGE_IGNORED} ({container.spec.get('image', '')})")
         log_error = ""
         try:
-            launch = launch_of(self.pod, container.spec, self._around)
+            launch = launch_of(self.pod, container.spec, self._context)
             for folder in (*(real for _, real in launch.mounts), launch.cwd):
                 if not os.path.exists(folder):
                     make_private(Path(folder))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from k8s.client.client import Client
-from k8s.models.resources import CLAIMS, CONFIG_MAPS, EVENTS, NODES, PODS, SECRETS
+from k8s.models.resources import CLAIMS, CONFIG_MAPS, EVENTS, NODES, PODS, PYTORCH_JOBS, SECRETS
 from k8s.sandbox import SandboxAddress
 from tests.k8s.sandbox.live.running import (
     comes,
@@ -21,6 +21,7 @@ from tests.k8s.sandbox.live.running import (
     marked,
     phase,
     pod,
+    pytorch_job,
 )
 
 
@@ -123,6 +124,7 @@ async def test_a_pod_sees_nothing_of_the_users_environment(client: Client) -> No
         "HOSTNAME",
         "GLOO_SOCKET_IFNAME",
         "CUDA_VISIBLE_DEVICES",
+        "OMP_NUM_THREADS",
     }
     allowed |= {"LANG", "LC_ALL", "LC_CTYPE", "TZ", "LD_LIBRARY_PATH", "CUDA_HOME", "PWD"}
     assert names <= allowed
@@ -316,3 +318,13 @@ async def test_a_pod_that_ignores_its_end_is_killed_after_its_grace_period(clien
 async def test_a_pod_over_its_deadline_fails(client: Client) -> None:
     done = await create_pod(client, pod("late", "sleep", "300", activeDeadlineSeconds=1))
     assert (done["status"]["phase"], done["status"]["reason"]) == ("Failed", "DeadlineExceeded")
+
+
+async def test_the_pods_of_a_job_share_the_cores_of_this_machine(client: Client) -> None:
+    job = pytorch_job("threads", "sh", "-c", "echo $OMP_NUM_THREADS", workers=1)
+    await client.create(PYTORCH_JOBS, job, "default")
+    for name in ("threads-master-0", "threads-worker-0"):
+        await comes(client, PODS, name, phase("Succeeded"))
+    share = max(1, len(os.sched_getaffinity(0)) // 2)
+    logs = [await log_of(client, f"threads-{role}-0") for role in ("master", "worker")]
+    assert [int(text) <= share for text in logs] == [True, True]

@@ -15,7 +15,7 @@ from k8s.sandbox.pod_folder import rewrite
 MOUNTS = (("/workspace/deep", "/real/b"), ("/workspace", "/real/a"), ("/mnt/x.y", "/real/c"))
 
 
-def around(**changes: Any) -> ContainerContext:
+def context(**changes: Any) -> ContainerContext:
     usual: dict[str, Any] = {
         "scratch": Path("/scratch"),
         "bin": Path("/bin-of-pods"),
@@ -24,6 +24,7 @@ def around(**changes: Any) -> ContainerContext:
         "is_simulated": True,
         "names": frozenset({"bert-master-0", "bert-worker-0"}),
         "port": 20001,
+        "cores": 4,
         "texts": {},
     }
     return ContainerContext(**(usual | changes))
@@ -37,7 +38,7 @@ def pod(*command: str, **container: Any) -> dict[str, Any]:
 def env_of(**env: str) -> Any:
     variables = [{"name": name, "value": value} for name, value in env.items()]
     manifest = pod("true", env=variables)
-    return launch_of(manifest, manifest["spec"]["containers"][0], around()).env
+    return launch_of(manifest, manifest["spec"]["containers"][0], context()).env
 
 
 @pytest.mark.parametrize(
@@ -117,7 +118,7 @@ def test_the_names_of_a_jobs_pods_become_this_machine(name: str, value: str, bec
 )
 def test_python_is_this_python(word: str, first: list[str]) -> None:
     manifest = pod(word, "x.py")
-    launch = launch_of(manifest, manifest["spec"]["containers"][0], around())
+    launch = launch_of(manifest, manifest["spec"]["containers"][0], context())
     assert list(launch.argv) == [*first, "x.py"]
 
 
@@ -128,27 +129,61 @@ def test_programs_of_the_sandbox_come_first_on_any_path() -> None:
 def test_gpus_are_named_to_cuda_only_when_they_exist() -> None:
     manifest = pod("true", env=[{"name": "CUDA_VISIBLE_DEVICES", "value": "7"}])
     container = manifest["spec"]["containers"][0]
-    real = launch_of(manifest, container, around(gpus=(2, 3), is_simulated=False)).env
+    real = launch_of(manifest, container, context(gpus=(2, 3), is_simulated=False)).env
     assert real["CUDA_VISIBLE_DEVICES"] == "2,3"
     assert "GPUCONSOLE_SIMULATED_GPUS" not in real
-    simulated = launch_of(manifest, container, around(gpus=(2, 3))).env
+    simulated = launch_of(manifest, container, context(gpus=(2, 3))).env
     assert (simulated["CUDA_VISIBLE_DEVICES"], simulated["GPUCONSOLE_SIMULATED_GPUS"]) == ("", "2,3")
+
+
+@pytest.mark.parametrize(
+    ("cores", "limits", "env", "threads"),
+    [
+        (4, {}, {}, "4"),
+        (1, {}, {}, "1"),
+        (4, {"cpu": "2"}, {}, "2"),
+        (4, {"cpu": "2500m"}, {}, "2"),
+        (4, {"cpu": "500m"}, {}, "1"),
+        (4, {"memory": "1Gi"}, {}, "4"),
+        (4, {}, {"PET_NPROC_PER_NODE": "2"}, "2"),
+        (4, {}, {"PET_NPROC_PER_NODE": "auto"}, "4"),
+        (2, {}, {"PET_NPROC_PER_NODE": "8"}, "1"),
+        (4, {"cpu": "2"}, {"OMP_NUM_THREADS": "7"}, "7"),
+        (4, {}, {"OMP_NUM_THREADS": ""}, ""),
+    ],
+)
+def test_threads_are_the_cpu_limit_or_the_pods_share_of_the_cores_unless_the_user_says(
+    cores: int, limits: dict[str, str], env: dict[str, str], threads: str
+) -> None:
+    variables = [{"name": name, "value": value} for name, value in env.items()]
+    manifest = pod("true", env=variables, resources={"limits": limits})
+    launch = launch_of(manifest, manifest["spec"]["containers"][0], context(cores=cores))
+    assert launch.env["OMP_NUM_THREADS"] == threads
+
+
+def test_the_limit_of_the_whole_pod_counts_where_its_container_has_none() -> None:
+    manifest = pod("true")
+    manifest["spec"]["resources"] = {"limits": {"cpu": "3"}}
+    launch = launch_of(manifest, manifest["spec"]["containers"][0], context(cores=8))
+    assert launch.env["OMP_NUM_THREADS"] == "3"
 
 
 def test_a_folder_of_the_machine_is_used_only_when_it_is_mounted() -> None:
     mounts = [{"name": "code", "mountPath": "/home/me/code"}]
     manifest = pod("true", workingDir="/home/me/code/src", volumeMounts=mounts)
     container = manifest["spec"]["containers"][0]
-    assert launch_of(manifest, container, around(volumes={"code": None})).cwd == "/home/me/code/src"
+    assert launch_of(manifest, container, context(volumes={"code": None})).cwd == "/home/me/code/src"
     manifest = pod("true", workingDir="/home/me/code/src")
     with pytest.raises(CannotStart, match="Mount a volume there"):
-        launch_of(manifest, manifest["spec"]["containers"][0], around())
+        launch_of(manifest, manifest["spec"]["containers"][0], context())
 
 
 def test_a_mount_cannot_leave_its_volume() -> None:
     mounts = [{"name": "v", "mountPath": "/data", "subPath": "../../etc"}]
     manifest = pod("ls", "/data", volumeMounts=mounts)
-    launch = launch_of(manifest, manifest["spec"]["containers"][0], around(volumes={"v": Path("/volumes/v")}))
+    launch = launch_of(
+        manifest, manifest["spec"]["containers"][0], context(volumes={"v": Path("/volumes/v")})
+    )
     assert launch.argv == ("ls", "/volumes/v/etc")
 
 
