@@ -113,7 +113,7 @@ def _run(words: list[str]) -> int:
     config = read_config(options.config_file)
     for key in config.unknown:
         say(f"{options.config_file} names what is no setting: {key}")
-    options = replace(options, kept_theme=config.theme, finished_days=config.finished_days)
+    options = replace(options, config_theme=config.theme, finished_days=config.finished_days)
     with recognising(config.accelerators):
         return _do(options, flags)
 

@@ -143,8 +143,7 @@ class Console(PacedApp[int]):
         self._push(JobsView(), self._wish)
         self.call_after_refresh(self.connect)
         if self.options.kept_theme and not themes.find(self.options.kept_theme, self.palettes):
-            kept = self.options.kept_theme
-            self._complaints.append(f"{self.options.config_file}: there is no theme {kept}.")
+            self._complaints.append(f"There is no theme {self.options.kept_theme}.")
         for title, problems in (
             ("Some of your keys are not used.", self._keys.problems),
             ("Some of your themes are not used.", self._complaints),

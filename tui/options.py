@@ -31,8 +31,10 @@ class ConsoleOptions:
     """Change nothing on the cluster."""
     theme: str = ""
     """The palette asked for now; empty for none."""
-    kept_theme: str = ""
+    config_theme: str = ""
     """The palette that config.yaml names; empty for none."""
+    kept_theme: str = ""
+    """The palette that was chosen last, in the console or in config.yaml; empty for none."""
     finished_days: float = FINISHED_DAYS
     """How long the list shows jobs that have finished."""
     is_mono: bool = False

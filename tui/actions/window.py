@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from textual.widget import Widget
@@ -18,9 +19,12 @@ if TYPE_CHECKING:
 def theme(console: Console, wish: View.Go) -> None:
     """Take another palette for now; without a name, choose one to keep."""
     if not wish.argument:
+        from tui.files.theme_file import keep_theme
         from tui.screens.dialogs.themes import ThemesScreen
 
-        console.push_screen(ThemesScreen(console.palettes, console.options.config_file))
+        options = console.options
+        keep = partial(keep_theme, options.state_folder, config_theme=options.config_theme)
+        console.push_screen(ThemesScreen(console.palettes, keep))
     elif name := themes.find(wish.argument, console.palettes):
         console.theme = name
     else:

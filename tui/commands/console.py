@@ -16,6 +16,7 @@ from k8s.client.auth.kubeconfig import kubeconfig_files
 from k8s.errors import KubeError, NoCluster
 from k8s.text.sanitize import sanitize
 from tui.commands.support.output import WrongUsage, confirm, say
+from tui.files.theme_file import read_theme
 from tui.options import ConsoleOptions
 from tui.terminal import tty_state
 
@@ -33,6 +34,7 @@ def prepare(options: ConsoleOptions) -> ConsoleOptions:
             "The console needs a terminal, and this is none.\n"
             "Commands work without one; what it prints instead is: gpuconsole list"
         )
+    options = replace(options, kept_theme=read_theme(options.state_folder, options.config_theme))
     theme = choose_theme(options, tty_state.colours())
     # The palette does what it asks for; Textual itself would make greys of the terminal's own colours.
     os.environ.pop("NO_COLOR", None)
@@ -92,7 +94,7 @@ def choose_theme(options: ConsoleOptions, colours: tty_state.Colours) -> str:
         return themes.MONO
     if asked:
         return asked
-    kept = themes.find(options.kept_theme, palettes)
+    kept = themes.find(options.kept_theme, palettes) or themes.find(options.config_theme, palettes)
     if colours == "16" and not (kept and palettes[kept].get("ansi")):
         return themes.ANSI
     return kept or ""

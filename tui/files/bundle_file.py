@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import io
-import os
 import tarfile
-import tempfile
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +15,7 @@ from types import TracebackType
 from typing import Self
 
 from k8s.text.redact import Redactor
+from tui.files.private_file import PrivateFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +48,8 @@ class BundleFile:
         self.problems: list[str] = []
         """What could not be read, and why."""
         self._root = path.name.removesuffix(".gz").removesuffix(".tar") or "bundle"
-        self._path = path
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
-        self._temporary = Path(temporary)
-        self._file = os.fdopen(handle, "wb")
-        self._gzip = gzip.GzipFile(filename="", fileobj=self._file, mode="wb", compresslevel=6)
+        self._private = PrivateFile(path)
+        self._gzip = gzip.GzipFile(filename="", fileobj=self._private.file, mode="wb", compresslevel=6)
         self._tar = tarfile.TarFile(fileobj=self._gzip, mode="w", format=tarfile.PAX_FORMAT)
         self._thread = ThreadPoolExecutor(1, "bundle")
 
@@ -66,11 +62,9 @@ class BundleFile:
     ) -> None:
         """Wait for the thread, and remove what was not finished."""
         self._thread.shutdown(wait=True, cancel_futures=True)
-        try:
-            for file in (self._tar, self._gzip, self._file):
+        with self._private:
+            for file in (self._tar, self._gzip):
                 file.close()
-        finally:
-            self._temporary.unlink(missing_ok=True)
 
     async def add(self, name: str, make: Callable[[], str]) -> None:
         """Add a part; `make` is called in the thread."""
@@ -88,10 +82,7 @@ class BundleFile:
         self._thread.shutdown(wait=True)
         for file in (self._tar, self._gzip):
             file.close()
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        size_bytes = self._file.tell()
-        self._file.close()
-        os.replace(self._temporary, self._path)
+        size_bytes = self._private.file.tell()
+        path = self._private.replace(fsync=True)
         names = tuple(name for name, _ in self.parts)
-        return Bundle(self._path, size_bytes, names, tuple(self.problems), dict(self.redactor.removed))
+        return Bundle(path, size_bytes, names, tuple(self.problems), dict(self.redactor.removed))

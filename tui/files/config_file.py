@@ -1,14 +1,9 @@
-"""The user's config.yaml: read whole at the start, and refused with its line where it makes no sense.
-
-The console writes one line of it, the theme that was chosen.
-"""
+"""The user's config.yaml: read whole at the start, and refused with its line where it makes no sense."""
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -33,7 +28,7 @@ class Config:
     unknown: tuple[str, ...] = ()
     """Keys that mean nothing here, each with its line: `acelerators (line 3)`."""
     theme: str = ""
-    """The palette that was chosen last; empty for none."""
+    """The palette to use until another one is chosen; empty for none."""
     finished_days: float = FINISHED_DAYS
     """How long the list shows jobs that have finished."""
 
@@ -47,31 +42,6 @@ def read_config(path: Path) -> Config:
     return _config(path, _root(path, _text(path)))
 
 
-def keep_theme(path: Path, name: str) -> None:
-    """Write `theme: NAME` into config.yaml; every other line, and the user's comments, stay as they are.
-
-    Raises:
-        KubeError: It cannot be read or written, or is written in a way that a line cannot be put into.
-    """
-    text = _text(path)
-    root = _root(path, text)
-    changed = _with_theme(text, root, name if yaml.safe_load(name) == name else f"'{name}'")
-    meant = replace(_config(path, root), theme=name)
-    try:
-        is_right = replace(_config(path, _root(path, changed)), unknown=meant.unknown) == meant
-    except KubeError:
-        is_right = False
-    if not is_right:
-        raise KubeError(
-            f"The theme is not kept: {path} is written in a way that a line cannot be put into.",
-            hint=f"Write it yourself: theme: {name}",
-        )
-    try:
-        _write(path.resolve(), changed)
-    except OSError as error:
-        raise KubeError(f"The theme is not kept: {path} cannot be written.", str(error)) from error
-
-
 def _text(path: Path) -> str:
     try:
         return path.read_bytes().decode("utf-8")
@@ -79,21 +49,6 @@ def _text(path: Path) -> str:
         return ""
     except (OSError, UnicodeDecodeError) as error:
         raise KubeError(f"{path} cannot be read.", str(error)) from error
-
-
-def _write(path: Path, text: str) -> None:
-    """Replace a file as a whole, so that nobody ever reads half of it."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    mode = path.stat().st_mode & 0o777 if path.exists() else 0o600
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(text.encode())
-        os.chmod(name, mode)
-        os.replace(name, path)
-    except OSError:
-        os.unlink(name)
-        raise
 
 
 def _root(path: Path, text: str) -> yaml.MappingNode | None:
@@ -126,21 +81,6 @@ def _config(path: Path, root: yaml.MappingNode | None) -> Config:
             name = key.value if isinstance(key, yaml.ScalarNode) else "a key of several parts"
             unknown.append(f"{name} (line {_line(key)})")
     return Config(accelerators, tuple(unknown), theme, finished_days)
-
-
-def _with_theme(text: str, root: yaml.MappingNode | None, name: str) -> str:
-    """Put the theme where another one stands, or on a line of its own below the rest."""
-    places = [value for key, value in (root.value if root else ()) if key.value == "theme"]
-    if places:
-        start, end = places[-1].start_mark.index, places[-1].end_mark.index
-        return f"{text[:start]}{name}{text[end:]}"
-    at = root.end_mark.index if root else len(text)
-    indent = " " * root.start_mark.column if root else ""
-    before = text[:at]
-    if before.endswith(" ") and not before.rpartition("\n")[2].strip():
-        before = before.rstrip(" ")
-    line_end = "" if not before or before.endswith("\n") else "\n"
-    return f"{before}{line_end}{indent}theme: {name}\n{text[at:]}"
 
 
 def _name(path: Path, value: yaml.Node) -> str:

@@ -6,12 +6,12 @@ import csv
 import io
 import os
 import re
-import tempfile
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 from k8s.text.sanitize import sanitize
+from tui.files.private_file import PrivateFile, make_private_folder
 
 FOLDER = "saved"
 """Name of the folder in the state folder."""
@@ -45,19 +45,15 @@ def save_table(
         OSError: It could not be written; nothing is left of it then.
     """
     folder = state_folder / FOLDER
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private_folder(folder)
     stem = f"{_UNFIT.sub('-', view).strip('-.')[:80] or 'view'}-{now:%Y%m%d-%H%M%S}"
-    handle, temporary = tempfile.mkstemp(dir=folder, prefix=f".{stem}-")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", errors="replace", newline="") as file:
-            file.write(table_csv(columns, rows))
-        return _placed(Path(temporary), folder, stem)
-    finally:
-        Path(temporary).unlink(missing_ok=True)
+    with PrivateFile(folder / f"{stem}.csv") as private:
+        private.file.write(table_csv(columns, rows).encode(errors="replace"))
+        return private.replace(_free_path(folder, stem))
 
 
-def _placed(temporary: Path, folder: Path, stem: str) -> Path:
-    """Give the file its name, another one when that is taken: two views may be saved in one second."""
+def _free_path(folder: Path, stem: str) -> Path:
+    """Take a name that is free, by an empty file: two views may be saved in one second."""
     number = 1
     while True:
         path = folder / f"{stem}{f'-{number}' if number > 1 else ''}.csv"
@@ -66,7 +62,6 @@ def _placed(temporary: Path, folder: Path, stem: str) -> Path:
         except FileExistsError:
             number += 1
         else:
-            os.replace(temporary, path)
             return path
 
 

@@ -12,12 +12,12 @@ import base64
 import os
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from k8s.text.sanitize import sanitize
+from tui.files.private_file import write_private_file
 from tui.text.format import plural
 
 LARGEST_ENCODED = 74_994
@@ -150,15 +150,8 @@ def _run_tool(text: str, env: Mapping[str, str], *, is_asked_for: bool) -> str:
 def _to_file(text: str, amount: str, why: str, folder: Path) -> Copied:
     """Keep the text in a file that only its owner can read; the copy before it is replaced."""
     path = folder / FILE
-    temporary = ""
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=folder, prefix=f".{FILE}-")
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.replace(temporary, path)
+        write_private_file(path, text)
     except OSError as error:
-        if temporary:
-            Path(temporary).unlink(missing_ok=True)
         return Copied("", f"Could not copy: {why}, and {folder} cannot be written to: {error.strerror}.")
     return Copied("file", f"{amount} kept in {path}: {why}.", path)

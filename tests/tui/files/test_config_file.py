@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from k8s.errors import KubeError
-from tui.files.config_file import Config, keep_theme, read_config
+from tui.files.config_file import Config, read_config
 
 
 def written(folder: Path, text: str) -> Path:
@@ -21,6 +21,10 @@ def written(folder: Path, text: str) -> Path:
 def test_without_a_file_nothing_is_set(tmp_path: Path) -> None:
     assert read_config(tmp_path / "config.yaml") == Config()
     assert read_config(written(tmp_path, "# nothing yet\n")) == Config()
+
+
+def test_the_theme_to_begin_with_is_read(tmp_path: Path) -> None:
+    assert read_config(written(tmp_path, "theme: light # by day\nfinished_days: 3\n")).theme == "light"
 
 
 def test_further_accelerators_are_read(tmp_path: Path) -> None:
@@ -91,76 +95,3 @@ def test_any_text_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, t
         assert isinstance(read_config(path), Config)
     except KubeError as refused:
         assert str(path) in str(refused)
-
-
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        ("", "theme: dark\n"),
-        ("# nothing yet\n", "# nothing yet\ntheme: dark\n"),
-        ("# no line end", "# no line end\ntheme: dark\n"),
-        ("accelerators: [a.com/b]  # mine", "accelerators: [a.com/b]  # mine\ntheme: dark\n"),
-        ("accelerators:\n- a.com/b\n# end\n", "accelerators:\n- a.com/b\n# end\ntheme: dark\n"),
-        ("theme: light # by day\nx: 1\n", "theme: dark # by day\nx: 1\n"),
-        ("theme: 'light'\n", "theme: dark\n"),
-        ("theme: light\ntheme: safe\n", "theme: light\ntheme: dark\n"),
-        ("---\n  x: 1\n...\n", "---\n  x: 1\n  theme: dark\n...\n"),
-        ("{theme: light, x: 1}\n", "{theme: dark, x: 1}\n"),
-        ("x: 1\r\n# end\r\n", "x: 1\r\n# end\r\ntheme: dark\n"),
-    ],
-)
-def test_the_theme_is_kept_and_every_other_line_stays(tmp_path: Path, before: str, after: str) -> None:
-    path = tmp_path / "config.yaml"
-    path.write_bytes(before.encode())
-    keep_theme(path, "dark")
-    assert path.read_bytes() == after.encode()
-    assert read_config(path).theme == "dark"
-
-
-def test_a_name_that_yaml_reads_otherwise_is_quoted(tmp_path: Path) -> None:
-    keep_theme(tmp_path / "config.yaml", "1e3")
-    keep_theme(tmp_path / "config.yaml", "true")
-    assert read_config(tmp_path / "config.yaml").theme == "true"
-
-
-def test_a_new_config_is_the_users_alone_and_an_old_one_stays_what_it_is(tmp_path: Path) -> None:
-    new, old = tmp_path / "new" / "config.yaml", tmp_path / "dotfiles.yaml"
-    keep_theme(new, "safe")
-    assert new.stat().st_mode & 0o777 == 0o600 and new.parent.stat().st_mode & 0o777 == 0o700
-    old.write_text("x: 1\n")
-    old.chmod(0o644)
-    (tmp_path / "config.yaml").symlink_to(old)
-    keep_theme(tmp_path / "config.yaml", "safe")
-    assert (tmp_path / "config.yaml").is_symlink()
-    assert old.read_text() == "x: 1\ntheme: safe\n" and old.stat().st_mode & 0o777 == 0o644
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["config.yaml", "dotfiles.yaml", "new"]
-
-
-@pytest.mark.parametrize("text", ["{x: 1}\n", "x: &a light\ntheme: *a\n", "- x\n", "x: [\n"])
-def test_a_file_that_a_line_cannot_be_put_into_is_left_as_it_is(tmp_path: Path, text: str) -> None:
-    path = written(tmp_path, text)
-    with pytest.raises(KubeError, match=r"config\.yaml"):
-        keep_theme(path, "dark")
-    assert path.read_text() == text
-
-
-def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(KubeError, match=r"config\.yaml cannot be"):
-        keep_theme(tmp_path / "file" / "config.yaml", "dark")
-
-
-@settings(max_examples=100, deadline=None)
-@given(st.text(alphabet=st.sampled_from("theme: x#\n-[]{}'\"&*.\t"), max_size=40))
-def test_a_theme_is_kept_in_any_config_or_the_config_is_left(
-    tmp_path_factory: pytest.TempPathFactory, text: str
-) -> None:
-    path = written(tmp_path_factory.mktemp("any"), text)
-    try:
-        before = read_config(path)
-        keep_theme(path, "dark")
-    except KubeError:
-        assert path.read_text(encoding="utf-8") == text.replace("\r\n", "\n")
-    else:
-        after = read_config(path)
-        assert (after.theme, after.accelerators) == ("dark", before.accelerators)

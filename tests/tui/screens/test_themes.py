@@ -1,4 +1,4 @@
-"""Themes in the console: chosen with a live preview, kept in the config, and never in the way."""
+"""Themes in the console: chosen with a live preview, kept for the next time, and never in the way."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests import ROOT
 from tests.support.terminal import Terminal
 from tests.tui.console.test_console import console_on, kubeconfig_of, some_objects
 from tui.commands.console import choose_theme
-from tui.files.config_file import Config, read_config
+from tui.files.theme_file import FILE, keep_theme, read_theme
 from tui.options import ConsoleOptions
 from tui.screens.dialogs.themes import ThemesScreen
 from tui.screens.lists.jobs import JobsView
@@ -38,13 +38,12 @@ async def test_the_cursor_shows_a_theme_and_enter_keeps_it(tmp_path: Path) -> No
             await play.press("j")
             seen.append(play.console.theme)
         assert seen == NAMES
-        assert config.read_text() == "# mine\naccelerators: [a.com/b]  # those too\n"
+        assert not (tmp_path / "state" / FILE).exists()
         await play.press("enter")
         await play.until(lambda: isinstance(play.console.screen, JobsView))
         assert play.console.theme == NAMES[-1]
-    kept = themes.short(NAMES[-1])
-    assert config.read_text() == f"# mine\naccelerators: [a.com/b]  # those too\ntheme: {kept}\n"
-    assert read_config(config) == Config(("a.com/b",), theme=kept)
+    assert read_theme(tmp_path / "state", "") == themes.short(NAMES[-1])
+    assert config.read_text() == "# mine\naccelerators: [a.com/b]  # those too\n"
 
 
 async def test_esc_brings_back_the_theme_there_was_and_keeps_nothing(tmp_path: Path) -> None:
@@ -55,18 +54,18 @@ async def test_esc_brings_back_the_theme_there_was_and_keeps_nothing(tmp_path: P
         await play.press("escape")
         assert play.console.theme == "gpuconsole-safe"
         assert isinstance(play.console.screen, JobsView)
-        assert not (tmp_path / "config.yaml").exists()
+        assert not (tmp_path / "state" / FILE).exists()
 
 
 async def test_a_theme_that_cannot_be_kept_is_worn_and_said(tmp_path: Path) -> None:
-    (tmp_path / "config.yaml").write_text("{accelerators: [a.com/b]}")
-    async with console_on(tmp_path, config_folder=tmp_path, **some_objects()) as play:
+    (tmp_path / "file").write_text("")
+    state = tmp_path / "file" / "state"
+    async with console_on(tmp_path, state_folder=state, config_folder=tmp_path, **some_objects()) as play:
         await play.press("colon", *"theme", "enter", "g", "j", "enter")
         await play.until(lambda: isinstance(play.console.screen, JobsView))
         assert play.console.theme == NAMES[1]
-        await play.until(lambda: "The theme is not kept" in play.text)
-        assert "Write it yourself: theme: " in " ".join(play.text.split())
-    assert (tmp_path / "config.yaml").read_text() == "{accelerators: [a.com/b]}"
+        await play.until(lambda: "The theme could not be saved." in play.text)
+        assert "Not a directory" in " ".join(play.text.split())
 
 
 async def test_a_name_after_the_command_is_worn_for_now(tmp_path: Path) -> None:
@@ -76,7 +75,7 @@ async def test_a_name_after_the_command_is_worn_for_now(tmp_path: Path) -> None:
         await play.press("colon", *"theme", "space", *"nothing", "enter")
         await play.until(lambda: "No theme 'nothing'." in play.text)
         assert play.console.theme == "gpuconsole-contrast-light"
-        assert not (tmp_path / "config.yaml").exists()
+        assert not (tmp_path / "state" / FILE).exists()
 
 
 async def test_a_broken_theme_of_the_user_is_named_and_stops_nothing(tmp_path: Path) -> None:
@@ -90,7 +89,7 @@ async def test_a_broken_theme_of_the_user_is_named_and_stops_nothing(tmp_path: P
         await play.until(lambda: "Some of your themes are not used." in play.text)
         said = play.text.replace("│", "")
         assert "broken.toml, line 1" in "".join(said.split("\n")) or "broken.toml," in said
-        assert "there is no theme gone." in " ".join(said.split())
+        assert "There is no theme gone." in " ".join(said.split())
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -127,6 +126,11 @@ def test_what_is_asked_for_now_wins_then_the_terminal_then_what_is_kept(
     assert choose_theme(options, colours) == chosen
 
 
+def test_where_the_chosen_theme_was_deleted_that_of_the_config_holds(tmp_path: Path) -> None:
+    options = ConsoleOptions(kept_theme="gone", config_theme="safe", config_folder=tmp_path)
+    assert choose_theme(options, "true") == "gpuconsole-safe"
+
+
 def test_a_theme_that_is_not_there_is_wrong_usage_and_says_which_there_are(tmp_path: Path) -> None:
     (tmp_path / "gpuconsole" / "themes").mkdir(parents=True)
     (tmp_path / "gpuconsole" / "themes" / "mine.toml").write_text('parent = "gpuconsole-dark"')
@@ -145,18 +149,22 @@ COLOURED = re.compile(rb"\x1b\[(?:[0-9]+;)*(?:3[0-8]|4[0-8]|9[0-7]|10[0-7])(?:;[
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("words", "said", "is_coloured"),
+    ("words", "said", "kept", "is_coloured"),
     [
-        ((), {"NO_COLOR": "1"}, False),
-        (("--mono",), {}, False),
-        (("--theme", "dark"), {"NO_COLOR": "1"}, True),
+        ((), {"NO_COLOR": "1"}, "", False),
+        (("--mono",), {}, "", False),
+        (("--theme", "dark"), {"NO_COLOR": "1"}, "", True),
+        ((), {}, "mono", False),
+        (("--theme", "dark"), {}, "mono", True),
     ],
 )
 def test_no_colour_is_sent_where_none_is_wanted(
-    tmp_path: Path, words: tuple[str, ...], said: dict[str, str], is_coloured: bool
+    tmp_path: Path, words: tuple[str, ...], said: dict[str, str], kept: str, is_coloured: bool
 ) -> None:
     (tmp_path / "kubeconfig").write_text(yaml.safe_dump(kubeconfig_of("http://127.0.0.1:1")))
     folders = {name: str(tmp_path) for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME")}
+    if kept:
+        keep_theme(tmp_path / "gpuconsole", kept, "")
     env = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLORTERM")}
     env |= {"TERM": "xterm-256color", "PYTHONPATH": str(ROOT), **folders, **said}
     command = [sys.executable, "-P", "-m", "tui", "--kubeconfig", str(tmp_path / "kubeconfig"), *words]

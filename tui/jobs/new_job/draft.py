@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+from tui.files.private_file import write_private_file
 
 FILE = "new-job-draft.json"
 """Name of the draft in the state folder."""
@@ -109,15 +109,7 @@ def _set_aside(path: Path) -> str:
 
 
 def _write(folder: Path, name: str, body: str, what: str) -> None:
-    temporary = ""
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=folder, prefix=f".{name}-")
-        with os.fdopen(handle, "w", encoding="utf-8", errors="replace") as file:
-            file.write(body)
-        os.replace(temporary, folder / name)
+        write_private_file(folder / name, body)
     except OSError as error:
-        if temporary:
-            with suppress(OSError):
-                os.unlink(temporary)
         raise DraftProblem(f"{what} in {folder}: {error.strerror}.") from error

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from typing import ClassVar
 
 from textual import work
@@ -17,7 +16,6 @@ from textual.widgets import Label, Static
 
 import themes
 from k8s.errors import KubeError
-from tui.files.config_file import keep_theme
 from tui.keys import DIALOG
 from tui.text.format import STATUS_LOOKS, Look, Run
 from tui.widgets.bindings import bindings
@@ -56,11 +54,11 @@ class ThemesScreen(ModalScreen[None]):
     AUTO_FOCUS: ClassVar[str] = "Table"
     BINDINGS: ClassVar[list[BindingType]] = bindings(key for key in DIALOG if key.id == "dialog.escape")
 
-    def __init__(self, palettes: Mapping[str, themes.Palette], config_file: Path) -> None:
-        """Offer these palettes; the one that is kept is written into the user's config file."""
+    def __init__(self, palettes: Mapping[str, themes.Palette], keep: Callable[[str], None]) -> None:
+        """Offer these palettes; `keep` writes down the one that is chosen, in a thread."""
         super().__init__()
         self._palettes = palettes
-        self._config_file = config_file
+        self._keep_theme = keep
         self._before = ""
 
     def compose(self) -> ComposeResult:
@@ -99,7 +97,7 @@ class ThemesScreen(ModalScreen[None]):
     async def _keep(self, name: str) -> None:
         """Write the choice down, in a thread, for home folders may be slow; then close."""
         try:
-            await asyncio.to_thread(keep_theme, self._config_file, themes.short(name))
+            await asyncio.to_thread(self._keep_theme, themes.short(name))
         except KubeError as error:
             self.app.notify(error.details, title=error.what, severity="error", markup=False)
         self.dismiss(None)

@@ -1,0 +1,86 @@
+"""Files of the owner's alone: whole or not at all, in whatever state their folder is."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from tui.files.private_file import PrivateFile, write_private_file
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.lstat().st_mode)
+
+
+def test_a_file_and_its_new_folder_are_the_owners_alone(tmp_path: Path) -> None:
+    path = tmp_path / "state" / "draft.json"
+    previous = os.umask(0)
+    try:
+        write_private_file(path, "größer\n")
+    finally:
+        os.umask(previous)
+    assert path.read_text(encoding="utf-8") == "größer\n"
+    assert (mode(path), mode(path.parent)) == (0o600, 0o700)
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_folder_in_use_stays_as_it_is_and_a_file_of_others_becomes_the_owners(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    path, other = tmp_path / "draft.json", tmp_path / "other"
+    path.write_text("a much longer text that was there before")
+    path.chmod(0o644)
+    other.write_text("other")
+    write_private_file(path, "new")
+    assert (path.read_text(), mode(path)) == ("new", 0o600)
+    assert (other.read_text(), mode(tmp_path)) == ("other", 0o755)
+
+
+def test_what_a_killed_console_left_is_in_nobodys_way(tmp_path: Path) -> None:
+    left = [tmp_path / f".draft.json-{name}" for name in ("", "abcd1234", "tmp")]
+    for path in left:
+        path.write_text("half of")
+    write_private_file(tmp_path / "draft.json", "whole")
+    assert (tmp_path / "draft.json").read_text() == "whole"
+    assert sorted(tmp_path.iterdir()) == sorted([*left, tmp_path / "draft.json"])
+
+
+def test_a_link_is_replaced_and_what_it_points_to_is_not_touched(tmp_path: Path) -> None:
+    target, link = tmp_path / "target", tmp_path / "draft.json"
+    target.write_text("somebody's")
+    link.symlink_to(target)
+    write_private_file(link, "mine")
+    assert (target.read_text(), link.read_text(), link.is_symlink()) == ("somebody's", "mine", False)
+
+
+def test_what_is_not_finished_leaves_the_file_that_was_there_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "bundle.tar.gz"
+    path.write_text("before")
+    with pytest.raises(ValueError, match="halfway"), PrivateFile(path) as private:
+        private.file.write(b"half of")
+        raise ValueError("halfway")
+    with PrivateFile(path) as private:
+        private.file.write(b"never placed")
+    assert path.read_text() == "before"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_file_may_take_another_name_in_the_end_and_be_on_the_disk_then(tmp_path: Path) -> None:
+    with PrivateFile(tmp_path / "view.csv") as private:
+        private.file.write(b"rows")
+        path = private.replace(tmp_path / "view-2.csv", fsync=True)
+    assert (path.name, path.read_bytes(), mode(path)) == ("view-2.csv", b"rows", 0o600)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_folder_that_is_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "state").write_text("")
+    with pytest.raises(OSError, match="exists"):
+        write_private_file(tmp_path / "state" / "draft.json", "text")
+
+
+def test_half_a_character_is_no_reason_to_lose_the_rest(tmp_path: Path) -> None:
+    write_private_file(tmp_path / "draft.json", "a\ud800b")
+    assert (tmp_path / "draft.json").read_text() == "a?b"
