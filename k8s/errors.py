@@ -3,7 +3,7 @@
 KubeError                  what failed, why in the server's words, what to do now
 ├── NoCluster              there is no kubeconfig, or it cannot be used
 ├── Unreachable            no answer: connection refused, reset, timed out
-├── Unauthorized           401: the login is missing or over
+├── Unauthorized           401: the credentials are missing or expired
 ├── Forbidden              403: this user may not do it
 ├── NotFound               404
 ├── Conflict               409: changed meanwhile, or the name is taken
@@ -100,8 +100,8 @@ class ServerFailed(KubeError):
 
 FORBIDDEN_HINT = "Pick another namespace, or ask for a role that allows it."
 """What to do about a 403."""
-LOGIN_HINT = "Log in to the cluster again, then try again."
-"""What to do when the login is over, in the console and on the command line."""
+UNAUTHORIZED_HINT = "Log in to the cluster again, then try again."
+"""What to do when the credentials have expired, in the console and on the command line."""
 
 _BY_CODE: Mapping[int, type[KubeError]] = {
     400: Invalid,
@@ -117,7 +117,7 @@ _BY_CODE: Mapping[int, type[KubeError]] = {
 _QUOTA = "exceeded quota"
 """What a 403 says that is no matter of rights. Source: kubernetes `plugin/pkg/admission/resourcequota`."""
 _HINTS: Mapping[int, str] = {
-    401: LOGIN_HINT,
+    401: UNAUTHORIZED_HINT,
     403: FORBIDDEN_HINT,
 }
 

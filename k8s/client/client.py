@@ -63,9 +63,9 @@ class Client:
         """End all streams and connections."""
         await self._connection.close()
 
-    def forget_login(self) -> None:
-        """Let the next request that is refused log in again, though that has just failed."""
-        self._connection.forget_login()
+    def retry_credentials(self) -> None:
+        """Let the next 401 renew the credentials, though that has just failed."""
+        self._connection.retry_credentials()
 
     async def __aenter__(self) -> Self:
         return self
@@ -338,8 +338,8 @@ class Client:
             try:
                 socket = await connect()
             except aiohttp.WSServerHandshakeError as error:
-                # A handshake does not say why it was refused. Asked plainly the server does, or a login
-                # that was over is renewed, or a pause sat out: then only the missing upgrade is left.
+                # A handshake does not say why it was refused. Asked plainly the server does, or old
+                # credentials are renewed, or a pause sat out: then only the missing upgrade is left.
                 try:
                     await self._read("GET", path, doing, query=query)
                 except Invalid as invalid:

@@ -1,7 +1,7 @@
-"""Sends requests to one server: in turn, logged in, and noticing when nobody is there any more.
+"""Sends requests to one server: in turn, with fresh credentials, and noticing when the server is gone.
 
-Two things are tried again here, and no others: a 401 logs in again, once for everybody who
-waits; and a GET waits out a short `Retry-After`.
+Two things are tried again here, and no others: a 401 renews the credentials, once for everybody
+who waits; and a GET waits out a short `Retry-After`.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from k8s.errors import KubeError, ServerFailed, Throttled, Unauthorized, Unreach
 
 CONNECT_S = 10.0
 """Longest wait for a connection."""
-LOGIN_PAUSE_S = 20.0
-"""Shortest time from the end of one login to the next, unless its credentials said when they end."""
+RENEWAL_PAUSE_S = 20.0
+"""Shortest time from one renewal of the credentials to the next, unless they said when they end."""
 SHORT_WAIT_S, SHORT_WAITS = 1.0, 3
 """How long a `Retry-After` a GET waits out by itself, and how often; API servers say one second."""
-_ALIVE: Sequence[tuple[str, int]] = (
+_KEEPALIVE: Sequence[tuple[str, int]] = (
     ("TCP_KEEPIDLE", 30),
     ("TCP_KEEPINTVL", 10),
     ("TCP_KEEPCNT", 3),
@@ -46,8 +46,8 @@ class Connection:
         """Prepare; nothing is sent yet. Needs a running event loop.
 
         Args:
-            config: Where the server is, and how to log in.
-            limiter: Gives out turns.
+            config: Where the server is, and by which credentials.
+            limiter: Says when each request may go.
             request_s: Longest wait for an answer that is not a stream.
 
         Raises:
@@ -63,19 +63,19 @@ class Connection:
         # Every stream keeps its connection, and there may be as many as a job has ranks: no limit.
         connector = aiohttp.TCPConnector(limit=0, socket_factory=make_socket)
         self._session = aiohttp.ClientSession(connector=connector, auto_decompress=True)
-        self._login: asyncio.Task[None] | None = None
-        self._login_ended_s = 0.0
+        self._renewal: asyncio.Task[None] | None = None
+        self._renewal_ended_s = 0.0
 
     async def close(self) -> None:
-        """End all streams and connections, and a login that is under way."""
-        if self._login is not None:
-            self._login.cancel()
+        """End all streams and connections, and a renewal that is under way."""
+        if self._renewal is not None:
+            self._renewal.cancel()
         await self._session.close()
 
-    def forget_login(self) -> None:
-        """Let the next request that is refused log in, however short ago that was tried."""
-        if self._login is not None and self._login.done():
-            self._login = None
+    def retry_credentials(self) -> None:
+        """Let the next 401 renew the credentials, however short ago that was tried."""
+        if self._renewal is not None and self._renewal.done():
+            self._renewal = None
 
     async def send(
         self,
@@ -111,7 +111,7 @@ class Connection:
         payload = None if body is None else json.dumps(body).encode()
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S, sock_read=idle_s)
         waits_left = SHORT_WAITS if method == "GET" else 0
-        has_logged_in = False
+        has_renewed = False
         while True:
             await self._wait(is_urgent=is_urgent, has_turn=has_turn)
             if self._session.closed:
@@ -129,18 +129,18 @@ class Connection:
                     middlewares=() if method == "GET" else (_send_once,),
                     **self._route(),
                 )
-                self.clock.heard(response.headers.get("Date", ""), sent_s, time.time())
+                self.clock.observe(response.headers.get("Date", ""), sent_s, time.time())
                 if response.status < 400:
                     return response
                 async with response:
-                    said = await response.read()
+                    answer = await response.read()
             retry_after = response.headers.get("Retry-After", "")
-            error = from_status(response.status, status_of(said), doing, retry_after)
+            error = from_status(response.status, status_of(answer), doing, retry_after)
             if isinstance(error, Unauthorized):
-                if not has_logged_in and await self._log_in_again(identity):
-                    has_logged_in = True
+                if not has_renewed and await self._renew_credentials(identity):
+                    has_renewed = True
                     continue
-                error.hint = self.config.login_hint
+                error.hint = self.config.unauthorized_hint
             pause_s = error.retry_after_s if isinstance(error, Throttled | ServerFailed) else 0.0
             if pause_s:
                 self.limiter.pause(pause_s)
@@ -179,7 +179,7 @@ class Connection:
     async def _wait(self, *, is_urgent: bool, has_turn: bool) -> None:
         """Wait for a turn, then until the credentials are good."""
         if not has_turn or self.limiter.paused_until_s:
-            await self.limiter.turn(is_urgent=is_urgent)
+            await self.limiter.acquire(is_urgent=is_urgent)
         if self.config.has_expired:
             await self._renew()
 
@@ -199,37 +199,37 @@ class Connection:
             headers["Content-Type"] = content_type
         return headers
 
-    async def _log_in_again(self, refused: tuple[str, str]) -> bool:
-        """Renew the login unless somebody has done so meanwhile; tell whether another try makes sense."""
+    async def _renew_credentials(self, refused: tuple[str, str]) -> bool:
+        """Renew the credentials unless that was done meanwhile; tell whether another try makes sense."""
         if self.config.identity() == refused:
             await self._renew()
         return self.config.identity() != refused
 
     async def _renew(self) -> None:
-        """Log in, once for all who wait. How it ended counts for a while.
+        """Renew the credentials, once for all who wait. How it ended counts for a while.
 
         Raises:
             Unauthorized: It did not work.
         """
-        if self._login is None or (self._login.done() and self._is_due(self._login)):
-            self._login = asyncio.create_task(self.config.renew())
-            self._login.add_done_callback(self._note_login)
+        if self._renewal is None or (self._renewal.done() and self._is_due(self._renewal)):
+            self._renewal = asyncio.create_task(self.config.renew())
+            self._renewal.add_done_callback(self._note_renewal)
         try:
-            await asyncio.shield(self._login)
+            await asyncio.shield(self._renewal)
         except KubeError as error:
             # Everybody gets a copy: one that is raised again and again grows by its traceback each time.
             raise type(error)(error.what, error.why, error.hint) from None
 
     def _is_due(self, ended: asyncio.Task[None]) -> bool:
-        """Tell whether it is time for another login."""
+        """Tell whether it is time for another renewal."""
         has_worked = not ended.cancelled() and ended.exception() is None
-        passed_s = asyncio.get_running_loop().time() - self._login_ended_s
-        return (has_worked and self.config.has_expired) or passed_s >= LOGIN_PAUSE_S
+        passed_s = asyncio.get_running_loop().time() - self._renewal_ended_s
+        return (has_worked and self.config.has_expired) or passed_s >= RENEWAL_PAUSE_S
 
-    def _note_login(self, login: asyncio.Task[None]) -> None:
-        self._login_ended_s = asyncio.get_running_loop().time()
-        if not login.cancelled():
-            login.exception()  # whoever waited may have left
+    def _note_renewal(self, renewal: asyncio.Task[None]) -> None:
+        self._renewal_ended_s = asyncio.get_running_loop().time()
+        if not renewal.cancelled():
+            renewal.exception()  # whoever waited may have left
 
 
 async def _send_once(
@@ -251,7 +251,7 @@ def make_socket(
     family, kind, protocol, _, _ = address
     made = socket.socket(family=family, type=kind, proto=protocol)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in _ALIVE:
+    for name, value in _KEEPALIVE:
         if hasattr(socket, name):
             made.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
     return made

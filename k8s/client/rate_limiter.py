@@ -16,7 +16,7 @@ BURST = 20.0
 """Requests at once, after a while of silence."""
 RESERVE = 64.0
 """Further requests at once that the user's own work may borrow: the logs of a job of 64 ranks."""
-PATIENCE_S = 3.0
+BACKGROUND_DELAY_S = 3.0
 """How much later than it came background work queues; from then on it may borrow too."""
 LONGEST_PAUSE_S = 30.0
 """Longest pause that a server is granted at once. If it still is busy, it will ask for another."""
@@ -31,7 +31,7 @@ class RateLimiter:
         burst: float = BURST,
         *,
         reserve: float = RESERVE,
-        patience_s: float = PATIENCE_S,
+        background_delay_s: float = BACKGROUND_DELAY_S,
     ) -> None:
         """Make a full bucket.
 
@@ -39,9 +39,14 @@ class RateLimiter:
             per_s: Tokens that come back a second.
             burst: Tokens in a full bucket.
             reserve: Tokens that may be borrowed; they come back before anything else goes.
-            patience_s: How much later than it came background work queues.
+            background_delay_s: How much later than it came background work queues.
         """
-        self._per_s, self._burst, self._reserve, self._patience_s = per_s, burst, reserve, patience_s
+        self._per_s, self._burst, self._reserve, self._background_delay_s = (
+            per_s,
+            burst,
+            reserve,
+            background_delay_s,
+        )
         self._tokens = burst
         self._filled_at_s = 0.0
         self._paused_until_s = 0.0
@@ -55,19 +60,19 @@ class RateLimiter:
         is_over = self._paused_until_s <= asyncio.get_running_loop().time()
         return 0.0 if is_over else self._paused_until_s
 
-    async def turn(self, *, is_urgent: bool) -> None:
-        """Wait until one request may go; if cancelled, the place is somebody else's."""
+    async def acquire(self, *, is_urgent: bool) -> None:
+        """Take a token for one request; waits until there is one. If cancelled, it goes to another."""
         loop = asyncio.get_running_loop()
-        due_s = loop.time() + (0.0 if is_urgent else self._patience_s)
+        due_s = loop.time() + (0.0 if is_urgent else self._background_delay_s)
         granted = loop.create_future()
         heapq.heappush(self._waiting, (due_s, next(self._numbers), granted))
-        self._let_go()
+        self._grant()
         try:
             await granted
         except asyncio.CancelledError:
             if not granted.cancelled():  # it came to both at once: nothing will be sent
                 self._tokens += 1
-            self._let_go()
+            self._grant()
             raise
 
     def pause(self, for_s: float) -> None:
@@ -77,9 +82,9 @@ class RateLimiter:
         self._tokens = min(self._tokens, 0.0)
         self._paused_until_s = max(self._paused_until_s, now + min(for_s, LONGEST_PAUSE_S))
         self._filled_at_s = self._paused_until_s
-        self._let_go()
+        self._grant()
 
-    def _let_go(self) -> None:
+    def _grant(self) -> None:
         """Grant turns to the first in the queue until the tokens are spent; come back when there are more."""
         if self._timer is not None:
             self._timer.cancel()
@@ -92,7 +97,7 @@ class RateLimiter:
             if not granted.done():
                 ready_s = self._ready_s(now, due_s)
                 if ready_s > now:
-                    self._timer = loop.call_at(ready_s, self._let_go)
+                    self._timer = loop.call_at(ready_s, self._grant)
                     return
                 self._tokens -= 1
                 granted.set_result(None)

@@ -17,15 +17,15 @@ class ServerClock:
         """Seconds to add to our clock to have the server's."""
         self._doubt: tuple[float, float] | None = None
 
-    def heard(self, date: str, sent_s: float, received_s: float) -> None:
+    def observe(self, date: str, sent_s: float, received_s: float) -> None:
         """Take the `Date` of one answer, and when by our clock (`time.time`) it was asked for and came.
 
         The server wrote it between the two, and cut off what was more than a whole second:
         so its clock is ahead by something between two bounds.
         """
         try:
-            moment = parsedate_to_datetime(date)
-            written_s = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+            parsed = parsedate_to_datetime(date)
+            written_s = (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp()
         except (ValueError, TypeError, OverflowError):
             return
         least_s, most_s = written_s - received_s, written_s + 1 - sent_s

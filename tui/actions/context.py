@@ -70,7 +70,7 @@ async def _change_context(console: Console, name: str) -> None:
 
     try:
         known = await asyncio.to_thread(read_kubeconfig, console.options.kubeconfig)
-        context = known.choose(name).context
+        context = known.resolve(name).context
     except KubeError as error:
         console.notify(error.why, title=error.what, severity="warning", markup=False)
         return

@@ -117,7 +117,7 @@ class ClusterFeed:
 
     def try_again(self) -> None:
         """Reconnect now whatever waits to be tried again, log in anew, and ask which kinds there are."""
-        self.client.forget_login()
+        self.client.retry_credentials()
         self.probe.retry_now()
         self._poked.set()
         for mirror in self._mirrors:

@@ -1,6 +1,6 @@
-"""Where the cluster is and how to log in: a kubeconfig's context, or the pod we run in.
+"""Where the cluster is and by which credentials: a kubeconfig's context, or the pod we run in.
 
-The kubernetes package logs in at identity providers: OIDC, GCP. It takes longer to import than
+The kubernetes package fetches tokens from identity providers: OIDC, GCP. It takes longer to import than
 all else until rows are shown, so it is imported where a kubeconfig names one of these, and nowhere else.
 """
 
@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 from k8s.client.auth.exec_plugin import Credentials, ExecPlugin, ExecPluginFailed, without_secrets
 from k8s.client.auth.kubeconfig import SANDBOX_HINT, UNUSABLE, ResolvedContext, read_kubeconfig
 from k8s.client.auth.proxy import proxy_from
-from k8s.errors import LOGIN_HINT, NoCluster, Unauthorized
+from k8s.errors import UNAUTHORIZED_HINT, NoCluster, Unauthorized
 from k8s.text.sanitize import sanitize
 
 __all__ = ["SANDBOX_HINT", "ClusterConfig", "load"]
@@ -61,13 +61,13 @@ class ClusterConfig:
     """File that holds the token; it wins over `api_key`."""
     token_file_s: float = TOKEN_FILE_S
     """How long a token from that file is used before it is read again."""
-    command: ExecPlugin | None = None
-    """What prints credentials when it is run."""
-    loader: Any = None
-    """The package's loader, where it can log in by itself: OIDC, GCP."""
-    own: Credentials = field(default_factory=Credentials, repr=False)
-    """The certificate that stands in the kubeconfig itself."""
-    _given: Credentials = field(default_factory=Credentials, repr=False)
+    exec_plugin: ExecPlugin | None = None
+    """The command that prints credentials."""
+    auth_provider: Any = None
+    """The kubernetes package's `KubeConfigLoader` where the user names an auth provider: OIDC, GCP."""
+    inline: Credentials = field(default_factory=Credentials, repr=False)
+    """The client certificate that the kubeconfig itself holds, as `client-certificate-data`."""
+    _issued: Credentials = field(default_factory=Credentials, repr=False)
     expires: datetime | None = None
     """When the credentials said that they would be over."""
     _certificate: str = ""
@@ -88,9 +88,13 @@ class ClusterConfig:
         return self.expires is not None and datetime.now(UTC) >= self.expires
 
     @property
-    def login_hint(self) -> str:
+    def unauthorized_hint(self) -> str:
         """Return what to do when the server does not know who asks."""
-        return f"Login expired: run {self.command.shown}, then try again." if self.command else LOGIN_HINT
+        return (
+            f"Login expired: run {self.exec_plugin.shown}, then try again."
+            if self.exec_plugin
+            else UNAUTHORIZED_HINT
+        )
 
     def authorization(self) -> str:
         """Return the Authorization header, empty when a certificate does the work."""
@@ -100,40 +104,42 @@ class ClusterConfig:
         return self.api_key.get("BearerToken", "")
 
     def identity(self) -> tuple[str, str]:
-        """Return what tells one login from another: the header, and a digest of the certificate."""
+        """Return what tells credentials apart: the Authorization header, a digest of the certificate."""
         return self.authorization(), self._certificate
 
     async def renew(self) -> None:
-        """Log in again: run the login command, reread the token and the certificate.
+        """Fetch new credentials: run the exec plugin, reread the token file and the certificate.
 
         Raises:
             Unauthorized: It did not work.
         """
         try:
-            await self._log_in()
+            await self._fetch_credentials()
         except ExecPluginFailed as error:
-            run = f"Login expired: run {self.command.shown}. It says: " if self.command else ""
-            raise Unauthorized("Could not log in again.", f"{run}{error}", LOGIN_HINT) from None
+            run = f"Login expired: run {self.exec_plugin.shown}. It says: " if self.exec_plugin else ""
+            raise Unauthorized("Could not log in again.", f"{run}{error}", UNAUTHORIZED_HINT) from None
         except (OSError, ValueError) as error:
-            raise Unauthorized("Could not log in again.", without_secrets(str(error)), LOGIN_HINT) from None
+            raise Unauthorized(
+                "Could not log in again.", without_secrets(str(error)), UNAUTHORIZED_HINT
+            ) from None
 
-    async def _log_in(self) -> None:
+    async def _fetch_credentials(self) -> None:
         """Fetch credentials from wherever they come.
 
         Raises:
-            LoginFailed: A login command, or an identity provider, gave none.
+            ExecPluginFailed: The exec plugin, or the auth provider, gave none.
             OSError, ValueError: The token file cannot be used.
         """
-        if self.command is not None:
-            self._given = given = await self.command.run()
-            if given.token:
-                self.api_key["BearerToken"] = _bearer(given.token)
+        if self.exec_plugin is not None:
+            self._issued = issued = await self.exec_plugin.run()
+            if issued.token:
+                self.api_key["BearerToken"] = _bearer(issued.token)
             # By a clock that is ahead of theirs everything is over at once: then only a 401 tells.
-            is_useful = given.expires is not None and given.expires > datetime.now(UTC)
-            self.expires = given.expires if is_useful else None
-        if self.loader is not None:
+            is_useful = issued.expires is not None and issued.expires > datetime.now(UTC)
+            self.expires = issued.expires if is_useful else None
+        if self.auth_provider is not None:
             try:
-                await self.loader.load_and_set(self)
+                await self.auth_provider.load_and_set(self)
             except Exception as error:  # whatever an identity provider, or the package's part for it, does
                 raise ExecPluginFailed(without_secrets(str(error)) or type(error).__name__) from None
         if self.token_file:
@@ -145,17 +151,17 @@ class ClusterConfig:
         self.api_key["BearerToken"] = _bearer(Path(self.token_file).read_text(encoding="utf-8"))
 
     def _note_certificate(self) -> None:
-        shown = self._shown
-        digest = hashlib.sha256((shown.certificate + shown.key).encode())
+        pem = self._client_pem
+        digest = hashlib.sha256((pem.certificate + pem.key).encode())
         for path in (self.cert_file, self.key_file):
             with suppress(OSError):  # `ssl_context` says what is wrong with it
                 digest.update(Path(path).read_bytes() if path else b"")
         self._certificate = digest.hexdigest()
 
     @property
-    def _shown(self) -> Credentials:
-        """Return the certificate to show that is in no file: of two, the newer one."""
-        return self._given if self._given.certificate else self.own
+    def _client_pem(self) -> Credentials:
+        """Return the client certificate that is in no file: the exec plugin's, else the kubeconfig's."""
+        return self._issued if self._issued.certificate else self.inline
 
     def ssl_context(self) -> ssl.SSLContext | None:
         """Return the TLS settings with the newest certificate; None for a server without TLS.
@@ -165,22 +171,22 @@ class ClusterConfig:
         """
         if not self.host.startswith("https"):
             return None
-        shown = self._shown
+        pem = self._client_pem
         try:
             context = ssl.create_default_context(
                 cafile=None if self.ssl_ca_pem else self.ssl_ca_cert, cadata=self.ssl_ca_pem or None
             )
-            if shown.certificate:
+            if pem.certificate:
                 with tempfile.TemporaryDirectory() as folder:  # Python reads certificates from files only
-                    both = Path(folder, "login.pem")
+                    both = Path(folder, "client.pem")
                     both.touch(0o600)
-                    both.write_text(f"{shown.certificate.strip()}\n{shown.key.strip()}\n")
+                    both.write_text(f"{pem.certificate.strip()}\n{pem.key.strip()}\n")
                     _load_certificate(context, str(both), None)
             elif self.cert_file:
                 _load_certificate(context, self.cert_file, self.key_file)
         except (OSError, ValueError) as error:
             named = [path for path in (self.ssl_ca_cert, self.cert_file, self.key_file) if path]
-            where = ", ".join(named) or "The login's certificate"
+            where = ", ".join(named) or "The client certificate"
             raise NoCluster(UNUSABLE, sanitize(f"{where}: {error}"), SANDBOX_HINT) from error
         if not self.verify_ssl:
             context.check_hostname = False
@@ -191,31 +197,31 @@ class ClusterConfig:
 async def load(
     kubeconfig: str = "", context: str = "", namespace: str = "", *, service_account: Path = SERVICE_ACCOUNT
 ) -> ClusterConfig:
-    """Read how to reach the cluster: this kubeconfig, or kubectl's own, or from inside a pod; and log in.
+    """Read this kubeconfig, or kubectl's own, or a pod's service account; and fetch credentials.
 
     Raises:
         NoCluster: There is none, or it cannot be used; the hint offers the sandbox.
     """
-    config = read_kubeconfig(kubeconfig)
-    if not config.files:
+    merged = read_kubeconfig(kubeconfig)
+    if not merged.files:
         return _in_cluster(namespace, service_account)
-    chosen = config.choose(context)
-    files = ", ".join(str(path) for path in config.files)
+    resolved = merged.resolve(context)
+    files = ", ".join(str(path) for path in merged.files)
     try:
-        access = await _access_of(chosen)
+        config = await _from_context(resolved)
     except ExecPluginFailed as error:
-        hint = "Run the login command of your kubeconfig by hand to see what it lacks."
+        hint = "Run the exec plugin of your kubeconfig by hand to see what it lacks."
         raise NoCluster("Could not log in to the cluster.", str(error), hint) from None
     except (OSError, ValueError) as error:
         why = f"{files}: {without_secrets(str(error))}"
         raise NoCluster(UNUSABLE, sanitize(why), SANDBOX_HINT) from None
-    access.namespace = namespace or access.namespace
-    return access
+    config.namespace = namespace or config.namespace
+    return config
 
 
-async def _access_of(chosen: ResolvedContext) -> ClusterConfig:
-    where, user, cluster = chosen.context, chosen.user, chosen.cluster
-    access = ClusterConfig(
+async def _from_context(resolved: ResolvedContext) -> ClusterConfig:
+    where, user, cluster = resolved.context, resolved.user, resolved.cluster
+    config = ClusterConfig(
         host=where.server.rstrip("/"),
         context=where.name,
         user=where.user,
@@ -224,81 +230,81 @@ async def _access_of(chosen: ResolvedContext) -> ClusterConfig:
         verify_ssl=not cluster.get("insecure-skip-tls-verify"),
         tls_server_name=cluster.get("tls-server-name"),
     )
-    if access.host.startswith("https"):
-        _read_certificates(access, cluster, user)
-    access.proxy = _proxy(cluster.get("proxy-url"), access.host)
+    if config.host.startswith("https"):
+        _read_certificates(config, cluster, user)
+    config.proxy = _proxy(cluster.get("proxy-url"), config.host)
     if token := user.get("token"):
-        access.api_key["BearerToken"] = _bearer(str(token))
-    elif isinstance(login := user.get("exec"), Mapping):
-        access.command = ExecPlugin.from_user(login, cluster)
+        config.api_key["BearerToken"] = _bearer(str(token))
+    elif isinstance(plugin := user.get("exec"), Mapping):
+        config.exec_plugin = ExecPlugin.from_user(plugin, cluster)
     elif "auth-provider" in user:
-        access.loader = _provider_of(chosen)
+        config.auth_provider = _auth_provider_of(resolved)
     elif "username" in user and "password" in user:
         both = base64.b64encode(f"{user['username']}:{user['password']}".encode())
-        access.api_key["BearerToken"] = f"Basic {both.decode()}"
-    await access._log_in()
-    return access
+        config.api_key["BearerToken"] = f"Basic {both.decode()}"
+    await config._fetch_credentials()
+    return config
 
 
-def _read_certificates(access: ClusterConfig, cluster: Mapping[str, Any], user: Mapping[str, Any]) -> None:
+def _read_certificates(config: ClusterConfig, cluster: Mapping[str, Any], user: Mapping[str, Any]) -> None:
     """Take over certificates, which a kubeconfig names or holds; what it holds wins.
 
     Raises:
         OSError: A file that is named is not there.
         ValueError: What is held is not base64.
     """
-    access.ssl_ca_cert = _existing(cluster.get("certificate-authority"))
-    access.ssl_ca_pem = _held(cluster, "certificate-authority")
-    access.cert_file = _existing(user.get("client-certificate"))
-    access.key_file = _existing(user.get("client-key"))
-    certificate, key = _held(user, "client-certificate"), _held(user, "client-key")
+    config.ssl_ca_cert = _checked_path(cluster.get("certificate-authority"))
+    config.ssl_ca_pem = _inline_pem(cluster, "certificate-authority")
+    config.cert_file = _checked_path(user.get("client-certificate"))
+    config.key_file = _checked_path(user.get("client-key"))
+    certificate, key = _inline_pem(user, "client-certificate"), _inline_pem(user, "client-key")
     if certificate or key:
-        access.own = Credentials(
-            certificate=certificate or _text(access.cert_file), key=key or _text(access.key_file)
+        config.inline = Credentials(
+            certificate=certificate or _read_pem(config.cert_file), key=key or _read_pem(config.key_file)
         )
-    access._note_certificate()
+    config._note_certificate()
 
 
-def _existing(path: str | None) -> str | None:
+def _checked_path(path: str | None) -> str | None:
     if path:
         os.stat(path)
     return path
 
 
-def _held(entry: Mapping[str, Any], name: str) -> str:
+def _inline_pem(entry: Mapping[str, Any], name: str) -> str:
     """Return the PEM that stands in an entry; beside it there may be words in any language."""
     return base64.b64decode(str(entry.get(f"{name}-data", ""))).decode("ascii", "ignore")
 
 
-def _text(path: str | None) -> str:
+def _read_pem(path: str | None) -> str:
     return Path(path).read_text(encoding="ascii", errors="ignore") if path else ""
 
 
-def _provider_of(chosen: ResolvedContext) -> Any:
-    """Return what logs in at an identity provider.
+def _auth_provider_of(resolved: ResolvedContext) -> Any:
+    """Return what fetches tokens from an identity provider.
 
     Raises:
-        LoginFailed: The kubeconfig does not say how.
+        ExecPluginFailed: The kubeconfig does not say how.
     """
     from kubernetes.aio.config.kube_config import KubeConfigLoader
 
-    where = chosen.context
-    user = {key: value for key, value in chosen.user.items() if key != "exec"}
-    config = {
+    where = resolved.context
+    user = {key: value for key, value in resolved.user.items() if key != "exec"}
+    kubeconfig = {
         "current-context": where.name,
         "contexts": [{"name": where.name, "context": {"cluster": where.cluster, "user": where.user}}],
-        "clusters": [{"name": where.cluster, "cluster": dict(chosen.cluster)}],
+        "clusters": [{"name": where.cluster, "cluster": dict(resolved.cluster)}],
         "users": [{"name": where.user, "user": user}],
     }
     try:
-        return KubeConfigLoader(config)
+        return KubeConfigLoader(kubeconfig)
     except Exception as error:  # whatever the package makes of a provider that is none
         raise ExecPluginFailed(without_secrets(str(error)) or type(error).__name__) from None
 
 
 def _in_cluster(namespace: str, folder: Path) -> ClusterConfig:
     host, port = (os.environ.get(f"KUBERNETES_SERVICE_{name}", "") for name in ("HOST", "PORT"))
-    access = ClusterConfig(
+    config = ClusterConfig(
         host=f"https://{f'[{host}]' if ':' in host else host}:{port}",
         context=IN_CLUSTER,
         token_file=str(folder / "token"),
@@ -306,14 +312,14 @@ def _in_cluster(namespace: str, folder: Path) -> ClusterConfig:
     try:
         if not host or not port:
             raise ValueError("this is no pod")
-        access.ssl_ca_cert = _existing(str(folder / "ca.crt"))
-        access._read_token_file()
-        access.namespace = namespace or (folder / "namespace").read_text().strip() or "default"
+        config.ssl_ca_cert = _checked_path(str(folder / "ca.crt"))
+        config._read_token_file()
+        config.namespace = namespace or (folder / "namespace").read_text().strip() or "default"
     except (OSError, ValueError) as error:
         named = os.environ.get("KUBECONFIG") or "~/.kube/config"
         why = sanitize(f"There is no kubeconfig at {named}.")
         raise NoCluster("No cluster to talk to.", why, SANDBOX_HINT) from error
-    return access
+    return config
 
 
 def _proxy(named: str | None, host: str) -> str | None:

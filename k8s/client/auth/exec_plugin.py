@@ -1,4 +1,4 @@
-"""Runs a kubeconfig's login command (an exec plug-in) and reads the credentials it prints.
+"""Runs a kubeconfig's exec plugin and reads the ExecCredential it prints.
 
 The kubernetes package runs them too, but gives them our terminal and all the time they want,
 and of a token and a certificate it keeps only the token. Protocol: client.authentication.k8s.io.
@@ -21,11 +21,11 @@ from typing import Any, Self
 
 from k8s.text.sanitize import sanitize
 
-LONGEST_S = 60.0
-"""How long a login may take: somebody may have to confirm it elsewhere."""
+TIMEOUT_S = 60.0
+"""How long an exec plugin may take: somebody may have to confirm it elsewhere."""
 CLUSTER_EXTENSION = "client.authentication.k8s.io/exec"
-"""The extension of a cluster's entry that is handed to login commands as `config`."""
-_WORDS_SHOWN = 300
+"""The extension of a cluster's entry that is handed to exec plugins as `config`."""
+_MESSAGE_CHARS = 300
 _SUBCOMMAND = re.compile(r"[a-z]+(?:-[a-z]+)*")
 _LONG_SECRETS = re.compile(r"[\w.+=~-]{32,}")
 _CONTENTS = re.compile(r"\{.*\}", re.DOTALL)
@@ -37,7 +37,7 @@ class ExecPluginFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What a login command gave."""
+    """What an exec plugin printed."""
 
     token: str = field(default="", repr=False)
     certificate: str = field(default="", repr=False)
@@ -48,68 +48,69 @@ class Credentials:
 
 @dataclass(frozen=True, slots=True)
 class ExecPlugin:
-    """The command that a kubeconfig names for a user."""
+    """The `exec` entry of a kubeconfig's user."""
 
-    words: Sequence[str] = field(repr=False)
-    environment: Mapping[str, str] = field(repr=False)
+    argv: Sequence[str] = field(repr=False)
+    """The command and its arguments, which may hold secrets."""
+    env: Mapping[str, str] = field(repr=False)
     """Variables beside ours."""
     api_version: str
     cluster: Mapping[str, Any] | None = None
-    """What it is told about the cluster, if it wants to know."""
+    """What it is told of the cluster; None unless it asks for `provideClusterInfo`."""
     install_hint: str = ""
     wants_terminal: bool = False
 
     @classmethod
-    def from_user(cls, said: Mapping[str, Any], cluster: Mapping[str, Any]) -> Self:
+    def from_user(cls, exec_config: Mapping[str, Any], cluster: Mapping[str, Any]) -> Self:
         """Read the `exec` part of a kubeconfig's user.
 
         Raises:
-            LoginFailed: It is incomplete.
+            ExecPluginFailed: It is incomplete.
         """
         for key in ("command", "apiVersion"):
-            if not isinstance(said.get(key), str):
-                raise ExecPluginFailed(f"The login command of this kubeconfig has no {key}.")
-        arguments, variables = said.get("args") or [], said.get("env") or []
+            if not isinstance(exec_config.get(key), str):
+                raise ExecPluginFailed(f"The exec plugin of this kubeconfig has no {key}.")
+        arguments, variables = exec_config.get("args") or [], exec_config.get("env") or []
         if not isinstance(arguments, list) or not isinstance(variables, list):
-            raise ExecPluginFailed("The login command of this kubeconfig makes no sense.")
+            raise ExecPluginFailed("The exec plugin of this kubeconfig makes no sense.")
         named = [each for each in variables if isinstance(each, dict) and each.get("name")]
         return cls(
-            words=[said["command"], *map(str, arguments)],
-            environment={str(each["name"]): str(each.get("value") or "") for each in named},
-            api_version=said["apiVersion"],
-            cluster=_told(cluster) if said.get("provideClusterInfo") else None,
-            install_hint=str(said.get("installHint") or ""),
-            wants_terminal=said.get("interactiveMode") == "Always",
+            argv=[exec_config["command"], *map(str, arguments)],
+            env={str(each["name"]): str(each.get("value") or "") for each in named},
+            api_version=exec_config["apiVersion"],
+            cluster=_cluster_info(cluster) if exec_config.get("provideClusterInfo") else None,
+            install_hint=str(exec_config.get("installHint") or ""),
+            wants_terminal=exec_config.get("interactiveMode") == "Always",
         )
 
     @property
     def shown(self) -> str:
         """Return the command as it may be shown: its options, which may hold secrets, are left out."""
-        shown = [self.words[0]]
-        for word in self.words[1:3]:
+        shown = [self.argv[0]]
+        for word in self.argv[1:3]:
             if not _SUBCOMMAND.fullmatch(word):
                 break
             shown.append(word)
-        rest = ["…"] if len(shown) < len(self.words) else []
+        rest = ["…"] if len(shown) < len(self.argv) else []
         return sanitize(" ".join([*shown, *rest]))
 
-    async def run(self, longest_s: float = LONGEST_S) -> Credentials:
+    async def run(self, timeout_s: float = TIMEOUT_S) -> Credentials:
         """Run it, without a terminal; cancelled, or out of time, it is killed.
 
         Raises:
-            LoginFailed: It gave no credentials.
+            ExecPluginFailed: It gave no credentials.
         """
         if self.wants_terminal:
             raise ExecPluginFailed(f"{self.shown} wants a terminal of its own.")
-        asked = {"apiVersion": self.api_version, "kind": "ExecCredential", "spec": {"interactive": False}}
+        exec_info = {"apiVersion": self.api_version, "kind": "ExecCredential", "spec": {"interactive": False}}
         if self.cluster is not None:
-            asked["spec"] = {"interactive": False, "cluster": self.cluster}
+            exec_info["spec"] = {"interactive": False, "cluster": self.cluster}
         pipe = asyncio.subprocess.PIPE
         try:
             # In a session of its own it has no terminal to ask on, which the console draws on.
             process = await asyncio.create_subprocess_exec(
-                *self.words,
-                env={**os.environ, **self.environment, "KUBERNETES_EXEC_INFO": json.dumps(asked)},
+                *self.argv,
+                env={**os.environ, **self.env, "KUBERNETES_EXEC_INFO": json.dumps(exec_info)},
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=pipe,
                 stderr=pipe,
@@ -117,19 +118,19 @@ class ExecPlugin:
             )
         except (OSError, ValueError) as error:
             why = error.strerror if isinstance(error, OSError) else "its words cannot be passed on"
-            raise ExecPluginFailed(sanitize(f"{self.words[0]}: {why}. {self.install_hint}".strip())) from None
+            raise ExecPluginFailed(sanitize(f"{self.argv[0]}: {why}. {self.install_hint}".strip())) from None
         try:
-            async with asyncio.timeout(longest_s):
-                output, complaints = await process.communicate()
+            async with asyncio.timeout(timeout_s):
+                output, stderr = await process.communicate()
         except TimeoutError:
-            raise ExecPluginFailed(f"{self.shown} did not end in {longest_s:.0f} s.") from None
+            raise ExecPluginFailed(f"{self.shown} did not end in {timeout_s:.0f} s.") from None
         finally:
             if process.returncode is None:
                 with suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
                 await process.wait()
         if process.returncode:
-            said = without_secrets(complaints.decode("utf-8", "replace"))
+            said = without_secrets(stderr.decode("utf-8", "replace"))
             raise ExecPluginFailed(said or f"{self.shown} ended with status {process.returncode}.")
         return self._read(output)
 
@@ -154,14 +155,14 @@ class ExecPlugin:
         return credentials
 
 
-def without_secrets(words: str) -> str:
+def without_secrets(message: str) -> str:
     """Return a complaint, fit for one line, without what may be a token or a part of a kubeconfig."""
-    lines = [line.strip() for line in _CONTENTS.sub("{…}", words).splitlines() if line.strip()]
-    return sanitize(_LONG_SECRETS.sub("…", " ".join(lines[-3:])))[:_WORDS_SHOWN]
+    lines = [line.strip() for line in _CONTENTS.sub("{…}", message).splitlines() if line.strip()]
+    return sanitize(_LONG_SECRETS.sub("…", " ".join(lines[-3:])))[:_MESSAGE_CHARS]
 
 
-def _told(cluster: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return what a login command is told about the cluster. Source: `ExecCredentialSpec.cluster`."""
+def _cluster_info(cluster: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what an exec plugin is told of the cluster. Source: `ExecCredentialSpec.cluster`."""
     keys = (
         "server",
         "tls-server-name",
@@ -169,20 +170,20 @@ def _told(cluster: Mapping[str, Any]) -> Mapping[str, Any]:
         "certificate-authority-data",
         "proxy-url",
     )
-    told = {key: cluster[key] for key in keys if key in cluster}
-    if "certificate-authority-data" not in told and (path := cluster.get("certificate-authority")):
+    info = {key: cluster[key] for key in keys if key in cluster}
+    if "certificate-authority-data" not in info and (path := cluster.get("certificate-authority")):
         with suppress(OSError):  # the connection itself will say that it is missing
-            told["certificate-authority-data"] = base64.b64encode(Path(path).read_bytes()).decode()
+            info["certificate-authority-data"] = base64.b64encode(Path(path).read_bytes()).decode()
     extensions = cluster.get("extensions")
     for each in extensions if isinstance(extensions, list) else ():
         if isinstance(each, dict) and each.get("name") == CLUSTER_EXTENSION:
-            told["config"] = each.get("extension")
-    return told
+            info["config"] = each.get("extension")
+    return info
 
 
 def _time(found: object) -> datetime | None:
     try:
-        moment = datetime.fromisoformat(str(found))
+        found_time = datetime.fromisoformat(str(found))
     except ValueError:
         return None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return found_time if found_time.tzinfo else found_time.replace(tzinfo=UTC)

@@ -1,7 +1,7 @@
 """Kubeconfigs as kubectl merges them: which contexts there are, and what each one says.
 
-Nothing here logs in or asks a cluster. YAML, slow to import, waits until a file is read: before the
-first frame only `kubeconfig_files` is called.
+Nothing here runs an exec plugin or asks a cluster. YAML, slow to import, waits until a file is
+read: before the first frame only `kubeconfig_files` is called.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ class Kubeconfig:
     _clusters: Mapping[str, Mapping[str, Any]] | None = None
     _users: Mapping[str, Mapping[str, Any]] | None = None
 
-    def choose(self, name: str = "") -> ResolvedContext:
-        """Return a context, the current one unless another is named, with its cluster and its user.
+    def resolve(self, name: str = "") -> ResolvedContext:
+        """Return a context, by default the current one, with the entries of its cluster and its user.
 
         Raises:
             NoCluster: It is not there, or incomplete. Without a name also when a file was
@@ -104,15 +104,15 @@ def read_kubeconfig(kubeconfig: str = "") -> Kubeconfig:
         NoCluster: The one that was named is not there.
     """
     if not kubeconfig:
-        return merged(kubeconfig_files())
+        return merge(kubeconfig_files())
     path = Path(kubeconfig).expanduser()
     if not path.is_file():
         why = sanitize(f"There is no kubeconfig at {kubeconfig}.")
         raise NoCluster("No cluster to talk to.", why, SANDBOX_HINT)
-    return merged([path])
+    return merge([path])
 
 
-def merged(files: Sequence[Path]) -> Kubeconfig:
+def merge(files: Sequence[Path]) -> Kubeconfig:
     """Merge kubeconfigs, the first one first."""
     current = ""
     sections: dict[str, dict[str, Mapping[str, Any]]] = {section: {} for section in _PATHS}
@@ -166,14 +166,14 @@ def _entries(found: Mapping[str, Any], section: str, path: Path) -> Iterator[tup
         kept = {key: value for key, value in entry.items() if value not in (None, "")}
         for key in _PATHS[section]:
             if key in kept:
-                kept[key] = _whole(str(kept[key]), path)
-        login = kept.get("exec")
-        if section == "users" and isinstance(login, dict) and os.sep in str(login.get("command")):
-            kept["exec"] = {**login, "command": _whole(str(login["command"]), path)}
+                kept[key] = _absolute(str(kept[key]), path)
+        plugin = kept.get("exec")
+        if section == "users" and isinstance(plugin, dict) and os.sep in str(plugin.get("command")):
+            kept["exec"] = {**plugin, "command": _absolute(str(plugin["command"]), path)}
         yield str(item["name"]), kept
 
 
-def _whole(named: str, path: Path) -> str:
+def _absolute(named: str, path: Path) -> str:
     return os.path.normpath(path.absolute().parent / named)
 
 

@@ -18,21 +18,21 @@ def proxy_from(environment: Mapping[str, str], server: str) -> str:
     host = (parts.hostname or "").rstrip(".")
     name = f"{parts.scheme}_proxy"
     proxy = environment.get(name.upper()) or environment.get(name) or ""
-    if not proxy or _is_here(host):
+    if not proxy or _is_loopback(host):
         return ""
     port = parts.port or _DEFAULT_PORTS.get(parts.scheme, 0)
     exceptions = environment.get("NO_PROXY") or environment.get("no_proxy") or ""
-    if any(_is_meant(host, port, each.strip().lower()) for each in exceptions.split(",")):
+    if any(_is_excepted(host, port, each.strip().lower()) for each in exceptions.split(",")):
         return ""
     return proxy if "://" in proxy else f"http://{proxy}"
 
 
-def _is_here(host: str) -> bool:
+def _is_loopback(host: str) -> bool:
     address = _address(host)
     return host == "localhost" or (address is not None and address.is_loopback)
 
 
-def _is_meant(host: str, port: int, exception: str) -> bool:
+def _is_excepted(host: str, port: int, exception: str) -> bool:
     """Tell whether a word of NO_PROXY means a host: `*`, an address, a network, a name or one below it."""
     if exception in ("", "*"):
         return exception == "*"

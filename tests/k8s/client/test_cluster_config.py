@@ -1,4 +1,4 @@
-"""Kubeconfigs as people have them: several files, relative paths, login commands, mistakes."""
+"""Kubeconfigs as people have them: several files, relative paths, exec plugins, mistakes."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ def write(path: Path, content: object) -> str:
 
 
 async def test_a_kubeconfig_says_where_the_cluster_is_and_who_asks(tmp_path: Path) -> None:
-    access = await load(write(tmp_path / "config", config("https://10.0.0.1:6443/", {"token": "t"})))
-    assert (access.host, access.context, access.namespace) == ("https://10.0.0.1:6443", "lab", "lab-ns")
-    assert (access.user, access.authorization()) == ("lab-user", "Bearer t")
+    reached = await load(write(tmp_path / "config", config("https://10.0.0.1:6443/", {"token": "t"})))
+    assert (reached.host, reached.context, reached.namespace) == ("https://10.0.0.1:6443", "lab", "lab-ns")
+    assert (reached.user, reached.authorization()) == ("lab-user", "Bearer t")
     assert (await load(access_path(tmp_path), namespace="mine")).namespace == "mine"
 
 
@@ -74,10 +74,10 @@ async def test_several_files_are_merged_and_the_first_of_a_name_counts(
     other = write(tmp_path / "c", config(name="prod", user={"token": "prod"}) | {"current-context": "lab"})
     missing = str(tmp_path / "missing")
     monkeypatch.setenv("KUBECONFIG", os.pathsep.join([first, again, missing, other]))
-    access = await load()
-    assert (access.context, access.authorization()) == ("lab", "Bearer first")
-    access = await load(context="prod")
-    assert (access.context, access.namespace, access.authorization()) == ("prod", "prod-ns", "Bearer prod")
+    reached = await load()
+    assert (reached.context, reached.authorization()) == ("lab", "Bearer first")
+    reached = await load(context="prod")
+    assert (reached.context, reached.namespace, reached.authorization()) == ("prod", "prod-ns", "Bearer prod")
 
 
 async def test_the_kubeconfig_in_the_home_folder_is_found(tmp_path: Path) -> None:
@@ -90,19 +90,19 @@ async def test_paths_in_a_kubeconfig_begin_at_its_folder(tmp_path: Path) -> None
         write(tmp_path / "kube" / "pki" / name, name)
     user = {"client-certificate": "pki/me.crt", "client-key": "pki/me.key"}
     made = config("https://10.0.0.1", user, cluster={"certificate-authority": "pki/ca.crt"})
-    access = await load(write(tmp_path / "kube" / "config", made))
+    reached = await load(write(tmp_path / "kube" / "config", made))
     folder = tmp_path / "kube" / "pki"
-    assert access.ssl_ca_cert == str(folder / "ca.crt")
-    assert (access.cert_file, access.key_file) == (str(folder / "me.crt"), str(folder / "me.key"))
+    assert reached.ssl_ca_cert == str(folder / "ca.crt")
+    assert (reached.cert_file, reached.key_file) == (str(folder / "me.crt"), str(folder / "me.key"))
 
 
 async def test_a_certificate_that_is_none_is_said_before_anything_is_sent(tmp_path: Path) -> None:
     write(tmp_path / "ca.crt", "this is no certificate")
-    access = await load(
+    reached = await load(
         write(tmp_path / "config", config("https://x", cluster={"certificate-authority": "ca.crt"}))
     )
     with pytest.raises(NoCluster, match=r"ca\.crt"):
-        Client(access)
+        Client(reached)
 
 
 async def test_a_certificate_that_is_missing_is_named(tmp_path: Path) -> None:
@@ -113,10 +113,10 @@ async def test_a_certificate_that_is_missing_is_named(tmp_path: Path) -> None:
 
 async def test_a_server_need_not_be_verified(tmp_path: Path) -> None:
     made = config("https://x", cluster={"insecure-skip-tls-verify": True, "tls-server-name": "y"})
-    access = await load(write(tmp_path / "config", made))
-    context = access.ssl_context()
+    reached = await load(write(tmp_path / "config", made))
+    context = reached.ssl_context()
     assert context is not None and not context.check_hostname
-    assert access.tls_server_name == "y"
+    assert reached.tls_server_name == "y"
 
 
 @pytest.mark.parametrize(
@@ -186,8 +186,8 @@ async def test_no_secret_of_a_kubeconfig_is_said_in_an_error(
 
 
 async def test_a_name_and_password_become_a_header(tmp_path: Path) -> None:
-    access = await load(write(tmp_path / "config", config(user={"username": "li", "password": "x"})))
-    assert access.authorization() == "Basic " + base64.b64encode(b"li:x").decode()
+    reached = await load(write(tmp_path / "config", config(user={"username": "li", "password": "x"})))
+    assert reached.authorization() == "Basic " + base64.b64encode(b"li:x").decode()
 
 
 async def test_a_user_without_credentials_sends_none(tmp_path: Path) -> None:

@@ -45,11 +45,11 @@ for key, ending in (("clientCertificateData", "crt"), ("clientKeyData", "key")):
         status[key] = (folder / f"client-{number}.{ending}").read_text()
 print(json.dumps(answer))
 """
-"""A login command: notes each run, then answers as the file `answer` says, with another token each time."""
+"""An exec plugin: notes each run, then answers as the file `answer` says, with another token each time."""
 
 
 class Plugin:
-    """A login command in a folder, and how often it was run."""
+    """An exec plugin in a folder, and how often it was run."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -120,10 +120,10 @@ async def server_that_checks(folder: Path) -> AsyncIterator[tuple[ScriptedCluste
 
 async def test_a_login_command_is_run_once_more_when_its_token_is_refused(plugin: Plugin) -> None:
     async with ScriptedCluster() as cluster:
-        access = await plugin.load(cluster.host)
-        assert access.authorization() == "Bearer token-1"
+        reached = await plugin.load(cluster.host)
+        assert reached.authorization() == "Bearer token-1"
         cluster.say(VERSION, guarded("token-2"))
-        async with Client(access) as client:
+        async with Client(reached) as client:
             assert await client.get_json(VERSION) == KNOWN
             assert await client.get_json(VERSION) == KNOWN
     assert plugin.runs == 2
@@ -131,9 +131,9 @@ async def test_a_login_command_is_run_once_more_when_its_token_is_refused(plugin
 
 async def test_fifty_refused_requests_run_the_login_command_once(plugin: Plugin) -> None:
     async with ScriptedCluster() as cluster:
-        access = await plugin.load(cluster.host)
+        reached = await plugin.load(cluster.host)
         cluster.say(VERSION, guarded("token-2"))
-        async with Client(access) as client:
+        async with Client(reached) as client:
             answers = await asyncio.gather(*(client.get_json(VERSION) for _ in range(50)))
     assert answers == [KNOWN] * 50
     assert plugin.runs == 2
@@ -141,9 +141,9 @@ async def test_fifty_refused_requests_run_the_login_command_once(plugin: Plugin)
 
 async def test_who_gives_up_waiting_for_a_login_does_not_end_it_for_the_others(plugin: Plugin) -> None:
     async with ScriptedCluster() as cluster:
-        access = await plugin.load(cluster.host)
+        reached = await plugin.load(cluster.host)
         cluster.say(VERSION, guarded("token-2"))
-        async with Client(access) as client:
+        async with Client(reached) as client:
             waiting = [asyncio.create_task(client.get_json(VERSION)) for _ in range(3)]
             await cluster.until_asked(VERSION, 3)
             waiting[0].cancel()
@@ -153,9 +153,9 @@ async def test_who_gives_up_waiting_for_a_login_does_not_end_it_for_the_others(p
 
 async def test_a_login_that_does_not_help_is_tried_once_and_the_command_named(plugin: Plugin) -> None:
     async with ScriptedCluster() as cluster:
-        access = await plugin.load(cluster.host)
+        reached = await plugin.load(cluster.host)
         cluster.say(VERSION, refusal(401, "Unauthorized"))
-        async with Client(access) as client:
+        async with Client(reached) as client:
             for _ in range(3):
                 with pytest.raises(Unauthorized) as caught:
                     await client.get_json(VERSION)
@@ -167,10 +167,10 @@ async def test_a_login_command_that_fails_is_told_in_its_own_words_and_not_run_f
     plugin: Plugin,
 ) -> None:
     async with ScriptedCluster() as cluster:
-        access = await plugin.load(cluster.host)
+        reached = await plugin.load(cluster.host)
         cluster.say(VERSION, refusal(401, "Unauthorized"))
         plugin.fails()
-        async with Client(access) as client:
+        async with Client(reached) as client:
             for _ in range(3):
                 failed = await asyncio.gather(
                     *(client.get_json(VERSION) for _ in range(5)), return_exceptions=True
@@ -178,7 +178,7 @@ async def test_a_login_command_that_fails_is_told_in_its_own_words_and_not_run_f
                 assert len({str(error) for error in failed}) == 1
                 assert isinstance(failed[0], Unauthorized)
             assert plugin.runs == 2
-            client.forget_login()
+            client.retry_credentials()
             with pytest.raises(Unauthorized, match="your session is over") as caught:
                 await client.get_json(VERSION)
             assert plugin.runs == 3
@@ -190,15 +190,15 @@ async def test_a_login_command_that_fails_is_told_in_its_own_words_and_not_run_f
 
 async def test_credentials_are_renewed_when_they_said_that_they_end(plugin: Plugin) -> None:
     async with ScriptedCluster() as cluster:
-        access = await plugin.load(cluster.host)
-        assert access.expires == datetime(2099, 1, 1, 0, 0, 0, 123456, UTC)
+        reached = await plugin.load(cluster.host)
+        assert reached.expires == datetime(2099, 1, 1, 0, 0, 0, 123456, UTC)
         cluster.say(VERSION, guarded("token-2"))
-        async with Client(access) as client:
-            access.expires = LONG_AGO
+        async with Client(reached) as client:
+            reached.expires = LONG_AGO
             answers = await asyncio.gather(*(client.get_json(VERSION) for _ in range(5)))
             assert answers == [KNOWN] * 5
             assert (len(cluster.asked(VERSION)), plugin.runs) == (5, 2)
-            access.expires = LONG_AGO
+            reached.expires = LONG_AGO
             plugin.fails()
             for _ in range(3):
                 with pytest.raises(Unauthorized, match="your session is over"):
@@ -223,15 +223,15 @@ async def test_a_new_certificate_of_a_login_command_is_shown_at_once(plugin: Plu
             issue(authority, f"client-{number}")
         badge = Badge("client-1")
         cluster.say(VERSION, badge)
-        access = await plugin.load(cluster.host, **{"certificate-authority": str(authority.path)})
-        async with Client(access) as client:
+        reached = await plugin.load(cluster.host, **{"certificate-authority": str(authority.path)})
+        async with Client(reached) as client:
             assert await client.get_json(VERSION) == KNOWN
             badge.name = "client-2"  # what was good is refused, as after its expiry
             answers = await asyncio.gather(*(client.get_json(VERSION) for _ in range(20)))
     assert answers == [KNOWN] * 20
     assert badge.seen[0] == "client-1" and badge.seen[-1] == "client-2"
     assert plugin.runs == 2
-    assert access.authorization() == ""
+    assert reached.authorization() == ""
 
 
 async def test_a_certificate_that_said_when_it_ends_is_renewed_before_it_is_refused(plugin: Plugin) -> None:
@@ -241,9 +241,9 @@ async def test_a_certificate_that_said_when_it_ends_is_renewed_before_it_is_refu
             issue(authority, f"client-{number}")
         badge = Badge("client-2")
         cluster.say(VERSION, badge)
-        access = await plugin.load(cluster.host, **{"certificate-authority": str(authority.path)})
-        async with Client(access) as client:
-            access.expires = LONG_AGO
+        reached = await plugin.load(cluster.host, **{"certificate-authority": str(authority.path)})
+        async with Client(reached) as client:
+            reached.expires = LONG_AGO
             assert await client.get_json(VERSION) == KNOWN
     assert (badge.seen, plugin.runs) == (["client-2"], 2)
 
@@ -254,8 +254,8 @@ async def test_a_login_command_may_give_a_token_and_a_certificate(plugin: Plugin
         issue(authority, "client-1")
         badge = Badge("client-1")
         cluster.say(VERSION, badge)
-        access = await plugin.load(cluster.host, **{"certificate-authority": str(authority.path)})
-        async with Client(access) as client:
+        reached = await plugin.load(cluster.host, **{"certificate-authority": str(authority.path)})
+        async with Client(reached) as client:
             assert await client.get_json(VERSION) == KNOWN
     assert cluster.asked(VERSION)[0].headers["Authorization"] == "Bearer token-1"
 
@@ -276,7 +276,7 @@ async def test_a_certificate_that_is_replaced_on_disk_is_read_again_when_the_old
                 await client.get_json(VERSION)
             mine.path.write_bytes(newer.path.read_bytes())
             mine.key.write_bytes(newer.key.read_bytes())
-            client.forget_login()
+            client.retry_credentials()
             assert await client.get_json(VERSION) == KNOWN
     assert badge.seen == ["mine", "mine", "mine", "newer"]
 
@@ -291,25 +291,25 @@ async def test_certificates_inside_a_kubeconfig_are_shown(tmp_path: Path) -> Non
 
         user = {"client-certificate-data": inline(mine.path), "client-key-data": inline(mine.key)}
         trusted = {"certificate-authority-data": inline(authority.path)}
-        access = await load(write(tmp_path / "config", config(cluster.host, user, cluster=trusted)))
-        async with Client(access) as client:
+        reached = await load(write(tmp_path / "config", config(cluster.host, user, cluster=trusted)))
+        async with Client(reached) as client:
             assert await client.get_json(VERSION) == KNOWN
 
 
 async def test_an_empty_entry_of_a_kubeconfig_does_not_hide_a_file(tmp_path: Path) -> None:
     authority = make_authority(tmp_path)
     cluster = {"certificate-authority-data": "", "certificate-authority": "authority.crt"}
-    access = await load(write(tmp_path / "config", config("https://x", cluster=cluster)))
-    assert access.ssl_ca_cert == str(authority.path)
+    reached = await load(write(tmp_path / "config", config("https://x", cluster=cluster)))
+    assert reached.ssl_ca_cert == str(authority.path)
 
 
 async def test_a_key_that_needs_a_password_is_refused_and_nobody_is_asked_for_it(tmp_path: Path) -> None:
     authority = make_authority(tmp_path)
     mine = issue(authority, "mine")
     user = {"client-certificate": str(mine.path), "client-key": str(encrypt(mine.key))}
-    access = await load(write(tmp_path / "config", config("https://x", user)))
+    reached = await load(write(tmp_path / "config", config("https://x", user)))
     with pytest.raises(NoCluster, match=r"mine\.encrypted"):
-        Client(access)
+        Client(reached)
 
 
 async def test_a_login_command_has_no_terminal_and_knows_what_it_needs(plugin: Plugin) -> None:
@@ -345,12 +345,12 @@ async def test_a_login_command_is_found_beside_the_kubeconfig_that_names_it(plug
     runner = write(plugin.folder / "kube" / "bin" / "login", f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
     os.chmod(runner, 0o700)
     user = {"exec": {**made, "command": "bin/login"}}
-    access = await load(write(plugin.folder / "kube" / "config", config(user=user)))
-    assert access.authorization() == "Bearer token-1"
+    reached = await load(write(plugin.folder / "kube" / "config", config(user=user)))
+    assert reached.authorization() == "Bearer token-1"
 
 
 def sleeper(folder: Path) -> ExecPlugin:
-    """Return a login command that notes its process and takes its time."""
+    """Return an exec plugin that notes its process and takes its time."""
     script = (
         f"import os,time; open({str(folder / 'pid')!r},'w').write(f'{{os.getpid()}}\\n'); time.sleep(600)"
     )
@@ -376,7 +376,7 @@ async def test_a_login_that_nobody_waits_for_any_more_leaves_no_process(tmp_path
 
 async def test_a_login_command_does_not_keep_everybody_waiting_for_ever(tmp_path: Path) -> None:
     with pytest.raises(ExecPluginFailed, match="did not end in"):
-        await sleeper(tmp_path).run(longest_s=0.05)
+        await sleeper(tmp_path).run(timeout_s=0.05)
 
 
 @pytest.mark.parametrize(
@@ -446,8 +446,8 @@ def test_a_complaint_keeps_its_words_and_loses_its_secrets() -> None:
 
 async def test_a_token_in_the_kubeconfig_is_used_before_a_login_command(plugin: Plugin) -> None:
     user = {"exec": plugin.exec_part(), "token": "own"}
-    access = await load(write(plugin.folder / "config", config(user=user)))
-    assert (access.authorization(), plugin.runs) == ("Bearer own", 0)
+    reached = await load(write(plugin.folder / "config", config(user=user)))
+    assert (reached.authorization(), plugin.runs) == ("Bearer own", 0)
 
 
 async def test_a_token_file_is_read_again_when_its_token_is_refused(tmp_path: Path) -> None:
@@ -455,9 +455,9 @@ async def test_a_token_file_is_read_again_when_its_token_is_refused(tmp_path: Pa
         token = tmp_path / "token"
         token.write_text("old\n")
         made = config(cluster.host, {"tokenFile": "token", "token": "older still"})
-        access = await load(write(tmp_path / "config", made))
+        reached = await load(write(tmp_path / "config", made))
         cluster.say(VERSION, guarded("new"))
-        async with Client(access) as client:
+        async with Client(reached) as client:
             token.write_text("new\n")
             assert await client.get_json(VERSION) == KNOWN
     assert [each.headers["Authorization"] for each in cluster.asked(VERSION)] == ["Bearer old", "Bearer new"]
@@ -466,16 +466,16 @@ async def test_a_token_file_is_read_again_when_its_token_is_refused(tmp_path: Pa
 async def test_a_token_file_is_read_again_in_time_and_half_a_file_is_not_believed(tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("old\n")
-    access = await load(write(tmp_path / "config", config(user={"tokenFile": "token"})))
+    reached = await load(write(tmp_path / "config", config(user={"tokenFile": "token"})))
     token.write_text("new\n")
-    assert access.authorization() == "Bearer old"
-    access.token_file_s = 0.0
-    assert access.authorization() == "Bearer new"
+    assert reached.authorization() == "Bearer old"
+    reached.token_file_s = 0.0
+    assert reached.authorization() == "Bearer new"
     for broken in (b"", b"\n", b"\xff\xfe", b"a\nb", "ключ".encode()):
         token.write_bytes(broken)
-        assert access.authorization() == "Bearer new"
+        assert reached.authorization() == "Bearer new"
     token.unlink()
-    assert access.authorization() == "Bearer new"
+    assert reached.authorization() == "Bearer new"
 
 
 @pytest.mark.parametrize("user", [{"tokenFile": "gone"}, {"token": "SECRET\nX"}, {"token": "SECRETключ"}])
@@ -504,11 +504,11 @@ async def test_inside_a_pod_its_own_account_is_used_and_its_token_read_again(
         host, _, port = cluster.host.removeprefix("https://").rpartition(":")
         monkeypatch.setenv("KUBERNETES_SERVICE_HOST", host)
         monkeypatch.setenv("KUBERNETES_SERVICE_PORT", port)
-        access = await load(service_account=folder)
-        assert (access.context, access.namespace) == ("in-cluster", "lab")
-        assert access.authorization() == "Bearer old"
+        reached = await load(service_account=folder)
+        assert (reached.context, reached.namespace) == ("in-cluster", "lab")
+        assert reached.authorization() == "Bearer old"
         cluster.say(VERSION, guarded("new"))
-        async with Client(access) as client:
+        async with Client(reached) as client:
             write(folder / "token", "new\n")
             assert await client.get_json(VERSION) == KNOWN
     assert (await load(namespace="mine", service_account=folder)).namespace == "mine"
@@ -520,9 +520,9 @@ async def test_what_access_holds_is_not_printed_with_its_secrets(plugin: Plugin)
     plugin.answers(token="SECRET")
     user = {"exec": {**plugin.exec_part(), "env": [{"name": "KEY", "value": "SECRET"}]}}
     made = config(user=user, cluster={"proxy-url": "http://li:SECRET@proxy:3128"})
-    access = await load(write(plugin.folder / "config", made))
-    assert access.authorization() == "Bearer SECRET"
-    assert "SECRET" not in repr(access)
+    reached = await load(write(plugin.folder / "config", made))
+    assert reached.authorization() == "Bearer SECRET"
+    assert "SECRET" not in repr(reached)
 
 
 async def test_a_server_is_known_by_another_name_where_the_kubeconfig_says_so(tmp_path: Path) -> None:

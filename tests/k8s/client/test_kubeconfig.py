@@ -14,7 +14,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from k8s.client.auth.kubeconfig import Context, kubeconfig_files, merged, read_kubeconfig
+from k8s.client.auth.kubeconfig import Context, kubeconfig_files, merge, read_kubeconfig
 from k8s.errors import NoCluster
 
 
@@ -39,7 +39,7 @@ def write(path: Path, content: object) -> Path:
 def test_contexts_of_all_files_are_listed_in_order_and_the_first_of_a_name_counts(tmp_path: Path) -> None:
     first = write(tmp_path / "a", part("lab", "shared", server="https://first-{}"))
     second = write(tmp_path / "b", part("shared", "prod", server="https://second-{}"))
-    found = merged([first, second])
+    found = merge([first, second])
     assert [each.name for each in found.contexts] == ["lab", "shared", "prod"]
     assert [each.server for each in found.contexts] == [
         "https://first-lab",
@@ -53,9 +53,9 @@ def test_contexts_of_all_files_are_listed_in_order_and_the_first_of_a_name_count
 def test_the_first_file_that_names_a_current_context_counts(tmp_path: Path, first: str | None) -> None:
     named = write(tmp_path / "a", part("prod", current=first))
     second = write(tmp_path / "b", part("lab", current="prod" if first else "lab"))
-    found = merged([named, second])
-    assert (found.current, found.choose().context.name) == ("lab", "lab")
-    assert found.choose("prod").context.name == "prod"
+    found = merge([named, second])
+    assert (found.current, found.resolve().context.name) == ("lab", "lab")
+    assert found.resolve("prod").context.name == "prod"
 
 
 def test_a_context_takes_its_cluster_and_user_from_other_files(tmp_path: Path) -> None:
@@ -64,24 +64,24 @@ def test_a_context_takes_its_cluster_and_user_from_other_files(tmp_path: Path) -
         write(tmp_path / "b", {"clusters": part("lab")["clusters"]}),
         write(tmp_path / "c", {"users": part("lab", token="t")["users"]}),
     ]
-    chosen = merged(files).choose()
-    assert chosen.context == Context("lab", "lab", "https://lab:6443", "lab-user", "default")
-    assert (chosen.cluster["server"], chosen.user) == ("https://lab:6443", {"token": "t"})
+    resolved = merge(files).resolve()
+    assert resolved.context == Context("lab", "lab", "https://lab:6443", "lab-user", "default")
+    assert (resolved.cluster["server"], resolved.user) == ("https://lab:6443", {"token": "t"})
 
 
 def test_paths_begin_at_the_folder_of_the_file_that_names_them(tmp_path: Path) -> None:
     login = {"command": "./bin/login", "apiVersion": "v1"}
     user: dict[str, Any] = {"client-key": "/abs/key", "tokenFile": "../token", "exec": login}
-    found = merged([write(tmp_path / "deep" / "a", part("lab", current="lab", **user))]).choose().user
+    found = merge([write(tmp_path / "deep" / "a", part("lab", current="lab", **user))]).resolve().user
     assert found["client-key"] == "/abs/key"
     assert found["tokenFile"] == str(tmp_path / "token")
     assert found["exec"]["command"] == str(tmp_path / "deep" / "bin" / "login")
     plain = part("lab", current="lab", exec={"command": "login", "apiVersion": "v1"})
-    assert merged([write(tmp_path / "b", plain)]).choose().user["exec"]["command"] == "login"
+    assert merge([write(tmp_path / "b", plain)]).resolve().user["exec"]["command"] == "login"
 
 
 def test_an_empty_file_says_nothing(tmp_path: Path) -> None:
-    found = merged([write(tmp_path / "empty", ""), write(tmp_path / "a", part("lab", current="lab"))])
+    found = merge([write(tmp_path / "empty", ""), write(tmp_path / "a", part("lab", current="lab"))])
     assert (found.current, found.problems) == ("lab", ())
 
 
@@ -102,7 +102,7 @@ def test_a_broken_file_is_named_without_being_quoted_and_the_others_are_listed(
     tmp_path: Path, broken: str, words: str
 ) -> None:
     bad = write(tmp_path / "bad", broken)
-    found = merged([bad, write(tmp_path / "good", part("lab", current="lab"))])
+    found = merge([bad, write(tmp_path / "good", part("lab", current="lab"))])
     assert [each.name for each in found.contexts] == ["lab"]
     assert len(found.problems) == 1
     assert str(bad) in found.problems[0] and words in found.problems[0]
@@ -110,16 +110,16 @@ def test_a_broken_file_is_named_without_being_quoted_and_the_others_are_listed(
 
 
 def test_which_context_is_current_is_not_guessed_while_a_file_is_broken(tmp_path: Path) -> None:
-    found = merged([write(tmp_path / "bad", "a: ["), write(tmp_path / "good", part("lab", current="lab"))])
+    found = merge([write(tmp_path / "bad", "a: ["), write(tmp_path / "good", part("lab", current="lab"))])
     with pytest.raises(NoCluster, match="bad"):
-        found.choose()
-    assert found.choose("lab").context.name == "lab"
+        found.resolve()
+    assert found.resolve("lab").context.name == "lab"
 
 
 def test_a_file_that_may_not_be_read_is_named(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()
-    assert "directory" in merged([folder]).problems[0]
+    assert "directory" in merge([folder]).problems[0]
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_a_file_that_may_not_be_read_is_named(tmp_path: Path) -> None:
 def test_what_a_context_lacks_is_said(tmp_path: Path, content: object, name: str, words: str) -> None:
     path = write(tmp_path / "config", content)
     with pytest.raises(NoCluster) as caught:
-        merged([path]).choose(name)
+        merge([path]).resolve(name)
     assert words in str(caught.value)
     assert str(path) in caught.value.why
     assert "\x1b" not in caught.value.why
@@ -146,7 +146,7 @@ def test_what_a_context_lacks_is_said(tmp_path: Path, content: object, name: str
 def test_a_cluster_may_be_reached_without_a_user(tmp_path: Path) -> None:
     content = part("lab", current="lab")
     del content["contexts"][0]["context"]["user"]
-    assert merged([write(tmp_path / "config", content)]).choose().user == {}
+    assert merge([write(tmp_path / "config", content)]).resolve().user == {}
 
 
 def test_files_are_those_that_kubectl_would_take(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,18 +181,18 @@ def test_several_files_say_what_they_say_to_kubectl(tmp_path: Path) -> None:
     words = ["kubectl", "config", "view", "--raw", "--output=json"]
     printed = subprocess.run(words, env={**os.environ, "KUBECONFIG": named}, capture_output=True, check=True)
     theirs = json.loads(printed.stdout)
-    ours = merged(files)
+    ours = merge(files)
     assert ours.current == theirs["current-context"]
     assert {each.name for each in ours.contexts} == {each["name"] for each in theirs["contexts"]}
     servers = {each["name"]: each["cluster"]["server"] for each in theirs["clusters"]}
     users = {each["name"]: each["user"] for each in theirs["users"]}
     for context in ours.contexts:
-        chosen = ours.choose(context.name)
-        assert chosen.context.server == servers[context.cluster]
+        resolved = ours.resolve(context.name)
+        assert resolved.context.server == servers[context.cluster]
         theirs_of_user = users[context.user]
-        assert chosen.user.get("token") == theirs_of_user.get("token")
-        assert ("tokenFile" in chosen.user) == ("tokenFile" in theirs_of_user)
-        assert ("exec" in chosen.user) == ("exec" in theirs_of_user)
+        assert resolved.user.get("token") == theirs_of_user.get("token")
+        assert ("tokenFile" in resolved.user) == ("tokenFile" in theirs_of_user)
+        assert ("exec" in resolved.user) == ("exec" in theirs_of_user)
 
 
 ANYTHING: st.SearchStrategy[Any] = st.recursive(
@@ -214,8 +214,8 @@ def test_whatever_a_kubeconfig_says_it_is_listed_or_refused(
     tmp_path_factory: pytest.TempPathFactory, content: Any, name: str
 ) -> None:
     path = write(tmp_path_factory.getbasetemp() / "any", content)
-    found = merged([path])
+    found = merge([path])
     try:
-        assert found.choose(name).context in found.contexts
+        assert found.resolve(name).context in found.contexts
     except NoCluster as error:
         assert str(path) in error.why

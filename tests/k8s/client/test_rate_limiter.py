@@ -51,7 +51,7 @@ class Turns:
         self._began_s = asyncio.get_running_loop().time()
 
     async def take(self, name: str, *, is_urgent: bool = False) -> None:
-        await self.limiter.turn(is_urgent=is_urgent)
+        await self.limiter.acquire(is_urgent=is_urgent)
         self.went.append((name, round(asyncio.get_running_loop().time() - self._began_s, 3)))
 
     def ask(self, name: str, *, is_urgent: bool = False) -> asyncio.Task[None]:
@@ -120,7 +120,7 @@ def test_the_logs_of_sixty_four_ranks_open_at_once_and_are_paid_for_afterwards()
 
 def test_background_work_is_never_starved_by_urgent_work_without_end() -> None:
     async def story() -> None:
-        turns = Turns(RateLimiter(per_s=10, burst=1, reserve=4, patience_s=3))
+        turns = Turns(RateLimiter(per_s=10, burst=1, reserve=4, background_delay_s=3))
 
         async def hammer(name: str) -> None:
             for _ in range(20):
@@ -215,7 +215,7 @@ def test_whatever_comes_and_leaves_all_others_go_and_never_faster_than_the_limit
     requests: list[tuple[float, bool, float | None]], pauses: list[tuple[float, float]]
 ) -> None:
     async def story() -> None:
-        turns = Turns(RateLimiter(per_s=5, burst=4, reserve=3, patience_s=1))
+        turns = Turns(RateLimiter(per_s=5, burst=4, reserve=3, background_delay_s=1))
 
         async def come(number: int, at_s: float, is_urgent: bool, stays_s: float | None) -> None:
             await asyncio.sleep(at_s)

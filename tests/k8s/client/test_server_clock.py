@@ -22,7 +22,7 @@ def hear(
     clock: ServerClock, ahead_s: float, *, sent_s: float, took_s: float = 0.1, share: float = 0.5
 ) -> None:
     """Let a server whose clock is ahead answer; it writes `Date` some way between request and answer."""
-    clock.heard(date(sent_s + share * took_s + ahead_s), sent_s, sent_s + took_s)
+    clock.observe(date(sent_s + share * took_s + ahead_s), sent_s, sent_s + took_s)
 
 
 @given(st.lists(st.tuples(st.floats(-1.9, 1.9), st.floats(0, 1), st.floats(0, 60), st.floats(0, 1))))
@@ -74,12 +74,12 @@ def test_an_answer_that_took_a_minute_says_little_and_moves_nothing() -> None:
 @given(st.text() | st.sampled_from(["", "0", "Mon, 01 Jan 0001 00:00:00 GMT", "Fri, 20 Nov 2026 18:00:00"]))
 def test_a_date_that_is_none_is_not_believed(words: str) -> None:
     clock = ServerClock()
-    clock.heard(words, NOW_S, NOW_S)
+    clock.observe(words, NOW_S, NOW_S)
     assert clock.offset_s == 0.0
 
 
 def test_our_own_clock_may_jump_back_while_we_wait() -> None:
     clock = ServerClock()
     for _ in range(3):
-        clock.heard(date(NOW_S), NOW_S, NOW_S - 3600)
+        clock.observe(date(NOW_S), NOW_S, NOW_S - 3600)
     assert clock.offset_s == 0.0

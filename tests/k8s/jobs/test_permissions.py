@@ -271,9 +271,9 @@ class NotingLimiter(RateLimiter):
         super().__init__(1000, 1000)
         self.urgent: list[bool] = []
 
-    async def turn(self, *, is_urgent: bool) -> None:
+    async def acquire(self, *, is_urgent: bool) -> None:
         self.urgent.append(is_urgent)
-        await super().turn(is_urgent=is_urgent)
+        await super().acquire(is_urgent=is_urgent)
 
 
 async def test_reviews_wait_behind_what_the_user_waits_for() -> None:

@@ -17,14 +17,14 @@ from tests.k8s.sandbox.calls import PATIENCE_S, Api, pod
 @pytest.fixture
 async def client(sandbox: Api) -> AsyncIterator[Client]:
     """A client of the sandbox."""
-    access = ClusterConfig(
+    reached = ClusterConfig(
         host=sandbox.url,
         context="sandbox",
         namespace=sandbox.namespace,
         user="li",
         api_key={"BearerToken": f"Bearer {sandbox.token}"},
     )
-    async with Client(access) as found:
+    async with Client(reached) as found:
         yield found
 
 
