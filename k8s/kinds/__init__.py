@@ -1,4 +1,8 @@
-"""Every kind of job that the console knows."""
+"""Every kind of job that the console knows: from an object to `DeclaredJob`, and from a spec to an object.
+
+Pure: asks no server, joins nothing. A kind is one file here and its line in `KINDS`; no other module may
+know a kind's name. (An annotation by which its pods are told apart must begin as `models.trimming` keeps it.)
+"""
 
 from __future__ import annotations
 
@@ -20,7 +24,7 @@ from k8s.kinds.unknown import AnyOwner
 from k8s.kinds.volcano_job import VolcanoJob
 
 CREATABLE: tuple[CreatableKind, ...] = (PyTorchJob(), BatchJob())
-"""Those that the wizard offers, in its order."""
+"""Those that the form can create and the sandbox runs, in the form's order."""
 KINDS: tuple[JobKind, ...] = (
     *CREATABLE,
     MPIJob(),
@@ -34,9 +38,8 @@ KINDS: tuple[JobKind, ...] = (
     T9kPyTorchJob(),
     T9kMPIJob(),
 )
-"""Those that are watched; of one in several versions the newest first.
-
-Add a kind here, its file beside this one, its objects in `tests/fixtures/objects/`.
+"""Those that are watched; of one in several versions the newest first. A new one: its line here, its file
+beside this one, its objects in `tests/fixtures/objects/`.
 """
 
 

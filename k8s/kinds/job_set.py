@@ -24,7 +24,9 @@ from k8s.kinds.parse import (
     replica_count,
 )
 from k8s.models import Pod
-from k8s.models.resources import JOB_SETS
+from k8s.models.resources import Resource
+
+JOB_SETS = Resource("jobset.x-k8s.io", "v1alpha2", "jobsets", "JobSet")
 
 SET_NAME = "jobset.sigs.k8s.io/jobset-name"
 GROUP = "jobset.sigs.k8s.io/replicatedjob-name"

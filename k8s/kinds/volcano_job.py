@@ -21,8 +21,10 @@ from k8s.kinds.parse import (
     time_of,
 )
 from k8s.models import Condition, Pod
-from k8s.models.resources import VOLCANO_JOBS
+from k8s.models.resources import Resource
 from k8s.status import Status
+
+VOLCANO_JOBS = Resource("batch.volcano.sh", "v1alpha1", "jobs", "Job")
 
 JOB_NAME = "volcano.sh/job-name"
 TASK = "volcano.sh/task-spec"

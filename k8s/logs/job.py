@@ -103,7 +103,7 @@ class JobLogs:
 
         Args:
             client: The cluster.
-            targets: The job's containers, as far as they exist; see `k8s.logs.lines_of`.
+            targets: The job's containers, as far as they exist; see `k8s.logs.targets_of`.
             wanted: Which part of each log.
             max_streams: How many logs are streamed at once.
             rank_lines: How many lines are kept of each rank.

@@ -10,7 +10,8 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from k8s.models.resources import JOBS, NODES, PODS, PYTORCH_JOBS, Resource
+from k8s.kinds.kubeflow.pytorch_job import PYTORCH_JOBS
+from k8s.models.resources import JOBS, NODES, PODS, Resource
 from tests.load.objects import healthy_gpus, job_json, node_json
 from tests.load.pods import JobState, PodState, pod_json
 

@@ -83,7 +83,7 @@ async def make_pod(
 
 async def pytorch_job(client: Client, name: str, workers: int, gpus: int) -> Object:
     """Make a PyTorchJob and its pods."""
-    from k8s.models.resources import PYTORCH_JOBS
+    from k8s.kinds.kubeflow.pytorch_job import PYTORCH_JOBS
 
     roles: Object = {"Master": {"replicas": 1, "template": template("pytorch", gpus)}}
     places = [("master", 0)]

@@ -18,7 +18,8 @@ from k8s.jobs.create import delete_job
 from k8s.jobs.permissions import Permission, Permissions
 from k8s.jobs.suspend import suspend_job, suspend_patch
 from k8s.kinds import KINDS, JobKind, JobRef
-from k8s.models.resources import JOBS, PODS, PYTORCH_JOBS, Resource
+from k8s.kinds.kubeflow.pytorch_job import PYTORCH_JOBS
+from k8s.models.resources import JOBS, PODS, Resource
 from k8s.status import Status
 from tests.k8s.kinds.operator_objects import SITUATIONS, kind_named, objects
 from tests.real_cluster import operator_objects

@@ -11,7 +11,8 @@ import pytest
 
 from k8s.client.client import Client
 from k8s.diagnosis import Answer, answer_why
-from k8s.models.resources import JOBS, NAMESPACES, PYTORCH_JOBS, QUOTAS, Resource
+from k8s.kinds.kubeflow.pytorch_job import PYTORCH_JOBS
+from k8s.models.resources import JOBS, NAMESPACES, QUOTAS, Resource
 from tests.support import real_cluster
 from tests.support.objects import GPU, Object, pytorch_job
 from tui.feeds.cluster_feed import ClusterFeed

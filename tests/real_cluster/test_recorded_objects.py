@@ -12,8 +12,12 @@ import pytest
 from k8s.client.client import Client
 from k8s.kinds import KINDS, JobKind, kind_of
 from k8s.kinds.base import DeclaredJob
+from k8s.kinds.job_set import JOB_SETS
+from k8s.kinds.kubeflow.mpi_job import MPI_JOBS
+from k8s.kinds.kubeflow.pytorch_job import PYTORCH_JOBS
+from k8s.kinds.kubeflow.train_job import TRAIN_JOBS
 from k8s.models import Meta
-from k8s.models.resources import JOB_SETS, JOBS, MPI_JOBS, NAMESPACES, PYTORCH_JOBS, TRAIN_JOBS
+from k8s.models.resources import JOBS, NAMESPACES
 from k8s.watch.discovery import discover
 from tests.k8s.kinds.operator_objects import SITUATIONS, kind_named, objects
 from tests.support import real_cluster

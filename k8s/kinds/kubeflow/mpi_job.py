@@ -11,7 +11,9 @@ from k8s.kinds.base import DeclaredJob, Manifest, Replica
 from k8s.kinds.kubeflow.common import JOB_NAME, JOB_ROLE, OPERATOR_NAME, REPLICA_INDEX, read_kubeflow_job
 from k8s.kinds.parse import label_number, make_replica, nested, replica_count
 from k8s.models import Pod
-from k8s.models.resources import MPI_JOBS
+from k8s.models.resources import Resource
+
+MPI_JOBS = Resource("kubeflow.org", "v2beta1", "mpijobs", "MPIJob")
 
 OLD_JOB_NAME, OLD_ROLE = "mpi-job-name", "mpi-job-role"
 

@@ -17,7 +17,9 @@ from k8s.kinds.kubeflow.mpi_job import (
 )
 from k8s.kinds.parse import nested
 from k8s.models import Pod
-from k8s.models.resources import MPI_JOBS_V1
+from k8s.models.resources import Resource
+
+MPI_JOBS_V1 = Resource("kubeflow.org", "v1", "mpijobs", "MPIJob")
 
 
 class MPIJobV1:

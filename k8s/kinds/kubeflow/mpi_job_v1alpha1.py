@@ -22,8 +22,10 @@ from k8s.kinds.parse import (
     text_of,
 )
 from k8s.models import Pod
-from k8s.models.resources import MPI_JOBS_V1ALPHA1
+from k8s.models.resources import Resource
 from k8s.status import Status
+
+MPI_JOBS_V1ALPHA1 = Resource("kubeflow.org", "v1alpha1", "mpijobs", "MPIJob")
 
 JOB_NAME, ROLE = "mpi_job_name", "mpi_role_type"
 _ENDINGS = {"Succeeded": Status.SUCCEEDED, "Failed": Status.FAILED}

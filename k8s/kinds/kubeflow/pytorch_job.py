@@ -32,7 +32,9 @@ from k8s.kinds.parse import count_of, label_number, nested, ranks_from, replica_
 from k8s.kinds.to_manifest import metadata, pod_template
 from k8s.models import Pod
 from k8s.models.job_spec import JobSpec
-from k8s.models.resources import PYTORCH_JOBS
+from k8s.models.resources import Resource
+
+PYTORCH_JOBS = Resource("kubeflow.org", "v1", "pytorchjobs", "PyTorchJob")
 
 _OLD_JOB_NAME, _OLD_TYPE, _OLD_INDEX = "pytorch-job-name", "pytorch-replica-type", "pytorch-replica-index"
 MASTER_PORT = 23456

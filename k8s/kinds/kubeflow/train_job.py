@@ -14,7 +14,9 @@ from k8s.kinds.base import DeclaredJob, Manifest, Replica
 from k8s.kinds.job_set import SET_NAME, place_in_set, read_suspendable
 from k8s.kinds.parse import count_of, make_replica, nested, ranks_from, replica_count, text_of
 from k8s.models import Pod
-from k8s.models.resources import TRAIN_JOBS
+from k8s.models.resources import Resource
+
+TRAIN_JOBS = Resource("trainer.kubeflow.org", "v1alpha1", "trainjobs", "TrainJob")
 
 _INITIALIZERS = (("dataset", "dataset-initializer"), ("model", "model-initializer"))
 _METRICS_TOLD = 2

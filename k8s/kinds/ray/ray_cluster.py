@@ -22,7 +22,9 @@ from k8s.kinds.parse import (
     text_of,
 )
 from k8s.models import Pod
-from k8s.models.resources import RAY_CLUSTERS
+from k8s.models.resources import Resource
+
+RAY_CLUSTERS = Resource("ray.io", "v1", "rayclusters", "RayCluster")
 
 CLUSTER = "ray.io/cluster"
 NODE_TYPE = "ray.io/node-type"

@@ -22,8 +22,10 @@ from k8s.kinds.parse import (
 )
 from k8s.kinds.ray.ray_cluster import CLUSTER, fewest_pods, head_and_workers, place_in_cluster
 from k8s.models import Pod
-from k8s.models.resources import RAY_JOBS
+from k8s.models.resources import Resource
 from k8s.status import Status
+
+RAY_JOBS = Resource("ray.io", "v1", "rayjobs", "RayJob")
 
 _SUBMITTER = "submitter"
 _BY_JOB = "K8sJobMode"

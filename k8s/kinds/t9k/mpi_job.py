@@ -12,8 +12,10 @@ from k8s.kinds.base import DeclaredJob, Manifest, Replica
 from k8s.kinds.parse import make_replica, nested, replica_count, text_of
 from k8s.kinds.t9k.common import OWNER_NAME, job_of_t9k, place_in_t9k, read_t9k_job, replica_specs
 from k8s.models import Pod
-from k8s.models.resources import T9K_MPI_JOBS
+from k8s.models.resources import Resource
 from k8s.status import Status
+
+T9K_MPI_JOBS = Resource("batch.tensorstack.dev", "v1beta1", "mpijobs", "MPIJob")
 
 
 class T9kMPIJob:

@@ -31,7 +31,9 @@ from k8s.kinds.t9k.common import (
     replica_specs,
 )
 from k8s.models import Pod, PodSpec, convert
-from k8s.models.resources import T9K_PYTORCH_JOBS
+from k8s.models.resources import Resource
+
+T9K_PYTORCH_JOBS = Resource("batch.tensorstack.dev", "v1beta1", "pytorchtrainingjobs", "PyTorchTrainingJob")
 
 _RESTARTS = 3
 """The backoff limit of a job that names none."""

@@ -18,7 +18,8 @@ import pytest
 from k8s import sandbox
 from k8s.client.client import Client
 from k8s.errors import KubeError
-from k8s.models.resources import CLAIMS, CONFIG_MAPS, EVENTS, NODES, PODS, PYTORCH_JOBS
+from k8s.kinds.kubeflow.pytorch_job import PYTORCH_JOBS
+from k8s.models.resources import CLAIMS, CONFIG_MAPS, EVENTS, NODES, PODS
 from k8s.sandbox.paths import SandboxPaths
 from tests.k8s.sandbox.live.running import comes, eventually, has, marked, phase, pod, pytorch_job
 

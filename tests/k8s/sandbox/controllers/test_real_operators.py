@@ -10,7 +10,8 @@ import pytest
 
 from k8s.client.client import Client
 from k8s.errors import Conflict
-from k8s.models.resources import EVENTS, NAMESPACES, PODS, PYTORCH_JOBS
+from k8s.kinds.kubeflow.pytorch_job import PYTORCH_JOBS
+from k8s.models.resources import EVENTS, NAMESPACES, PODS
 from k8s.sandbox.control import Informers, keep_looking
 from k8s.sandbox.controllers.operators import Operators
 from k8s.sandbox.controllers.scheduler import NAME, Scheduler

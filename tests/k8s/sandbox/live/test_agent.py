@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from k8s.client.client import Client
-from k8s.models.resources import CLAIMS, CONFIG_MAPS, EVENTS, NODES, PODS, PYTORCH_JOBS, SECRETS
+from k8s.kinds.kubeflow.pytorch_job import PYTORCH_JOBS
+from k8s.models.resources import CLAIMS, CONFIG_MAPS, EVENTS, NODES, PODS, SECRETS
 from k8s.sandbox import SandboxAddress
 from tests.k8s.sandbox.live.running import (
     comes,

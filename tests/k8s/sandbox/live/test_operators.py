@@ -6,7 +6,8 @@ import asyncio
 import os
 
 from k8s.client.client import Client
-from k8s.models.resources import EVENTS, JOBS, PODS, PYTORCH_JOBS, SERVICES
+from k8s.kinds.kubeflow.pytorch_job import PYTORCH_JOBS
+from k8s.models.resources import EVENTS, JOBS, PODS, SERVICES
 from tests.k8s.sandbox.live.running import (
     Manifest,
     batch_job,
