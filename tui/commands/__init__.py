@@ -32,7 +32,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("clone", "clone", "Start a job like another, under a new name"),
     Command("delete", "delete", "End jobs and remove them"),
     Command("suspend", "suspend", "End the pods of jobs, and keep the jobs to be resumed"),
-    Command("resume", "resume", "Start suspended jobs again"),
+    Command("resume", "suspend", "Start suspended jobs again"),
     Command("prune", "prune", "Remove jobs that ended long ago"),
     Command("shell", "shell", "A shell or a command in one of a job's pods"),
     Command("forward", "forward", "A job's TensorBoard, or a port of a pod, on this machine"),

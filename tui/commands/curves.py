@@ -20,8 +20,7 @@ from tui.commands.support.connect import cluster, read_jobs
 from tui.commands.support.job_name import NAME_HELP, find_job, titles
 from tui.commands.support.output import add_format, say, write, write_object
 from tui.commands.support.plots import PlotLine, plot
-from tui.feeds.curve_feed import CurveFeed
-from tui.feeds.log_points import read_log_points
+from tui.feeds.curve_feed import CurveFeed, read_log_points
 from tui.options import ConsoleOptions
 
 

@@ -1,4 +1,4 @@
-"""`suspend`: ends the pods of jobs, which frees their GPUs, and keeps the jobs to be resumed."""
+"""`suspend` ends the pods of jobs, which frees their GPUs, and keeps the jobs; `resume` starts them again."""
 
 from __future__ import annotations
 
@@ -20,13 +20,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
-    """Suspend jobs; one that cannot be suspended does not keep the others."""
-    return await change(options, flags, is_suspended=True)
-
-
-async def change(options: ConsoleOptions, flags: argparse.Namespace, *, is_suspended: bool) -> int:
-    """Suspend jobs, or resume them."""
-    verb = "suspend" if is_suspended else "resume"
+    """Suspend or resume jobs, as the command says; one that cannot be does not keep the others."""
+    verb = flags.chosen
+    is_suspended = verb == "suspend"
     check_may_change(options, f"{verb} jobs")
     check_can_ask(flags, verb)
     async with cluster(options) as client:

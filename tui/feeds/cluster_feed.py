@@ -30,7 +30,7 @@ from k8s.models.resources import NODES, PODS, Resource
 from k8s.snapshot import ClusterSnapshot, Job
 from k8s.watch.backoff import Backoff, ServerProbe, pause
 from k8s.watch.discovery import Catalogue, discover
-from k8s.watch.mirror import Mirror
+from k8s.watch.mirror import Mirror, MirrorState
 from k8s.watch.owner_lookup import OwnerLookup
 from tui.text.format import count
 
@@ -298,7 +298,7 @@ class ClusterFeed:
             namespace=self.namespace,
             server_version=self._server_version,
             is_synced=self._is_discovered and all(mirror.state.is_synced for mirror in mirrors),
-            progress=_progress(mirrors),
+            progress=list_progress((mirror.resource, mirror.state) for mirror in mirrors),
             stale=stale,
             trouble=trouble,
             stale_since_s=since_s,
@@ -351,14 +351,13 @@ def _trouble(mirrors: Sequence[Mirror[Any]], unanswered: KubeError | None) -> tu
     return "", "", 0.0
 
 
-def _progress(mirrors: Iterable[Mirror[Any]]) -> str:
-    """Say how much of the first lists has come: `1,500 of 10,000 pods so far…`."""
+def list_progress(lists: Iterable[tuple[Resource, MirrorState]]) -> str:
+    """Say how much of the first lists has come: `1,500 of 10,000 pods so far…`; empty before and after."""
     parts = []
-    for mirror in mirrors:
-        state = mirror.state
+    for resource, state in lists:
         if state.listed and not state.is_synced:
             of_all = f" of {count(state.listed + state.remaining)}" if state.remaining else ""
-            parts.append(f"{count(state.listed)}{of_all} {mirror.resource.plural}")
+            parts.append(f"{count(state.listed)}{of_all} {resource.plural}")
     return f"{', '.join(parts)} so far…" if parts else ""
 
 

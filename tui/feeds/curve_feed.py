@@ -8,7 +8,9 @@ files say anything, the lines of the chief's log are looked through: `step 40 lo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import re
+from array import array
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import aclosing, suppress
 
 from k8s.client.client import Client
@@ -18,8 +20,7 @@ from k8s.jobs.create import resource_of
 from k8s.kinds import DeclaredJob, JobRef, kind_of
 from k8s.logs import Follower, LogLine, LogRequest, Target, targets_of
 from k8s.snapshot import Job
-from trainer.tfevents import EventFiles, EventFolder, ScalarCurve, ScalarSeries
-from tui.feeds.log_points import add_log_points
+from trainer.tfevents import Columns, EventFiles, EventFolder, ScalarCurve, ScalarSeries
 
 LOCAL_S, REMOTE_S = 1.0, 5.0
 """Between looks at a folder of this machine, and at one in a pod."""
@@ -27,6 +28,17 @@ LOG_LINES = 20_000
 """How many lines of a log are looked through, from its end; then those that come."""
 LOG_S = 1.0
 """Shortest time between two reports of points in a log."""
+
+_STEP = re.compile(rb"\b(?:global_)?(?:step|iter|iteration)s?\s*[ =:]\s*\[?(\d{1,18})\b", re.IGNORECASE)
+_PAIR = re.compile(
+    rb"(?<![\w.])([A-Za-z][A-Za-z0-9_/.-]{0,60})\s*[ =:]\s*"
+    rb"([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|nan|-?inf)(?![\w/%.:]*[\w/:])",
+    re.IGNORECASE,
+)
+_NAMES = re.compile(
+    rb"loss|acc|lr|learning_rate|ppl|perplexity|norm|reward|error|img|images|tokens", re.IGNORECASE
+)
+_LONGEST_BYTES = 2000
 
 
 class CurveFeed:
@@ -196,3 +208,32 @@ _NO_FOLDER = (
     "This job does not say where its event files are.\n"
     "Jobs made here with a packaged trainer do, in the annotation gpuconsole.dev/log-dir."
 )
+
+
+def read_log_points(lines: Iterable[LogLine]) -> dict[str, ScalarSeries]:
+    """Return the scalars of lines such as `step 40/800 loss 1.87 lr 0.003`, by name.
+
+    A line counts when it names a step and, after it, a loss or an accuracy.
+    """
+    found: dict[str, ScalarSeries] = {}
+    add_log_points(found, lines)
+    return found
+
+
+def add_log_points(found: dict[str, ScalarSeries], lines: Iterable[LogLine]) -> bool:
+    """Add the scalars of further lines to those found before; return whether there were any."""
+    has_news = False
+    for line in lines:
+        text = line.text[:_LONGEST_BYTES]
+        step = _STEP.search(text)
+        if step is None:
+            continue
+        pairs = [pair.groups() for pair in _PAIR.finditer(text) if _NAMES.search(pair[1])]
+        if not any(b"loss" in name.lower() or b"acc" in name.lower() for name, _ in pairs):
+            continue
+        for name, value in pairs:
+            tag = name.decode("ascii")
+            where = array("q", [int(step[1])]), array("d", [line.stamp_ns / 1e9]), array("d", [float(value)])
+            found.setdefault(tag, ScalarSeries()).extend(Columns(tag, *where))
+            has_news = True
+    return has_news

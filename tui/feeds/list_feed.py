@@ -9,12 +9,14 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
+from k8s.client.client import Client
 from k8s.errors import Forbidden
 from k8s.models import Meta, Reader
 from k8s.models.resources import Resource
 from k8s.snapshot import Missing
+from k8s.watch.backoff import ServerProbe
 from k8s.watch.mirror import Mirror, MirrorState
-from tui.feeds.cluster_feed import PUBLISH_S, RESTS, ClusterFeed
+from tui.feeds.cluster_feed import PUBLISH_S, RESTS, ClusterFeed, list_progress
 from tui.text.format import count
 
 T = TypeVar("T")
@@ -56,25 +58,26 @@ class ListFeed(Generic[T]):
         if aim == self._aim:
             return False
         self._aim, self._mirror = aim, None
-        if cluster_feed is not None:
-
-            def note() -> None:
-                self.changes += 1
-                changed()
-
-            is_all = self.resource.is_namespaced and not namespace
-            self._mirror = Mirror(
-                cluster_feed.client,
-                self.resource,
-                ("", cluster_feed.client.config.namespace) if is_all else (namespace,),
-                self._decoder,
-                _meta,
-                note,
-                cluster_feed.probe,
-                self._field_selector,
-            )
         self.changes += 1
+        if cluster_feed is not None:
+            client = cluster_feed.client
+            is_all = self.resource.is_namespaced and not namespace
+            scopes = ("", client.config.namespace) if is_all else (namespace,)
+            self.aim_at(client, scopes, cluster_feed.probe, changed)
         return True
+
+    def aim_at(
+        self, client: Client, scopes: tuple[str, ...], probe: ServerProbe, changed: Callable[[], None]
+    ) -> None:
+        """Follow it in the first of these namespaces in which it may be read; empty stands for all."""
+
+        def note() -> None:
+            self.changes += 1
+            changed()
+
+        self._mirror = Mirror(
+            client, self.resource, scopes, self._decoder, _meta, note, probe, self._field_selector
+        )
 
     async def run(self) -> None:
         """Keep it up to date until cancelled. Run again it goes on where it was."""
@@ -117,11 +120,7 @@ class ListFeed(Generic[T]):
     @property
     def progress(self) -> str:
         """How much of the first list has come; empty before, and once all is there."""
-        state = self.state
-        if state.is_synced or not state.listed:
-            return ""
-        of_all = f" of {count(state.listed + state.remaining)}" if state.remaining else ""
-        return f"{count(state.listed)}{of_all} {self.resource.plural} so far…"
+        return list_progress([(self.resource, self.state)])
 
 
 async def follow(followed: Sequence[ListFeed[Any]], changed: asyncio.Event, draw: Callable[[], None]) -> None:

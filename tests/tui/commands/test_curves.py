@@ -19,7 +19,7 @@ from tests.support.objects import recorded
 from tests.tui.commands.conftest import CommandLine
 from trainer.tfevents import EventWriter
 from tui.commands.support.plots import WIDEST, PlotLine, plot
-from tui.feeds.log_points import read_log_points
+from tui.feeds.curve_feed import read_log_points
 
 JOB_PATH = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs/running"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from typing import ClassVar
 
@@ -15,12 +16,13 @@ from k8s.kinds import JobRef
 from k8s.logs import targets_of
 from k8s.logs.last import LastLines
 from k8s.models import Event, Pod
+from k8s.models.resources import EVENTS
 from k8s.snapshot import Job
 from k8s.status import Status
 from k8s.text.sanitize import log_text, sanitize
 from k8s.watch.backoff import ServerProbe
 from tui.feeds.curve_feed import CurveFeed
-from tui.feeds.event_feed import follow_events
+from tui.feeds.list_feed import ListFeed, follow
 from tui.jobs.events import FoldedEvent, JobEventFilter, full_text, happenings
 from tui.keys import JOB, Key
 from tui.screens.base.view import bindings
@@ -78,8 +80,9 @@ class JobView(ExplainedJob):
         self._panes = JobPanes()
         self._lines = LastLines(client, self._probe, on_change=self.redraw)
         self._feed = CurveFeed(client, ref, lambda: self.snapshot.job(ref))
-        self._events: list[Event] = []
-        self._events_problem = ""
+        self._events: ListFeed[Event] = ListFeed(EVENTS, Event)
+        self._events_changed = asyncio.Event()
+        self._events.aim_at(client, (ref.namespace,), self._probe, self._events_changed.set)
         self._happened: dict[str, FoldedEvent] = {}
         self._happened_from: tuple[object, object] = (None, None)
         self._progress = ""
@@ -128,7 +131,7 @@ class JobView(ExplainedJob):
 
     @work(group="events", exclusive=True)
     async def _follow_events(self) -> None:
-        await follow_events(self._client, self.ref.namespace, self._take_events, self._probe)
+        await follow([self._events], self._events_changed, self.redraw)
 
     @work(group="lines", exclusive=True)
     async def _follow_lines(self) -> None:
@@ -141,11 +144,6 @@ class JobView(ExplainedJob):
     async def _take_curve(self) -> None:
         if self.is_drawable:
             self._panes.curve.take(self._feed)
-
-    def _take_events(self, events: list[Event], problem: str) -> None:
-        self._events = events
-        self._events_problem = problem
-        self.redraw()
 
     def watch_snapshot(self) -> None:
         """Show the new picture, where it tells anything new of this job."""
@@ -216,13 +214,14 @@ class JobView(ExplainedJob):
         self._progress = self._progress_of(job)
         panes.conditions.set_rows(condition_rows(job.conditions, clock))
         panes.say(panes.conditions, "conditions")
-        if self._happened_from != (self._events, job):
-            self._happened_from = (self._events, job)
+        if self._happened_from != (self._events.changes, job):
+            self._happened_from = (self._events.changes, job)
             relatives = JobEventFilter(job, self._pods(), self.snapshot.jobs)
-            found = happenings(self._events, relatives, job.created)
+            found = happenings(self._events.objects.values(), relatives, job.created)
             self._happened = {event_row(each, clock).key: each for each in found}
         happened = list(self._happened.values())
-        panes.events.empty = self._events_problem or "No events; clusters forget them after an hour."
+        problem = self._events.state.problem
+        panes.events.empty = (problem and problem.why) or "No events; clusters forget them after an hour."
         panes.events.set_rows([event_row(each, clock) for each in happened])
         warnings = sum(each.is_warning for each in happened)
         title = f"events {len(happened)}" + (f" ({plural(warnings, 'warning')})" if warnings else "")

@@ -1,12 +1,14 @@
-"""The events of a namespace, mirrored while a view is shown."""
+"""A list that only one view needs, mirrored while it is shown."""
 
 from __future__ import annotations
 
 import asyncio
 
 from k8s.models import Event
+from k8s.models.resources import EVENTS as EVENT_LIST
+from k8s.watch.backoff import ServerProbe
 from tests.scripted.server import WAIT_S, ScriptedCluster, Stream, page
-from tui.feeds.event_feed import follow_events
+from tui.feeds.list_feed import ListFeed
 
 EVENTS = "/api/v1/namespaces/default/events"
 
@@ -14,25 +16,21 @@ EVENTS = "/api/v1/namespaces/default/events"
 async def test_events_are_mirrored_while_somebody_looks() -> None:
     event = {"metadata": {"name": "e1", "uid": "e1"}, "reason": "Scheduled", "eventTime": None}
     stream = Stream()
-    found: list[list[Event]] = []
     came = asyncio.Event()
-
-    def on_change(events: list[Event], problem: str) -> None:
-        assert not problem
-        found.append(events)
-        came.set()
-
+    feed: ListFeed[Event] = ListFeed(EVENT_LIST, Event)
     async with ScriptedCluster() as cluster, cluster.client() as client:
         cluster.say(EVENTS, page([event]))
         cluster.say(EVENTS, stream, watch=True)
-        task = asyncio.create_task(follow_events(client, "default", on_change))
+        feed.aim_at(client, ("default",), ServerProbe(client), came.set)
+        task = asyncio.create_task(feed.run())
         await cluster.until_asked(EVENTS, watch=True)
         stream.event("ADDED", {"metadata": {"name": "e2", "uid": "e2"}, "reason": "Pulled"})
         async with asyncio.timeout(WAIT_S):
-            while not found or len(found[-1]) < 2:
+            while len(feed.objects) < 2:
                 came.clear()
                 await came.wait()
-        assert {each.reason for each in found[-1]} == {"Scheduled", "Pulled"}
+        assert {each.reason for each in feed.objects.values()} == {"Scheduled", "Pulled"}
+        assert feed.state.problem is None
         task.cancel()
         await asyncio.wait([task])
         await stream.is_over.wait()
