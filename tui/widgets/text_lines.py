@@ -1,6 +1,6 @@
 """Text to read, of any length: only the lines in sight are drawn, and what is looked for is marked in them.
 
-Rows are scrolled here: a `ScrollView` lays the whole screen out again when its content changes.
+Rows are scrolled here, see `tui.widgets.viewport`.
 """
 
 from __future__ import annotations
@@ -20,11 +20,10 @@ from textual.widget import Widget
 
 from k8s.text.sanitize import sanitize
 from tui.text.format import cell_len, head
+from tui.widgets.viewport import WHEEL_LINES, Viewport
 
 MOST_MATCHES = 10_000
 """Places that are marked; of more it is said that there are more."""
-WHEEL_LINES = 3
-"""Lines that one notch of the mouse wheel scrolls."""
 _LEAST_PART = 20
 """Cells that a broken line has at least on each row, however far to the right it begins."""
 
@@ -86,19 +85,14 @@ class TextLines(Widget, can_focus=True):
         self._pattern: re.Pattern[str] | None = None
         self._first_row: list[int] = [0]
         self._cuts: dict[int, list[int]] = {}
-        self._top = 0
+        self._view = Viewport()
         self._left = 0
         self._base = Style.null()
 
     @property
-    def line_count(self) -> int:
-        """How many lines there are."""
-        return len(self._lines)
-
-    @property
     def top_line(self) -> int:
         """The first line in sight."""
-        return self._at_row(self._top)[0] if self._lines else 0
+        return self._at_row(self._view.top)[0] if self._lines else 0
 
     @property
     def match_words(self) -> str:
@@ -137,10 +131,8 @@ class TextLines(Widget, can_focus=True):
 
     def scroll_rows(self, rows: float) -> None:
         """Scroll up or down; infinity is the end."""
-        last = max(0, self._first_row[-1] - self.content_size.height)
-        top = int(max(0, min(last, self._top + rows)))
-        if top != self._top:
-            self._top = top
+        self._view.resize(self.content_size.height, self._first_row[-1])
+        if self._view.scroll_to(self._view.top + rows):
             self.refresh()
 
     def scroll_pages(self, pages: float) -> None:
@@ -192,8 +184,8 @@ class TextLines(Widget, can_focus=True):
                     self._cuts[index] = _broken(line.text, width)
         counts = [len(self._cuts[index]) if index in self._cuts else 1 for index in range(len(self._lines))]
         self._first_row = list(accumulate(counts, initial=0))
-        last = max(0, self._first_row[-1] - self.content_size.height)
-        self._top = min(self._first_row[min(top_line, len(self._lines))], last)
+        self._view.resize(self.content_size.height, self._first_row[-1])
+        self._view.scroll_to(self._first_row[min(top_line, len(self._lines))])
         self.refresh()
 
     def _find(self, *, keeps_current: bool) -> None:
@@ -223,9 +215,9 @@ class TextLines(Widget, can_focus=True):
         """Scroll as little as it takes to see a match, and some lines around it."""
         cuts = self._cuts.get(match.line, [0])
         row = self._first_row[match.line] + bisect_right(cuts, match.start) - 1
-        height = self.content_size.height
-        if not self._top <= row < self._top + height:
-            self._top = max(0, min(row - height // 3, self._first_row[-1] - height))
+        self._view.resize(self.content_size.height, self._first_row[-1])
+        if row not in self._view.rows:
+            self._view.scroll_to(row - self._view.height // 3)
         if not self.wraps:
             text = self._lines[match.line].text
             start, end = cell_len(text[: match.start]), cell_len(text[: match.end])
@@ -235,14 +227,15 @@ class TextLines(Widget, can_focus=True):
     def render_line(self, y: int) -> Strip:
         """Draw one row."""
         width, base = self._width, self.rich_style
-        row = self._top + y
+        row = self._view.top + y
         if row >= self._first_row[-1]:
             return Strip.blank(self.content_size.width, base)
         index, part = self._at_row(row)
         strip = self._row_of(index, part, base)
         if cell_len(strip.text) > width:
             strip = Strip([*strip.crop(0, width - 1), Segment("›", base + self._style("more"))])
-        return Strip([*strip.adjust_cell_length(width, base), self._thumb(y, base)])
+        thumb = Segment("┃" if y in self._view.thumb else " ", base + self._style("thumb"))
+        return Strip([*strip.adjust_cell_length(width, base), thumb])
 
     def _row_of(self, index: int, part: int, base: Style) -> Strip:
         line = self._lines[index]
@@ -273,15 +266,6 @@ class TextLines(Widget, can_focus=True):
             style = next((span[2] for span in reversed(spans) if span[0] <= left < span[1]), base)
             pieces.append(Segment(line.text[left:right], style))
         return pieces
-
-    def _thumb(self, y: int, base: Style) -> Segment:
-        """Draw one cell of the bar that shows where the view is."""
-        height, rows = self.content_size.height, self._first_row[-1]
-        if rows <= height:
-            return Segment(" ", base)
-        length = max(1, height * height // rows)
-        start = round((height - length) * self._top / (rows - height))
-        return Segment("┃" if start <= y < start + length else " ", base + self._style("thumb"))
 
     def _style(self, name: str) -> Style:
         return self.get_component_rich_style(f"text-lines--{name}", partial=True)

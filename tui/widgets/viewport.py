@@ -23,9 +23,9 @@ class Viewport:
         """How many rows there are."""
 
     @property
-    def last_top(self) -> int:
-        """The first row in sight when the last row is."""
-        return max(0, self.row_count - self.height)
+    def is_at_end(self) -> bool:
+        """Whether the last row is in sight."""
+        return self.top >= self.row_count - self.height
 
     @property
     def rows(self) -> range:
@@ -48,8 +48,8 @@ class Viewport:
         self.scroll_to(self.top)
 
     def scroll_to(self, row: float) -> bool:
-        """Make a row the first in sight, as far as there are rows; return whether that changed anything."""
-        was, self.top = self.top, int(max(0, min(row, self.last_top)))
+        """Make a row the first in sight, or infinity the last; return whether it was another."""
+        was, self.top = self.top, int(max(0, min(row, self.row_count - self.height)))
         return self.top != was
 
     def reveal(self, first: int, last: int) -> None:

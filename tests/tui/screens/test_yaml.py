@@ -187,7 +187,8 @@ async def test_the_largest_objects_stay_quick_enough_to_work_with(tmp_path: Path
         blob="x" * 500_000,
     )
     async with yaml_view(tmp_path, huge) as play:
-        assert reader(play).line_count > 50_000
+        await play.press("G")
+        assert reader(play).top_line + reader(play).size.height > 50_000
         await play.press("slash", *"words 24999", "enter")
         await play.until(lambda: "1 of 1" in title(play) and "some words 24999" in play.text)
         await play.press("w", "G")

@@ -16,7 +16,6 @@ from textual.theme import Theme
 import themes
 from k8s.logs import EVERYTHING, Feed, LogLine, Mark, Marker, Target
 from tests import ROOT
-from tui.widgets.log.lines import LogLines
 from tui.widgets.log.text import pattern_of, plain_text, wrap_cuts
 from tui.widgets.log.view import SLOW_LINES_PER_DRAIN, LogView
 
@@ -106,10 +105,9 @@ async def test_going_up_stops_following_and_counts_what_comes(key: str) -> None:
 
 
 async def test_the_readers_place_stays_when_old_lines_go() -> None:
-    view = LogView()
+    view = LogView(max_items=1100)
     async with Host(view).run_test(size=(80, 24)) as pilot:
         await settled(pilot)
-        view.lines = LogLines(max_items=1100)
         view.append([line(number) for number in range(1000)])
         await pilot.press("pageup")
         before = texts(view)

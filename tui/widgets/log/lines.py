@@ -28,7 +28,7 @@ class LogLines:
         self._matches: Callable[[str], bool] | None = None
         self._hides = True
         self._wrap_width = 0
-        self._prefix_width: Callable[[Item], int] = lambda _: 0
+        self._prefix_cells = 0
         self._ends: list[int] = []
         self._base = 0
         self._cleared: list[Item] = []
@@ -41,7 +41,7 @@ class LogLines:
     def add(self, items: Sequence[Item]) -> int:
         """Add items at the end; return the rows that went at the start."""
         self.items.extend(items)
-        shown = self._chosen(items)
+        shown = self._passing(items)
         self.shown.extend(shown)
         if self._wrap_width:
             self._measure(shown)
@@ -51,8 +51,8 @@ class LogLines:
     def _is_match(self, item: Item) -> bool:
         return isinstance(item, LogLine) and self._matches is not None and self._matches(plain_text(item))
 
-    def _chosen(self, items: Sequence[Item]) -> list[Item]:
-        """Return what is to be shown of new items, and count the matches."""
+    def _passing(self, items: Sequence[Item]) -> list[Item]:
+        """Return those of new items that pass the filter, and count the matches."""
         if self._matches is None:
             return list(items)
         matching = [self._is_match(item) for item in items]
@@ -68,7 +68,7 @@ class LogLines:
     def _trim(self, amount: int) -> int:
         """Let the oldest items go; return the rows they took."""
         held, self.match_count = self.match_count, 0
-        hidden = len(self._chosen(self.items[:amount]))
+        hidden = len(self._passing(self.items[:amount]))
         self.match_count = held - self.match_count
         del self.items[:amount], self.shown[:hidden]
         if not self._wrap_width:
@@ -84,9 +84,9 @@ class LogLines:
         self._hides = hides
         self._rebuild()
 
-    def set_wrap(self, width: int, prefix_width: Callable[[Item], int]) -> None:
-        """Break lines to `width` cells, their prefixes counted in; 0 leaves them long."""
-        self._prefix_width = prefix_width
+    def set_wrap(self, width: int, prefix_cells: int) -> None:
+        """Break lines to `width` cells, `prefix_cells` of them before the text; 0 leaves them long."""
+        self._prefix_cells = prefix_cells
         self._wrap_width = width
         self._rebuild_rows()
 
@@ -119,6 +119,24 @@ class LogLines:
             return index
         return (self._ends[index - 1] if index else self._base) - self._base
 
+    def in_rows(self, rows: range) -> list[Item]:
+        """Return the shown items of which any row is among these."""
+        if not rows:
+            return []
+        return self.shown[self.at_row(rows[0])[0] : self.at_row(rows[-1])[0] + 1]
+
+    def index_of(self, item: Item | None) -> int | None:
+        """Return the index of an item among those shown."""
+        return next((index for index, each in enumerate(self.shown) if each is item), None)
+
+    def index_near(self, item: Item) -> int:
+        """Return the index of an item, or where it would be, among those shown."""
+        if (index := self.index_of(item)) is not None:
+            return index
+        key = (item.stamp_ns, item.seq)
+        later = (at for at, each in enumerate(self.shown) if (each.stamp_ns, each.seq) >= key)
+        return next(later, max(0, len(self.shown) - 1))
+
     def next_match(self, index: int, step: int) -> int | None:
         """Return the shown item that matches next, going round at the ends."""
         if self._matches is None or not self.shown:
@@ -136,7 +154,7 @@ class LogLines:
 
     def _rebuild(self) -> None:
         self.match_count = 0
-        self.shown = self._chosen(self.items)
+        self.shown = self._passing(self.items)
         self._rebuild_rows()
 
     def _rebuild_rows(self) -> None:
@@ -148,7 +166,8 @@ class LogLines:
         end = self._ends[-1] if self._ends else self._base
         for item in items:
             text = plain_text(item)
-            width = max(8, self._wrap_width - self._prefix_width(item))
+            prefix_cells = self._prefix_cells if isinstance(item, LogLine) else 0
+            width = max(8, self._wrap_width - prefix_cells)
             if text.isascii():
                 end += max(1, -(-len(text) // width))
             else:

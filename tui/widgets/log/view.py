@@ -1,26 +1,37 @@
-"""A log as it grows: it follows the end, or keeps what the reader looks at where it is."""
+"""A log as it grows: it follows the end, or keeps what the reader looks at where it is.
+
+Rows are scrolled here, see `tui.widgets.viewport`: a log grows twenty times a second.
+"""
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import ClassVar
 
+from rich.segment import Segment
+from rich.style import Style
 from textual import events, work
 from textual.binding import BindingType
+from textual.geometry import Region
 from textual.message import Message
 from textual.reactive import reactive
+from textual.strip import Strip
+from textual.widget import Widget
 
 from k8s.logs import Feed, Item, LogLine, Mark, Marker, Target
 from tui.keys import LOG
-from tui.text.format import cell_len, count, plural
+from tui.text.format import count, plural
 from tui.widgets.bindings import bindings
-from tui.widgets.log.canvas import WIDEST_NAME, LogCanvas
 from tui.widgets.log.file import save
 from tui.widgets.log.lines import MAX_ITEMS, LogLines
+from tui.widgets.log.paint import PARTS, ItemPainter
 from tui.widgets.log.text import pattern_of, plain_text
+from tui.widgets.log.viewport import LogViewport
+from tui.widgets.viewport import WHEEL_LINES
 
 DRAINS_PER_S = 20
 """How often new lines are shown at most."""
@@ -30,15 +41,20 @@ SIDE_STEP = 8
 """Cells that `h` and `l` move."""
 
 
-class LogView(LogCanvas, can_focus=True):
+class LogView(Widget, can_focus=True):
     """One log, or several merged. It follows the end until the reader goes up."""
 
     DEFAULT_CSS = """
     LogView { height: 1fr; width: 1fr; }
     """
 
+    COMPONENT_CLASSES: ClassVar[set[str]] = {f"log-view--{part}" for part in PARTS}
     BINDINGS: ClassVar[list[BindingType]] = bindings(LOG)
 
+    wraps: reactive[bool] = reactive(False)
+    """Long lines are broken instead of going on to the right."""
+    shows_times: reactive[bool] = reactive(True)
+    """Each line begins with its time of writing."""
     hides: reactive[bool] = reactive(True)
     """What the filter does not match is not shown."""
     filter_text: reactive[str] = reactive("")
@@ -75,6 +91,7 @@ class LogView(LogCanvas, can_focus=True):
         *,
         name_of: Callable[[LogLine], str] | None = None,
         save_as: Path | None = None,
+        max_items: int = MAX_ITEMS,
         id: str | None = None,
         classes: str | None = None,
     ) -> None:
@@ -84,18 +101,25 @@ class LogView(LogCanvas, can_focus=True):
             feed: Where lines come from; see `show`.
             name_of: What to write before each line, for several sources at once.
             save_as: Where to save to: the time is added to the name.
+            max_items: How many lines are held.
             id: The widget's id.
             classes: The widget's classes.
         """
         super().__init__(id=id, classes=classes)
+        self._max_items = max_items
+        self._view = LogViewport(max_items)
+        self.empty = "No lines yet."
+        """What is said where there is none."""
         self._feed = feed
         self._pending: deque[Item] = deque()
-        self._name_of = name_of
+        self._painter = ItemPainter(self._component_style)
+        self._painter.name_lines(name_of)
         self._save_as = save_as
-        self._new = 0
         self._marks = 0
         self._is_cleared = False
         self._is_due = False
+        self._base = Style.null()
+        self._drawn_thumb = range(0)
 
     @property
     def feed(self) -> Feed | None:
@@ -103,14 +127,22 @@ class LogView(LogCanvas, can_focus=True):
         return self._feed
 
     @property
+    def lines(self) -> LogLines:
+        """What is held, and what of it is shown."""
+        return self._view.lines
+
+    @property
+    def follows(self) -> bool:
+        """Whether new lines come into sight by themselves."""
+        return self._view.follows
+
+    @property
     def match_words(self) -> str:
         """Say how many lines match, and which of them is current: `3 of 41`."""
         if not self.filter_text:
             return ""
-        total = count(self.lines.match_count)
-        if self._current is None or self._current not in self.lines.shown:
-            return total
-        return f"{count(self.lines.match_number(self._index_of(self._current)))} of {total}"
+        total, index = count(self.lines.match_count), self.lines.index_of(self._painter.current)
+        return total if index is None else f"{count(self.lines.match_number(index))} of {total}"
 
     def show(
         self,
@@ -122,15 +154,14 @@ class LogView(LogCanvas, can_focus=True):
         """Show another log from now on; arguments as for the view."""
         if self._feed is not None:
             self._feed.on_news = None
-        self._feed, self._name_of, self._name_width = feed, name_of, 0
+        self._feed = feed
         self._save_as = save_as or self._save_as
         self._pending.clear()
-        self.lines = LogLines()
+        self._view = LogViewport(self._max_items)
         self.lines.set_filter(self.filter_text, hides=self.hides)
-        self._top = self._new = 0
-        self._current = None
+        self._painter.name_lines(name_of)
+        self._painter.current = None
         self._is_cleared = False
-        self.follows = True
         self._measure()
         if self.is_mounted:
             self._listen()
@@ -170,34 +201,21 @@ class LogView(LogCanvas, can_focus=True):
 
     def append(self, items: list[Item]) -> None:
         """Add items at the end; the reader's place stays where it is."""
-        if self._name_of is not None:
-            widest = max(
-                (cell_len(self._name_of(i)) for i in items[-200:] if isinstance(i, LogLine)), default=0
-            )
-            if widest > self._name_width:
-                self._name_width = min(widest, WIDEST_NAME)
-                self._measure()
-        rows_before = self.lines.row_count
-        gone = self.lines.add(items)
-        if self.follows:
-            self._go(self._last_top)
+        if self._painter.widen_names(items):
+            self._measure()
+        self._fit()
+        if self._view.add(items):
             self.refresh()
         else:
-            self._new += sum(isinstance(item, LogLine) for item in items)
-            top = self._top
-            self._top = max(0, top - gone)
-            if rows_before < top + self.content_size.height or gone > top:
-                self.refresh()
-            else:
-                self._refresh_thumb()
+            self._refresh_thumb()
         self._say()
 
     def _say(self) -> None:
         """Say below how far from the end the reader is."""
         if self.follows:
             words = ""
-        elif self._new:
-            words = f" {plural(self._new, 'new line')} below, G "
+        elif self._view.new_lines:
+            words = f" {plural(self._view.new_lines, 'new line')} below, G "
         else:
             words = " follow is off, G "
         if words != self.border_subtitle:
@@ -205,68 +223,78 @@ class LogView(LogCanvas, can_focus=True):
         self.set_class(not self.follows, "-paused")
         self.post_message(self.Changed(self))
 
+    def on_resize(self) -> None:
+        """Break lines anew, and keep what is looked at in sight."""
+        self._measure()
+
+    def watch_wraps(self) -> None:
+        """Break lines, or do not."""
+        self._painter.wraps, self._painter.left = self.wraps, 0
+        self._measure()
+
+    def watch_shows_times(self) -> None:
+        """Make room for the times, or win it back."""
+        self._painter.shows_times = self.shows_times
+        self._measure()
+
     def watch_hides(self) -> None:
         """Filter anew."""
         self._filter()
 
     def watch_filter_text(self) -> None:
         """Filter anew."""
-        self._pattern = pattern_of(self.filter_text)
+        self._painter.pattern = pattern_of(self.filter_text)
         self._filter()
 
+    def _fit(self) -> None:
+        """Scroll no further than there are rows."""
+        self._view.resize(self.content_size.height)
+
+    def _measure(self) -> None:
+        """Break lines to the width there is now; the first line in sight stays the first."""
+        width = self.content_size.width - 1 if self.wraps else 0
+        with self._view.keep_place():
+            self.lines.set_wrap(max(0, width), self._painter.prefix_cells)
+            self._fit()
+        self.refresh()
+
     def _filter(self) -> None:
-        anchor = None
-        if not self.follows and self.lines.shown:
-            anchor = self.lines.shown[min(self.lines.at_row(self._top)[0], len(self.lines.shown) - 1)]
-        self.lines.set_filter(self.filter_text, hides=self.hides)
-        self._top = self._last_top if anchor is None else self.lines.row_of(self._index_near(anchor))
-        self._top = min(self._top, self._last_top)
+        with self._view.keep_place():
+            self.lines.set_filter(self.filter_text, hides=self.hides)
         self.refresh()
         self._say()
 
-    def _index_of(self, item: Item) -> int:
-        return next(index for index, each in enumerate(self.lines.shown) if each is item)
-
-    def _index_near(self, item: Item) -> int:
-        """Return the place of an item, or where it would be among those shown."""
-        shown = self.lines.shown
-        key = (item.stamp_ns, item.seq)
-        return next(
-            (place for place, each in enumerate(shown) if each is item or (each.stamp_ns, each.seq) >= key),
-            max(0, len(shown) - 1),
-        )
-
     def action_move(self, rows: int) -> None:
         """Go up or down; up ends following, down at the end begins it."""
-        self._scroll_rows(self._top + rows, is_up=rows < 0)
+        self._go(self._view.top + rows, is_up=rows < 0)
 
     def action_page(self, pages: float) -> None:
         """Go up or down by what is on screen."""
         rows = max(1, int((self.content_size.height - 1) * abs(pages)))
-        self._scroll_rows(self._top + (rows if pages > 0 else -rows), is_up=pages < 0)
+        self._go(self._view.top + (rows if pages > 0 else -rows), is_up=pages < 0)
 
     def action_start(self) -> None:
         """Go to the oldest line."""
-        self._scroll_rows(0, is_up=True)
+        self._go(0, is_up=True)
 
     def action_end(self) -> None:
         """Go to the newest line, and follow."""
-        self._scroll_rows(self._last_top, is_up=False)
+        self._go(math.inf, is_up=False)
 
-    def _scroll_rows(self, row: int, *, is_up: bool) -> None:
-        self._go(row)
-        self.follows = not is_up and self._top >= self._last_top
-        if self.follows:
-            self._new = 0
+    def _go(self, row: float, *, is_up: bool) -> None:
+        self._fit()
+        self._view.scroll_to(row, is_up=is_up)
+        self.refresh()
         self._say()
 
     def action_side(self, steps: int) -> None:
         """Go right or left in long lines; the place is kept while lines come."""
         if not self.wraps:
-            longest = max((len(plain_text(item)) for item in self._in_view()), default=0)
-            room = self.content_size.width - 1 - self._prefix_width_of_lines
-            most = max(self._left if steps < 0 else 0, longest - room // 2)
-            self._left = max(0, min(self._left + steps * SIDE_STEP, most))
+            left = self._painter.left
+            longest = max((len(plain_text(item)) for item in self._view.items), default=0)
+            room = self.content_size.width - 1 - self._painter.prefix_cells
+            most = max(left if steps < 0 else 0, longest - room // 2)
+            self._painter.left = max(0, min(left + steps * SIDE_STEP, most))
             self.refresh()
 
     def action_switch(self, name: str) -> None:
@@ -276,16 +304,14 @@ class LogView(LogCanvas, can_focus=True):
     def action_match(self, step: int) -> None:
         """Go to the next line that matches the filter, or to the one before."""
         shown = self.lines.shown
-        if self._current is not None and any(item is self._current for item in shown):
-            start = self._index_of(self._current)
-        else:
-            start = self.lines.at_row(self._top)[0] - 1 if step > 0 else len(shown)
-        found = self.lines.next_match(start, step) if shown else None
+        start = self.lines.index_of(self._painter.current)
+        if start is None:
+            start = self.lines.at_row(self._view.top)[0] - 1 if step > 0 else len(shown)
+        found = self.lines.next_match(start, step)
         if found is None:
             return
-        self._current = shown[found]
-        self.follows = False
-        self._go(self.lines.row_of(found) - self.content_size.height // 2)
+        self._painter.current = shown[found]
+        self._view.scroll_to_item(found)
         self.refresh()
         self._say()
 
@@ -297,11 +323,7 @@ class LogView(LogCanvas, can_focus=True):
             self.lines.clear()
         self._is_cleared = not self._is_cleared
         self.empty = "Cleared; C brings it back." if self._is_cleared else "No lines yet."
-        self._top = self._last_top
-        self.follows = True
-        self._new = 0
-        self.refresh()
-        self._say()
+        self.action_end()
 
     def action_mark(self) -> None:
         """Draw a line at the end, to see what comes after."""
@@ -314,12 +336,12 @@ class LogView(LogCanvas, can_focus=True):
 
     def action_copy(self) -> None:
         """Have the lines on screen copied as clean text."""
-        self.post_message(self.Copy("\n".join(plain_text(item) for item in self._in_view())))
+        self.post_message(self.Copy("\n".join(plain_text(item) for item in self._view.items)))
 
     def action_save(self) -> None:
         """Save everything that is held, as it was written, to a file."""
         if self._save_as is not None:
-            self._save(self._save_as, list(self.lines.items), with_names=self._name_of is not None)
+            self._save(self._save_as, list(self.lines.items), with_names=self._painter.names_lines)
 
     @work(thread=True, group="save")
     def _save(self, path: Path, items: list[Item], *, with_names: bool) -> None:
@@ -336,9 +358,36 @@ class LogView(LogCanvas, can_focus=True):
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
         """Go up."""
         event.stop()
-        self.action_move(-3)
+        self.action_move(-WHEEL_LINES)
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
         """Go down."""
         event.stop()
-        self.action_move(3)
+        self.action_move(WHEEL_LINES)
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Draw rows; what they have in common is looked up once."""
+        self._base = self.rich_style
+        self._fit()
+        self._drawn_thumb = self._view.thumb
+        return super().render_lines(crop)
+
+    def render_line(self, y: int) -> Strip:
+        """Draw the row of a line that is scrolled to `y`."""
+        width, base, row = self.content_size.width, self._base, self._view.top + y
+        if row >= self.lines.row_count:
+            words = Segment(f" {self.empty}", base + self._component_style("empty"))
+            return Strip([words] if row == 0 else []).adjust_cell_length(width, base)
+        index, part = self.lines.at_row(row)
+        segments = self._painter.draw(self.lines.shown[index], part, width - 1, base)
+        thumb = Segment("┃" if y in self._view.thumb else " ", base + self._component_style("thumb"))
+        return Strip([*Strip(segments).adjust_cell_length(width - 1, base), thumb])
+
+    def _refresh_thumb(self) -> None:
+        """Draw the scroll thumb again where its place has changed, and nothing else."""
+        if self._view.thumb != self._drawn_thumb:
+            width, height = self.content_size
+            self.refresh(Region(self.gutter.left + width - 1, self.gutter.top, 1, height))
+
+    def _component_style(self, part: str) -> Style:
+        return self.get_component_rich_style(f"log-view--{part}", partial=True)

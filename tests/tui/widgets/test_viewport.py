@@ -1,0 +1,100 @@
+"""Which rows are in sight, and where the scroll thumb is: for texts, logs and tables alike."""
+
+from __future__ import annotations
+
+import math
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from k8s.logs import LogLine, Target
+from tui.widgets.log.text import plain_text
+from tui.widgets.log.viewport import LogViewport
+from tui.widgets.table.columns import Cell, Column, Row
+from tui.widgets.table.row_set import RowSet
+from tui.widgets.table.viewport import TableViewport
+from tui.widgets.viewport import Viewport
+
+SOURCE = Target("lab", "bert-worker-0")
+
+
+def viewport(height: int, row_count: int, top: float = 0) -> Viewport:
+    view = Viewport()
+    view.resize(height, row_count)
+    view.scroll_to(top)
+    return view
+
+
+def log_lines(start: int, end: int) -> list[LogLine]:
+    return [LogLine(number, b"line %d" % number, SOURCE, number, 0) for number in range(start, end)]
+
+
+def row(key: str, detail: str | None = None) -> Row:
+    return Row(key, (Cell(key),), detail)
+
+
+def texts(view: LogViewport) -> list[str]:
+    return [plain_text(item) for item in view.items]
+
+
+@given(height=st.integers(0, 60), row_count=st.integers(0, 5000), row=st.integers(-10, 6000))
+def test_the_thumb_stays_inside_and_touches_an_end_only_there(height: int, row_count: int, row: int) -> None:
+    view = viewport(height, row_count, row)
+    if row_count <= height:
+        assert not view.thumb and view.top == 0
+    elif height:
+        assert 0 <= view.thumb.start < view.thumb.stop <= height
+        assert view.top > 0 or view.thumb.start == 0
+        assert not view.is_at_end or view.thumb.stop == height
+
+
+def test_the_thumb_is_as_long_as_the_share_of_rows_that_is_in_sight() -> None:
+    assert viewport(20, 20).thumb == range(0)
+    assert viewport(20, 40).thumb == range(10)
+    assert viewport(20, 40, math.inf).thumb == range(10, 20)
+    assert len(viewport(20, 100_000, 50_000).thumb) == 1
+
+
+def test_what_is_revealed_is_scrolled_to_no_further_than_it_takes() -> None:
+    view = viewport(10, 100, 50)
+    view.reveal(55, 56)
+    assert view.top == 50
+    view.reveal(60, 61)
+    assert view.top == 52
+    view.reveal(30, 31)
+    assert view.top == 30
+    view.resize(10, 12)
+    assert view.rows == range(2, 12)
+
+
+def test_a_log_that_is_followed_shows_its_end_and_one_that_is_read_its_place() -> None:
+    view = LogViewport(max_items=1000)
+    view.resize(3)
+    assert view.add(log_lines(0, 10))
+    assert texts(view) == ["line 7", "line 8", "line 9"]
+    view.scroll_to(4, is_up=True)
+    assert not view.add(log_lines(10, 20))
+    assert (texts(view), view.new_lines) == (["line 4", "line 5", "line 6"], 10)
+    with view.keep_place():
+        view.lines.set_filter("line .?[5-9]$", hides=True)
+    assert texts(view)[0] == "line 5"
+    view.scroll_to(math.inf, is_up=False)
+    assert view.follows and view.new_lines == 0 and texts(view)[-1] == "line 19"
+
+
+def test_the_cursor_of_a_table_and_what_is_above_it_stay_while_rows_come_and_go() -> None:
+    rows = RowSet([Column("name", "NAME")])
+    view = TableViewport(rows)
+    view.resize(4)
+    with view.keep_place():
+        rows.replace([row(f"job-{number}", "waits") for number in range(10)])
+    view.move_to(5)
+    assert (view.cursor, view.top, view.rows_in_sight) == (5, 8, range(4, 6))
+    kept = [each for each in rows.rows if each.key != "job-0"]
+    with view.keep_place():
+        rows.replace([row("job-new"), row("job-newer"), *kept])
+    assert view.cursor_row == row("job-5", "waits")
+    assert [rows.shown[place].key for place in view.rows_in_sight] == ["job-4", "job-5"]
+    with view.keep_place():
+        rows.replace([])
+    assert view.cursor_row is None and not view.rows_in_sight and not view.thumb
