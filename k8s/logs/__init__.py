@@ -1,4 +1,7 @@
-"""Logs of containers and of whole jobs, followed, split into ranks, and merged."""
+"""Logs of containers and of whole jobs: followed over restarts, split into ranks, merged by time.
+
+Reads from a client and keeps bounded memory; draws nothing, and makes nothing harmless by itself.
+"""
 
 from k8s.logs.feed import EVERYTHING, Feed, LogSelection
 from k8s.logs.follow import Follower, LogRequest, follow

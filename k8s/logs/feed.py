@@ -1,4 +1,4 @@
-"""What one view shows of a job's logs: chosen lines, in the order of their times."""
+"""What one view shows of a job's logs: the lines of a selection, in the order of their times."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class LogSelection:
         """Tell whether lines of several instances may come."""
         return not self.instance and self.rank is None
 
-    def takes(self, item: Item, home: str) -> bool:
-        """Tell whether an item belongs to it, when its rank runs in the instance `home`."""
+    def takes(self, item: Item, instance: str) -> bool:
+        """Tell whether an item belongs to it, when its rank runs in `instance`."""
         rank = self.rank
         if rank is None:
             return not self.instance or self.instance == item.source.name
         if isinstance(item, LogLine) and item.rank is not None:
             return item.rank == rank
-        return item.source.name == home
+        return item.source.name == instance
 
     def __str__(self) -> str:
         return f"rank {self.rank}" if self.rank is not None else self.instance or "all"
@@ -47,12 +47,12 @@ EVERYTHING = LogSelection()
 
 
 class Feed:
-    """Collects chosen items until its view takes them."""
+    """Collects the items of a selection until its view takes them."""
 
     def __init__(
         self,
-        choice: LogSelection,
-        home_of: Callable[[int], str],
+        selection: LogSelection,
+        instance_of_rank: Callable[[int], str],
         *,
         window_s: float = WINDOW_S,
         max_items: int = FEED_ITEMS,
@@ -60,40 +60,40 @@ class Feed:
         """Make an empty feed; `JobLogs.open` makes one that is filled.
 
         Args:
-            choice: Which items.
-            home_of: Tells the instance in which a rank runs.
+            selection: Which items.
+            instance_of_rank: Tells the instance in which a rank runs.
             window_s: How long items of several sources wait for each other.
             max_items: How many wait for the view at most.
         """
-        self.choice = choice
+        self.selection = selection
         """Which items come."""
         self.on_news: Callable[[], None] | None = None
         """Called when there is something to take, so that nobody needs to look all the time."""
-        self._home_of = home_of
-        self._window_s = window_s if choice.is_merged else 0.0
+        self._instance_of_rank = instance_of_rank
+        self._window_s = window_s if selection.is_merged else 0.0
         self._max_items = max_items
         self._batches: deque[tuple[float, Sequence[Item]]] = deque()
         self._waiting = 0
         self._dropped: Marker | None = None
         self._dropped_items = 0
 
-    def chosen(self, source: Target, items: Sequence[Item]) -> Sequence[Item]:
-        """Return those of one source's items that this feed wants."""
-        choice = self.choice
-        if choice.is_merged:
+    def matching(self, source: Target, items: Sequence[Item]) -> Sequence[Item]:
+        """Return those of one source's items that match the feed's selection."""
+        selection = self.selection
+        if selection.is_merged:
             return items
-        if choice.rank is None:
-            return items if choice.instance == source.name else ()
-        home = self._home_of(choice.rank)
-        return [each for each in items if choice.takes(each, home)]
+        if selection.rank is None:
+            return items if selection.instance == source.name else ()
+        instance = self._instance_of_rank(selection.rank)
+        return [each for each in items if selection.takes(each, instance)]
 
     def put(self, source: Target, items: Sequence[Item]) -> None:
         """Add what is new of one source."""
-        if wanted := self.chosen(source, items):
-            self.fill(wanted)
+        if matching := self.matching(source, items):
+            self.fill(matching)
 
     def fill(self, items: Sequence[Item]) -> None:
-        """Add items that were chosen before."""
+        """Add items that match already."""
         self._batches.append((time.monotonic(), items))
         self._waiting += len(items)
         while self._waiting > self._max_items and len(self._batches) > 1:
@@ -121,7 +121,7 @@ class Feed:
         ready = [batch for arrived, batch in self._batches if arrived <= cut]
         if not ready:
             return items
-        if not self.choice.is_merged:
+        if not self.selection.is_merged:
             for batch in ready:
                 items.extend(batch)
             self._batches.clear()

@@ -27,13 +27,13 @@ from k8s.watch.backoff import DEFAULT_BACKOFF, Backoff
 
 _BYTES_PER_TURN = 32 * 1024
 """Read at once before others have their turn: two or three milliseconds of work."""
-_TRIES_AT_ONCE = 4
+_READ_TRIES = 4
 """How often one reading without follow is tried before its error is the answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogRequest:
-    """Which part of a log is wanted, and how."""
+    """Which part of a log to read: the parameters of `pods/log`, and how much of a line is kept."""
 
     tail: int | None = None
     """Begin this many lines before the end; None begins at the start."""
@@ -50,7 +50,7 @@ class LogRequest:
 
 
 async def follow(
-    client: Client, target: Target, wanted: LogRequest = LogRequest(), *, backoff: Backoff = DEFAULT_BACKOFF
+    client: Client, target: Target, request: LogRequest = LogRequest(), *, backoff: Backoff = DEFAULT_BACKOFF
 ) -> AsyncIterator[Item]:
     """Yield one container's lines, and markers where something happened to the stream.
 
@@ -61,9 +61,9 @@ async def follow(
 
     Raises:
         Invalid: The pod has no such container.
-        KubeError: Only without `wanted.follow`: the log could not be read.
+        KubeError: Only without `request.follow`: the log could not be read.
     """
-    async with aclosing(Follower(client, target, wanted, backoff=backoff).batches()) as batches:
+    async with aclosing(Follower(client, target, request, backoff=backoff).batches()) as batches:
         async for batch in batches:
             for item in batch:
                 yield item
@@ -76,7 +76,7 @@ class Follower:
         self,
         client: Client,
         target: Target,
-        wanted: LogRequest = LogRequest(),
+        request: LogRequest = LogRequest(),
         *,
         backoff: Backoff = DEFAULT_BACKOFF,
         numbers: Iterator[int] | None = None,
@@ -87,7 +87,7 @@ class Follower:
         Args:
             client: The cluster.
             target: The container.
-            wanted: Which part of its log.
+            request: Which part of its log.
             backoff: How long to wait for what.
             numbers: Where the items' `seq` come from, when several logs are merged.
             turn: Shared by those who read in one console: one of them works at a time, and a
@@ -100,11 +100,11 @@ class Follower:
         self.is_over = False
         """There will be nothing more to read."""
         self._client = client
-        self._wanted = wanted
+        self._request = request
         self._backoff = backoff
         self._numbers = count() if numbers is None else numbers
         self._turn = turn
-        self._ranks = RankReader(target.ranks, speaks_for_all=target.speaks_for_all)
+        self._ranks = RankReader(target.ranks, prints_all_ranks=target.prints_all_ranks)
         self._cursor = Cursor()
         self._uid = target.pod_uid
         self._run: int | None = None
@@ -116,7 +116,7 @@ class Follower:
         self._lost_at_s: float | None = None
         self._ended_at_s: float | None = None
         self._reconnected_last = False
-        self._said = ""
+        self._last_notice = ""
         self._woken = asyncio.Event()
 
     def wake(self) -> None:
@@ -128,7 +128,7 @@ class Follower:
         if target.status != self.target.status:
             self.wake()
         self.target = target
-        self._ranks = RankReader(target.ranks, speaks_for_all=target.speaks_for_all)
+        self._ranks = RankReader(target.ranks, prints_all_ranks=target.prints_all_ranks)
 
     async def batches(self) -> AsyncGenerator[list[Item], None]:
         """Yield what is new as it comes, never empty; see `follow`, of which this is the inside."""
@@ -146,23 +146,23 @@ class Follower:
                     self._lost_at_s = time.monotonic()
                 elif (
                     self._failures > 1
-                    and (words := f"cannot be read now: {error.why or error.what}") != self._said
+                    and (words := f"cannot be read now: {error.why or error.what}") != self._last_notice
                 ):
-                    self._said = words
+                    self._last_notice = words
                     yield [self._marker(Mark.LOST, words)]
                 await self._back_off(error.retry_after_s if isinstance(error, Throttled) else 0.0)
 
     def _is_final(self, error: KubeError) -> bool:
         if isinstance(error, _NoSuchContainer):
             return True
-        if self._wanted.follow:
+        if self._request.follow:
             return False
         return isinstance(error, Forbidden | Unauthorized | Invalid | NotFound) or (
-            self._failures >= _TRIES_AT_ONCE
+            self._failures >= _READ_TRIES
         )
 
     async def _round(self) -> AsyncGenerator[list[Item], None]:
-        if self._wanted.previous:
+        if self._request.previous:
             async with aclosing(self._read(previous=True, is_final=True)) as batches:
                 async for batch in batches:
                     yield batch
@@ -183,7 +183,7 @@ class Follower:
             self._lost_at_s = self._ended_at_s
         self._ended_at_s = None
         if view.has_log and not self._run_is_read:
-            is_final = view.is_over or not self._wanted.follow
+            is_final = view.is_over or not self._request.follow
             is_stream = self.is_streamed and not is_final
             started_s, had_news = time.monotonic(), False
             reading = self._read(is_stream=is_stream, is_final=is_final, is_over=view.is_over)
@@ -191,21 +191,21 @@ class Follower:
                 async for batch in batches:
                     had_news = had_news or bool(batch)
                     yield batch
-            if self._run_is_read and self._wanted.follow:
+            if self._run_is_read and self._request.follow:
                 yield [self._marker(Mark.ENDED, _ending(view))]
             elif not is_final and not is_stream:
                 await self._pause(self._backoff.poll_s)
             elif not had_news and time.monotonic() - started_s < self._backoff.first_s:
                 self._failures += 1
                 await self._back_off()
-        elif not view.has_log and view.words != self._said:
-            self._said = view.words
+        elif not view.has_log and view.words != self._last_notice:
+            self._last_notice = view.words
             if view.is_over:
                 yield [self._marker(Mark.ENDED, _ending(view))]
             else:
                 yield [self._marker(Mark.WAITING, f"waits: {view.words}")]
         if self._run_is_read or not view.has_log:
-            if self._wanted.follow and view.restarts:
+            if self._request.follow and view.restarts:
                 await self._pause(self._backoff.waiting_s)
             else:
                 self.is_over = True
@@ -215,7 +215,7 @@ class Follower:
         try:
             obj = await self._client.get(PODS, self.target.pod, self.target.namespace)
         except NotFound:
-            if not self._wanted.follow:
+            if not self._request.follow:
                 raise
             return None
         except Forbidden:
@@ -268,19 +268,19 @@ class Follower:
         Raises:
             KubeError: It could not be opened, or the connection broke.
         """
-        wanted = self._wanted
+        request = self._request
         since_time = self._cursor.since_time()
         is_first = self._is_first_run and not since_time
-        splitter = Splitter(wanted.kept_bytes)
+        splitter = Splitter(request.kept_bytes)
         try:
             async with self._client.log(
                 self.target.pod,
                 self.target.namespace,
                 container=self.target.container,
                 follow=is_stream,
-                tail=wanted.tail if is_first else None,
-                since_time=wanted.since_time if is_first else since_time,
-                since_s=wanted.since_s if is_first else None,
+                tail=request.tail if is_first else None,
+                since_time=request.since_time if is_first else since_time,
+                since_s=request.since_s if is_first else None,
                 timestamps=True,
                 previous=previous,
                 idle_s=self._backoff.idle_s,
@@ -315,7 +315,7 @@ class Follower:
         items: list[Item] = []
         if pieces:
             self._failures = 0
-            self._said = ""
+            self._last_notice = ""
         if cursor.missing_since_ns and not hole_ns:
             after = write_stamp(cursor.missing_since_ns)
             items.append(self._marker(Mark.GAP, f"gap: lines after {after} may be missing; the log was cut"))

@@ -80,8 +80,8 @@ class RankRow:
     """Its lines can be told from those of its pod's other ranks."""
 
     @property
-    def choice(self) -> LogSelection:
-        """Return what to open to see it."""
+    def selection(self) -> LogSelection:
+        """Return the selection that `open` shows it by."""
         return LogSelection(rank=self.rank) if self.rank is not None else LogSelection(instance=self.instance)
 
 
@@ -93,7 +93,7 @@ class JobLogs:
         client: Client,
         targets: Sequence[Target] = (),
         *,
-        wanted: LogRequest = LAST_LINES,
+        request: LogRequest = LAST_LINES,
         max_streams: int = MAX_STREAMS,
         rank_lines: int = RANK_LINES,
         total_bytes: int = TOTAL_BYTES,
@@ -104,18 +104,18 @@ class JobLogs:
         Args:
             client: The cluster.
             targets: The job's containers, as far as they exist; see `k8s.logs.targets_of`.
-            wanted: Which part of each log.
+            request: Which part of each log.
             max_streams: How many logs are streamed at once.
             rank_lines: How many lines are kept of each rank.
             total_bytes: Memory for all of them together.
             backoff: How long to wait for what.
         """
         self.gaps = 0
-        """How often lines may be missing; each place has a marker."""
+        """How often lines may be missing; each gap has a marker."""
         self.problems: dict[str, str] = {}
         """Instance to why its log cannot be read."""
         self._client = client
-        self._wanted = wanted
+        self._request = request
         self._max_streams = max_streams
         self._rank_lines = rank_lines
         self._total_bytes = total_bytes
@@ -125,7 +125,7 @@ class JobLogs:
         self._tasks: dict[tuple[str, str, str], asyncio.Task[None]] = {}
         self._focus: frozenset[str] = frozenset()
         self._rings: dict[_Key, _Ring] = {}
-        self._homes: dict[int, str] = {}
+        self._instance_by_rank: dict[int, str] = {}
         self._size_bytes = 0
         self._feeds: list[Feed] = []
         self._changed = asyncio.Event()
@@ -150,7 +150,7 @@ class JobLogs:
                 self._followers[target.key] = Follower(
                     self._client,
                     target,
-                    self._wanted,
+                    self._request,
                     backoff=self._backoff,
                     numbers=self._numbers,
                     turn=self._turn,
@@ -164,22 +164,24 @@ class JobLogs:
         for follower in self._followers.values():
             follower.wake()
 
-    def focus(self, choices: Iterable[LogSelection]) -> None:
+    def focus(self, selections: Iterable[LogSelection]) -> None:
         """Stream what is looked at; where not all logs can be streamed, the others are polled."""
-        names = {each.instance or self.home_of(each.rank) for each in choices if not each.is_merged and each}
+        names = {
+            each.instance or self.instance_of_rank(each.rank) for each in selections if not each.is_merged
+        }
         if names != self._focus:
             self._focus = frozenset(names)
             self._changed.set()
 
-    def open(self, choice: LogSelection = EVERYTHING) -> Feed:
-        """Return a feed that holds what is kept of a choice, and gets what will come."""
-        feed = Feed(choice, self.home_of)
+    def open(self, selection: LogSelection = EVERYTHING) -> Feed:
+        """Return a feed that holds what is kept of a selection, and gets what will come."""
+        feed = Feed(selection, self.instance_of_rank)
         dropped = 0
         kept: list[Item] = []
         by_name = {target.name: target for target in self.targets}
         for (name, _), ring in self._rings.items():
-            if chosen := feed.chosen(by_name[name], list(ring.items)):
-                kept.extend(chosen)
+            if matching := feed.matching(by_name[name], list(ring.items)):
+                kept.extend(matching)
                 dropped += ring.dropped
         if kept:
             kept = in_time_order(kept)
@@ -195,21 +197,23 @@ class JobLogs:
         if feed in self._feeds:
             self._feeds.remove(feed)
 
-    def home_of(self, rank: int | None) -> str:
+    def instance_of_rank(self, rank: int | None) -> str:
         """Return the instance in which a rank runs: where it was seen, else where it is declared."""
         if rank is None:
             return ""
-        if rank in self._homes:
-            return self._homes[rank]
+        if rank in self._instance_by_rank:
+            return self._instance_by_rank[rank]
         for target in self.targets:
             if rank in target.ranks:
                 return target.name
-        return next((target.name for target in self.targets if target.speaks_for_all), "")
+        return next((target.name for target in self.targets if target.prints_all_ranks), "")
 
     def rows(self) -> list[RankRow]:
         """Return the job's ranks in order, and the instances of which no rank is known."""
         newest = {target.name: target for target in self.targets}
-        ranks = {rank: name for name, target in newest.items() for rank in target.ranks} | self._homes
+        ranks = {
+            rank: name for name, target in newest.items() for rank in target.ranks
+        } | self._instance_by_rank
         rows = [self._row(rank, newest[ranks[rank]]) for rank in sorted(ranks)]
         with_ranks = set(ranks.values())
         rows.extend(self._row(None, target) for name, target in newest.items() if name not in with_ranks)
@@ -222,7 +226,7 @@ class JobLogs:
         return RankRow(
             rank=rank,
             instance=target.name,
-            proof="observed" if rank in self._homes else target.ranks_proof,
+            proof="observed" if rank in self._instance_by_rank else target.ranks_proof,
             status=target.status,
             lines=own.lines if own else 0,
             last_line_ns=ring.last_line_ns if ring else 0,
@@ -244,8 +248,8 @@ class JobLogs:
         """Stream as many logs as may be, those looked at first, and poll the others."""
         alive = [each for each in self._followers.values() if not each.is_over]
         alive.sort(key=lambda each: (each.target.name not in self._focus, not each.target.is_chief))
-        for place, follower in enumerate(alive):
-            key, is_streamed = follower.target.key, place < self._max_streams
+        for position, follower in enumerate(alive):
+            key, is_streamed = follower.target.key, position < self._max_streams
             task = self._tasks.get(key)
             if task is not None and not task.done() and follower.is_streamed == is_streamed:
                 continue
@@ -272,14 +276,14 @@ class JobLogs:
 
     def _take(self, source: Target, batch: Sequence[Item]) -> None:
         """Keep what was read, and hand it to the feeds."""
-        name, homes = source.name, self._homes
+        name, instance_by_rank = source.name, self._instance_by_rank
         by_rank: dict[int | None, list[Item]] = {}
         for item in batch:
             rank = None
             if isinstance(item, LogLine):
                 rank = item.rank
-                if item.rank_is_proven and rank is not None and homes.get(rank) != name:
-                    homes[rank] = name
+                if item.rank_is_proven and rank is not None and instance_by_rank.get(rank) != name:
+                    instance_by_rank[rank] = name
             elif item.may_lack_lines:
                 self.gaps += 1
             if (items := by_rank.get(rank)) is None:

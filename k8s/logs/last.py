@@ -23,8 +23,6 @@ MAX_STREAMS = 16
 """Logs that are streamed; where there are more, none is."""
 TURN_S = 0.5
 """Between two requests where logs are asked in turns."""
-IDLE_S = 240.0
-"""A stream that is silent for so long is made anew, for it may be dead."""
 WAITING_S = 10.0
 """Before a container is asked again that has not started, unless its status changes."""
 KEPT_BYTES = 4096
@@ -217,7 +215,7 @@ class LastLines:
                 path,
                 doing,
                 query=query,
-                idle_s=IDLE_S if is_stream else REQUEST_S,
+                idle_s=self._probe.backoff.idle_s if is_stream else REQUEST_S,
                 open_s=REQUEST_S,
                 is_urgent=False,
             ) as body:

@@ -34,7 +34,7 @@ class Target(msgspec.Struct, frozen=True):
     """`declared`, `assumed`, `observed` or `none`."""
     is_chief: bool = False
     """Its log is the one to read first."""
-    speaks_for_all: bool = False
+    prints_all_ranks: bool = False
     """All ranks of the job print here: an MPI launcher."""
     status: str = ""
     """The instance's status, in the console's words."""
@@ -265,6 +265,6 @@ def _target(job: Job, instance: Instance, container: str) -> Target:
         ranks=instance.ranks,
         ranks_proof=instance.ranks_proof,
         is_chief=instance.is_chief,
-        speaks_for_all=instance.role == "launcher",
+        prints_all_ranks=instance.role == "launcher",
         status=instance.status.value,
     )

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-LOOKED_AT = 256
+PREFIX_BYTES = 256
 """Bytes at the start of a line in which a prefix must end."""
 
 Names = Literal["global", "local", "either"]
@@ -31,7 +31,7 @@ class PrefixRule:
     pattern: re.Pattern[bytes]
     """Group 1 is the number."""
     names: Names = "global"
-    """`global` rank, `local` place in the pod, or `either`: local unless it is one of the pod's ranks."""
+    """`global` rank, `local` rank, within the pod, or `either`: local unless it is one of the pod's ranks."""
     stays: bool = False
     """It is part of what was said, so it is shown."""
     of_launcher: bool = False
@@ -112,7 +112,7 @@ RULES: tuple[PrefixRule, ...] = (
 """The first that matches holds."""
 
 
-class Owner(NamedTuple):
+class LineOwner(NamedTuple):
     """Whose a line is."""
 
     rank: int | None = None
@@ -121,7 +121,7 @@ class Owner(NamedTuple):
     """Bytes before what was said."""
 
 
-NOBODY = Owner()
+NO_OWNER = LineOwner()
 """The pod's own words."""
 
 _BY_START = {
@@ -133,38 +133,40 @@ _BY_START = {
 class RankReader:
     """Finds the owner of each line of one pod."""
 
-    def __init__(self, ranks: Sequence[int] = (), *, speaks_for_all: bool = False) -> None:
+    def __init__(self, ranks: Sequence[int] = (), *, prints_all_ranks: bool = False) -> None:
         """Read the lines of a pod.
 
         Args:
             ranks: The global ranks that it is known or assumed to run, in the order of their places.
-            speaks_for_all: It is a launcher, where all ranks print.
+            prints_all_ranks: It is a launcher, where all ranks print.
         """
         self._ranks = tuple(ranks)
-        self._speaks_for_all = speaks_for_all
+        self._prints_all_ranks = prints_all_ranks
         # One rank in one pod: nobody else can have written what bears no mark.
-        self._alone = Owner(self._ranks[0]) if len(self._ranks) == 1 and not speaks_for_all else NOBODY
+        self._default_owner = (
+            LineOwner(self._ranks[0]) if len(self._ranks) == 1 and not prints_all_ranks else NO_OWNER
+        )
 
-    def owner(self, raw: bytes) -> Owner:
+    def owner(self, raw: bytes) -> LineOwner:
         """Return whose a line is; where it bears no mark: the pod's only rank, or nobody's."""
         rules = _BY_START.get(raw[0]) if raw else None
         if rules is None:
-            return self._alone
-        head = raw[:LOOKED_AT]
+            return self._default_owner
+        head = raw[:PREFIX_BYTES]
         for rule in rules:
-            if rule.of_launcher and not self._speaks_for_all:
+            if rule.of_launcher and not self._prints_all_ranks:
                 continue
             if found := rule.pattern.match(head):
                 return self._owned(rule, int(found.group(1)), 0 if rule.stays else found.end())
-        return self._alone
+        return self._default_owner
 
-    def _owned(self, rule: PrefixRule, number: int, prefix_bytes: int) -> Owner:
+    def _owned(self, rule: PrefixRule, number: int, prefix_bytes: int) -> LineOwner:
         ranks = self._ranks
         if rule.names == "global":
-            return Owner(number, True, prefix_bytes)
+            return LineOwner(number, True, prefix_bytes)
         if rule.names == "either" and (not ranks or number in ranks):
-            return Owner(number, False, prefix_bytes)
+            return LineOwner(number, False, prefix_bytes)
         if number < len(ranks):
-            return Owner(ranks[number], False, prefix_bytes)
+            return LineOwner(ranks[number], False, prefix_bytes)
         # A place on the node without a known rank: say nothing, hide nothing.
-        return NOBODY
+        return NO_OWNER

@@ -63,7 +63,7 @@ def choose(targets: Sequence[Target], options: Options) -> tuple[list[Target], L
             raise NotFound(f"There is no instance {options.instance}.", f"The job has {names}.")
         return chosen, LogSelection(instance=chosen[0].name)
     if options.rank is not None:
-        chosen = [each for each in targets if options.rank in each.ranks or each.speaks_for_all]
+        chosen = [each for each in targets if options.rank in each.ranks or each.prints_all_ranks]
         if not chosen and any(each.ranks for each in targets):
             ranks = sorted(rank for each in targets for rank in each.ranks)
             raise NotFound(
@@ -101,8 +101,8 @@ async def read(
     if isinstance(targets, AsyncIterable):
         updates = aiter(targets)
         targets = await anext(updates)
-    chosen, choice = choose(targets, options)
-    wanted = LogRequest(
+    chosen, selection = choose(targets, options)
+    request = LogRequest(
         tail=options.tail,
         since_s=options.since_s,
         since_time=options.since_time,
@@ -111,19 +111,19 @@ async def read(
         kept_bytes=_LONGEST_LINE_BYTES,
     )
     numbers = count()
-    home = chosen[0].name if len(chosen) == 1 else ""
-    followers = [Follower(client, each, wanted, backoff=backoff, numbers=numbers) for each in chosen]
+    instance = chosen[0].name if len(chosen) == 1 else ""
+    followers = [Follower(client, each, request, backoff=backoff, numbers=numbers) for each in chosen]
     async with AsyncExitStack() as stack:
         if len(followers) == 1 and updates is None:
             batches = await stack.enter_async_context(aclosing(followers[0].batches()))
-        elif wanted.follow:
-            crowd = _Crowd(client, followers, wanted, backoff, numbers)
-            batches = await stack.enter_async_context(aclosing(crowd.batches(updates, options)))
+        elif request.follow:
+            merged = _MergedFollowers(client, followers, request, backoff, numbers)
+            batches = await stack.enter_async_context(aclosing(merged.batches(updates, options)))
         else:
             batches = await stack.enter_async_context(aclosing(_by_time(followers)))
         async for batch in batches:
             for item in batch:
-                if choice.takes(item, home):
+                if selection.takes(item, instance):
                     yield item
 
 
@@ -141,36 +141,38 @@ async def _by_time(followers: Sequence[Follower]) -> AsyncGenerator[list[Item], 
         streams = [await stack.enter_async_context(aclosing(each.batches())) for each in followers]
         firsts = await asyncio.gather(*(anext(stream, None) for stream in streams))
         heap = [
-            (batch[0].stamp_ns, place, 0, batch) for place, batch in enumerate(firsts) if batch is not None
+            (batch[0].stamp_ns, position, 0, batch)
+            for position, batch in enumerate(firsts)
+            if batch is not None
         ]
         heapq.heapify(heap)
         while heap:
-            _, place, index, batch = heap[0]
+            _, position, index, batch = heap[0]
             yield [batch[index]]
             index += 1
             if index == len(batch):
-                following = await anext(streams[place], None)
+                following = await anext(streams[position], None)
                 if following is None:
                     heapq.heappop(heap)
                     continue
                 batch, index = following, 0
-            heapq.heapreplace(heap, (batch[index].stamp_ns, place, index, batch))
+            heapq.heapreplace(heap, (batch[index].stamp_ns, position, index, batch))
 
 
-class _Crowd:
+class _MergedFollowers:
     """Several logs followed at once, each held back when nobody prints."""
 
     def __init__(
         self,
         client: Client,
         followers: Sequence[Follower],
-        wanted: LogRequest,
+        request: LogRequest,
         backoff: Backoff,
         numbers: Iterator[int],
     ) -> None:
         self._client = client
         self._followers = {each.target.key: each for each in followers}
-        self._wanted = wanted
+        self._request = request
         self._backoff = backoff
         self._numbers = numbers
         self._queue: asyncio.Queue[Sequence[Item] | None] = asyncio.Queue(_WAITING_BATCHES)
@@ -230,7 +232,7 @@ class _Crowd:
                     self._followers[target.key].retarget(target)
                     continue
                 follower = Follower(
-                    self._client, target, self._wanted, backoff=self._backoff, numbers=self._numbers
+                    self._client, target, self._request, backoff=self._backoff, numbers=self._numbers
                 )
                 self._followers[target.key] = follower
                 tasks.append(self._start(group, follower))

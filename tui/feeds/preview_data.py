@@ -117,7 +117,7 @@ async def _log(client: Client, job: Job) -> tuple[tuple[bytes, ...], str, str]:
                         break
     except KubeError as error:
         return (), whose, said(error)
-    reader = RankReader(chief.ranks, speaks_for_all=chief.role == "launcher")
+    reader = RankReader(chief.ranks, prints_all_ranks=chief.role == "launcher")
     lines = []
     for raw in bytes(body).removesuffix(b"\n").split(b"\n"):
         owner = reader.owner(raw)

@@ -243,7 +243,7 @@ class _Collector:
         is_first = instance.containers[:1] == (target.container,)
         name = target.name if is_first else f"{target.name}.{target.container}"
         name = f"logs/{name}{'.previous' if is_previous else ''}.log"
-        ranks = self._job.ranks_total if target.speaks_for_all else len(target.ranks)
+        ranks = self._job.ranks_total if target.prints_all_ranks else len(target.ranks)
         amount = min(self._tail * max(1, ranks if is_first else 1), MOST_LINES)
         async with turns:
             await self._part(name, lambda: self._read_log(name, target, amount, is_previous))

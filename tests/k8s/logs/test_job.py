@@ -93,7 +93,7 @@ async def test_sixty_four_ranks_with_forced_drops_lose_and_double_nothing() -> N
         logs = JobLogs(
             client,
             [target_of(pod, rank) for rank, pod in enumerate(pods)],
-            wanted=LogRequest(),
+            request=LogRequest(),
             max_streams=24,
             backoff=QUICK,
         )
@@ -159,8 +159,8 @@ async def test_a_rank_seen_elsewhere_than_assumed_is_where_it_was_seen() -> None
         feed = logs.open(EVERYTHING)
         async with running(logs):
             await taken_until(feed, 4)
-        assert logs.home_of(2) == "worker-1"
-        assert logs.home_of(3) == "worker-0"
+        assert logs.instance_of_rank(2) == "worker-1"
+        assert logs.instance_of_rank(3) == "worker-0"
 
 
 async def test_all_ranks_of_a_launcher_are_listed_as_they_speak() -> None:
@@ -168,7 +168,7 @@ async def test_all_ranks_of_a_launcher_are_listed_as_they_speak() -> None:
     for rank in (0, 2, 1):
         pod.write(f"[1,{rank}]<stdout>:hello")
     async with connected(pod) as (_, client):
-        logs = JobLogs(client, [target_of(pod, speaks_for_all=True)], backoff=QUICK)
+        logs = JobLogs(client, [target_of(pod, prints_all_ranks=True)], backoff=QUICK)
         feed = logs.open(EVERYTHING)
         async with running(logs):
             await taken_until(feed, 3)
@@ -178,7 +178,7 @@ async def test_all_ranks_of_a_launcher_are_listed_as_they_speak() -> None:
 async def test_memory_is_bounded_and_what_was_dropped_is_said() -> None:
     pod = pod_of(0, lines=500)
     async with connected(pod) as (_, client):
-        logs = JobLogs(client, [target_of(pod, 0)], rank_lines=100, wanted=LogRequest(), backoff=QUICK)
+        logs = JobLogs(client, [target_of(pod, 0)], rank_lines=100, request=LogRequest(), backoff=QUICK)
         feed = logs.open(EVERYTHING)
         async with running(logs):
             await taken_until(feed, 500)
@@ -187,7 +187,7 @@ async def test_memory_is_bounded_and_what_was_dropped_is_said() -> None:
         assert kept[0].mark is Mark.DROPPED
         assert f"{500 - len(kept) + 1} older lines" in kept[0].text
         assert texts(kept)[-1] == "r0 line 499"
-        small = JobLogs(client, [target_of(pod, 0)], total_bytes=20_000, wanted=LogRequest(), backoff=QUICK)
+        small = JobLogs(client, [target_of(pod, 0)], total_bytes=20_000, request=LogRequest(), backoff=QUICK)
         feed = small.open(EVERYTHING)
         async with running(small):
             await taken_until(feed, 500)

@@ -12,7 +12,7 @@ from k8s.logs.prefixes import RULES, RankReader
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.example)
 def test_each_rule_finds_the_rank_of_its_own_example(rule: object) -> None:
     example = rule.example.encode()  # type: ignore[attr-defined]
-    owner = RankReader((0, 1, 2, 3), speaks_for_all=True).owner(example)
+    owner = RankReader((0, 1, 2, 3), prints_all_ranks=True).owner(example)
     assert owner.rank == 3
 
 
@@ -65,7 +65,7 @@ def test_what_only_looks_like_a_prefix_stays_with_the_pod(line: bytes) -> None:
 
 
 def test_a_number_in_brackets_is_a_rank_only_in_a_launcher() -> None:
-    assert RankReader(speaks_for_all=True).owner(b"[3] hi") == (3, True, 4)
+    assert RankReader(prints_all_ranks=True).owner(b"[3] hi") == (3, True, 4)
 
 
 def test_the_only_rank_of_a_pod_wrote_what_bears_no_mark() -> None:
@@ -73,14 +73,14 @@ def test_the_only_rank_of_a_pod_wrote_what_bears_no_mark() -> None:
 
 
 def test_a_launcher_speaks_for_itself_even_if_it_has_one_rank() -> None:
-    assert RankReader((0,), speaks_for_all=True).owner(b"hello").rank is None
+    assert RankReader((0,), prints_all_ranks=True).owner(b"hello").rank is None
 
 
 @given(line=st.binary(max_size=400), ranks=st.lists(st.integers(0, 99), max_size=8), launcher=st.booleans())
 def test_any_bytes_have_at_most_one_owner_and_lose_nothing_but_a_prefix(
     line: bytes, ranks: list[int], launcher: bool
 ) -> None:
-    owner = RankReader(ranks, speaks_for_all=launcher).owner(line)
+    owner = RankReader(ranks, prints_all_ranks=launcher).owner(line)
     assert 0 <= owner.prefix_bytes <= len(line)
     assert owner.rank is None or 0 <= owner.rank < 1_000_000
     assert owner.rank is not None or owner.prefix_bytes == 0

@@ -99,7 +99,7 @@ class Host(App[None]):
         return themes.variable_defaults()
 
     def on_mount(self) -> None:
-        logs = JobLogs(self._logs_client, wanted=LogRequest(tail=2000), backoff=QUICK)
+        logs = JobLogs(self._logs_client, request=LogRequest(tail=2000), backoff=QUICK)
         screen = LogsScreen(self._logs_client, REF, folder=self._folder, logs=logs)
         screen.data_bind(snapshot=Host.snapshot)
         self.push_screen(screen)

@@ -98,7 +98,7 @@ class LogsScreen(View):
         self._folder = folder
         self._window = WINDOWS[0]
         self._is_previous = is_previous
-        self._logs = logs or JobLogs(client, wanted=BEFORE if is_previous else self._window[1])
+        self._logs = logs or JobLogs(client, request=BEFORE if is_previous else self._window[1])
         self._targets: tuple[Target, ...] = ()
         self._panes: list[_Pane] = []
         self._has_chosen = False
@@ -142,7 +142,7 @@ class LogsScreen(View):
         mine = [row for row in rows if row.instance == self._instance]
         if len(mine) > 1:
             return LogSelection(instance=self._instance)
-        return next((row.choice for row in mine or rows), EVERYTHING)
+        return next((row.selection for row in mine or rows), EVERYTHING)
 
     def _add_pane(self, choice: LogSelection) -> None:
         view = LogView(classes="pane")
@@ -214,7 +214,7 @@ class LogsScreen(View):
     def _pane_title(self, choice: LogSelection, rows: list[RankRow]) -> str:
         if choice.is_merged:
             return "all ranks, by time"
-        row = next((row for row in rows if row.choice == choice), None)
+        row = next((row for row in rows if row.selection == choice), None)
         if row is None or row.rank is None:
             return f"{choice}  {row.status}" if row else str(choice)
         told = "" if row.is_split else "  lines not marked by rank: all of the pod's"
@@ -225,7 +225,7 @@ class LogsScreen(View):
         silent_s = max(0.0, now_s - row.last_line_ns / 1e9) if row.last_line_ns else None
         is_silent = row.status == "Running" and silent_s is not None and silent_s > SILENT_S
         return Row(
-            _key(row.choice),
+            _key(row.selection),
             (
                 Cell(_rank_words(row), "bright"),
                 Cell(row.instance),
@@ -262,7 +262,7 @@ class LogsScreen(View):
     def on_table_row_selected(self, event: Table.RowSelected) -> None:
         """Show the ranks that are marked, or the one under the cursor."""
         event.stop()
-        choices = {_key(row.choice): row.choice for row in self._logs.rows()}
+        choices = {_key(row.selection): row.selection for row in self._logs.rows()}
         marked = [choices[key] for key in event.table.marks if key in choices][:MAX_PANES]
         if len(marked) > 1:
             event.table.action_clear_marks()
@@ -297,7 +297,7 @@ class LogsScreen(View):
 
     def action_step(self, step: int) -> None:
         """Show the next rank, or the one before, in the pane with the focus."""
-        choices = [row.choice for row in self._logs.rows()]
+        choices = [row.selection for row in self._logs.rows()]
         if choices:
             place = choices.index(self._pane.choice) + step if self._pane.choice in choices else 0
             self._open(self._pane, choices[place % len(choices)])
@@ -308,7 +308,7 @@ class LogsScreen(View):
 
     def action_split(self) -> None:
         """Show one more rank beside those that are shown; after four, only the first."""
-        choices = [row.choice for row in self._logs.rows()]
+        choices = [row.selection for row in self._logs.rows()]
         shown = [pane.choice for pane in self._panes]
         place = choices.index(shown[-1]) + 1 if shown[-1] in choices else 0
         others = [each for each in choices[place:] + choices[:place] if each not in shown]
@@ -335,7 +335,7 @@ class LogsScreen(View):
 
     def _restart(self, wanted: LogRequest) -> None:
         """Read everything anew."""
-        self._logs = JobLogs(self._client, self._targets, wanted=wanted)
+        self._logs = JobLogs(self._client, self._targets, request=wanted)
         for pane in self._panes:
             pane.feed = self._logs.open(pane.choice)
             self._show(pane)
