@@ -1,4 +1,4 @@
-"""What the user asks of a job, whatever kind it becomes, and what is wrong with it."""
+"""The spec of a training job, whatever kind it becomes, and its validation."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ LONGEST_NAME = 49
 """Characters of a job name that leave room for `-worker-123` and a hash. Source: Arena."""
 
 TRAINER_ANNOTATION = "gpuconsole.dev/trainer"
-"""On a job: which packaged trainer it runs."""
+"""On a job: name of the packaged trainer that it runs."""
 LOG_DIR_ANNOTATION = "gpuconsole.dev/log-dir"
-"""On a job: where in its pods the event files are written."""
+"""On a job: folder in its pods where the event files are written."""
 USER_ANNOTATION = "gpuconsole.dev/user"
-"""On a job: who asked for it."""
+"""On a job: who submitted it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """A volume claim in the pods of a job."""
+    """A volume claim mounted in the pods of a job."""
 
     claim: str
     """Name of the PersistentVolumeClaim."""
@@ -33,34 +33,34 @@ class Mount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpec:
-    """A training job as a person asks for it. Nothing here is checked: see `problems`."""
+    """A training job as the user specifies it. Not validated when made: see `problems`."""
 
     name: str = ""
     namespace: str = "default"
     image: str = ""
     workers: int = 1
-    """Pods in all, the master among them."""
+    """Number of pods, including the master."""
     gpus: int = 0
-    """Accelerators of each pod."""
+    """Accelerators per pod."""
     gpu_resource: str = "nvidia.com/gpu"
     processes: int = 1
-    """Training processes of each pod: torchrun's nproc_per_node."""
+    """Training processes per pod: torchrun's nproc_per_node."""
     command: tuple[str, ...] = ()
-    """Words to run, not a shell line."""
+    """Argv, not a shell line."""
     working_dir: str = ""
     env: Mapping[str, str] = field(default_factory=dict)
     mounts: tuple[Mount, ...] = ()
     cpu: str = ""
-    """CPU quantity of each pod, as `4` or `500m`; empty for no request."""
+    """CPU quantity per pod, as `4` or `500m`; empty for no request."""
     memory: str = ""
-    """Memory quantity of each pod, as `32Gi`; empty for no request."""
+    """Memory quantity per pod, as `32Gi`; empty for no request."""
     shared_memory: str = "2Gi"
     """Size of /dev/shm; empty leaves the runtime's 64 MiB, on which data loaders die."""
     priority_class: str = ""
     retries: int = 0
-    """How often the job may start again: backoffLimit."""
+    """Retries before the job fails: backoffLimit."""
     clean_pods: str = "None"
-    """Pods to remove when it ends: None keeps their logs, Running, All."""
+    """Pods to delete when it ends, as cleanPodPolicy: None, which keeps their logs, Running, All."""
     trainer: str = ""
     """Name of the packaged trainer in `command`, if it is one."""
     log_dir: str = ""
@@ -69,39 +69,41 @@ class JobSpec:
     labels: Mapping[str, str] = field(default_factory=dict)
 
     def problems(self) -> dict[str, str]:
-        """Return what is wrong, field by field, in words that say what would be right.
+        """Return what is wrong, by field, in a sentence that says what would be right.
 
-        Instant and local: the server has the last word.
+        Local only: the server has the last word.
         """
         found: dict[str, str] = {}
         if not self.name:
-            found["name"] = "A job needs a name, as in bert-base-1."
+            found["name"] = "Required, e.g. bert-base-1."
         elif len(self.name) > LONGEST_NAME:
-            found["name"] = f"A name has at most {LONGEST_NAME} characters, this one {len(self.name)}."
+            found["name"] = f"At most {LONGEST_NAME} characters; this has {len(self.name)}."
         elif not _NAME.fullmatch(self.name):
-            found["name"] = "Use a-z, 0-9 and - only, a letter first, no - at the end."
+            found["name"] = (
+                "Use lowercase letters, digits and '-' only; start with a letter, do not end with '-'."
+            )
         if not self.image:
-            found["image"] = "An image is needed, as in pytorch/pytorch:2.6.0-cuda12.4-cudnn9-runtime."
+            found["image"] = "Required, e.g. pytorch/pytorch:2.6.0-cuda12.4-cudnn9-runtime."
         elif re.search(r"\s", self.image):
-            found["image"] = "An image has no spaces."
+            found["image"] = "Must not contain spaces."
         for name, lowest in (("workers", 1), ("gpus", 0), ("processes", 1), ("retries", 0)):
             if getattr(self, name) < lowest:
-                found[name] = f"At least {lowest}."
+                found[name] = f"Must be at least {lowest}."
         if not self.command:
-            found["command"] = "Say what to run, or choose a packaged trainer."
+            found["command"] = "Required: a command, or a packaged trainer."
         for name in ("cpu", "memory", "shared_memory"):
             found.update(_quantity_problem(name, getattr(self, name)))
         for name in self.env:
             if not _ENV_NAME.fullmatch(name):
-                found["env"] = f"{name!r} cannot be the name of a variable: use letters, digits and _."
+                found["env"] = f"{name!r} is not a valid variable name: use letters, digits and '_'."
         paths = [mount.path for mount in self.mounts]
         for mount in self.mounts:
             if not mount.path.startswith("/") or mount.path == "/":
-                found["mounts"] = f"{mount.path!r}: a volume needs an absolute path that is not /."
+                found["mounts"] = f"{mount.path!r} is not a mount path: must be absolute, and not /."
             elif paths.count(mount.path) > 1:
-                found["mounts"] = f"Two volumes at {mount.path}."
+                found["mounts"] = f"Two volumes mounted at {mount.path}."
         if self.working_dir and not self.working_dir.startswith("/"):
-            found["working_dir"] = "An absolute path, as in /workspace."
+            found["working_dir"] = "Must be an absolute path, e.g. /workspace."
         return found
 
 
@@ -112,4 +114,4 @@ def _quantity_problem(name: str, text: str) -> dict[str, str]:
         is_positive = parse(text) > 0
     except ValueError as error:
         return {name: f"{error}."}
-    return {} if is_positive else {name: "More than nothing, or leave it empty."}
+    return {} if is_positive else {name: "Must be greater than 0, or empty."}

@@ -5,14 +5,14 @@ from __future__ import annotations
 from tui.keys.key import Key
 
 NEW_JOB = (
-    Key("new.next_section", "ctrl+n,pagedown", "section(1)", "Next part of the form"),
-    Key("new.section_before", "ctrl+p,pageup", "section(-1)", "Part before"),
-    Key("new.create", "ctrl+o", "create", "Go to the button; there again: create the job", "create"),
-    Key("new.check", "ctrl+t", "check", "Ask the server whether it would; nothing is created", "check"),
-    Key("new.yaml", "ctrl+y", "yaml", "The job as YAML, and back", "yaml"),
-    Key("new.keep", "ctrl+s", "keep", "Keep what is typed as a draft", "draft"),
+    Key("new.next_section", "ctrl+n,pagedown", "section(1)", "Next section"),
+    Key("new.section_before", "ctrl+p,pageup", "section(-1)", "Previous section"),
+    Key("new.create", "ctrl+o", "create", "Create the job (asks first)", "create"),
+    Key("new.check", "ctrl+t", "check", "Dry run on the server; creates nothing", "check"),
+    Key("new.yaml", "ctrl+y", "yaml", "YAML (toggle)", "yaml"),
+    Key("new.keep", "ctrl+s", "keep", "Save as draft", "draft"),
     Key("new.jump", "ctrl+g", "jump", "Jump: a letter for each field"),
-    Key("new.leave", "escape", "leave", "Leave; asks when something was typed", "back"),
+    Key("new.leave", "escape", "leave", "Back (asks first if there are unsaved changes)", "back"),
 )
 """In the new-job form. Fields have the keys of any form: tab, the arrows, enter."""
 

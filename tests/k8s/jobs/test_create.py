@@ -55,7 +55,7 @@ async def test_a_wish_with_mistakes_is_not_sent() -> None:
             await create_job(client, KIND, replace(SPEC, name="Bert", image=""))
         assert cluster.requests == []
     assert set(caught.value.causes) == {"name", "image"}
-    assert "name: Use a-z" in caught.value.why
+    assert "name: Use lowercase letters" in caught.value.why
     check(SPEC)
 
 

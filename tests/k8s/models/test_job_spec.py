@@ -1,4 +1,4 @@
-"""What is wrong with a wish, said before anybody is asked."""
+"""What is wrong with a spec, said before the server is asked."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from k8s.models.job_spec import LONGEST_NAME, JobSpec, Mount
 GOOD = JobSpec(name="bert-base-1", image="pytorch/pytorch:2.6", command=("python", "train.py"))
 
 
-def test_a_good_wish_has_no_problems() -> None:
+def test_a_good_spec_has_no_problems() -> None:
     assert GOOD.problems() == {}
     full = replace(
         GOOD,
@@ -30,31 +30,31 @@ def test_a_good_wish_has_no_problems() -> None:
 @pytest.mark.parametrize(
     ("field", "value", "words"),
     [
-        ("name", "", "needs a name"),
-        ("name", "a" * (LONGEST_NAME + 1), f"this one {LONGEST_NAME + 1}"),
-        ("name", "Bert", "a-z"),
-        ("name", "1bert", "a letter first"),
-        ("name", "bert-", "no - at the end"),
-        ("name", "bert\n", "a-z"),
-        ("name", "bert[/b]", "a-z"),
-        ("image", "", "An image is needed"),
-        ("image", "a b", "no spaces"),
-        ("workers", 0, "At least 1"),
-        ("gpus", -1, "At least 0"),
-        ("processes", 0, "At least 1"),
-        ("retries", -1, "At least 0"),
-        ("command", (), "Say what to run"),
+        ("name", "", "Required, e.g."),
+        ("name", "a" * (LONGEST_NAME + 1), f"this has {LONGEST_NAME + 1}"),
+        ("name", "Bert", "lowercase letters"),
+        ("name", "1bert", "start with a letter"),
+        ("name", "bert-", "do not end with '-'"),
+        ("name", "bert\n", "lowercase letters"),
+        ("name", "bert[/b]", "lowercase letters"),
+        ("image", "", "Required, e.g."),
+        ("image", "a b", "not contain spaces"),
+        ("workers", 0, "at least 1"),
+        ("gpus", -1, "at least 0"),
+        ("processes", 0, "at least 1"),
+        ("retries", -1, "at least 0"),
+        ("command", (), "Required: a command"),
         ("cpu", "four", "is not a quantity"),
-        ("cpu", "0", "More than nothing"),
-        ("memory", "-1Gi", "More than nothing"),
+        ("cpu", "0", "greater than 0"),
+        ("memory", "-1Gi", "greater than 0"),
         ("memory", "32 Gi", "is not a quantity"),
         ("shared_memory", "lots", "is not a quantity"),
-        ("env", {"1X": ""}, "cannot be the name of a variable"),
-        ("env", {"A=B": ""}, "cannot be the name of a variable"),
-        ("mounts", (Mount("a", "data"),), "absolute path"),
-        ("mounts", (Mount("a", "/"),), "absolute path"),
-        ("mounts", (Mount("a", "/x"), Mount("b", "/x")), "Two volumes at /x"),
-        ("working_dir", "work", "absolute path"),
+        ("env", {"1X": ""}, "not a valid variable name"),
+        ("env", {"A=B": ""}, "not a valid variable name"),
+        ("mounts", (Mount("a", "data"),), "absolute"),
+        ("mounts", (Mount("a", "/"),), "absolute"),
+        ("mounts", (Mount("a", "/x"), Mount("b", "/x")), "Two volumes mounted at /x"),
+        ("working_dir", "work", "absolute"),
     ],
 )
 def test_each_mistake_is_said_where_it_is_made(field: str, value: Any, words: str) -> None:

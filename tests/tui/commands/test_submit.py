@@ -140,10 +140,10 @@ async def test_other_accelerators_are_asked_for_by_their_names(run: CommandLine)
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--image", "x", "true"), "--name: A job needs a name"),
-        (("--name", "Demo_", "--image", "x", "true"), "--name: Use a-z, 0-9 and -"),
-        (("--name", "demo", "true"), "--image: An image is needed"),
-        (("--name", "demo", "--image", "x"), "COMMAND: Say what to run"),
+        (("--image", "x", "true"), "--name: Required, e.g. bert-base-1"),
+        (("--name", "Demo_", "--image", "x", "true"), "--name: Use lowercase letters"),
+        (("--name", "demo", "true"), "--image: Required, e.g. pytorch"),
+        (("--name", "demo", "--image", "x"), "COMMAND: Required: a command"),
         (("--name", "demo", "--image", "x", "--workers", "0", "true"), "--workers: At least 1"),
         (("--name", "demo", "--image", "x", "--gpus", "-1", "true"), "--gpus: At least 0"),
         (("--name", "demo", "--image", "x", "--cpu", "much", "true"), "--cpu: 'much' is not a quantity"),

@@ -35,15 +35,14 @@ from tests.support.objects import Object, node, pod_of, pytorch_job
 from tests.tui.console.test_console import EVENTS, LISTS
 from tui.app import Console
 from tui.charts.series import Series
-from tui.jobs.new_job.preflight import PlanLine
+from tui.jobs.new_job.preflight import PreflightLine
 from tui.keys import COMMANDS
 from tui.options import ConsoleOptions
 from tui.screens.base.view import View
 from tui.screens.dialogs.confirm import ConfirmScreen
 from tui.terminal.line_filters import AsciiOnly, Harmless
 from tui.widgets.curve_chart import CurveChart, PlotCurve
-from tui.widgets.form.notice import Notice
-from tui.widgets.form.plan_view import PlanView
+from tui.widgets.form.job_fields import Notice, PreflightView
 from tui.widgets.log.view import LogView
 from tui.widgets.table.table import Cell, Column, Row, Table
 from tui.widgets.yaml_view import YamlView
@@ -165,7 +164,7 @@ class Shelf(App[None]):
     def compose(self) -> ComposeResult:
         yield Table(COLUMNS)
         yield Notice()
-        yield PlanView()
+        yield PreflightView()
         yield LogView(name_of=lambda line: line.source.pod)
         yield YamlView()
         yield CurveChart("")
@@ -180,8 +179,8 @@ class Shelf(App[None]):
             for number in (0, 1)
         ]
         table.set_columns(columns, rows)
-        self.query_one(Notice).say(text)
-        self.query_one(PlanView).show([PlanLine("bad", text)])
+        self.query_one(Notice).show(text)
+        self.query_one(PreflightView).show([PreflightLine("error", text)])
         source = Target("default", text, instance=text)
         raw = text.encode("utf-8", "surrogatepass")
         items: list[Item] = [LogLine(1, raw, source, 0, 0), Marker(Mark.NOTE, text, source, 2, 1)]

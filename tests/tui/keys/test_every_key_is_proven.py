@@ -17,12 +17,12 @@ import tui
 from tests.tui.keys.proofs import KEYS, Hands, proven_by, proves
 from tui.__main__ import main
 from tui.keys import PLACES
-from tui.widgets.form.fields import ChoiceField, Fold, TextField
+from tui.widgets.form.fields import ChoiceField, FieldsTitle, TextField
 
 OF_FORMS: dict[type[DOMNode], str] = {
     TextField: "a field: the arrows and enter go from one to the next, as in any form",
-    ChoiceField: "a field: the arrows change the answer, enter and space show all, as in any form",
-    Fold.StaticField: "a line that opens the rest of the form, as in any tree",
+    ChoiceField: "a field: the arrows change the value, enter and space show all, as in any form",
+    FieldsTitle: "a line that opens the rest of the form, as in any tree",
 }
 """Widgets whose keys are no part of the table, and why."""
 

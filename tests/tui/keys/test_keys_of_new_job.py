@@ -12,8 +12,6 @@ from tests.tui.keys.world import (
     PYTORCH_JOBS,
     at,
     changes,
-    drawn_otherwise,
-    look_of,
     seen,
     titled,
     unseen,
@@ -55,14 +53,13 @@ async def test_keys_of_the_form_for_a_new_job(tmp_path: Path) -> None:
         await hands.press("new.jump", unseen(play, "Namespace"), undo=["escape"])
         assert changes(play) == []
         await play.press("x")
-        await hands.press("new.leave", seen(play, "Keep what you typed?"), undo=["escape"])
+        await hands.press("new.leave", seen(play, "Save a draft before leaving?"), undo=["escape"])
         draft = tmp_path / "state" / FILE
         await hands.press("new.keep", lambda: draft.is_file() and '"x"' in draft.read_text())
-        await hands.press("new.check", seen(play, "the server would create it"))
+        await hands.press("new.check", seen(play, "dry run passed at"))
         assert created(play, dry=True) == ["x"]
-        at_rest = look_of(play, " Create ")
-        await hands.press("new.create", drawn_otherwise(play, " Create ", at_rest))
+        await hands.press("new.create", seen(play, "Create PyTorchJob x in default?"))
         assert created(play, dry=False) == []
-        await play.press("ctrl+o")
+        await play.press("tab", "enter")
         await play.until(lambda: created(play, dry=False) == ["x"])
         await play.until(titled(play, "Jobs › x › logs"))

@@ -49,7 +49,7 @@ async def open_place(play: Playground, place: str, job: str = "bert") -> None:
         if titled(play, " Jobs (")():
             break
         await play.press("escape")
-        if seen(play, "Discard what you typed?")():
+        if seen(play, "Discard your changes?")():
             await play.press("right", "enter")
     await play.press("g", *("j" if job == "paused" else ""))
     await play.until(at(play, job))

@@ -11,17 +11,16 @@ from typing import Any
 from textual.app import App
 from textual.pilot import Pilot
 from textual.theme import Theme
-from textual.widgets import Button
 
 import themes
 from k8s.jobs.clone import clone
 from k8s.kinds import JobRef
 from tests.scripted.server import Answer, Reply, ScriptedCluster, refusal
 from tests.support.objects import pytorch_job, recorded
-from tui.screens.dialogs.confirm import ChooseScreen
+from tui.screens.dialogs.confirm import ConfirmScreen
 from tui.screens.documents.manifest import ManifestScreen
 from tui.widgets.form.fields import TextAreaField
-from tui.widgets.form.notice import Notice
+from tui.widgets.form.job_fields import Notice
 
 JOBS = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs"
 MADE = Answer({"metadata": {"name": "bert-2", "namespace": "default"}}, 201)
@@ -84,9 +83,7 @@ async def opened(*replies: Reply, obj: dict[str, Any] | None = None) -> AsyncIte
 
 async def test_it_says_why_it_is_no_form_and_where_the_old_name_stands() -> None:
     async with opened() as it:
-        assert it.notice.startswith(
-            "A form cannot say command of the image, nodeSelector and 1 smaller thing."
-        )
+        assert it.notice.startswith("The form has no command of the image, nodeSelector and 1 minor field.")
         assert it.notice.endswith("Still says bert: for.")
         assert "name: bert-2" in it.lines.text
         assert "nodeSelector" in it.lines.text
@@ -97,9 +94,10 @@ async def test_what_is_typed_is_what_is_created_after_the_server_was_asked() -> 
     async with opened(MADE, MADE) as it:
         it.lines.load_text(it.lines.text.replace("for: bert", "for: all"))
         await it.pilot.press("ctrl+o")
-        assert it.screen.query_one(Button).has_focus
+        assert isinstance(it.pilot.app.screen, ConfirmScreen)
+        assert it.pilot.app.screen.query_one("#cancel").has_focus
         assert it.cluster.asked(JOBS, method="POST") == []
-        await it.pilot.press("ctrl+o")
+        await it.pilot.press("tab", "enter")
         await it.settled()
         asked = it.cluster.asked(JOBS, method="POST")
         assert [each.query.get("dryRun", "") for each in asked] == ["All", ""]
@@ -114,13 +112,13 @@ async def test_a_check_creates_nothing() -> None:
     async with opened(MADE) as it:
         await it.pilot.press("ctrl+t")
         await it.settled()
-        assert it.notice == "The server would create it."
+        assert it.notice == "Dry run passed: the server would create it."
         assert [each.query["dryRun"] for each in it.cluster.asked(JOBS, method="POST")] == ["All"]
 
 
 async def test_what_the_server_refuses_is_said_and_stays_to_be_mended() -> None:
     async with opened(refusal(422, "spec.x is wrong", "Invalid")) as it:
-        await it.pilot.press("ctrl+o", "ctrl+o")
+        await it.pilot.press("ctrl+o", "tab", "enter")
         await it.settled()
         assert "spec.x is wrong" in it.notice
         assert it.lines.has_focus
@@ -131,9 +129,12 @@ async def test_text_that_is_no_manifest_is_not_sent() -> None:
     async with opened() as it:
         for text, words in (
             ("a: [", "Line 1"),
-            ("[]", "A manifest has fields"),
-            ("kind: PyTorchJob", "metadata.name is missing"),
-            ("kind: Pod\napiVersion: v1\nmetadata: {name: a}", "It must stay a PyTorchJob, kubeflow.org/v1."),
+            ("[]", "A manifest must be a mapping"),
+            ("kind: PyTorchJob", "metadata.name is required"),
+            (
+                "kind: Pod\napiVersion: v1\nmetadata: {name: a}",
+                "kind and apiVersion must stay PyTorchJob, kubeflow.org/v1.",
+            ),
         ):
             it.lines.load_text(text)
             await it.pilot.press("ctrl+t")
@@ -146,7 +147,7 @@ async def test_leaving_asks_only_when_something_was_typed() -> None:
         it.lines.load_text("a: 1")
         await it.pilot.press("escape")
         await it.pilot.pause()
-        assert isinstance(it.pilot.app.screen, ChooseScreen)
+        assert isinstance(it.pilot.app.screen, ConfirmScreen)
         await it.pilot.press("escape")
         await it.pilot.pause()
         assert it.lines.text == "a: 1"

@@ -26,8 +26,8 @@ from k8s.models.job_spec import JobSpec, Mount
 from k8s.snapshot import ClusterSnapshot, Job, NodeRow, Share
 from k8s.status import Status
 from tests.scripted.server import Answer, Compute, Drop, Reply, ScriptedCluster, Stall, page, refusal
-from tui.jobs.new_job.draft import FILE, keep_draft, read_draft, remember_image
-from tui.screens.dialogs.confirm import ChooseScreen
+from tui.jobs.new_job.draft import FILE, read_draft, save_draft, save_last_image
+from tui.screens.dialogs.confirm import ConfirmScreen
 from tui.screens.documents.new_job import NewJobScreen
 from tui.widgets.form.fields import Field, TextAreaField, TextField
 from tui.widgets.form.job_fields import JobFields
@@ -126,7 +126,8 @@ class Form:
         await self.pilot.pause()
 
     async def create(self) -> None:
-        await self.pilot.press("ctrl+o", "ctrl+o")
+        """Press the key that creates, and say yes where that is asked."""
+        await self.pilot.press("ctrl+o", "tab", "enter")
         await self.settled()
 
     def shown(self) -> list[str]:
@@ -158,7 +159,7 @@ async def form(
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
-async def test_a_job_is_created_from_what_is_suggested_with_two_keys(
+async def test_a_job_is_created_from_what_is_suggested_and_one_yes(
     tmp_path: Path, size: tuple[int, int]
 ) -> None:
     async with form(tmp_path, ECHO, size=size) as it:
@@ -199,8 +200,8 @@ async def test_in_the_sandbox_a_trainer_has_two_workers_where_two_gpus_are_free(
         it.app.snapshot = snapshot
         await it.pilot.pause()
         assert it.field("workers").value == workers
-        assert f"= {workers} rank" in it.said("#plan")
-        assert not it.screen.answers.is_dirty
+        assert f"= {workers} rank" in it.said("#preflight")
+        assert not it.screen.state.is_dirty
 
 
 async def test_the_number_of_workers_is_decided_once_and_yields_to_what_is_typed(tmp_path: Path) -> None:
@@ -230,15 +231,61 @@ async def test_a_clone_in_the_sandbox_keeps_its_number_of_workers(tmp_path: Path
         assert it.field("workers").value == "1"
 
 
-async def test_one_key_alone_creates_nothing(tmp_path: Path) -> None:
+async def test_one_key_asks_whether_to_create_the_job_and_cancel_has_the_focus(tmp_path: Path) -> None:
+    async with form(tmp_path, ECHO) as it:
+        await it.go("image")
+        await it.pilot.press("ctrl+o")
+        dialog = it.app.screen
+        assert isinstance(dialog, ConfirmScreen)
+        assert (
+            str(dialog.query_one("#question", Label).content) == "Create PyTorchJob ddp-digits-1 in vision?"
+        )
+        details = str(dialog.query_one("#details", Label).content).splitlines()
+        assert details == [
+            "· 1 pod × 1 GPU, 1 process per pod = 1 rank",
+            "✓ fits now: 6 of 8 GPUs free",
+            "· writes to /workspace/ddp-digits-1 on volume claim workspace",
+        ]
+        assert dialog.query_one("#cancel").has_focus
+        await it.pilot.press("ctrl+o", "ctrl+o", "enter")
+        await it.settled()
+        assert it.app.screen is it.screen
+        assert it.focused_key == "image"
+        assert it.cluster.asked(JOBS, method="POST") == []
+        assert it.app.answers == []
+
+
+async def test_what_was_asked_is_what_is_created(tmp_path: Path) -> None:
     async with form(tmp_path, ECHO) as it:
         await it.pilot.press("ctrl+o")
+        ref = JobRef("vision", "ddp-digits-1", "PyTorchJob", "kubeflow.org/v1")
+        taken = Job(ref, "u", Status.RUNNING, "", 0, 0, (), 0, "", "", None, None, None, (), "", "")
+        it.app.snapshot = replace(SNAPSHOT, jobs=(taken,))
+        await it.pilot.pause()
+        assert it.field("name").value == "ddp-digits-2"
+        await it.pilot.press("tab", "enter")
         await it.settled()
+        made = json.loads(it.cluster.asked(JOBS, method="POST")[0].body)
+        assert made["metadata"]["name"] == "ddp-digits-1"
+
+
+async def test_the_button_creates_without_another_question(tmp_path: Path) -> None:
+    async with form(tmp_path, ECHO) as it:
+        await it.go("env")
+        await it.pilot.press("tab", "tab")
         assert it.has_button
-        assert it.cluster.asked(JOBS, method="POST") == []
         await it.pilot.press("enter")
         await it.settled()
         assert len(it.app.answers) == 1
+
+
+async def test_a_server_that_knows_no_dry_runs_is_said_to_know_none(tmp_path: Path) -> None:
+    words = 'admission webhook "x" does not support dry run'
+    async with form(tmp_path, refusal(400, words, "BadRequest")) as it:
+        await it.pilot.press("ctrl+t")
+        await it.settled()
+        assert "cannot dry-run" in it.said("Notice")
+        assert "dry run passed" not in it.said("#preflight")
 
 
 async def test_tab_and_the_arrows_go_through_the_fields(tmp_path: Path) -> None:
@@ -265,22 +312,22 @@ async def test_the_focused_field_is_always_seen_with_its_label_and_its_problem(t
             if not it.focused_key:
                 continue
             field = it.field(it.focused_key)
-            assert any(line.startswith(f" ▸ {field.question.label}") for line in it.shown()), it.focused_key
+            assert any(line.startswith(f" ▸ {field.definition.label}") for line in it.shown()), it.focused_key
         await it.write("mount_path", "data")
         shown = it.shown()
-        at = next(index for index, line in enumerate(shown) if "▸ Mounted at" in line)
-        assert "✕ 'data': a volume needs an absolute path" in shown[at + 1]
+        at = next(index for index, line in enumerate(shown) if "▸ Mount path" in line)
+        assert "✕ 'data' is not a mount path: must be absolute" in shown[at + 1]
 
 
 async def test_a_problem_is_said_once_the_field_was_touched(tmp_path: Path) -> None:
     async with form(tmp_path) as it:
         await it.go("run")
         await it.pilot.press("end", "right", "right")
-        assert it.field("command").problem == ""
+        assert it.field("command").error == ""
         await it.pilot.press("down", "tab")
-        assert it.field("command").problem.startswith("Say what to run")
+        assert it.field("command").error.startswith("Required: a command")
         await it.write("command", "python train.py")
-        assert it.field("command").problem == ""
+        assert it.field("command").error == ""
 
 
 async def test_a_form_that_is_not_right_shows_the_first_wrong_field_and_asks_nobody(tmp_path: Path) -> None:
@@ -289,17 +336,18 @@ async def test_a_form_that_is_not_right_shows_the_first_wrong_field_and_asks_nob
         await it.write("image", "")
         await it.pilot.press("ctrl+o")
         assert it.focused_key == "image"
-        assert it.field("gpus").problem == "A whole number, as in 2."
-        assert it.said("#state") == "2 fields are not right yet"
+        assert it.field("gpus").error == "Must be a whole number, e.g. 2."
+        assert it.said("#state") == "2 fields need attention"
         assert it.cluster.asked(JOBS, method="POST") == []
 
 
 async def test_a_wrong_field_that_is_folded_away_is_unfolded(tmp_path: Path) -> None:
     like = JobSpec(name="a", namespace="vision", image="i", command=("true",), cpu="lots")
     async with form(tmp_path, ECHO, clone=clone(CREATABLE[0].manifest(like))) as it:
-        await it.create()
+        await it.pilot.press("ctrl+o")
+        await it.pilot.pause()
         assert it.focused_key == "cpu"
-        assert "lots" in it.field("cpu").problem
+        assert "lots" in it.field("cpu").error
 
 
 async def test_the_yaml_is_beside_the_form_where_there_is_room_and_behind_a_key_where_not(
@@ -325,11 +373,13 @@ async def test_the_yaml_is_beside_the_form_where_there_is_room_and_behind_a_key_
         assert it.app.answers == []
 
 
-async def test_the_button_and_a_wrong_field_are_reached_from_the_yaml(tmp_path: Path) -> None:
+async def test_the_question_and_a_wrong_field_are_reached_from_the_yaml(tmp_path: Path) -> None:
     async with form(tmp_path, ECHO) as it:
         await it.pilot.press("ctrl+y", "ctrl+o")
         await it.pilot.pause()
-        assert it.has_button
+        assert isinstance(it.app.screen, ConfirmScreen)
+        await it.pilot.press("escape")
+        await it.pilot.pause()
         await it.write("gpus", "x")
         await it.pilot.press("ctrl+y", "ctrl+o")
         await it.pilot.pause()
@@ -343,15 +393,15 @@ async def test_escape_leaves_the_form_after_a_look_at_the_yaml_beside_it(tmp_pat
         assert it.app.answers == [None]
 
 
-async def test_the_plan_follows_what_is_typed_and_what_is_free(tmp_path: Path) -> None:
+async def test_the_preflight_follows_what_is_typed_and_what_is_free(tmp_path: Path) -> None:
     async with form(tmp_path) as it:
-        assert "fits now: 6 of 8 GPUs are free" in it.said("#plan")
+        assert "fits now: 6 of 8 GPUs free" in it.said("#preflight")
         await it.write("gpus", "7")
-        assert "would wait: it wants 1 × 7" in it.said("#plan")
+        assert "would wait: needs 1 × 7 GPUs" in it.said("#preflight")
         idle = NodeRow("a100-1", "", (), "Ready", False, "", {"nvidia.com/gpu": Share(8, 0, 0)}, (), None)
         it.app.snapshot = ClusterSnapshot(nodes=(idle,), is_synced=True)
         await it.pilot.pause()
-        assert "fits now: 8 of 8 GPUs are free" in it.said("#plan")
+        assert "fits now: 8 of 8 GPUs free" in it.said("#preflight")
 
 
 async def test_the_suggested_name_follows_until_one_is_typed(tmp_path: Path) -> None:
@@ -374,26 +424,26 @@ async def test_a_letter_typed_while_the_cluster_answers_stays(tmp_path: Path) ->
         it.app.snapshot = replace(SNAPSHOT, jobs=(ours,))
         await it.pilot.pause()
         assert field.value == "h"
-        assert it.screen.answers.texts["name"] == "h"
+        assert it.screen.state.values["name"] == "h"
 
 
 async def test_claims_are_offered_and_workspace_is_taken(tmp_path: Path) -> None:
     async with form(tmp_path) as it:
         assert it.field("claim").value == "workspace"
-        assert not it.screen.answers.is_dirty
+        assert not it.screen.state.is_dirty
         await it.go("claim")
         await it.pilot.press("right")
         assert it.field("claim").value == "data"
         await it.pilot.press("right")
         assert it.field("claim").value == ""
-        assert "no volume claim" in it.said("#plan")
+        assert "no volume claim" in it.said("#preflight")
 
 
 async def test_claims_that_cannot_be_listed_can_be_typed(tmp_path: Path) -> None:
     refused = refusal(403, 'cannot list "persistentvolumeclaims"', "Forbidden")
     async with form(tmp_path, ECHO, claims=refused) as it:
         await it.write("claim", "mine")
-        assert "cannot be listed" in it.said("#help")
+        assert "Cannot list volume claims" in it.said("#help")
         await it.create()
         made = json.loads(it.cluster.asked(JOBS, method="POST")[1].body)
         volumes = made["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]["volumes"]
@@ -408,7 +458,7 @@ async def test_another_namespace_has_other_claims(tmp_path: Path) -> None:
         await it.pilot.press("tab")
         await it.cluster.until_asked(there)
         await it.settled()
-        assert "there is no volume claim workspace in speech" in it.said("#plan")
+        assert "volume claim workspace not found in speech" in it.said("#preflight")
         await it.go("claim")
         await it.pilot.press("left")
         assert it.field("claim").value in ("audio", "")
@@ -419,19 +469,19 @@ async def test_the_server_is_asked_in_a_dry_run_with_one_key(tmp_path: Path) -> 
         await it.pilot.press("ctrl+t")
         await it.settled()
         assert [each.query["dryRun"] for each in it.cluster.asked(JOBS, method="POST")] == ["All"]
-        assert "the server would create it" in it.said("#plan")
+        assert "dry run passed at" in it.said("#preflight")
         await it.write("workers", "2")
-        assert "changed since the server was asked" in it.said("#plan")
+        assert "changed since the dry run" in it.said("#preflight")
 
 
 async def test_a_name_that_is_taken_is_said_at_the_name(tmp_path: Path) -> None:
     async with form(tmp_path, refusal(409, "exists", "AlreadyExists"), ECHO) as it:
         await it.create()
         assert it.focused_key == "name"
-        assert it.field("name").problem == "There is already a PyTorchJob of this name in vision."
+        assert it.field("name").error == "There is already a PyTorchJob of this name in vision."
         assert it.app.answers == []
         await it.write("name", "another")
-        assert it.field("name").problem == ""
+        assert it.field("name").error == ""
         await it.create()
         assert it.app.answers[0] is not None and it.app.answers[0].name == "another"
 
@@ -444,8 +494,8 @@ async def test_each_cause_of_a_refusal_is_said_at_its_field(tmp_path: Path) -> N
     async with form(tmp_path, refusal(422, "invalid", "Invalid", causes=causes)) as it:
         await it.create()
         assert it.focused_key == "image"
-        assert it.field("image").problem == "no [/b] registry"
-        assert "spec.template.spec.hostNetwork: not allowed" in it.said("#job-notice")
+        assert it.field("image").error == "no [/b] registry"
+        assert "spec.template.spec.hostNetwork: not allowed" in it.said("Notice")
 
 
 @pytest.mark.parametrize(
@@ -463,11 +513,11 @@ async def test_an_error_is_said_in_words_and_nothing_typed_is_lost(
     async with form(tmp_path, reply) as it:
         await it.write("image", "mine:1")
         await it.create()
-        assert words in it.said("#job-notice")
+        assert words in it.said("Notice")
         assert any("✕ Could not create PyTorchJob" in line for line in it.shown())
         assert it.field("image").value == "mine:1"
         assert it.app.answers == []
-        assert it.screen.doing == ""
+        assert it.screen.busy == ""
 
 
 async def test_a_cluster_that_is_gone_is_said(tmp_path: Path) -> None:
@@ -477,13 +527,13 @@ async def test_a_cluster_that_is_gone_is_said(tmp_path: Path) -> None:
         it = Form(app, pilot, ScriptedCluster())
         await it.settled()
         await it.create()
-        assert "Could not create" in it.said("#job-notice")
+        assert "Could not create" in it.said("Notice")
 
 
 async def test_an_answer_lost_while_creating_is_called_uncertain(tmp_path: Path) -> None:
     async with form(tmp_path, ECHO, Drop()) as it:
         await it.create()
-        assert "It may exist all the same: look for ddp-digits-1" in it.said("#job-notice")
+        assert "It may have been created all the same: look for ddp-digits-1" in it.said("Notice")
 
 
 async def test_a_server_without_dry_runs_is_asked_all_the_same(tmp_path: Path) -> None:
@@ -495,14 +545,16 @@ async def test_a_server_without_dry_runs_is_asked_all_the_same(tmp_path: Path) -
 
 async def test_a_job_is_not_created_twice_by_pressing_twice(tmp_path: Path) -> None:
     async with form(tmp_path, Stall()) as it:
-        await it.pilot.press("ctrl+o", "enter")
+        await it.pilot.press("ctrl+o", "tab", "enter")
         await it.cluster.until_asked(JOBS, method="POST")
+        it.screen.query_one("#create").focus()
         await it.pilot.press("enter", "ctrl+o", "ctrl+t")
-        assert str(it.screen.query_one("#create", Button).label) == "Asking the server…"
+        assert it.app.screen is it.screen
+        assert str(it.screen.query_one("#create", Button).label) == "Dry run…"
         assert len(it.cluster.asked(JOBS, method="POST")) == 1
         await it.pilot.press("escape")
         await it.pilot.pause()
-        assert "is still being asked" in it.said("#job-notice")
+        assert "Waiting for the server" in it.said("Notice")
         assert it.app.answers == []
 
 
@@ -519,14 +571,14 @@ async def test_leaving_offers_to_keep_a_draft_and_the_next_form_offers_it(tmp_pa
         await it.write("image", "mine:2")
         await it.pilot.press("escape")
         await it.pilot.pause()
-        assert isinstance(it.app.screen, ChooseScreen)
-        assert it.app.focused is not None and it.app.focused.id == "keep"
+        assert isinstance(it.app.screen, ConfirmScreen)
+        assert it.app.focused is not None and it.app.focused.id == "save"
         await it.pilot.press("enter")
         await it.app.workers.wait_for_complete()
         await it.pilot.pause()
         assert it.app.answers == [None]
     async with form(tmp_path, ECHO) as it:
-        assert isinstance(it.app.screen, ChooseScreen)
+        assert isinstance(it.app.screen, ConfirmScreen)
         await it.pilot.press("enter")
         await it.app.workers.wait_for_complete()
         await it.pilot.pause()
@@ -554,7 +606,7 @@ async def test_leaving_can_be_taken_back_and_a_draft_discarded(
 
 
 async def test_starting_afresh_leaves_the_draft_for_another_day(tmp_path: Path) -> None:
-    keep_draft(tmp_path, {"name": "old[/b]"})
+    save_draft(tmp_path, {"name": "old[/b]"})
     async with form(tmp_path, ECHO) as it:
         await it.pilot.press("tab", "enter")
         await it.app.workers.wait_for_complete()
@@ -568,13 +620,13 @@ async def test_a_draft_is_kept_when_the_console_ends_under_the_form(tmp_path: Pa
     async with form(tmp_path) as it:
         await it.write("image", "mine:3")
     draft = read_draft(tmp_path)
-    assert draft is not None and draft.texts["image"] == "mine:3"
+    assert draft is not None and draft.values["image"] == "mine:3"
 
 
 async def test_a_draft_that_makes_no_sense_is_said_and_set_aside(tmp_path: Path) -> None:
     (tmp_path / FILE).write_text("{[/b]")
     async with form(tmp_path) as it:
-        assert "It was set aside as new-job-draft.broken-1.json" in it.said("#job-notice")
+        assert "It was renamed to new-job-draft.broken-1.json" in it.said("Notice")
 
 
 async def test_a_state_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
@@ -584,14 +636,14 @@ async def test_a_state_folder_that_cannot_be_written_is_said(tmp_path: Path) -> 
         await it.write("image", "mine:3")
         await it.pilot.press("ctrl+s")
         await it.pilot.pause()
-        assert "The draft could not be kept" in it.said("#job-notice")
+        assert "Could not save the draft" in it.said("Notice")
 
 
 async def test_the_image_used_last_is_offered_again(tmp_path: Path) -> None:
-    remember_image(tmp_path, "registry/mine:7")
+    save_last_image(tmp_path, "registry/mine:7")
     async with form(tmp_path) as it:
         assert it.field("image").value == "registry/mine:7"
-        assert not it.screen.answers.is_dirty
+        assert not it.screen.state.is_dirty
 
 
 async def test_a_job_is_cloned_under_a_new_name(tmp_path: Path) -> None:
@@ -609,7 +661,7 @@ async def test_a_job_is_cloned_under_a_new_name(tmp_path: Path) -> None:
     obj["metadata"]["annotations"] = {"note": "x"}
     async with form(tmp_path, Answer({}, 201), clone=clone(obj)) as it:
         assert it.field("name").value == "bert-5"
-        assert it.said("#job-notice") == "Not carried over: annotation note, working dir."
+        assert it.said("Notice") == "Not carried over: annotation note, working dir."
         assert it.field("env").value == "A=1"
         await it.create()
         made = json.loads(it.cluster.asked(JOBS, method="POST")[0].body)
@@ -641,13 +693,13 @@ async def test_anything_pasted_is_harmless_and_its_error_is_clear(
     async with form(tmp_path, ECHO, size=size) as it:
         for text in NASTY:
             await it.write("name", text)
-            assert it.field("name").problem, text
+            assert it.field("name").error, text
             shown = "".join(it.shown())
             assert not set(shown) & {"\x1b", "\x07", "\u202e", "\udcff"}
             assert "✕" in shown
         for key in ("gpus", "env", "namespace"):
             await it.write(key, "[/b]")
-            assert it.field(key).problem, key
+            assert it.field(key).error, key
         await it.create()
         assert it.cluster.asked(JOBS, method="POST") == []
 

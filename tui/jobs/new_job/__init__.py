@@ -1,4 +1,4 @@
-"""The new-job form without its screen: fields, answers, spec, preflight, draft.
+"""The new-job form without its screen: fields, form state, spec, preflight, draft, YAML.
 
 Draws nothing; only the draft touches the disk.
 """

@@ -1,4 +1,4 @@
-"""Keeps what was typed into the new-job form, so that a lost connection costs nothing."""
+"""The new-job form's draft and the last image, in files of the state folder."""
 
 from __future__ import annotations
 
@@ -14,42 +14,40 @@ from tui.files.private_file import write_private_file
 FILE = "new-job-draft.json"
 """Name of the draft in the state folder."""
 IMAGE_FILE = "last-image"
-"""Name of the file with the image that was used last."""
+"""Name of the file with the image of the last job."""
 LARGEST_BYTES = 4_000_000
-"""A draft never comes near this; a larger file is not ours."""
+"""Far more than any draft; a larger file is not ours."""
 
 
-class DraftProblem(Exception):
-    """A draft could not be kept or read; the message says what, where and why."""
+class DraftError(Exception):
+    """A draft could not be saved or read; the message says what, where and why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
     """A form as it was left."""
 
-    texts: Mapping[str, str]
-    """The answers, by the key of their question."""
+    values: Mapping[str, str]
+    """The form's values, by key."""
     saved_s: float
     """When, in seconds since 1970."""
 
 
-def keep_draft(folder: Path, texts: Mapping[str, str]) -> None:
-    """Write the draft, readable by its owner only; the one before it is replaced whole or not at all.
+def save_draft(folder: Path, values: Mapping[str, str]) -> None:
+    """Write the draft, readable by its owner only; the previous one is replaced whole or not at all.
 
     Raises:
-        DraftProblem: The folder cannot be written to.
+        DraftError: The folder cannot be written to.
     """
-    body = json.dumps({"version": 1, "saved_s": time.time(), "texts": dict(texts)}, indent=1)
-    _write(folder, FILE, body, "The draft could not be kept")
+    body = json.dumps({"version": 1, "saved_s": time.time(), "texts": dict(values)}, indent=1)
+    _write(folder, FILE, body, "Could not save the draft")
 
 
 def read_draft(folder: Path) -> Draft | None:
-    """Return the draft that was kept, if there is one.
-
-    A file that is no draft is renamed, so that it is in nobody's way and not lost.
+    """Return the draft, if there is one. A file that is no draft is renamed, not lost.
 
     Raises:
-        DraftProblem: It cannot be read, or is no draft.
+        DraftError: It cannot be read, or is no draft.
     """
     path = folder / FILE
     try:
@@ -58,21 +56,21 @@ def read_draft(folder: Path) -> Draft | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise DraftProblem(f"The draft {path} could not be read: {error.strerror}.") from error
+        raise DraftError(f"Could not read the draft {path}: {error.strerror}.") from error
     try:
         return _decode(raw)
     except (ValueError, RecursionError, AttributeError, KeyError, TypeError) as error:
-        raise DraftProblem(f"The draft {path} makes no sense. {_set_aside(path)}") from error
+        raise DraftError(f"The draft {path} is not valid. {_set_aside(path)}") from error
 
 
-def drop_draft(folder: Path) -> None:
-    """Remove the draft, if there is one and it can be removed."""
+def delete_draft(folder: Path) -> None:
+    """Delete the draft; a failure is ignored."""
     with suppress(OSError):
         (folder / FILE).unlink()
 
 
-def remembered_image(folder: Path) -> str:
-    """Return the image that was used last, or nothing."""
+def last_image(folder: Path) -> str:
+    """Return the image of the last job; empty where none is known."""
     try:
         with (folder / IMAGE_FILE).open(encoding="utf-8") as file:
             return file.read(1000).strip()
@@ -80,20 +78,20 @@ def remembered_image(folder: Path) -> str:
         return ""
 
 
-def remember_image(folder: Path, image: str) -> None:
-    """Write down the image for the next form; without a place for it, it is forgotten."""
-    with suppress(DraftProblem):
+def save_last_image(folder: Path, image: str) -> None:
+    """Save the image for the next form; a failure is ignored."""
+    with suppress(DraftError):
         _write(folder, IMAGE_FILE, image, "")
 
 
 def _decode(raw: bytes) -> Draft:
     if len(raw) > LARGEST_BYTES:
         raise ValueError("too large")
-    found = json.loads(raw)
-    texts, saved_s = found["texts"], float(found["saved_s"])
-    if not all(isinstance(text, str) for text in texts.values()):
+    body = json.loads(raw)
+    values, saved_s = body["texts"], float(body["saved_s"])
+    if not all(isinstance(value, str) for value in values.values()):
         raise ValueError("not texts")
-    return Draft(dict(texts), saved_s)
+    return Draft(dict(values), saved_s)
 
 
 def _set_aside(path: Path) -> str:
@@ -103,13 +101,13 @@ def _set_aside(path: Path) -> str:
             try:
                 path.rename(aside)
             except OSError as error:
-                return f"It could not be set aside: {error.strerror}."
-            return f"It was set aside as {aside.name}."
-    return "It is left where it is."
+                return f"It could not be renamed: {error.strerror}."
+            return f"It was renamed to {aside.name}."
+    return "It was left in place."
 
 
 def _write(folder: Path, name: str, body: str, what: str) -> None:
     try:
         write_private_file(folder / name, body)
     except OSError as error:
-        raise DraftProblem(f"{what} in {folder}: {error.strerror}.") from error
+        raise DraftError(f"{what} in {folder}: {error.strerror}.") from error

@@ -1,4 +1,4 @@
-"""What the new-job form asks: its fields from top to bottom, and what they hold at first."""
+"""The fields of the new-job form from top to bottom, and their defaults."""
 
 from __future__ import annotations
 
@@ -10,153 +10,162 @@ from k8s.kinds import CREATABLE
 from trainer.catalogue import TRAINERS, Argument, Trainer
 
 COMMAND = "command"
-"""The answer to `run` that means: not a packaged trainer."""
+"""The value of `run` that stands for the user's own command."""
 
 DEFAULT_IMAGE = "pytorch/pytorch:2.6.0-cuda12.4-cudnn9-runtime"
-"""Offered until another image was used."""
+"""Until another image was used."""
 
 DIRECTORIES: Mapping[str, str] = {"log-dir": "logs", "checkpoint-dir": "checkpoints"}
-"""Arguments of trainers that are not asked, and the name of their folder among a job's files."""
+"""Trainer arguments without a field, and the folder of each below the job's own on the claim."""
 
 _MAIN_ARGUMENTS = ("dataset", "data", "model", "epochs", "batch-size", "lr")
 
 
 @dataclass(frozen=True, slots=True)
 class FormField:
-    """One field of the form."""
+    """The definition of one field."""
 
     key: str
-    """What the answer is called: a field of `JobSpec`, or `ddp.epochs`."""
+    """Name of its value: a field of `JobSpec`, or trainer and argument as in `ddp.epochs`."""
     label: str
-    """The words before the field."""
     help: str
-    """One sentence about it, without a full stop."""
+    """One sentence without a full stop, shown while the field has the focus."""
     default: str = ""
-    hint: str = ""
-    """Shown in the field while it is empty: what empty means."""
+    placeholder: str = ""
+    """Shown while the field is empty: an example, or what empty means."""
     unit: str = ""
-    """Shown behind the field."""
+    """Shown after the field."""
     choices: tuple[tuple[str, str], ...] = ()
-    """Answers allowed, each with its words; not empty for a choice."""
-    shape: Literal["text", "short", "choice", "lines"] = "text"
-    """What it is answered with: a line, a number or quantity, one of the choices, several lines."""
+    """Allowed values, each with its label; for a `choice` only."""
+    control: Literal["text", "short", "choice", "lines"] = "text"
+    """The widget: one line, one short line for a number or quantity, a select, or several lines."""
 
 
-_ABOUT_JOB = (
-    FormField("name", "Name", "What the job is called: a-z, 0-9 and -", hint="a name, as in bert-base-1"),
+_JOB_FIELDS = (
+    FormField(
+        "name",
+        "Name",
+        "Name of the job: lowercase letters, digits and '-'",
+        placeholder="e.g. bert-base-1",
+    ),
     FormField(
         "kind",
         "Kind",
-        "Which operator runs it",
+        "Kind of object to create; its operator must be installed in the cluster",
         CREATABLE[0].title,
         choices=tuple((kind.title, f"{kind.title}  {kind.resource.api_version}") for kind in CREATABLE),
-        shape="choice",
+        control="choice",
     ),
-    FormField("namespace", "Namespace", "Where on the cluster it runs", "default"),
-    FormField("image", "Image", "What its containers start from; a trainer needs gpuconsole[trainer] in it"),
+    FormField("namespace", "Namespace", "Namespace to create the job in", "default"),
+    FormField("image", "Image", "Container image; a packaged trainer needs gpuconsole[trainer] in it"),
 )
-_ABOUT_SIZE = (
-    FormField("workers", "Workers", "Pods in all, the master among them", "1", unit="pods", shape="short"),
+_SIZE_FIELDS = (
     FormField(
-        "gpus", "GPUs", "Accelerators of each pod; 0 runs on CPUs", "1", unit="each pod", shape="short"
+        "workers", "Workers", "Number of pods, including the master", "1", unit="pods", control="short"
     ),
+    FormField("gpus", "GPUs", "GPUs per pod; 0 trains on the CPU", "1", unit="per pod", control="short"),
     FormField(
         "processes",
         "Processes",
-        "Training processes of each pod, torchrun's nproc_per_node; empty: one for each GPU",
-        hint="1 per GPU",
-        unit="each pod",
-        shape="short",
+        "Training processes per pod (torchrun --nproc-per-node); empty: one per GPU",
+        placeholder="1 per GPU",
+        unit="per pod",
+        control="short",
     ),
 )
 RUN = FormField(
     "run",
     "Run",
-    "A packaged trainer, or a command of your own",
+    "A packaged trainer, or your own command",
     TRAINERS[0].name,
-    choices=(*((each.name, f"{each.name}: {each.title}") for each in TRAINERS), (COMMAND, "a command")),
-    shape="choice",
+    choices=(
+        *((each.name, f"{each.name}: {each.title}") for each in TRAINERS),
+        (COMMAND, "your own command"),
+    ),
+    control="choice",
 )
-"""What to run; the questions after it depend on the answer."""
-ABOUT_COMMAND = (
+"""What to run; the fields that follow depend on its value."""
+COMMAND_FIELDS = (
     FormField(
         COMMAND,
         "Command",
-        "Run by sh -c in each pod; several lines are fine",
-        hint="torchrun train.py --epochs 3",
-        shape="lines",
+        "Shell command run by sh -c in every pod; may span several lines",
+        placeholder="torchrun train.py --epochs 3",
+        control="lines",
     ),
     FormField(
         "log_dir",
         "Event files",
-        "Folder in the pods where it writes event files, for the curves",
-        hint="none, or a folder as in /workspace/logs",
+        "Directory in the pods where it writes TensorBoard event files, for the curves",
+        placeholder="none, or e.g. /workspace/logs",
     ),
 )
-"""Asked when a command of the user's own is run."""
-_ABOUT_FILES = (
-    FormField("claim", "Volume claim", "Where files outlive the pods", hint="none"),
+"""Shown for the user's own command."""
+_STORAGE_FIELDS = (
     FormField(
-        "mount_path", "Mounted at", "The claim's folder in the pods, and where it starts", "/workspace"
+        "claim", "Volume claim", "PersistentVolumeClaim for files that outlive the pods", placeholder="none"
     ),
-    FormField("env", "Environment", "One NAME=value on each line", hint="NAME=value", shape="lines"),
+    FormField(
+        "mount_path", "Mount path", "Where the claim is mounted; also the working directory", "/workspace"
+    ),
+    FormField("env", "Environment", "One NAME=value per line", placeholder="NAME=value", control="lines"),
 )
-RARE = (
-    FormField("cpu", "CPU", "Cores of each pod, as in 4 or 500m", hint="no request", shape="short"),
-    FormField("memory", "Memory", "Memory of each pod, as in 32Gi", hint="no request", shape="short"),
+ADVANCED_FIELDS = (
+    FormField("cpu", "CPU", "CPUs per pod, e.g. 4 or 500m", placeholder="no request", control="short"),
+    FormField("memory", "Memory", "Memory per pod, e.g. 32Gi", placeholder="no request", control="short"),
     FormField(
         "shared_memory",
         "Shared memory",
-        "Size of /dev/shm, which data loaders need",
+        "Size of /dev/shm; data loader workers need it",
         "2Gi",
-        hint="64 MiB",
-        shape="short",
+        placeholder="64 MiB",
+        control="short",
     ),
-    FormField("retries", "Retries", "How often it may start again", "0", unit="times", shape="short"),
+    FormField("retries", "Retries", "Retries before the job fails (backoffLimit)", "0", control="short"),
     FormField(
         "clean_pods",
         "Clean pods",
-        "Which pods to remove when it ends; removed pods lose their logs",
+        "Pods to delete when the job ends (cleanPodPolicy); their logs go with them",
         "None",
-        choices=(("None", "None: keep their logs"), ("Running", "Running ones"), ("All", "All")),
-        shape="choice",
+        choices=(("None", "None: keep all pods"), ("Running", "Running pods"), ("All", "All pods")),
+        control="choice",
     ),
-    FormField("priority_class", "Priority class", "Who goes first when GPUs are short", hint="none"),
-    FormField("gpu_resource", "GPU resource", "What the cluster calls its GPUs", "nvidia.com/gpu"),
-    FormField("working_dir", "Starts in", "Working folder", hint="where the claim is mounted"),
+    FormField("priority_class", "Priority class", "PriorityClass of the pods", placeholder="none"),
+    FormField("gpu_resource", "GPU resource", "Resource name of the GPUs", "nvidia.com/gpu"),
+    FormField("working_dir", "Working dir", "Working directory in the pods", placeholder="the mount path"),
     FormField(
-        "more_volumes", "More volumes", "One claim:/path on each line", hint="claim:/path", shape="lines"
+        "more_volumes", "More volumes", "One claim:/path per line", placeholder="claim:/path", control="lines"
     ),
-    FormField("labels", "Labels", "One name=value on each line", hint="team=vision", shape="lines"),
+    FormField("labels", "Labels", "One name=value per line", placeholder="team=vision", control="lines"),
 )
-"""What few people change."""
+"""Folded away until opened."""
 
 SECTIONS: tuple[tuple[str, tuple[FormField, ...]], ...] = (
-    ("Job", _ABOUT_JOB),
-    ("Size", _ABOUT_SIZE),
-    ("What to run", (RUN,)),
-    ("Files and environment", _ABOUT_FILES),
+    ("Job", _JOB_FIELDS),
+    ("Size", _SIZE_FIELDS),
+    ("Workload", (RUN,)),
+    ("Storage and environment", _STORAGE_FIELDS),
 )
-"""The form from top to bottom; trainers' arguments and `ABOUT_COMMAND` follow `RUN`, `RARE` comes last."""
+"""The form from top to bottom, but for what follows `RUN` and for `ADVANCED_FIELDS`, which come last."""
 
 _DEFAULTS: Mapping[str, str] = {
-    question.key: question.default
-    for question in (*(each for _, part in SECTIONS for each in part), *ABOUT_COMMAND, *RARE)
+    field.key: field.default
+    for field in (*(each for _, fields in SECTIONS for each in fields), *COMMAND_FIELDS, *ADVANCED_FIELDS)
 }
 
 
-def questions_of(trainer: Trainer) -> tuple[tuple[FormField, ...], tuple[FormField, ...]]:
-    """Return what is asked about a trainer: first what most people choose, then the rest.
+def trainer_fields(trainer: Trainer) -> tuple[tuple[FormField, ...], tuple[FormField, ...]]:
+    """Return the fields of a trainer's arguments: those most people change, then the rest.
 
-    Folders for event files and checkpoints are not asked: they follow from the claim and the name.
+    Directories for event files and checkpoints have none: they follow from the claim and the job's name.
     """
-    asked = [each for each in trainer.arguments if each.name not in DIRECTORIES]
-    main = tuple(_question(trainer, each) for each in asked if each.name in _MAIN_ARGUMENTS)
-    rest = tuple(_question(trainer, each) for each in asked if each.name not in _MAIN_ARGUMENTS)
+    arguments = [each for each in trainer.arguments if each.name not in DIRECTORIES]
+    main = tuple(_argument_field(trainer, each) for each in arguments if each.name in _MAIN_ARGUMENTS)
+    rest = tuple(_argument_field(trainer, each) for each in arguments if each.name not in _MAIN_ARGUMENTS)
     return main, rest
 
 
-def _question(trainer: Trainer, argument: Argument) -> FormField:
+def _argument_field(trainer: Trainer, argument: Argument) -> FormField:
     choices = ("false", "true") if isinstance(argument.default, bool) else argument.choices
     is_short = isinstance(argument.default, int | float) and not choices
     label = argument.name.replace("-", " ") if len(argument.name) > 2 else argument.name.upper()
@@ -165,22 +174,22 @@ def _question(trainer: Trainer, argument: Argument) -> FormField:
         label[:1].upper() + label[1:],
         argument.words,
         default_text(argument),
-        hint="none",
+        placeholder="none",
         unit=argument.unit,
         choices=tuple((choice, {"true": "yes", "false": "no"}.get(choice, choice)) for choice in choices),
-        shape="choice" if choices else "short" if is_short else "text",
+        control="choice" if choices else "short" if is_short else "text",
     )
 
 
 def default_text(argument: Argument) -> str:
-    """Return what stands in a trainer's field at first."""
+    """Return an argument's default as it stands in its field."""
     return str(argument.default).lower() if isinstance(argument.default, bool) else str(argument.default)
 
 
-def default_texts() -> dict[str, str]:
-    """Return the answers of a form that nobody has touched."""
-    texts = dict(_DEFAULTS)
-    texts["image"] = DEFAULT_IMAGE
+def default_values() -> dict[str, str]:
+    """Return the value of every field of an untouched form, by key."""
+    values = dict(_DEFAULTS)
+    values["image"] = DEFAULT_IMAGE
     for trainer in TRAINERS:
-        texts |= {f"{trainer.name}.{each.name}": default_text(each) for each in trainer.arguments}
-    return texts
+        values |= {f"{trainer.name}.{each.name}": default_text(each) for each in trainer.arguments}
+    return values

@@ -1,4 +1,4 @@
-"""What stands in the new-job form, who put it there, and which of its problems may be shown."""
+"""The values in the new-job form, which of them the user set, and which errors may be shown."""
 
 from __future__ import annotations
 
@@ -8,148 +8,148 @@ from dataclasses import fields
 from k8s.jobs.clone import Clone, next_name
 from k8s.kinds import CREATABLE
 from k8s.models.job_spec import JobSpec
-from k8s.snapshot import ClusterSnapshot, Job
-from tui.jobs.new_job.fields import ABOUT_COMMAND, COMMAND, RARE, SECTIONS, default_texts
-from tui.jobs.new_job.form_spec import key_of_field, name_base, read, suggest_name, texts_of
+from k8s.snapshot import ClusterSnapshot
+from tui.jobs.new_job.fields import ADVANCED_FIELDS, COMMAND, COMMAND_FIELDS, SECTIONS, default_values
+from tui.jobs.new_job.form_spec import base_name, field_key, parse_values, values_from_spec
 
-_TOLD_OTHERWISE = ("name", "namespace", "user", "command", "trainer", "log_dir")
-"""What a form may say in other words than the job that it clones: a shell runs the same command."""
-_ASKED = {question.key for _, part in SECTIONS for question in part} | {
-    question.key for question in (*ABOUT_COMMAND, *RARE)
+_NOT_COMPARED = ("name", "namespace", "user", "command", "trainer", "log_dir")
+"""Fields of `JobSpec` that may differ from those of a cloned job: a shell runs the same command."""
+_KEYS = {field.key for _, section in SECTIONS for field in section} | {
+    field.key for field in (*COMMAND_FIELDS, *ADVANCED_FIELDS)
 }
 
 
-class JobAnswers:
-    """The answers of one form. What the console fills in by itself is no reason to keep a draft."""
+class FormState:
+    """The state of one form. Only what the user set makes it dirty, not the console's suggestions."""
 
     def __init__(self, namespace: str, user: str = "", clone: Clone | None = None) -> None:
-        """Start with what is usual, or with what makes a job like the one that is cloned."""
-        self.like = clone.like if clone is not None else ""
+        """Start with the defaults, or with the values of a clone."""
+        self.clone_of = clone.like if clone is not None else ""
         """Name of the job that is cloned; empty for a new one."""
         self.user = user
-        """Who asks."""
-        texts = default_texts() | {"namespace": namespace or "default"}
+        """Who submits, for the job's annotation."""
+        values = default_values() | {"namespace": namespace or "default"}
         spec = clone.spec if clone is not None else None
         if clone is not None and spec is not None:
-            texts |= texts_of(spec, clone.kind or CREATABLE[0])
-        self.texts: Mapping[str, str] = texts
-        """The answers, by the key of their question."""
-        self._kept: Mapping[str, str] = texts
-        self._suggested = texts["name"]
+            values |= values_from_spec(spec, clone.kind or CREATABLE[0])
+        self.values: Mapping[str, str] = values
+        """The value of every field, by key; replaced whole, never changed."""
+        self._saved: Mapping[str, str] = values
+        self._suggested_name = values["name"]
         self._trainer_workers = ""
-        self._given: set[str] = set()
+        self._set_by_user: set[str] = set()
         self._touched: set[str] = set()
-        self._refused: dict[str, str] = {}
-        self._read()
+        self._server_errors: dict[str, str] = {}
+        self._parse()
         self.not_carried_over = self._lost(clone, spec) if clone is not None and spec is not None else ""
-        """In a sentence, what a clone lacks of the job that it is like; empty where nothing."""
+        """In a sentence, what the clone lacks of the original; empty where nothing."""
         if clone is None:
             self._suggest_name(())
 
     def _lost(self, clone: Clone, spec: JobSpec) -> str:
-        """Name what the wish leaves out, and what this form does of the wish."""
-        wish = self.wish.spec
-        names = [field.name for field in fields(spec) if field.name not in _TOLD_OTHERWISE]
-        changed = [name.replace("_", " ") for name in names if getattr(spec, name) != getattr(wish, name)]
+        """Name what `spec` leaves out of the object, and what this form leaves out of `spec`."""
+        parsed = self.result.spec
+        names = [field.name for field in fields(spec) if field.name not in _NOT_COMPARED]
+        changed = [name.replace("_", " ") for name in names if getattr(spec, name) != getattr(parsed, name)]
         lost = ", ".join((*clone.lost, *changed))
         return f"Not carried over: {lost}." if lost else ""
 
-    def _read(self) -> None:
-        self.wish = read(self.texts, self.user)
-        """What the answers amount to."""
+    def _parse(self) -> None:
+        self.result = parse_values(self.values, self.user)
+        """The spec that the values make."""
 
-    def give(self, key: str, text: str) -> None:
-        """Take an answer that somebody typed or chose."""
-        self._given.add(key)
+    def set_value(self, key: str, value: str) -> None:
+        """Take a value that the user typed or chose."""
+        self._set_by_user.add(key)
         self._touched.add(key)
-        self._refused.pop(key, None)
-        self.texts = {**self.texts, key: text}
-        self._read()
+        self._server_errors.pop(key, None)
+        self.values = {**self.values, key: value}
+        self._parse()
 
-    def offer(self, key: str, text: str) -> None:
-        """Fill in an answer unless somebody gave one."""
-        if key not in self._given:
-            self._kept = {**self._kept, key: text}
-            self.texts = {**self.texts, key: text}
-            self._read()
+    def set_default(self, key: str, value: str) -> None:
+        """Fill in a value unless the user set one."""
+        if key not in self._set_by_user:
+            self._saved = {**self._saved, key: value}
+            self.values = {**self.values, key: value}
+            self._parse()
 
     def suggest(self, snapshot: ClusterSnapshot) -> None:
         """Fill in what depends on the cluster: a name that is free, and how many workers."""
-        self._suggest_name(snapshot.jobs)
-        if not self.like:
+        self._suggest_name(
+            job.ref.name for job in snapshot.jobs if job.ref.namespace == self.values["namespace"]
+        )
+        if not self.clone_of:
             self._suggest_workers(snapshot)
 
     def _suggest_workers(self, snapshot: ClusterSnapshot) -> None:
         """In the sandbox fill in two workers for a packaged trainer where two GPUs are free.
 
-        Decided once: the number must not change under whoever reads it.
+        Decided once: the number must not change while somebody reads it.
         """
         if not self._trainer_workers and snapshot.is_synced and snapshot.server_version:
-            free = sum(node.free.get(self.texts["gpu_resource"], 0) for node in snapshot.nodes)
+            free = sum(node.free.get(self.values["gpu_resource"], 0) for node in snapshot.nodes)
             self._trainer_workers = "2" if snapshot.is_sandbox and free >= 2 else "1"
         if self._trainer_workers:
-            self.offer("workers", "1" if self.texts["run"] == COMMAND else self._trainer_workers)
+            self.set_default("workers", "1" if self.values["run"] == COMMAND else self._trainer_workers)
 
-    def _suggest_name(self, jobs: Iterable[Job]) -> None:
-        """Offer a name that none of `jobs` has, unless somebody typed one."""
-        if self.texts["name"] != self._suggested:
+    def _suggest_name(self, taken: Iterable[str]) -> None:
+        """Fill in a name that is not taken, unless the user typed one."""
+        if self.values["name"] != self._suggested_name:
             return
-        taken = {job.ref.name for job in jobs if job.ref.namespace == self.texts["namespace"]}
-        if self.like:
-            self._suggested = next_name(self.like, {self.like, *taken})
-        else:
-            self._suggested = suggest_name(name_base(self.texts), taken)
-        self._kept = {**self._kept, "name": self._suggested}
-        self.texts = {**self.texts, "name": self._suggested}
-        self._read()
+        previous = self.clone_of or f"{base_name(self.values)}-0"
+        self._suggested_name = next_name(previous, {self.clone_of, *taken})
+        self._saved = {**self._saved, "name": self._suggested_name}
+        self.values = {**self.values, "name": self._suggested_name}
+        self._parse()
 
-    def resume(self, texts: Mapping[str, str]) -> None:
-        """Go on with a draft."""
-        self._given |= set(texts)
-        self.texts = {**self.texts, **texts}
-        self.keep(self.texts)
-        self._read()
+    def load_draft(self, values: Mapping[str, str]) -> None:
+        """Take the values of a saved draft."""
+        self._set_by_user |= set(values)
+        self.values = {**self.values, **values}
+        self.mark_saved(self.values)
+        self._parse()
 
-    def keep(self, texts: Mapping[str, str]) -> None:
-        """Note that these answers are kept as a draft."""
-        self._kept = texts
+    def mark_saved(self, values: Mapping[str, str]) -> None:
+        """Note that these values are saved as a draft."""
+        self._saved = values
 
     @property
     def is_dirty(self) -> bool:
-        """Whether something was given that is kept nowhere."""
-        return self.texts != self._kept
+        """Whether something was set that is not saved."""
+        return self.values != self._saved
 
     @property
-    def problems(self) -> Mapping[str, str]:
-        """What is wrong, by the key of the question: by the server's words, then by our own rules."""
-        return {**self._refused, **self.wish.problems}
+    def errors(self) -> Mapping[str, str]:
+        """What is wrong, by key: the server's errors, then those of our own rules."""
+        return {**self._server_errors, **self.result.problems}
 
     @property
-    def shown_problems(self) -> Mapping[str, str]:
-        """What is wrong with answers that somebody gave, left, or tried to use."""
-        return {key: words for key, words in self.problems.items() if key in {*self._touched, *self._refused}}
+    def visible_errors(self) -> Mapping[str, str]:
+        """The errors of fields that the user has changed, left, or tried to submit."""
+        shown = {*self._touched, *self._server_errors}
+        return {key: error for key, error in self.errors.items() if key in shown}
 
     def touch(self, keys: Iterable[str]) -> None:
-        """Show from now on what is wrong with these."""
+        """Show the errors of these fields from now on."""
         self._touched |= set(keys)
 
-    def try_all(self) -> None:
-        """Show everything that is wrong by our own rules, and forget what the server said before."""
-        self._refused.clear()
-        self.touch(self.wish.problems)
+    def validate(self) -> None:
+        """Show every error of our own rules, and forget the server's."""
+        self._server_errors.clear()
+        self.touch(self.result.problems)
 
-    def refuse(self, causes: Mapping[str, str]) -> tuple[list[str], list[str]]:
-        """Note what the server says is wrong, by fields of `JobSpec`.
+    def set_server_errors(self, causes: Mapping[str, str]) -> tuple[list[str], list[str]]:
+        """Take the server's errors, by fields of `JobSpec`.
 
         Returns:
-            The keys of the questions that are meant, and sentences that belong to none.
+            The keys of the fields with errors, and sentences about what has no field.
         """
-        keys, homeless = [], []
-        for name, words in causes.items():
-            key = key_of_field(name, self.texts)
-            if key in _ASKED:
-                self._refused[key] = words
+        keys, without_field = [], []
+        for name, error in causes.items():
+            key = field_key(name, self.values)
+            if key in _KEYS:
+                self._server_errors[key] = error
                 keys.append(key)
             else:
-                homeless.append(f"{name}: {words}" if name else words)
-        return keys, homeless
+                without_field.append(f"{name}: {error}" if name else error)
+        return keys, without_field

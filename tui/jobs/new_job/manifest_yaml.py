@@ -1,4 +1,4 @@
-"""From text that people write to a manifest, and where it is wrong."""
+"""Parses a manifest from YAML that people write, and says where it is wrong."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from k8s.kinds import Manifest
 
 
 class Loader(yaml.SafeLoader):
-    """Reads what looks like a date as text, as Kubernetes does."""
+    """Leaves dates as text, as Kubernetes does."""
 
 
 Loader.yaml_implicit_resolvers = {
@@ -20,10 +20,10 @@ Loader.yaml_implicit_resolvers = {
 
 
 def read_manifest(text: str) -> Manifest:
-    """Read one object.
+    """Parse one object.
 
     Raises:
-        ValueError: It is none; the words say what is wrong and where.
+        ValueError: It is not a manifest; the message says what is wrong and where.
     """
     try:
         found = yaml.load(text, Loader)
@@ -31,12 +31,12 @@ def read_manifest(text: str) -> Manifest:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f"Line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
-        raise ValueError(f"{place}{error.problem or error.context or 'this is no YAML'}.") from error
+        raise ValueError(f"{place}{error.problem or error.context or 'not valid YAML'}.") from error
     except (yaml.YAMLError, RecursionError, TypeError, ValueError) as error:
-        raise ValueError(f"This is no YAML that a manifest can be: {error}.") from error
+        raise ValueError(f"Not a valid manifest: {error}.") from error
     if not isinstance(found, dict):
-        raise ValueError("A manifest has fields, as in kind: Job.")
+        raise ValueError("A manifest must be a mapping, e.g. kind: Job.")
     meta = found.get("metadata")
     if not isinstance(meta, dict) or not isinstance(meta.get("name"), str) or not meta["name"]:
-        raise ValueError("metadata.name is missing: a job needs a name.")
+        raise ValueError("metadata.name is required.")
     return found

@@ -1,4 +1,4 @@
-"""A question with a few answers, of which the safe one has the focus."""
+"""A question with two or more buttons, of which the safe one has the focus."""
 
 from __future__ import annotations
 
@@ -16,29 +16,36 @@ from tui.keys import DIALOG
 from tui.widgets.bindings import bindings
 
 
-class ChooseScreen(ModalScreen[str]):
-    """Asks, and answers with what stands for the button pressed."""
+class ConfirmScreen(ModalScreen[str]):
+    """Asks before something happens; returns the id of the answer: `do`, `cancel`, or one of those given."""
 
     CSS_PATH: ClassVar = "confirm.tcss"
     AUTO_FOCUS: ClassVar[str] = "Button"
     BINDINGS: ClassVar[list[BindingType]] = bindings(DIALOG)
 
     def __init__(
-        self, question: str, details: str, answers: Sequence[tuple[str, str]], *, escape: int = -1
+        self,
+        question: str,
+        details: str,
+        action: str = "",
+        *,
+        answers: Sequence[tuple[str, str]] = (),
+        escape: int = 0,
     ) -> None:
         """Ask a question.
 
         Args:
-            question: What is asked.
-            details: What hangs on it.
-            answers: Ids and the words on their buttons, the safe one first: it has the focus.
+            question: One sentence.
+            details: What it would do, or lose.
+            action: The verb on the button beside Cancel, whose id is `do`.
+            answers: In place of Cancel and `action`: ids and labels, the safe one first: it has the focus.
             escape: Index of the answer that `esc` gives.
         """
         super().__init__()
         self._question = question
         self._details = details
-        self._answers = answers
-        self._escape = answers[escape]
+        self._answers = answers or (("cancel", "Cancel"), ("do", action))
+        self._escape = self._answers[escape]
 
     def compose(self) -> ComposeResult:
         """Lay out the question and its buttons."""
@@ -46,10 +53,10 @@ class ChooseScreen(ModalScreen[str]):
             yield Label(sanitize_lines(self._question), id="question", markup=False)
             yield Label(sanitize_lines(self._details), id="details", markup=False)
             with Horizontal(id="buttons"):
-                for answer, words in self._answers:
-                    yield Button(words, id=answer, compact=True)
-            words = f"tab other button · enter press it · esc {self._escape[1].lower()}"
-            yield Label(words, id="keys", markup=False)
+                for answer, label in self._answers:
+                    yield Button(label, id=answer, compact=True)
+            keys = f"tab next · enter press · esc {self._escape[1].lower()}"
+            yield Label(keys, id="keys", markup=False)
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
         """Answer."""
@@ -57,13 +64,5 @@ class ChooseScreen(ModalScreen[str]):
         self.dismiss(event.button.id)
 
     def action_escape(self) -> None:
-        """Give the answer that takes nothing away."""
+        """Give the answer that changes nothing."""
         self.dismiss(self._escape[0])
-
-
-class ConfirmScreen(ChooseScreen):
-    """Asks before something is done that cannot be undone; answers `do` only for the button that says it."""
-
-    def __init__(self, question: str, details: str, act: str) -> None:
-        """Ask `question`; `act` is the word on the button that does it."""
-        super().__init__(question, details, (("cancel", "Cancel"), ("do", act)), escape=0)

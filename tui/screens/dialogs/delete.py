@@ -1,4 +1,4 @@
-"""The question before jobs are deleted: what goes, what becomes of the pods, and for many a word to type."""
+"""The question before jobs are deleted: which, with which propagation, and for many a word to type."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tui.widgets.form.line_input import LineInput
 
 
 class DeleteScreen(ModalScreen[DeletePlan | None]):
-    """Asks, and answers with the plan as it was agreed to, or None."""
+    """Asks whether to delete jobs; returns the plan as confirmed, or None."""
 
     CSS_PATH: ClassVar = "confirm.tcss"
     AUTO_FOCUS: ClassVar[str] = "#cancel"
@@ -26,12 +26,12 @@ class DeleteScreen(ModalScreen[DeletePlan | None]):
     BINDINGS: ClassVar[list[BindingType]] = bindings((*DIALOG, *DELETE))
 
     def __init__(self, plan: DeletePlan) -> None:
-        """Ask about this plan."""
+        """Ask whether to carry out `plan`."""
         super().__init__()
         self._plan = plan
 
     def compose(self) -> ComposeResult:
-        """Lay out the question, what hangs on it, and the buttons, the safe one first."""
+        """Lay out the question, the jobs, what deleting them means, and the buttons, Cancel first."""
         word = self._plan.word
         with Vertical(id="dialog"):
             yield Label(self._plan.question, id="question", markup=False)
@@ -40,41 +40,41 @@ class DeleteScreen(ModalScreen[DeletePlan | None]):
                 yield Label("\n".join(self._plan.names), markup=False)
             yield Label("", id="propagation", markup=False)
             if word:
-                yield Label(f"These are many. To delete them type: {word}", id="ask", markup=False)
+                yield Label(f'Type "{word}" to confirm:', id="ask", markup=False)
                 yield LineInput(compact=True, id="word")
             with Horizontal(id="buttons"):
                 yield Button("Cancel", id="cancel", compact=True)
                 yield Button("Delete", id="do", compact=True, disabled=bool(word))
-            yield Label("tab other · enter press · p pods · esc cancel", id="keys", markup=False)
+            yield Label("tab next · enter press · p propagation · esc cancel", id="keys", markup=False)
 
     def on_mount(self) -> None:
-        """Say what goes."""
-        self._say()
+        """Show what the plan means."""
+        self._show_plan()
 
-    def _say(self) -> None:
-        chosen = self._plan.propagation
+    def _show_plan(self) -> None:
+        propagation = self._plan.propagation
         self.query_one("#details", Label).update("\n".join(self._plan.consequences))
-        self.query_one("#propagation", Label).update(f"p  {chosen}: {PROPAGATIONS[chosen]}")
+        self.query_one("#propagation", Label).update(f"p  {propagation}: {PROPAGATIONS[propagation]}")
 
     def action_propagation(self) -> None:
-        """Choose the next of what may become of the pods."""
+        """Choose the next propagation policy."""
         names = list(PROPAGATIONS)
         index = names.index(self._plan.propagation) + 1
         self._plan = replace(self._plan, propagation=names[index % len(names)])
-        self._say()
+        self._show_plan()
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Let the button be pressed once the word is there."""
+        """Enable the button once the word is typed."""
         event.stop()
         self.query_one("#do", Button).disabled = event.value.strip() != self._plan.word
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Go to the button; enter there does it."""
+        """Focus the button that enter may press now."""
         event.stop()
         self.query_one("#cancel" if self.query_one("#do", Button).disabled else "#do").focus()
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
-        """Answer."""
+        """Return the plan, or None for Cancel."""
         event.stop()
         self.dismiss(self._plan if event.button.id == "do" else None)
 

@@ -1,7 +1,6 @@
-"""The form for a new job: fields, the plan in words, the YAML, and one button that creates it.
+"""The form for a new job: fields, preflight, YAML, and one button that creates it.
 
-Nothing is created before the server has said in a dry run that it would, and
-nothing typed is lost: not by an error, not by leaving.
+Nothing typed is lost: not by an error, not by leaving.
 """
 
 from __future__ import annotations
@@ -17,40 +16,36 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.reactive import Reactive, reactive
-from textual.screen import Screen
 from textual.widget import Widget
-from textual.widgets import Button, Label
+from textual.widgets import Label
 
 from k8s.client.client import Client
-from k8s.errors import Invalid, KubeError, ServerFailed, Unreachable
+from k8s.errors import KubeError
 from k8s.jobs.clone import Clone
 from k8s.jobs.create import JobRejected, claim_names, create_job, to_yaml
 from k8s.kinds import JobRef
 from k8s.snapshot import ClusterSnapshot
 from k8s.text.sanitize import sanitize
 from tui.jobs.new_job import draft
-from tui.jobs.new_job.draft import DraftProblem
-from tui.jobs.new_job.form_spec import FormResult
-from tui.jobs.new_job.form_state import JobAnswers
-from tui.jobs.new_job.preflight import PlanLine, plan
+from tui.jobs.new_job.draft import DraftError
+from tui.jobs.new_job.form_state import FormState
+from tui.jobs.new_job.preflight import PreflightLine, preflight
 from tui.keys import NEW_JOB, Key
 from tui.screens.base.view import View
-from tui.screens.dialogs.confirm import ChooseScreen
+from tui.screens.dialogs.confirm import ConfirmScreen
+from tui.screens.documents.submit import Submission, SubmitScreen
 from tui.text.format import age
-from tui.widgets.form.create_bar import CreateBar
 from tui.widgets.form.fields import Field
-from tui.widgets.form.job_fields import JobFields
-from tui.widgets.form.notice import Notice
-from tui.widgets.form.plan_view import PlanView
+from tui.widgets.form.job_fields import CreateBar, JobFields, Notice, PreflightView
 from tui.widgets.key_bar import KeyBar
 from tui.widgets.status_line import StatusLine
 from tui.widgets.yaml_view import YamlView
 
 
-class NewJobScreen(Screen[JobRef | None]):
-    """Asks what to run; answers with the job that was created, or None."""
+class NewJobScreen(SubmitScreen):
+    """Creates a job from a form."""
 
-    CSS_PATH: ClassVar = "new_job.tcss"
+    CSS_PATH: ClassVar = ["submit.tcss", "new_job.tcss"]
     AUTO_FOCUS: ClassVar[str] = "#field-name TextField"
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide")]  # noqa: RUF012
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -61,8 +56,6 @@ class NewJobScreen(Screen[JobRef | None]):
     """The widget with the focus. Fields draw what it changes: Textual's own draws the whole screen."""
     snapshot: reactive[ClusterSnapshot] = reactive(ClusterSnapshot, repaint=False)
     """The cluster as it is now: what is free, which names are taken."""
-    doing: reactive[str] = reactive("", init=False)
-    """What is being asked of the server; empty while nothing is."""
 
     def __init__(
         self,
@@ -74,218 +67,223 @@ class NewJobScreen(Screen[JobRef | None]):
         snapshot: ClusterSnapshot | None = None,
         clone: Clone | None = None,
     ) -> None:
-        """Prepare the form; the server is asked for volume claims once it is on screen.
+        """Prepare the form; volume claims are listed once it is on screen.
 
         Args:
             client: The cluster that is to run the job.
-            namespace: Where the job is meant to run, unless another is typed.
-            state_folder: Where the draft and the last image are kept.
-            user: Who asks, for the job's annotations.
+            namespace: The default namespace.
+            state_folder: Where the draft and the last image are saved.
+            user: Who submits, for the job's annotations.
             snapshot: The cluster as it is now; later ones are set, or come by `data_bind`.
-            clone: What to begin with, if it fits the form.
+            clone: What to start from, if its spec fits the form.
         """
         super().__init__()
-        self.answers = JobAnswers(namespace, user, clone)
-        """What stands in the fields."""
+        self.state = FormState(namespace, user, clone)
+        """The values in the fields."""
         self._client = client
         self._folder = state_folder
         self._claims: list[str] | None = None
-        self._claims_of = ""
+        self._claims_namespace = ""
         self._checked: Mapping[str, str] | None = None
         self._checked_at = ""
-        self._is_settled = False
+        self._is_closed = False
         self._is_draft = False
-        self._before_yaml: Widget | None = None
+        self._focused_before_yaml: Widget | None = None
         self.keys: Sequence[Key] = NEW_JOB
-        """The keys that its last line tells; set before it is shown."""
+        """The keys in its footer; set before it is shown."""
         if snapshot is not None:
             self.set_reactive(NewJobScreen.snapshot, snapshot)
-            self.answers.suggest(snapshot)
+            self.state.suggest(snapshot)
 
     def compose(self) -> ComposeResult:
-        """Lay out the form at the left, the YAML at the right, or one of them where it is narrow."""
+        """Lay out the form left and the YAML right, or one of them on a narrow terminal."""
         yield StatusLine().data_bind(NewJobScreen.snapshot)
-        like = self.answers.like
-        yield Label(f"New job, like {sanitize(like)}" if like else "New job", id="title", markup=False)
-        yield Notice(id="job-notice")
+        like = self.state.clone_of
+        yield Label(f"New job, clone of {sanitize(like)}" if like else "New job", id="title", markup=False)
+        yield Notice()
         with Horizontal(id="body"):
             with Vertical(id="left"):
-                yield JobFields(self.answers.texts, id="form")
+                yield JobFields(self.state.values, id="form")
                 yield Label("", id="help", markup=False)
-                yield PlanView(id="plan")
-                yield CreateBar(id="act")
+                yield PreflightView(id="preflight")
+                yield CreateBar()
             yield YamlView(id="yaml", classes="pane")
         yield KeyBar(self.keys)
 
     def on_mount(self) -> None:
-        """Read what was kept, ask for the volume claims, and show the form."""
+        """Show the form, then fill in what is read from files and from the cluster."""
         self.query_one("#yaml").border_title = "YAML"
-        self.query_one(Notice).say(self.answers.not_carried_over, is_bad=False)
-        self._review()
-        self._open()
+        self.query_one(Notice).show(self.state.not_carried_over, is_error=False)
+        self._show_state()
+        self._load()
 
     def watch_snapshot(self) -> None:
-        """Plan anew on the new picture."""
+        """Suggest and check anew for the new snapshot."""
         if self.is_mounted:
-            texts = self.answers.texts
-            self.answers.suggest(self.snapshot)
-            if self.answers.texts != texts:
-                self._review()
-            self._show_plan()
+            values = self.state.values
+            self.state.suggest(self.snapshot)
+            if self.state.values != values:
+                self._show_state()
+            self._show_preflight()
 
-    def watch_doing(self) -> None:
-        """Say on the button what is going on."""
+    def watch_busy(self) -> None:
+        """Show the request under way on the button."""
         if self.is_mounted:
-            self._show_problems()
+            self._show_errors()
+            self._show_preflight()
 
-    def _review(self) -> None:
-        """Show what the answers amount to: the part to fill in, problems, the plan, the YAML."""
-        self.query_one(JobFields).show(self.answers.texts)
-        self._show_problems()
-        self._show_plan()
+    def _show_state(self) -> None:
+        """Show values, errors, preflight and YAML."""
+        self.query_one(JobFields).show_values(self.state.values)
+        self._show_errors()
+        self._show_preflight()
         if self.query_one("#yaml").display:
             self._show_yaml()
 
-    def _show_problems(self) -> None:
-        self.query_one(JobFields).show_problems(self.answers.shown_problems)
-        self.query_one(CreateBar).show(self.doing, len(self.answers.problems))
+    def _show_errors(self) -> None:
+        self.query_one(JobFields).show_errors(self.state.visible_errors)
+        self.query_one(CreateBar).show(self.busy, len(self.state.errors))
 
-    def _show_plan(self) -> None:
-        lines = plan(self.answers.wish, self.snapshot, self._claims, self._claims_of)
+    def _show_preflight(self) -> None:
+        lines = self._preflight()
         if self._checked is not None:
-            words = f"the server would create it (asked at {self._checked_at})"
-            changed = PlanLine("note", "changed since the server was asked")
-            lines.append(PlanLine("good", words) if self._checked == self.answers.texts else changed)
-        self.query_one(PlanView).show(lines)
+            passed = PreflightLine("ok", f"dry run passed at {self._checked_at}")
+            changed = PreflightLine("info", "changed since the dry run")
+            lines.append(passed if self._checked == self.state.values else changed)
+        self.query_one(PreflightView).show(lines)
+
+    def _preflight(self) -> list[PreflightLine]:
+        return preflight(self.state.result, self.snapshot, self._claims, self._claims_namespace)
 
     def _show_yaml(self) -> None:
-        wish = self.answers.wish
-        self.query_one(YamlView).show(to_yaml(wish.kind.manifest(wish.spec)))
+        result = self.state.result
+        self.query_one(YamlView).show(to_yaml(result.kind.manifest(result.spec)))
 
     def on_field_changed(self, event: Field.Changed) -> None:
-        """Take the new answer."""
+        """Take the new value."""
         event.stop()
         field = event.field
-        self.answers.give(field.key, field.value)
+        self.state.set_value(field.key, field.value)
         if field.key != "name":
-            self.answers.suggest(self.snapshot)
-        self._review()
+            self.state.suggest(self.snapshot)
+        self._show_state()
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
-        """Explain the field that has the focus."""
+        """Show the help of the field with the focus."""
         field = next((each for each in event.widget.ancestors if isinstance(each, Field)), None)
-        words = f"  {field.question.help}" if field is not None else ""
-        self.query_one("#help", Label).update(words, layout=False)
+        text = f"  {field.definition.help}" if field is not None else ""
+        self.query_one("#help", Label).update(text, layout=False)
         if event.widget is not self.query_one(YamlView):
             self.remove_class("-yaml")
 
-    def on_field_left(self, event: Field.Left) -> None:
-        """Say from now on what is wrong with it."""
+    def on_field_blurred(self, event: Field.Blurred) -> None:
+        """Show its error from now on."""
         event.stop()
         field = event.field
-        self.answers.touch([field.key])
-        self._show_problems()
-        if field.key == "namespace" and field.value != self._claims_of:
+        self.state.touch([field.key])
+        self._show_errors()
+        if field.key == "namespace" and field.value != self._claims_namespace:
             self._load_claims()
 
     @work(exclusive=True, group="open")
-    async def _open(self) -> None:
-        """Take up the image used last and the draft that was kept; then ask for the claims."""
+    async def _load(self) -> None:
+        """Fill in the last image, offer the draft, and list the volume claims."""
         self._load_claims()
-        if self.answers.like:
+        if self.state.clone_of:
             return
-        if image := await asyncio.to_thread(draft.remembered_image, self._folder):
-            self.answers.offer("image", image)
-            self._review()
+        if image := await asyncio.to_thread(draft.last_image, self._folder):
+            self.state.set_default("image", image)
+            self._show_state()
         try:
-            kept = await asyncio.to_thread(draft.read_draft, self._folder)
-        except DraftProblem as problem:
-            self.query_one(Notice).say(str(problem))
+            saved = await asyncio.to_thread(draft.read_draft, self._folder)
+        except DraftError as error:
+            self.query_one(Notice).show(str(error))
             return
-        if kept is None:
-            return
-        name = sanitize(kept.texts.get("name", "")) or "a job without a name"
-        answer = await self.app.push_screen_wait(
-            ChooseScreen(
-                "Go on with your draft?",
-                f"{name}, kept {age(time.time() - kept.saved_s)} ago. It stays until you keep another.",
-                (("go-on", "Go on with it"), ("afresh", "Start afresh")),
-            )
-        )
-        if answer == "go-on":
+        if saved is not None and await self._offer(saved):
             self._is_draft = True
-            self.answers.resume(kept.texts)
-            self._review()
+            self.state.load_draft(saved.values)
+            self._show_state()
             self._load_claims()
+
+    async def _offer(self, saved: draft.Draft) -> bool:
+        """Ask whether to resume a draft."""
+        name = sanitize(saved.values.get("name", "")) or "A job without a name"
+        details = (
+            f"{name}, saved {age(time.time() - saved.saved_s)} ago. It is kept until you save another draft."
+        )
+        answers = (("resume", "Resume"), ("start-over", "Start over"))
+        dialog = ConfirmScreen("Resume your draft?", details, answers=answers, escape=1)
+        return await self.app.push_screen_wait(dialog) == "resume"
 
     @work(exclusive=True, group="claims")
     async def _load_claims(self) -> None:
-        """Offer the volume claims of the namespace; where they cannot be listed, let one be typed."""
-        namespace = self.answers.texts["namespace"].strip()
+        """List the volume claims of the namespace; where that fails, let one be typed."""
+        namespace = self.state.values["namespace"].strip()
         if not namespace:
             return
-        self._claims, self._claims_of = None, namespace
+        self._claims, self._claims_namespace = None, namespace
         try:
             names = await claim_names(self._client, namespace)
         except KubeError as error:
-            await self.query_one(JobFields).let_claim_be_typed(" ".join(error.why.split()))
+            await self.query_one(JobFields).set_claims_unknown(" ".join(error.why.split()))
         else:
             self._claims = names
-            if "workspace" in names and not self.answers.like:
-                self.answers.offer("claim", "workspace")
-            await self.query_one(JobFields).offer_claims(names)
-        self._review()
+            if "workspace" in names and not self.state.clone_of:
+                self.state.set_default("claim", "workspace")
+            await self.query_one(JobFields).set_claims(names)
+        self._show_state()
 
     async def action_keep(self) -> None:
-        """Keep what is typed as a draft."""
-        if await self._keep():
-            self.notify("The draft is kept.", markup=False)
+        """Save the values as a draft."""
+        if await self._save_draft():
+            self.notify("Draft saved.", markup=False)
 
-    async def _keep(self) -> bool:
-        texts = self.answers.texts
+    async def _save_draft(self) -> bool:
+        values = self.state.values
         try:
-            await asyncio.to_thread(draft.keep_draft, self._folder, texts)
-        except DraftProblem as problem:
-            self.query_one(Notice).say(str(problem))
+            await asyncio.to_thread(draft.save_draft, self._folder, values)
+        except DraftError as error:
+            self.query_one(Notice).show(str(error))
             return False
-        self.answers.keep(texts)
+        self.state.mark_saved(values)
         self._is_draft = True
         return True
 
-    @work(exclusive=True, group="leave")
-    async def action_leave(self) -> None:
-        """Close the YAML, or the form; ask when something was typed."""
+    def action_leave(self) -> None:
+        """Close the YAML, or the form; asks first when there are unsaved changes."""
         if self.query_one(YamlView).has_focus:
             self.action_yaml()
-        elif self.doing:
-            words = "The server is still being asked; that takes half a minute at most."
-            self.query_one(Notice).say(words, is_bad=False)
-        elif not self.answers.is_dirty:
-            self._settle(None)
         else:
-            choices = (("keep", "Keep draft"), ("discard", "Discard"), ("stay", "Go on"))
-            details = "The draft is offered when you make the next job."
-            answer = await self.app.push_screen_wait(ChooseScreen("Keep what you typed?", details, choices))
-            if answer == "discard" or (answer == "keep" and await self._keep()):
-                self._settle(None)
+            super().action_leave()
 
-    def _settle(self, ref: JobRef | None) -> None:
-        self._is_settled = True
-        for group in ("open", "claims"):  # what they would fill in is being taken down
+    async def confirm_leave(self) -> bool:
+        """Ask whether to save a draft, if there are unsaved changes."""
+        if not self.state.is_dirty:
+            return True
+        answers = (("save", "Save draft"), ("discard", "Discard"), ("stay", "Keep editing"))
+        details = "A draft is offered the next time you open this form."
+        dialog = ConfirmScreen("Save a draft before leaving?", details, answers=answers, escape=2)
+        answer = await self.app.push_screen_wait(dialog)
+        return answer == "discard" or (answer == "save" and await self._save_draft())
+
+    def close(self, ref: JobRef | None) -> None:
+        """Close with the job that was created, or None."""
+        self._is_closed = True
+        for group in ("open", "claims"):  # their fields are about to be removed
             self.workers.cancel_group(self, group)
-        self.dismiss(ref)
+        super().close(ref)
 
     def on_unmount(self) -> None:
-        """Keep what is typed when the console ends under the form."""
-        if self.answers.is_dirty and not self._is_settled:
+        """Save a draft when the console ends under the form."""
+        if self.state.is_dirty and not self._is_closed:
             try:
-                draft.keep_draft(self._folder, self.answers.texts)
-            except DraftProblem as problem:
-                self.log.error(str(problem))
+                draft.save_draft(self._folder, self.state.values)
+            except DraftError as error:
+                self.log.error(str(error))
 
     def action_section(self, step: int) -> None:
-        """Go to the first field of the next part, or of the one before."""
-        if not self.query_one(JobFields).focus_part(step):
+        """Focus the first field of the next section, or of the previous one."""
+        if not self.query_one(JobFields).focus_section(step):
             self.query_one("#create").focus()
 
     def action_jump(self) -> None:
@@ -293,96 +291,60 @@ class NewJobScreen(Screen[JobRef | None]):
         self.post_message(View.Go("jump"))
 
     def action_yaml(self) -> None:
-        """Go to the YAML, and back to where the focus was."""
+        """Focus the YAML, or go back to where the focus was."""
         pane = self.query_one(YamlView)
-        is_there = pane.has_focus
-        self.set_class(not is_there, "-yaml")
-        if is_there:
-            if self._before_yaml is not None:
-                self._before_yaml.focus()
+        is_open = pane.has_focus
+        self.set_class(not is_open, "-yaml")
+        if is_open:
+            if self._focused_before_yaml is not None:
+                self._focused_before_yaml.focus()
         else:
-            self._before_yaml = self.focused
+            self._focused_before_yaml = self.focused
             self._show_yaml()
             self.call_after_refresh(pane.focus)
 
-    def action_check(self) -> None:
-        """Ask the server whether it would create the job."""
-        if self._is_ready():
-            self._start(is_check=True)
+    def make_submission(self) -> Submission | None:
+        """Return the job as the form has it, or focus the first field with an error."""
+        self.query_one(Notice).show("")
+        self.state.validate()
+        self._show_errors()
+        if self.state.errors:
+            self._focus_first(self.state.errors)
+            return None
+        kind, spec, values = self.state.result.kind, self.state.result.spec, self.state.values
 
-    def action_create(self) -> None:
-        """Go to the button; on the button create the job."""
-        button = self.query_one("#create", Button)
-        if self._is_ready():
-            if button.has_focus:
-                self._start()
-            self.remove_class("-yaml")
-            self.call_after_refresh(button.focus)
+        async def send(is_dry_run: bool) -> JobRef:
+            ref = await create_job(self._client, kind, spec, dry_run=is_dry_run)
+            if is_dry_run:
+                self._checked, self._checked_at = values, time.strftime("%H:%M:%S")
+            else:
+                await asyncio.to_thread(draft.save_last_image, self._folder, spec.image)
+            return ref
 
-    def on_button_pressed(self, event: Button.Pressed) -> None:
-        """Create the job."""
-        event.stop()
-        if self._is_ready():
-            self._start()
-
-    def _start(self, *, is_check: bool = False) -> None:
-        # Said here, not in the worker: a second key may come before the worker's first step.
-        self.doing = "Asking the server…"
-        self._ask(self.answers.wish, self.answers.texts, is_check=is_check)
-
-    def _is_ready(self) -> bool:
-        """Tell whether the server may be asked; if not, show the first field that is wrong."""
-        if self.doing:
-            return False
-        self.query_one(Notice).say("")
-        self.answers.try_all()
-        self._show_problems()
-        if self.answers.problems:
-            self._focus_first(self.answers.problems)
-        return not self.answers.problems
+        details = "\n".join(line.marked for line in self._preflight())
+        return Submission(kind.title, spec.name, spec.namespace, send, details)
 
     def _focus_first(self, keys: Collection[str]) -> None:
-        self._show_problems()
+        self._show_errors()
         self.remove_class("-yaml")
         self.call_after_refresh(self.query_one(JobFields).focus_first, keys)
 
-    @work(exclusive=True, group="submit")
-    async def _ask(self, wish: FormResult, texts: Mapping[str, str], *, is_check: bool) -> None:
-        """Ask the server whether it would create the job, and if that is wanted create it."""
-        try:
-            if await self._would_create(wish):
-                self._checked, self._checked_at = texts, time.strftime("%H:%M:%S")
-            if not is_check:
-                self.doing = "Creating…"
-                ref = await create_job(self._client, wish.kind, wish.spec)
-                await asyncio.to_thread(draft.remember_image, self._folder, wish.spec.image)
-                if self._is_draft:
-                    await asyncio.to_thread(draft.drop_draft, self._folder)
-                self._settle(ref)
-                return
-        except JobRejected as error:
-            self._show_refusal(error)
-        except KubeError as error:
-            may_exist = self.doing == "Creating…" and isinstance(error, (Unreachable, ServerFailed))
-            hint = f"\nIt may exist all the same: look for {wish.spec.name} before you try again." * may_exist
-            self.query_one(Notice).say(f"{error}{hint}")
-        self.doing = ""
-        self._show_plan()
+    def show_dry_run_passed(self, submission: Submission) -> None:
+        """Show in the preflight that it passed."""
+        self._show_preflight()
 
-    async def _would_create(self, wish: FormResult) -> bool:
-        """Ask in a dry run; False when something on the server knows no dry runs."""
-        try:
-            await create_job(self._client, wish.kind, wish.spec, dry_run=True)
-        except Invalid as error:
-            if error.causes or "does not support dry run" not in error.why:
-                raise
-            return False
-        return True
+    async def after_create(self, submission: Submission) -> None:
+        """Delete the draft from which the job was created."""
+        if self._is_draft:
+            await asyncio.to_thread(draft.delete_draft, self._folder)
 
-    def _show_refusal(self, error: JobRejected) -> None:
-        """Put each cause at its field, and what belongs to none at the top."""
+    def show_error(self, error: KubeError, hint: str) -> None:
+        """Show each of the server's causes at its field, and all else in the notice."""
+        if not isinstance(error, JobRejected):
+            self.query_one(Notice).show("\n".join(filter(None, (str(error), hint))))
+            return
         self._checked = None
-        keys, homeless = self.answers.refuse(error.causes)
-        rest = homeless or ([] if error.causes else [error.why])
-        self.query_one(Notice).say("\n".join(part for part in (error.what, *rest, error.hint) if part))
+        keys, without_field = self.state.set_server_errors(error.causes)
+        others = without_field or ([] if error.causes else [error.why])
+        self.query_one(Notice).show("\n".join(filter(None, (error.what, *others, error.hint))))
         self._focus_first(keys)

@@ -1,4 +1,4 @@
-"""Form fields, and the ones that the new-job form is made of.
+"""Form fields, and the parts of the new-job form.
 
-Knows no screen; says what is typed by message.
+Knows no screen; what is typed is posted as messages.
 """

@@ -1,6 +1,6 @@
-"""Fields of a form: a label, a control of one line or more, and below it what is wrong.
+"""Fields of a form: a label, a control, and below it the error.
 
-Everything typed or pasted is made harmless on its way in, and shown as plain text.
+Everything typed or pasted is sanitized on its way in, and shown as plain text.
 """
 
 from __future__ import annotations
@@ -24,41 +24,41 @@ from tui.jobs.new_job.fields import FormField
 from tui.text.format import elide_end
 from tui.widgets.form.line_input import LineInput
 
-LONGEST_PROBLEM = 240
-"""Characters of what is wrong that are shown: it may quote what was typed."""
+LONGEST_ERROR = 240
+"""Characters of an error that are shown: it may quote what was typed."""
 
 
 class TextField(LineInput):
-    """One line of text; up, down and enter go to the neighbours."""
+    """One line of text; up, down and enter move to the neighbouring fields."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up", "app.focus_previous", "Field before", show=False),
+        Binding("up", "app.focus_previous", "Previous field", show=False),
         Binding("down,enter", "app.focus_next", "Next field", show=False),
     ]
 
     def validate_value(self, text: str) -> str:
-        """Make what is typed or pasted harmless."""
+        """Sanitize what is typed or pasted."""
         return sanitize(text)
 
     def _on_paste(self, event: events.Paste) -> None:
-        # Input would drop all lines but the first; here the line ends stay, and can be seen.
+        # Input would drop all lines but the first; here the line ends are kept and shown.
         event.text = sanitize(event.text.strip("\r\n"))
 
 
 class TextAreaField(TextArea):
-    """Some lines of text; up in the first and down in the last go to the neighbours."""
+    """Several lines of text; up in the first and down in the last move to the neighbouring fields."""
 
     def edit(self, edit: Edit) -> EditResult:
-        """Put in a text, made harmless."""
-        edit.text = _harmless_lines(edit.text)
+        """Insert text, sanitized."""
+        edit.text = _sanitize_lines(edit.text)
         return super().edit(edit)
 
     def load_text(self, text: str) -> None:
-        """Replace the whole text."""
-        super().load_text(_harmless_lines(text))
+        """Replace the whole text, sanitized."""
+        super().load_text(_sanitize_lines(text))
 
     def action_cursor_up(self, select: bool = False) -> None:
-        """Go up a line, or to the field before."""
+        """Go up a line, or to the previous field."""
         if self.navigator.is_first_wrapped_line(self.cursor_location) and not select:
             self.screen.focus_previous()
         else:
@@ -73,46 +73,46 @@ class TextAreaField(TextArea):
 
 
 class ChoiceField(Select[str], inherit_bindings=False):
-    """One of several answers: left and right change it, enter or space shows them all."""
+    """One of several values: left and right change it, enter or space lists them all."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up", "app.focus_previous", "Field before", show=False),
+        Binding("up", "app.focus_previous", "Previous field", show=False),
         Binding("down", "app.focus_next", "Next field", show=False),
-        Binding("left", "step(-1)", "Answer before", show=False),
-        Binding("right", "step(1)", "Next answer", show=False),
-        Binding("enter,space", "show_overlay", "All answers", show=False),
+        Binding("left", "step(-1)", "Previous choice", show=False),
+        Binding("right", "step(1)", "Next choice", show=False),
+        Binding("enter,space", "show_overlay", "All choices", show=False),
     ]
 
     def __init__(self, choices: Iterable[tuple[str, str]], value: str) -> None:
-        """Offer `choices`, each an answer and its words; `value` is offered even if it is none of them."""
-        self._answers = _with(choices, value)
-        super().__init__(_options(self._answers), allow_blank=False, value=value, compact=True)
+        """Show `choices`, each a value and its label, and `value` even if it is none of them."""
+        self._choices = _with(choices, value)
+        super().__init__(_options(self._choices), allow_blank=False, value=value, compact=True)
 
-    def offer(self, choices: Iterable[tuple[str, str]]) -> None:
-        """Offer other choices; the answer stays."""
+    def set_choices(self, choices: Iterable[tuple[str, str]]) -> None:
+        """Replace the choices; the value stays."""
         value = str(self.value)
-        self._answers = _with(choices, value)
+        self._choices = _with(choices, value)
         with self.prevent(Select.Changed):
-            self.set_options(_options(self._answers))
+            self.set_options(_options(self._choices))
             self.value = value
 
-    def answer(self, value: str) -> None:
-        """Take an answer, be it offered or not."""
-        if value not in (key for key, _ in self._answers):
-            self._answers = _with(self._answers, value)
-            self.set_options(_options(self._answers))
+    def set_value(self, value: str) -> None:
+        """Take a value, whether it is a choice or not."""
+        if value not in (key for key, _ in self._choices):
+            self._choices = _with(self._choices, value)
+            self.set_options(_options(self._choices))
         self.value = value
 
     def action_step(self, step: int) -> None:
-        """Take the next answer, or the one before; the ends do not meet."""
-        keys = [key for key, _ in self._answers]
+        """Take the next choice, or the previous one; does not wrap around."""
+        keys = [key for key, _ in self._choices]
         index = keys.index(str(self.value)) + step
         if 0 <= index < len(keys):
             self.value = keys[index]
 
 
 class Field(Vertical):
-    """A question, the control to answer it, and what is wrong with the answer."""
+    """A label, the control for its value, and the error below it."""
 
     DEFAULT_CSS = """
     Field { height: auto; width: 100%; }
@@ -125,255 +125,257 @@ class Field(Vertical):
     Field ChoiceField { width: 1fr; }
     Field ChoiceField.-textual-compact > SelectCurrent { padding: 0 1; }
     Field SelectCurrent Static#label { height: 1; text-wrap: nowrap; text-overflow: ellipsis; }
-    Field .field--problem { display: none; width: 100%; height: auto; max-height: 4; padding-left: 18; }
-    Field.-problem .field--problem { display: block; }
+    Field .field--error { display: none; width: 100%; height: auto; max-height: 4; padding-left: 18; }
+    Field.-error .field--error { display: block; }
     """
 
-    problem: reactive[str] = reactive("", init=False)
-    """What is wrong, shown below the control; empty hides it."""
+    error: reactive[str] = reactive("", init=False)
+    """What is wrong with the value, shown below the control; empty hides it."""
 
     class FieldMessage(Message):
-        """What a field tells the form; the base of its messages."""
+        """The base of a field's messages."""
 
         def __init__(self, field: Field) -> None:
             super().__init__()
             self.field = field
-            """The field it happened in."""
+            """The field that sends it."""
 
         @property
         def control(self) -> Field:
-            """The field it happened in."""
+            """The field that sends it."""
             return self.field
 
     class Changed(FieldMessage):
-        """There is another answer; read it from `field.value`."""
+        """The user changed the value: see `field.value`."""
 
-    class Left(FieldMessage):
-        """The focus went."""
+    class Blurred(FieldMessage):
+        """The focus left the field."""
 
-    def __init__(self, question: FormField, value: str) -> None:
-        """Ask `question`; the answer is `value` until somebody gives another."""
-        super().__init__(id=_id_of(question.key), classes=f"-{question.shape}")
-        self.question = question
-        """What is asked."""
+    def __init__(self, definition: FormField, value: str) -> None:
+        """Make the control that `definition` names, holding `value`."""
+        super().__init__(id=_id_of(definition.key), classes=f"-{definition.control}")
+        self.definition = definition
+        """Its key, label, help and choices."""
         self._control = self._make_control(value)
-        self._given = self.value
+        self._posted_value = self.value
 
     def _make_control(self, value: str) -> TextField | ChoiceField | TextAreaField:
-        question = self.question
+        definition = self.definition
         control: TextField | ChoiceField | TextAreaField
-        if question.shape == "choice":
-            control = ChoiceField(question.choices, value)
-        elif question.shape == "lines":
+        if definition.control == "choice":
+            control = ChoiceField(definition.choices, value)
+        elif definition.control == "lines":
             control = TextAreaField(
-                _harmless_lines(value),
+                _sanitize_lines(value),
                 compact=True,
                 highlight_cursor_line=False,
-                placeholder=question.hint,
+                placeholder=definition.placeholder,
             )
             control.cursor_blink = False
         else:
-            control = TextField(sanitize(value), placeholder=question.hint, compact=True)
+            control = TextField(sanitize(value), placeholder=definition.placeholder, compact=True)
             control.cursor_blink = False
         return control
 
     def compose(self) -> ComposeResult:
-        """Lay out label, control and unit, and the problem below."""
+        """Lay out label, control and unit, and the error below."""
         with Horizontal():
-            yield Label(f"  {self.question.label}", classes="field--label", markup=False)
+            yield Label(f"  {self.definition.label}", classes="field--label", markup=False)
             yield self._control
-            if self.question.unit:
-                yield Label(self.question.unit, classes="field--unit", markup=False)
-        yield Label("", classes="field--problem", markup=False)
+            if self.definition.unit:
+                yield Label(self.definition.unit, classes="field--unit", markup=False)
+        yield Label("", classes="field--error", markup=False)
 
     @property
     def key(self) -> str:
-        """The key of its question."""
-        return self.question.key
+        """The key of its value."""
+        return self.definition.key
 
     @property
     def value(self) -> str:
-        """The answer as it stands in the control."""
+        """The value in the control."""
         if isinstance(self._control, TextAreaField):
             return self._control.text
         return str(self._control.value)
 
     def set_value(self, value: str) -> None:
-        """Put an answer into the control, as if it had stood there from the start.
+        """Put a value into the control without posting `Changed`.
 
-        What somebody has typed there meanwhile, and is on its way to be told, stays.
+        What the user has just typed, and is not posted yet, stays.
         """
-        if value == self.value or self.value != self._given:
+        if value == self.value or self.value != self._posted_value:
             return
-        self._given = value
+        self._posted_value = value
         if isinstance(self._control, TextAreaField):
             self._control.load_text(value)
         elif isinstance(self._control, ChoiceField):
-            self._control.answer(value)
+            self._control.set_value(value)
         else:
             self._control.value = value
 
-    async def ask(self, question: FormField) -> None:
-        """Ask something else in this place; the answer stays."""
-        if self.question.shape == question.shape == "choice" and isinstance(self._control, ChoiceField):
-            self.question = question
-            self._control.offer(question.choices)
+    async def redefine(self, definition: FormField) -> None:
+        """Replace the definition, and the control if it must be another; the value stays."""
+        is_choice = self.definition.control == definition.control == "choice"
+        self.remove_class(f"-{self.definition.control}")
+        self.add_class(f"-{definition.control}")
+        self.definition = definition
+        if is_choice and isinstance(self._control, ChoiceField):
+            self._control.set_choices(definition.choices)
             return
         had_focus = self.has_focus_within
-        value = self.value
-        self.remove_class(f"-{self.question.shape}")
-        self.add_class(f"-{question.shape}")
-        self.question = question
-        before, self._control = self._control, self._make_control(value)
-        await before.parent.mount(self._control, after=before) if isinstance(before.parent, Widget) else None
-        await before.remove()
+        previous, self._control = self._control, self._make_control(self.value)
+        if isinstance(previous.parent, Widget):
+            await previous.parent.mount(self._control, after=previous)
+        await previous.remove()
         if had_focus:
             self._control.focus()
 
     @property
     def is_shown(self) -> bool:
-        """Whether it belongs to a part of the form that is shown."""
+        """Whether neither it nor an ancestor is hidden."""
         return all(widget.display for widget in self.ancestors_with_self if isinstance(widget, Widget))
 
     def focus_control(self) -> None:
         """Put the focus on the control."""
         self._control.focus()
 
-    def watch_problem(self, problem: str) -> None:
-        """Say what is wrong."""
-        self.set_class(bool(problem), "-problem")
-        words = elide_end(sanitize(problem), LONGEST_PROBLEM)
-        self.query_one(".field--problem", Label).update(f"✕ {words}" if problem else "")
-        if problem and self.has_focus_within:
+    def watch_error(self, error: str) -> None:
+        """Show or hide the error."""
+        self.set_class(bool(error), "-error")
+        text = elide_end(sanitize(error), LONGEST_ERROR)
+        self.query_one(".field--error", Label).update(f"✕ {text}" if error else "")
+        if error and self.has_focus_within:
             self.call_after_refresh(self.reveal)
 
     def reveal(self) -> None:
-        """Scroll so that label, control and problem are seen."""
+        """Scroll so that label, control and error are visible."""
         self.scroll_visible(animate=False)
 
     def on_descendant_focus(self) -> None:
-        """Point at the label."""
-        self._point("▸")
+        """Mark the label."""
+        self._mark_label("▸")
         self.call_after_refresh(self.reveal)
 
     def on_descendant_blur(self) -> None:
-        """Point no more."""
-        self._point(" ")
-        self.post_message(self.Left(self))
+        """Unmark the label, and tell the form."""
+        self._mark_label(" ")
+        self.post_message(self.Blurred(self))
 
-    def _point(self, mark: str) -> None:
+    def _mark_label(self, mark: str) -> None:
         label = self.query_one(".field--label", Label)
-        label.update(f"{mark} {self.question.label}", layout=False)
+        label.update(f"{mark} {self.definition.label}", layout=False)
         label.set_class(mark != " ", "-bright")
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Tell the form."""
+        """Post the new value as `Changed`."""
         event.stop()
-        self._tell()
+        self._post_changed()
 
     def on_select_changed(self, event: Select.Changed) -> None:
-        """Tell the form."""
+        """Post the new value as `Changed`."""
         event.stop()
-        self._tell()
+        self._post_changed()
 
     def on_text_area_changed(self, event: TextArea.Changed) -> None:
-        """Tell the form."""
+        """Post the new value as `Changed`."""
         event.stop()
-        self._tell()
+        self._post_changed()
 
-    def _tell(self) -> None:
-        if self.value != self._given:
-            self._given = self.value
+    def _post_changed(self) -> None:
+        if self.value != self._posted_value:
+            self._posted_value = self.value
             self.post_message(self.Changed(self))
 
 
-class Fold(Vertical):
-    """A line that opens fields which few people need; they are made when it is first opened."""
+class CollapsibleFields(Vertical):
+    """Fields below a title that opens them; they are mounted when it is first opened."""
 
     DEFAULT_CSS = """
-    Fold { height: auto; width: 100%; }
-    Fold > Vertical { height: auto; width: 100%; display: none; }
-    Fold.-open > Vertical { display: block; }
-    Fold > StaticField { width: 100%; height: 1; padding: 0 2; text-wrap: nowrap; text-overflow: ellipsis; }
+    CollapsibleFields { height: auto; width: 100%; }
+    CollapsibleFields > Vertical { height: auto; width: 100%; display: none; }
+    CollapsibleFields.-open > Vertical { display: block; }
+    CollapsibleFields > FieldsTitle {
+        width: 100%; height: 1; padding: 0 2; text-wrap: nowrap; text-overflow: ellipsis;
+    }
     """
 
-    class Opening(Message):
-        """It opens for the first time: mount the fields of its questions with `fill`."""
+    class Opened(Message):
+        """It opens for the first time: mount its fields with `mount_fields`."""
 
-        def __init__(self, fold: Fold) -> None:
+        def __init__(self, collapsible: CollapsibleFields) -> None:
             super().__init__()
-            self.fold = fold
-            """The fold that opens."""
+            self.collapsible = collapsible
+            """What opens."""
 
-    class StaticField(Static, can_focus=True):
-        """The line to press."""
-
-        BINDINGS: ClassVar[list[BindingType]] = [
-            Binding("enter,space", "turn", "Open or close", show=False),
-            Binding("right", "turn(True)", "Open", show=False),
-            Binding("left", "turn(False)", "Close", show=False),
-            Binding("up", "app.focus_previous", "Field before", show=False),
-            Binding("down", "app.focus_next", "Next field", show=False),
-        ]
-
-        async def action_turn(self, is_open: bool | None = None) -> None:
-            """Open or close the fold."""
-            assert isinstance(self.parent, Fold)
-            await self.parent.turn(is_open)
-
-        async def on_click(self) -> None:
-            """Open or close the fold."""
-            await self.action_turn()
-
-    def __init__(self, title: str, questions: Sequence[FormField], *, id: str | None = None) -> None:
-        """Make a closed fold around the fields of `questions`."""
+    def __init__(self, title: str, definitions: Sequence[FormField], *, id: str | None = None) -> None:
+        """Start closed, without fields."""
         super().__init__(id=id)
-        self.questions = questions
-        """What is asked inside."""
+        self.definitions = definitions
+        """The fields inside, mounted or not."""
         self._title = title
-        self.is_filled = False
-        """Whether its fields exist."""
+        self.has_fields = False
+        """Whether its fields are mounted."""
 
     def compose(self) -> ComposeResult:
-        """Lay out the line; there are no fields yet."""
-        yield self.StaticField("", markup=False)
+        """Lay out the title; there are no fields yet."""
+        yield FieldsTitle("", markup=False)
         yield Vertical()
 
     def on_mount(self) -> None:
-        """Write the line."""
-        self._write()
+        """Write the title."""
+        self._write_title()
 
-    async def turn(self, is_open: bool | None = None) -> None:
-        """Open or close; None means the other way round."""
-        wanted = not self.has_class("-open") if is_open is None else is_open
-        self.set_class(wanted, "-open")
-        self._write()
-        if wanted and not self.is_filled:
-            self.post_message(self.Opening(self))
+    async def toggle(self, is_open: bool | None = None) -> None:
+        """Open or close; None toggles."""
+        is_open = not self.has_class("-open") if is_open is None else is_open
+        self.set_class(is_open, "-open")
+        self._write_title()
+        if is_open and not self.has_fields:
+            self.post_message(self.Opened(self))
 
-    async def fill(self, fields: Iterable[Field]) -> None:
+    async def mount_fields(self, fields: Iterable[Field]) -> None:
         """Mount the fields."""
-        self.is_filled = True
+        self.has_fields = True
         await self.query_one(Vertical).mount_all(fields)
 
     @property
     def is_shown(self) -> bool:
-        """Whether it belongs to a part of the form that is shown."""
+        """Whether neither it nor an ancestor is hidden."""
         return all(widget.display for widget in self.ancestors_with_self if isinstance(widget, Widget))
 
-    def _write(self) -> None:
-        mark = "▾" if self.has_class("-open") else "▸"
-        names = ", ".join(question.label for question in self.questions)
-        words = f"{mark} {self._title}" + ("" if self.has_class("-open") else f": {names}")
-        self.query_one(self.StaticField).update(words)
+    def _write_title(self) -> None:
+        is_open = self.has_class("-open")
+        labels = ", ".join(each.label for each in self.definitions)
+        self.query_one(FieldsTitle).update(f"▾ {self._title}" if is_open else f"▸ {self._title}: {labels}")
+
+
+class FieldsTitle(Static, can_focus=True):
+    """The line that opens and closes `CollapsibleFields`."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter,space", "toggle_fields", "Open or close", show=False),
+        Binding("right", "toggle_fields(True)", "Open", show=False),
+        Binding("left", "toggle_fields(False)", "Close", show=False),
+        Binding("up", "app.focus_previous", "Previous field", show=False),
+        Binding("down", "app.focus_next", "Next field", show=False),
+    ]
+
+    async def action_toggle_fields(self, is_open: bool | None = None) -> None:
+        """Open or close the fields below."""
+        assert isinstance(self.parent, CollapsibleFields)
+        await self.parent.toggle(is_open)
+
+    async def on_click(self) -> None:
+        """Open or close the fields below."""
+        await self.action_toggle_fields()
 
 
 def _id_of(key: str) -> str:
     return "field-" + key.replace(".", "-").replace("_", "-")
 
 
-def _harmless_lines(text: str) -> str:
-    """Make every line harmless; line ends and tabs stay what they are."""
+def _sanitize_lines(text: str) -> str:
+    """Sanitize every line; line ends and tabs stay."""
     lines = text.replace("\r\n", "\n").split("\n")
     return "\n".join("\t".join(map(sanitize, line.split("\t"))) for line in lines)
 
@@ -383,5 +385,5 @@ def _with(choices: Iterable[tuple[str, str]], value: str) -> list[tuple[str, str
     return known if value in (key for key, _ in known) else [*known, (value, value)]
 
 
-def _options(answers: Iterable[tuple[str, str]]) -> list[tuple[Text, str]]:
-    return [(Text(sanitize(words), no_wrap=True, overflow="ellipsis"), key) for key, words in answers]
+def _options(choices: Iterable[tuple[str, str]]) -> list[tuple[Text, str]]:
+    return [(Text(sanitize(label), no_wrap=True, overflow="ellipsis"), key) for key, label in choices]

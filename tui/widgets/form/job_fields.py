@@ -1,23 +1,46 @@
-"""The fields of the new-job form, from top to bottom."""
+"""The parts of the new-job form: its fields, the preflight, the notice on top and the bar below."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from textwrap import wrap
 
+from rich.text import Text
 from textual.app import ComposeResult
-from textual.containers import ScrollableContainer, Vertical
-from textual.widgets import Label
+from textual.containers import Horizontal, ScrollableContainer, Vertical
+from textual.content import Content
+from textual.widgets import Button, Label, Static
 
+from k8s.text.sanitize import sanitize, sanitize_lines
 from trainer.catalogue import TRAINERS
-from tui.jobs.new_job.fields import ABOUT_COMMAND, COMMAND, RARE, RUN, SECTIONS, FormField, questions_of
-from tui.widgets.form.fields import Field, Fold
+from tui.jobs.new_job.fields import (
+    ADVANCED_FIELDS,
+    COMMAND,
+    COMMAND_FIELDS,
+    RUN,
+    SECTIONS,
+    FormField,
+    trainer_fields,
+)
+from tui.jobs.new_job.preflight import MARKS, PreflightLine, Severity
+from tui.text.format import plural
+from tui.widgets.form.fields import CollapsibleFields, Field
 
-_CLAIM = next(question for _, part in SECTIONS for question in part if question.key == "claim")
+_CLAIM = next(field for _, section in SECTIONS for field in section if field.key == "claim")
+_STYLES: Mapping[Severity, str] = {
+    "ok": "$status-running",
+    "info": "$quiet",
+    "warning": "bold $status-pending",
+    "error": "bold $status-failed",
+}
+"""How the mark of a preflight line looks."""
+_INDENT = 3
+"""Cells of that mark with a space on each side."""
 
 
 class JobFields(ScrollableContainer, can_focus=False):
-    """Shows answers and what is wrong with them; what is typed comes as `Field.Changed`."""
+    """Shows values and their errors; what is typed is posted as `Field.Changed`."""
 
     DEFAULT_CSS = """
     JobFields { overflow-x: hidden; scrollbar-gutter: stable; }
@@ -26,99 +49,165 @@ class JobFields(ScrollableContainer, can_focus=False):
     JobFields .heading { width: 100%; height: 1; padding: 0 2; }
     """
 
-    def __init__(self, texts: Mapping[str, str], *, id: str | None = None) -> None:
-        """Show the answers `texts`, by the key of their question."""
+    def __init__(self, values: Mapping[str, str], *, id: str | None = None) -> None:
+        """Show `values`, by the key of their field."""
         super().__init__(id=id)
-        self._texts = texts
-        self._shown: Mapping[str, str] = {}
+        self._values = values
+        self._errors: Mapping[str, str] = {}
 
     def compose(self) -> ComposeResult:
-        """Lay out the parts, each with its heading; what few people change is folded."""
-        for title, questions in SECTIONS:
+        """Lay out the sections, each with its heading; advanced fields are collapsed."""
+        for title, definitions in SECTIONS:
             with Vertical(classes="section"):
                 yield Label(title, classes="heading", markup=False)
-                yield from self._fields(questions)
-                if RUN in questions:
+                yield from self._fields(definitions)
+                if RUN in definitions:
                     yield from self._compose_run()
         with Vertical(classes="section"):
-            yield Fold("More", RARE)
+            yield CollapsibleFields("More", ADVANCED_FIELDS)
 
     def _compose_run(self) -> ComposeResult:
-        yield Vertical(*self._fields(ABOUT_COMMAND), id=f"run-{COMMAND}", classes="run")
+        yield Vertical(*self._fields(COMMAND_FIELDS), id=f"run-{COMMAND}", classes="run")
         for trainer in TRAINERS:
-            main, rest = questions_of(trainer)
-            fold = Fold("More arguments", rest)
-            yield Vertical(*self._fields(main), fold, id=f"run-{trainer.name}", classes="run")
+            main, rest = trainer_fields(trainer)
+            more = CollapsibleFields("More arguments", rest)
+            yield Vertical(*self._fields(main), more, id=f"run-{trainer.name}", classes="run")
 
-    def _fields(self, questions: Iterable[FormField]) -> list[Field]:
-        return [Field(each, self._texts.get(each.key, "")) for each in questions]
+    def _fields(self, definitions: Iterable[FormField]) -> list[Field]:
+        return [Field(each, self._values.get(each.key, "")) for each in definitions]
 
     def field(self, key: str) -> Field | None:
-        """Return the field of a question; None while it is folded away or not asked."""
+        """Return a field by its key; None while it is not mounted."""
         return next((field for field in self.query(Field) if field.key == key), None)
 
-    def show(self, texts: Mapping[str, str]) -> None:
-        """Show answers, and the part that belongs to what is run."""
-        self._texts = texts
+    def show_values(self, values: Mapping[str, str]) -> None:
+        """Show values, and the fields that belong to what is run."""
+        self._values = values
         for field in self.query(Field):
-            if field.key in texts:
-                field.set_value(texts[field.key])
-        for part in self.query(".run"):
-            is_asked = part.id == f"run-{texts.get('run', '')}"
-            if part.display != is_asked:
-                part.display = is_asked
+            if field.key in values:
+                field.set_value(values[field.key])
+        for group in self.query(".run"):
+            is_run = group.id == f"run-{values.get('run', '')}"
+            if group.display != is_run:
+                group.display = is_run
 
-    def show_problems(self, problems: Mapping[str, str]) -> None:
-        """Show what is wrong, by the key of the question; what is not there is right."""
-        self._shown = problems
+    def show_errors(self, errors: Mapping[str, str]) -> None:
+        """Show errors by the key of their field, and clear those of all other fields."""
+        self._errors = errors
         for field in self.query(Field):
-            field.problem = problems.get(field.key, "")
+            field.error = errors.get(field.key, "")
 
     async def focus_first(self, keys: Collection[str]) -> None:
-        """Put the focus on the first field of these that is asked, and unfold it if it must be."""
-        for fold in self.query(Fold):
-            if any(question.key in keys for question in fold.questions) and fold.is_shown:
-                await self._fill(fold)
-                await fold.turn(True)
-        self.show_problems(self._shown)
+        """Focus the first shown field of these; collapsed ones are opened."""
+        for collapsible in self.query(CollapsibleFields):
+            if any(each.key in keys for each in collapsible.definitions) and collapsible.is_shown:
+                await self._mount_fields(collapsible)
+                await collapsible.toggle(True)
+        self.show_errors(self._errors)
         for field in self.query(Field):
             if field.key in keys and field.is_shown:
                 field.focus_control()
                 return
 
-    async def offer_claims(self, names: Sequence[str]) -> None:
-        """Offer these volume claims, or none."""
-        value = self._texts.get("claim", "")
-        missing = [(value, f"{value} (not there)")] if value not in ("", *names) else []
+    async def set_claims(self, names: Sequence[str]) -> None:
+        """Let one of these volume claims be chosen, or none."""
+        value = self._values.get("claim", "")
+        missing = [(value, f"{value} (not found)")] if value not in ("", *names) else []
         choices = (*((name, name) for name in names), *missing, ("", "none"))
-        await self._claim.ask(replace(_CLAIM, choices=choices, shape="choice"))
+        await self._claim.redefine(replace(_CLAIM, choices=choices, control="choice"))
 
-    async def let_claim_be_typed(self, why: str) -> None:
+    async def set_claims_unknown(self, why: str) -> None:
         """Let the name of a claim be typed: `why` they cannot be listed."""
-        words = f"The claims cannot be listed, type a name. {why}"
-        await self._claim.ask(replace(_CLAIM, help=words, hint="none, or its name"))
+        text = f"Cannot list volume claims, type a name. {why}"
+        await self._claim.redefine(replace(_CLAIM, help=text, placeholder="none, or a name"))
 
     @property
     def _claim(self) -> Field:
         return self.query_one("#field-claim", Field)
 
-    def focus_part(self, step: int) -> bool:
-        """Put the focus on the first field some parts further; tell whether there is such a part."""
-        parts = list(self.query(".section"))
-        here = next((index for index, part in enumerate(parts) if part.has_focus_within), None)
-        wanted = (len(parts) if step < 0 else -1) if here is None else here
-        wanted += step
-        if not 0 <= wanted < len(parts):
+    def focus_section(self, step: int) -> bool:
+        """Focus the first field some sections away; tell whether there is such a section."""
+        sections = list(self.query(".section"))
+        current = next((index for index, each in enumerate(sections) if each.has_focus_within), None)
+        index = (len(sections) if step < 0 else -1) if current is None else current
+        index += step
+        if not 0 <= index < len(sections):
             return False
-        next(widget for widget in parts[wanted].query("*") if widget.focusable).focus()
+        next(widget for widget in sections[index].query("*") if widget.focusable).focus()
         return True
 
-    async def on_fold_opening(self, event: Fold.Opening) -> None:
-        """Make the fields inside."""
+    async def on_collapsible_fields_opened(self, event: CollapsibleFields.Opened) -> None:
+        """Mount the fields inside."""
         event.stop()
-        await self._fill(event.fold)
+        await self._mount_fields(event.collapsible)
 
-    async def _fill(self, fold: Fold) -> None:
-        if not fold.is_filled:
-            await fold.fill(self._fields(fold.questions))
-            self.show_problems(self._shown)
+    async def _mount_fields(self, collapsible: CollapsibleFields) -> None:
+        if not collapsible.has_fields:
+            await collapsible.mount_fields(self._fields(collapsible.definitions))
+            self.show_errors(self._errors)
+
+
+class PreflightView(Static):
+    """The lines of the preflight, each with its mark."""
+
+    def __init__(self, *, id: str | None = None) -> None:
+        """Start empty."""
+        super().__init__("", id=id, markup=False)
+        self._lines: Sequence[PreflightLine] = ()
+
+    def show(self, lines: Sequence[PreflightLine]) -> None:
+        """Replace the lines; equal ones are not drawn again."""
+        if lines == self._lines:
+            return
+        self._lines = lines
+        self._draw()
+
+    def on_resize(self) -> None:
+        """Wrap the lines anew."""
+        self._draw()
+
+    def _draw(self) -> None:
+        self.update(Content("\n").join(self._content(line) for line in self._lines))
+
+    def _content(self, line: PreflightLine) -> Content:
+        width = max(20, self.size.width - _INDENT - 1)
+        text = f"\n{' ' * _INDENT}".join(wrap(sanitize(line.text), width))
+        return Content.assemble((f" {MARKS[line.severity]} ", _STYLES[line.severity]), text)
+
+
+class Notice(Static):
+    """An error or a remark above the form, as plain text; hidden while there is none."""
+
+    def __init__(self, *, id: str | None = None) -> None:
+        """Start hidden."""
+        super().__init__("", id=id, markup=False)
+        self.display = False
+
+    def show(self, text: str, *, is_error: bool = True) -> None:
+        """Show `text`, as an error or as a remark; an empty one hides the notice."""
+        mark = "✕ " if is_error else ""
+        self.update(mark + sanitize_lines(text))
+        self.display = bool(text)
+        self.set_class(is_error, "-error")
+
+
+class CreateBar(Horizontal):
+    """The Create button, and beside it what the form waits for."""
+
+    def compose(self) -> ComposeResult:
+        """Lay out the button and the text."""
+        yield Button("Create", id="create", compact=True)
+        yield Label("", id="state", markup=False)
+
+    def show(self, busy: str, errors: int) -> None:
+        """Show the request under way, empty for none, or how many fields have errors."""
+        for button in self.query(Button):
+            button.label = Text(busy or "Create")
+            button.set_class(bool(busy), "-busy")
+        text = "after a dry run on the server"
+        if busy:
+            text = "nothing you typed is lost"
+        elif errors:
+            text = f"{plural(errors, 'field')} {'needs' if errors == 1 else 'need'} attention"
+        for label in self.query(Label):
+            label.update(text, layout=False)

@@ -1,0 +1,142 @@
+"""What the new-job form and the manifest editor have in common: dry run, question, create, leave.
+
+Nothing is created that the server has refused in a dry run.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from textual import work
+from textual.reactive import reactive
+from textual.screen import Screen
+from textual.widgets import Button
+
+from k8s.errors import Invalid, KubeError, ServerFailed, Unreachable
+from k8s.kinds import JobRef
+from tui.screens.dialogs.confirm import ConfirmScreen
+from tui.widgets.form.job_fields import Notice
+
+DRY_RUN = "Dry run…"
+CREATING = "Creating…"
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """A job as it was when somebody asked to create it; later changes on the screen are no part of it."""
+
+    kind: str
+    name: str
+    namespace: str
+    send: Callable[[bool], Awaitable[JobRef]]
+    """Create it, or with True only ask for a dry run. Raises `KubeError`."""
+    details: str = ""
+    """What to know before it is created."""
+
+
+class SubmitScreen(Screen[JobRef | None]):
+    """Creates what it shows; returns the job that was created, or None."""
+
+    busy: reactive[str] = reactive("", init=False)
+    """The request under way, for the button; empty while there is none."""
+
+    @abstractmethod
+    def make_submission(self) -> Submission | None:
+        """Return what to create, or show what is wrong with it and return None."""
+
+    @abstractmethod
+    def show_dry_run_passed(self, submission: Submission) -> None:
+        """Say that the server would create it."""
+
+    @abstractmethod
+    def show_error(self, error: KubeError, hint: str) -> None:
+        """Say why it was not created, or not for certain; `hint` says what to do now, if anything."""
+
+    async def after_create(self, submission: Submission) -> None:
+        """Do what remains to be done for a job that was created, before the screen closes."""
+
+    async def confirm_leave(self) -> bool:
+        """Ask whether to leave, if something would be lost."""
+        return True
+
+    def close(self, ref: JobRef | None) -> None:
+        """Close with the job that was created, or None."""
+        self.dismiss(ref)
+
+    def action_check(self) -> None:
+        """Ask the server for a dry run."""
+        if not self.busy and (submission := self.make_submission()) is not None:
+            self._start(submission, is_check=True)
+
+    def action_create(self) -> None:
+        """Ask whether to create the job, and create it."""
+        if self.busy or (submission := self.make_submission()) is None:
+            return
+
+        def answered(answer: str | None) -> None:
+            if answer == "do":
+                self._start(submission)
+
+        question = f"Create {submission.kind} {submission.name} in {submission.namespace}?"
+        self.app.push_screen(ConfirmScreen(question, submission.details, "Create"), answered)
+
+    def on_button_pressed(self, event: Button.Pressed) -> None:
+        """Create the job: who went to the button and pressed it is not asked again."""
+        event.stop()
+        if not self.busy and (submission := self.make_submission()) is not None:
+            self._start(submission)
+
+    def _start(self, submission: Submission, *, is_check: bool = False) -> None:
+        # Set here, not in the worker: a second key may come before the worker's first step.
+        self.busy = DRY_RUN
+        self._submit(submission, is_check=is_check)
+
+    @work(exclusive=True, group="submit")
+    async def _submit(self, submission: Submission, *, is_check: bool) -> None:
+        """Ask for a dry run, and create the job unless that is all that is wanted."""
+        try:
+            if await _dry_run(submission):
+                self.show_dry_run_passed(submission)
+            elif is_check:
+                text = "The server cannot dry-run this: one of its admission webhooks does not support it."
+                self.query_one(Notice).show(text, is_error=False)
+            if not is_check:
+                self.busy = CREATING
+                ref = await submission.send(False)
+                await self.after_create(submission)
+                self.close(ref)
+                return
+        except KubeError as error:
+            may_exist = self.busy == CREATING and isinstance(error, Unreachable | ServerFailed)
+            hint = f"It may have been created all the same: look for {submission.name} before you retry."
+            self.show_error(error, hint if may_exist else "")
+        self.busy = ""
+
+    def action_leave(self) -> None:
+        """Leave; asks first when something would be lost."""
+        self._leave()
+
+    @work(exclusive=True, group="leave")
+    async def _leave(self) -> None:
+        if self.busy:
+            text = "Waiting for the server, half a minute at most."
+            self.query_one(Notice).show(text, is_error=False)
+        elif await self.confirm_leave():
+            self.close(None)
+
+
+async def _dry_run(submission: Submission) -> bool:
+    """Return whether the server would create it; False when something there does not support dry runs.
+
+    Raises:
+        KubeError: It would not.
+    """
+    try:
+        await submission.send(True)
+    except Invalid as error:
+        if error.causes or "does not support dry run" not in error.why:
+            raise
+        return False
+    return True
