@@ -20,7 +20,7 @@ from k8s.kinds.unknown import AnyOwner
 from k8s.models import Meta, Pod, PodSpec
 from k8s.snapshot import Holder, Instance, Job
 from k8s.status import Status
-from k8s.status.job import Declaration, Part, job_status
+from k8s.status.job import DeclaredStatus, InstanceState, job_status
 from k8s.status.pod import ended_at, pod_status
 
 LONG_AGO = datetime.min.replace(tzinfo=UTC)
@@ -52,7 +52,7 @@ class Member(msgspec.Struct, gc=False, eq=False):
     replica: Replica | None = None
     instance: Instance | None = None
     """What was last shown of it, at `replica`."""
-    part: Part | None = None
+    state: InstanceState | None = None
     """The same, as far as its job's status is concerned."""
 
     @classmethod
@@ -76,7 +76,7 @@ class Member(msgspec.Struct, gc=False, eq=False):
 
     def show_as(self, replica: Replica, instance: Instance) -> Instance:
         """Remember what is shown of it at a replica."""
-        self.replica, self.instance, self.part = replica, instance, _part(instance)
+        self.replica, self.instance, self.state = replica, instance, _state(instance)
         return instance
 
     @property
@@ -165,7 +165,7 @@ def _row(
     requested: int,
 ) -> Job:
     status, reason = job_status(
-        Declaration(
+        DeclaredStatus(
             outcome=job.outcome,
             outcome_reason=job.outcome_reason,
             is_suspended=job.is_suspended,
@@ -177,7 +177,7 @@ def _row(
             restarts_allowed=job.restarts_allowed,
             has_status=job.has_status,
         ),
-        [each.part for each in matched if each.part is not None],
+        [each.state for each in matched if each.state is not None],
     )
     return Job(
         ref=job.ref,
@@ -317,8 +317,8 @@ def _instance(
     )
 
 
-def _part(instance: Instance) -> Part:
-    return Part(
+def _state(instance: Instance) -> InstanceState:
+    return InstanceState(
         instance.name,
         instance.ranks,
         instance.status,

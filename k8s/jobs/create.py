@@ -13,7 +13,7 @@ from k8s.errors import Conflict, Invalid, KubeError, NotFound
 from k8s.kinds import KINDS, CreatableKind, JobRef, Manifest, kind_of
 from k8s.models.job_spec import JobSpec
 from k8s.models.resources import CLAIMS, NAMESPACES, Resource
-from k8s.watch.discovery import Catalogue
+from k8s.watch.discovery import RestMapper
 
 _FIELD_ENDINGS: Mapping[str, str] = {
     "metadata.name": "name",
@@ -145,7 +145,7 @@ async def delete_job(client: Client, ref: JobRef, uid: str = "", *, propagation:
     """
     resource: Resource | None = resource_of(ref)
     if resource not in {kind.resource for kind in KINDS}:  # never delete by a guess
-        resource = await Catalogue(client).resource_of(ref.api_version, ref.kind)
+        resource = await RestMapper(client).resource_of(ref.api_version, ref.kind)
     if resource is None:
         raise KubeError(
             f"Could not delete {ref.kind} {ref.name}.",

@@ -4,7 +4,7 @@ Reads from a client and keeps bounded memory; draws nothing, and makes nothing h
 """
 
 from k8s.logs.feed import EVERYTHING, Feed, LogSelection
-from k8s.logs.follow import Follower, LogRequest, follow
+from k8s.logs.follow import Follower, LogRequest
 from k8s.logs.job import JobLogs, RankRow
 from k8s.logs.lines import Item, LogLine, Mark, Marker, Target, in_time_order, targets_of, write_stamp
 from k8s.logs.read import Options, choose, printed, read
@@ -24,7 +24,6 @@ __all__ = [
     "RankRow",
     "Target",
     "choose",
-    "follow",
     "in_time_order",
     "printed",
     "read",

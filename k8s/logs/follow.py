@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass
 from itertools import count
@@ -47,26 +47,6 @@ class LogRequest:
     """The run before the last restart; never followed."""
     kept_bytes: int = KEPT_BYTES
     """How much of one line is kept."""
-
-
-async def follow(
-    client: Client, target: Target, request: LogRequest = LogRequest(), *, backoff: Backoff = DEFAULT_BACKOFF
-) -> AsyncIterator[Item]:
-    """Yield one container's lines, and markers where something happened to the stream.
-
-    It waits while the container has not started, takes up the log again after a lost
-    connection, goes on with the next run after a restart, and ends with a marker that
-    says how the container ended. Close it (`contextlib.aclosing`) or cancel the task
-    that reads it, and the connection is closed at once.
-
-    Raises:
-        Invalid: The pod has no such container.
-        KubeError: Only without `request.follow`: the log could not be read.
-    """
-    async with aclosing(Follower(client, target, request, backoff=backoff).batches()) as batches:
-        async for batch in batches:
-            for item in batch:
-                yield item
 
 
 class Follower:
@@ -131,7 +111,17 @@ class Follower:
         self._ranks = RankReader(target.ranks, prints_all_ranks=target.prints_all_ranks)
 
     async def batches(self) -> AsyncGenerator[list[Item], None]:
-        """Yield what is new as it comes, never empty; see `follow`, of which this is the inside."""
+        """Yield what is new, never empty: lines, and markers where something happened to the stream.
+
+        It waits while the container has not started, takes up the log again after a lost
+        connection, goes on with the next run after a restart, and ends with a marker that
+        says how the container ended. Close it (`contextlib.aclosing`) or cancel the task
+        that reads it, and the connection is closed at once.
+
+        Raises:
+            Invalid: The pod has no such container.
+            KubeError: Only without `request.follow`: the log could not be read.
+        """
         while not self.is_over:
             try:
                 async with aclosing(self._round()) as batches:

@@ -15,7 +15,7 @@ from k8s.status.status import Status
 _LAST = datetime.max.replace(tzinfo=UTC)
 
 
-class Declaration(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+class DeclaredStatus(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """What a job's object says that bears on its status."""
 
     total: int
@@ -40,7 +40,7 @@ class Declaration(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """An operator has said anything at all about it."""
 
 
-class Part(msgspec.Struct, frozen=True, gc=False):
+class InstanceState(msgspec.Struct, frozen=True, gc=False):
     """One instance of a job that has a pod."""
 
     name: str
@@ -57,30 +57,34 @@ class Part(msgspec.Struct, frozen=True, gc=False):
     """How often its node has started its containers again."""
 
 
-class _Seen:
+class _Counted:
     """A job and its pods, counted once for all rules."""
 
-    def __init__(self, job: Declaration, parts: Sequence[Part]) -> None:
-        counts = Counter(part.status for part in parts)
-        self.job, self.parts, self.counts = job, parts, counts
+    def __init__(self, job: DeclaredStatus, instances: Sequence[InstanceState]) -> None:
+        counts = Counter(instance.status for instance in instances)
+        self.job, self.instances, self.counts = job, instances, counts
         self.total = max(job.total, 1)
         self.enough = self.total if job.enough is None else min(max(job.enough, 1), self.total)
         self.running = counts[Status.RUNNING]
         self.up = self.running + counts[Status.SUCCEEDED]
-        self.left = len(parts) - counts[Status.SUCCEEDED] - counts[Status.FAILED]
-        self.restarts = job.restarts + sum(part.restarts for part in parts)
+        self.left = len(instances) - counts[Status.SUCCEEDED] - counts[Status.FAILED]
+        self.restarts = job.restarts + sum(instance.restarts for instance in instances)
 
-    def of(self, status: Status) -> list[Part]:
-        """Return the parts with this word."""
-        return [part for part in self.parts if part.status is status] if self.counts[status] else []
+    def of(self, status: Status) -> list[InstanceState]:
+        """Return the instances with this word."""
+        return (
+            [instance for instance in self.instances if instance.status is status]
+            if self.counts[status]
+            else []
+        )
 
     def has(self, status: Status) -> bool:
-        """Tell whether any part has this word."""
+        """Tell whether any instance has this word."""
         return self.counts[status] > 0
 
     def all_are(self, status: Status) -> bool:
-        """Tell whether all parts have this word."""
-        return self.counts[status] == len(self.parts)
+        """Tell whether all instances have this word."""
+        return self.counts[status] == len(self.instances)
 
     @property
     def is_suspended_by_queue(self) -> bool:
@@ -88,38 +92,42 @@ class _Seen:
         return self.job.is_suspended and bool(self.job.queue)
 
     @property
-    def first_to_fail(self) -> Part | None:
-        """Return the part that failed before the others; else one that its node starts again and again."""
+    def first_to_fail(self) -> InstanceState | None:
+        """Return the instance that failed before the others; else one that its node restarts all the time."""
         bad = self.of(Status.FAILED) or self.of(Status.RESTARTING)
-        return min(bad, key=lambda part: part.ended or _LAST, default=None)
+        return min(bad, key=lambda instance: instance.ended or _LAST, default=None)
 
     @property
-    def holding(self) -> list[Part]:
-        """Return the parts that have a node and have not ended."""
-        return [part for part in self.parts if part.is_bound and not part.status.is_final]
+    def holding(self) -> list[InstanceState]:
+        """Return the instances that have a node and have not ended."""
+        return [instance for instance in self.instances if instance.is_bound and not instance.status.is_final]
 
     @property
     def is_half_allocated(self) -> bool:
         """Tell whether too few pods have nodes, and at least one other waits for one."""
-        waits = any(not part.is_bound and part.status is Status.PENDING for part in self.parts)
+        waits = any(
+            not instance.is_bound and instance.status is Status.PENDING for instance in self.instances
+        )
         has_place = len(self.holding) + self.counts[Status.SUCCEEDED]
         return waits and bool(self.holding) and has_place < self.enough
 
     @property
     def is_beyond_repair(self) -> bool:
-        """Tell whether a part failed, none goes on, and the job may not be started anew."""
+        """Tell whether a instance failed, none goes on, and the job may not be started anew."""
         allowed = self.job.restarts_allowed
         may_not = allowed is not None and self.restarts >= allowed
         return may_not and not self.left and self.has(Status.FAILED)
 
 
-def _why_failed(it: _Seen) -> str:
-    """Name the first part that failed, by its rank where it has just one.
+def _why_failed(it: _Counted) -> str:
+    """Name the first instance that failed, by its rank where it has just one.
 
     Where all were only asked to stop, say why the operator did so: a deadline, as a rule.
     """
     first = it.first_to_fail
-    if first is None or (it.job.outcome_reason and all(_was_stopped(part) for part in it.of(first.status))):
+    if first is None or (
+        it.job.outcome_reason and all(_was_stopped(instance) for instance in it.of(first.status))
+    ):
         return _joined(it.job.outcome_reason, _still_held(it))
     name = f"rank {first.ranks[0]}" if len(first.ranks) == 1 else first.name
     order = " first" if len(it.of(first.status)) > 1 else ""
@@ -128,46 +136,46 @@ def _why_failed(it: _Seen) -> str:
     return _joined(f"{name} {first.reason}{order}{at}", none_left, _still_held(it))
 
 
-def _was_stopped(part: Part) -> bool:
-    return part.reason.startswith((ASKED_TO_STOP, "DeadlineExceeded"))
+def _was_stopped(instance: InstanceState) -> bool:
+    return instance.reason.startswith((ASKED_TO_STOP, "DeadlineExceeded"))
 
 
-def _still_held(it: _Seen) -> str:
-    gpus = sum(part.gpus for part in it.holding)
+def _still_held(it: _Counted) -> str:
+    gpus = sum(instance.gpus for instance in it.holding)
     return f"{_still_there(it)}, with {_gpus(gpus)}" if gpus else _still_there(it)
 
 
-def _still_there(it: _Seen) -> str:
+def _still_there(it: _Counted) -> str:
     return f"{_pods(it.left)} still there" if it.left else ""
 
 
-def _going(it: _Seen) -> str:
+def _going(it: _Counted) -> str:
     """Say how many pods are left, and what keeps one of them or took it, where that is known."""
-    if not it.parts:
+    if not it.instances:
         return "being deleted"
-    told = next((part for part in it.of(Status.TERMINATING) if "," in part.reason), None)
-    return _joined(f"{_pods(len(it.parts))} left", _named(told))
+    named = next((instance for instance in it.of(Status.TERMINATING) if "," in instance.reason), None)
+    return _joined(f"{_pods(len(it.instances))} left", _named(named))
 
 
-def _queue(it: _Seen) -> str:
+def _queue(it: _Counted) -> str:
     return f"waits in queue {it.job.queue}"
 
 
-def _no_pods(it: _Seen) -> str:
+def _no_pods(it: _Counted) -> str:
     if it.job.restarts:
         return f"{_attempt(it)}no pods yet"
     return "no pods yet" if it.job.has_status else "no pods yet: its operator has not answered"
 
 
-def _ended(_: _Seen) -> str:
+def _ended(_: _Counted) -> str:
     return "all pods have ended well"
 
 
-def _broken(it: _Seen) -> str:
+def _broken(it: _Counted) -> str:
     return _attempt(it) + _named(it.first_to_fail or it.of(Status.TERMINATING)[0])
 
 
-def _attempt(it: _Seen) -> str:
+def _attempt(it: _Counted) -> str:
     """Say which attempt this is, "2 of 3: "; where nobody counts them, how many pods are up."""
     allowed = it.job.restarts_allowed
     if it.restarts and allowed is not None and it.restarts <= allowed:
@@ -177,30 +185,34 @@ def _attempt(it: _Seen) -> str:
     return f"{_up(it)}; " if it.total > 1 else ""
 
 
-def _half_allocated(it: _Seen) -> str:
-    gpus = sum(part.gpus for part in it.holding)
+def _half_allocated(it: _Counted) -> str:
+    gpus = sum(instance.gpus for instance in it.holding)
     one = len(it.holding) == 1
     what = f"hold{'s' if one else ''} {_gpus(gpus)}" if gpus else f"ha{'s' if one else 've'} a node"
-    waits = next(part for part in it.of(Status.PENDING) if not part.is_bound)
+    waits = next(instance for instance in it.of(Status.PENDING) if not instance.is_bound)
     return f"half-allocated: {len(it.holding)} of {_pods(it.total)} {what}; {waits.name} not scheduled"
 
 
-def _late(it: _Seen) -> str:
+def _late(it: _Counted) -> str:
     """Say how many are up and what keeps the first that is not; nothing when all is well."""
-    others = [part for part in it.parts if part.status not in (Status.RUNNING, Status.SUCCEEDED)]
+    others = [
+        instance for instance in it.instances if instance.status not in (Status.RUNNING, Status.SUCCEEDED)
+    ]
     if it.up >= it.total:
-        odd = next((part for part in it.of(Status.RUNNING) if part.reason), None)
+        odd = next((instance for instance in it.of(Status.RUNNING) if instance.reason), None)
         return _named(odd)
-    missing = it.total - len(it.parts)
-    told = next((part for part in others if part.status is Status.UNKNOWN), others[0] if others else None)
-    return _joined(_up(it), _named(told) or (f"{missing} not made yet" if missing else ""))
+    missing = it.total - len(it.instances)
+    named = next(
+        (instance for instance in others if instance.status is Status.UNKNOWN), others[0] if others else None
+    )
+    return _joined(_up(it), _named(named) or (f"{missing} not made yet" if missing else ""))
 
 
-def _waiting(it: _Seen) -> str:
+def _waiting(it: _Counted) -> str:
     return _named(it.of(Status.PENDING)[0])
 
 
-def _up(it: _Seen) -> str:
+def _up(it: _Counted) -> str:
     if it.total == 1:
         return ""
     is_less = it.enough < it.total and it.up >= it.enough
@@ -208,12 +220,12 @@ def _up(it: _Seen) -> str:
     return f"{it.up} of {_pods(it.total)}{fewer}"
 
 
-def _named(part: Part | None) -> str:
-    """Put a part's name before its reason, which may be a sentence of its own."""
-    if part is None:
+def _named(instance: InstanceState | None) -> str:
+    """Put a instance's name before its reason, which may be a sentence of its own."""
+    if instance is None:
         return ""
-    is_sentence = part.status in (Status.UNKNOWN, Status.PENDING)
-    return f"{part.name}{':' if is_sentence else ''} {part.reason}"
+    is_sentence = instance.status in (Status.UNKNOWN, Status.PENDING)
+    return f"{instance.name}{':' if is_sentence else ''} {instance.reason}"
 
 
 def _joined(*phrases: str) -> str:
@@ -232,9 +244,9 @@ class StatusRule(NamedTuple):
     """One line of the table."""
 
     name: str
-    holds: Callable[[_Seen], bool]
+    holds: Callable[[_Counted], bool]
     status: Status
-    words: Callable[[_Seen], str]
+    words: Callable[[_Counted], str]
 
 
 RULES = (
@@ -249,9 +261,9 @@ RULES = (
     StatusRule("suspended", lambda it: it.job.is_suspended, Status.SUSPENDED, _still_there),
     # Between two attempts all pods are gone for a moment: that is not a job that never began.
     StatusRule(
-        "between attempts", lambda it: not it.parts and it.job.restarts > 0, Status.RESTARTING, _no_pods
+        "between attempts", lambda it: not it.instances and it.job.restarts > 0, Status.RESTARTING, _no_pods
     ),
-    StatusRule("no pods", lambda it: not it.parts, Status.PENDING, _no_pods),
+    StatusRule("no pods", lambda it: not it.instances, Status.PENDING, _no_pods),
     StatusRule("all pods go", lambda it: it.all_are(Status.TERMINATING), Status.TERMINATING, _going),
     # An elastic job works on with fewer pods, whatever became of the others.
     StatusRule("enough run", lambda it: it.running > 0 and it.up >= it.enough, Status.RUNNING, _late),
@@ -277,15 +289,15 @@ RULES = (
 """The first rule that holds decides."""
 
 
-def job_status(job: Declaration, parts: Sequence[Part]) -> tuple[Status, str]:
+def job_status(job: DeclaredStatus, instances: Sequence[InstanceState]) -> tuple[Status, str]:
     """Return how a job is, and why, from what its object and its pods say together.
 
     Times of day in the reason are UTC, as in everything that the cluster sends.
 
     Args:
         job: What its object says.
-        parts: Its instances that have a pod, in their order.
+        instances: Its instances that have a pod, in their order.
     """
-    seen = _Seen(job, parts)
-    rule = next(rule for rule in RULES if rule.holds(seen))
-    return rule.status, rule.words(seen)
+    counted = _Counted(job, instances)
+    rule = next(rule for rule in RULES if rule.holds(counted))
+    return rule.status, rule.words(counted)

@@ -234,16 +234,6 @@ class Redactor:
         return f"<redacted {label}>"
 
 
-def redacted(value: Any) -> Any:
-    """Return one object without its secrets."""
-    return Redactor().object(value)
-
-
-def redacted_text(text: str) -> str:
-    """Return one text without its secrets."""
-    return Redactor().text(text)
-
-
 def _is_secret(value: Mapping[str, Any]) -> bool:
     """Tell a Secret; items of a list do not say their kind, but their type."""
     said = value.get("type")

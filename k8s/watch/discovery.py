@@ -22,7 +22,7 @@ from k8s.models.resources import Resource
 _DOING = "find out which kinds the cluster has"
 
 
-class Listed(Protocol):
+class HasResource(Protocol):
     """Something that is found under a resource: a job kind, as a rule."""
 
     @property
@@ -30,7 +30,7 @@ class Listed(Protocol):
         """Return where it is found."""
 
 
-K = TypeVar("K", bound=Listed)
+K = TypeVar("K", bound=HasResource)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,17 +109,17 @@ async def _fetch_plurals(client: Client, api_version: str) -> frozenset[str] | N
     return frozenset(each.name for each in found if "list" in (each.verbs or ()))
 
 
-class Catalogue:
-    """Where the kinds that manifests name are found on one server. Each version of a group is asked once."""
+class RestMapper:
+    """Where the kinds that manifests name are found on one server, as client-go's RESTMapper."""
 
     def __init__(self, client: Client) -> None:
         """Prepare to ask `client`."""
         self._client = client
-        self._found: dict[str, dict[str, Resource]] = {}
+        self._resources_by_version: dict[str, dict[str, Resource]] = {}
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Ask again from now on: there may be other kinds."""
-        self._found.clear()
+        self._resources_by_version.clear()
 
     async def resource_of(self, api_version: str, kind: str) -> Resource | None:
         """Return where a kind is found; None when it is not served.
@@ -127,14 +127,14 @@ class Catalogue:
         Raises:
             KubeError: The server does not say.
         """
-        if api_version not in self._found:
+        if api_version not in self._resources_by_version:
             group, _, version = api_version.rpartition("/")
-            self._found[api_version] = {
+            self._resources_by_version[api_version] = {
                 each.kind: Resource(group, version, each.name, each.kind, each.namespaced)
                 for each in await _fetch_resources(self._client, api_version)
                 if "/" not in each.name
             }
-        return self._found[api_version].get(kind)
+        return self._resources_by_version[api_version].get(kind)
 
 
 async def _fetch_resources(client: Client, api_version: str) -> list[_Resource]:

@@ -1,4 +1,4 @@
-"""Keeps one collection of objects as the server has it: list, watch, list again when the place is lost.
+"""Keeps one collection of objects as the server has it: list, watch, list again when it must.
 
 It never ends by itself. While the cluster is away the last good objects stay, and
 `state` says since when and why.
@@ -61,7 +61,7 @@ class MirrorState:
 
 
 class Mirror(Generic[T]):
-    """One collection, kept up to date by `run`."""
+    """One collection, kept up to date by `run`: what client-go calls a Reflector and its store."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class Mirror(Generic[T]):
         self._page_size = PAGE_SIZE
         self._opened_at_s: float | None = None
         self._expired_at_s: float | None = None
-        self._believed: set[int] = set()
+        self._refused_scopes: set[int] = set()
         self._doubts = 0
         self._decoder = decoder
         self._meta = meta
@@ -133,7 +133,7 @@ class Mirror(Generic[T]):
                 return await self._list()
             except (Forbidden, NotFound) as error:
                 if not self._try_next_scope(error):
-                    self._do_without(error)
+                    self._accept_refusal(error)
                     raise
 
     async def run(self) -> None:
@@ -146,15 +146,15 @@ class Mirror(Generic[T]):
             if open_s > backoff.healthy_s:
                 delays = backoff.delays()
             if problem is not None:
-                await self._bear(problem, delays)
+                await self._back_off(problem, delays)
                 continue
             if self._scope:
-                self._start_over()
+                self._forget_position()
             if open_s < backoff.first_s:
                 await pause(self._retry_asked, next(delays))
 
     async def _list_and_watch(self) -> KubeError | None:
-        """List unless the place is known, and watch until that ends; return why if that is an error."""
+        """List unless a resource version is known, watch until that ends; return why if that is an error."""
         try:
             if not self._version:
                 await self._list()
@@ -163,18 +163,18 @@ class Mirror(Generic[T]):
             return error
         return None
 
-    async def _bear(self, problem: KubeError, delays: Iterator[float]) -> None:
-        """Say what went wrong where it is worth a word, and wait until it makes sense to try again."""
+    async def _back_off(self, problem: KubeError, delays: Iterator[float]) -> None:
+        """Note what went wrong, and wait until it makes sense to try again."""
         if isinstance(problem, Expired):
             self._version = ""
             if self._may_list_at_once():
                 return
-        elif isinstance(problem, (Forbidden, NotFound)) and not self._is_doubtful():
+        elif isinstance(problem, (Forbidden, NotFound)) and not self._doubts_refusal():
             if not self._try_next_scope(problem):
-                self._do_without(problem)
+                self._accept_refusal(problem)
                 await pause(self._retry_asked, self._probe.backoff.absent_s)
             return
-        self._say(problem, is_live=False)
+        self._set_state(problem, is_live=False)
         await self._probe.wait(problem, delays, self._retry_asked)
 
     def _may_list_at_once(self) -> bool:
@@ -182,10 +182,10 @@ class Mirror(Generic[T]):
         last_s, self._expired_at_s = self._expired_at_s, asyncio.get_running_loop().time()
         return last_s is None or self._expired_at_s - last_s > self._probe.backoff.healthy_s
 
-    def _is_doubtful(self) -> bool:
+    def _doubts_refusal(self) -> bool:
         """Tell whether a refusal contradicts what was there a moment ago."""
-        if not self.objects or self._scope in self._believed or self._doubts == DOUBTS:
-            self._believed.add(self._scope)
+        if not self.objects or self._scope in self._refused_scopes or self._doubts == DOUBTS:
+            self._refused_scopes.add(self._scope)
             return False
         self._doubts += 1
         return True
@@ -200,17 +200,17 @@ class Mirror(Generic[T]):
         self.missing = Missing(self._verb, self.resource.full_name, refused, self.namespace, error.why)
         return True
 
-    def _do_without(self, error: KubeError) -> None:
+    def _accept_refusal(self, error: KubeError) -> None:
         """Take a refusal for an answer: there is nothing to show, or nothing but what was listed."""
         if self._verb == "list" or isinstance(error, NotFound):
             self.objects = {}
         self.missing = None
         if isinstance(error, Forbidden):
             self.missing = Missing(self._verb, self.resource.full_name, self.namespace, why=error.why)
-        self._start_over()
-        self._say(error, is_live=False, is_synced=True, is_absent=True)
+        self._forget_position()
+        self._set_state(error, is_live=False, is_synced=True, is_absent=True)
 
-    def _start_over(self) -> None:
+    def _forget_position(self) -> None:
         """Ask for everything again the next time: a refusal may be over."""
         self._scope = 0
         self._version = ""
@@ -240,14 +240,18 @@ class Mirror(Generic[T]):
                 self.objects = found
             if is_first:
                 count = where.remaining_item_count
-                self._say(None, is_live=False, unreadable=unreadable, listed=len(found), remaining=count)
+                self._set_state(
+                    None, is_live=False, unreadable=unreadable, listed=len(found), remaining=count
+                )
             await asyncio.sleep(0)
         self.objects = found
         self._version = where.resource_version
         self._page_size = PAGE_SIZE
         if not self._scope:
             self.missing = None
-        self._say(None, is_live=False, is_synced=True, unreadable=unreadable, listed=len(found), remaining=0)
+        self._set_state(
+            None, is_live=False, is_synced=True, unreadable=unreadable, listed=len(found), remaining=0
+        )
 
     async def _fetch_page(self, token: str) -> tuple[ListMeta, list[T], int]:
         """Return where the list stands, one page's objects, and how many more made no sense."""
@@ -290,8 +294,8 @@ class Mirror(Generic[T]):
     def _has_opened(self) -> None:
         self._opened_at_s = asyncio.get_running_loop().time()
         self._doubts = 0
-        self._believed.discard(self._scope)
-        self._say(None, is_live=True)
+        self._refused_scopes.discard(self._scope)
+        self._set_state(None, is_live=True)
 
     def _apply(self, objects: dict[str, T], line: bytes) -> None:
         """Do what one line of a watch says. There may be thousands a second.
@@ -321,7 +325,7 @@ class Mirror(Generic[T]):
         else:
             objects.pop(meta.uid, None)
             if event.type != "DELETED":
-                self._say(None, is_live=True, unreadable=self.state.unreadable + 1)
+                self._set_state(None, is_live=True, unreadable=self.state.unreadable + 1)
                 return
         self._on_change()
 
@@ -335,7 +339,7 @@ class Mirror(Generic[T]):
             return self._meta(item), item
         return _OBJECT.read(event.object).metadata, None
 
-    def _say(
+    def _set_state(
         self, problem: KubeError | None, *, is_live: bool, is_absent: bool = False, **changes: Any
     ) -> None:
         self.state = replace(self.state, problem=problem, is_live=is_live, is_absent=is_absent, **changes)

@@ -10,14 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.trainer.plain_reader import Point, read_points
 from trainer.tfevents import (
     BrokenEvents,
     EventFiles,
     EventFolder,
     EventStream,
     EventWriter,
-    Point,
-    read_points,
 )
 from trainer.tfevents.records import frame
 

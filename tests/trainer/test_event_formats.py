@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from trainer.tfevents import EventFolder, EventStream, EventWriter, read_points
+from tests.trainer.plain_reader import read_points
+from trainer.tfevents import EventFolder, EventStream, EventWriter
 from trainer.tfevents.records import frame
 
 tensorboard = pytest.importorskip(

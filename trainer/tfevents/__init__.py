@@ -1,15 +1,13 @@
 """TensorBoard event files, written and read without TensorBoard, torch or numpy.
 
-`EventWriter` writes scalars. `read_points` decodes one piece of a file;
-`EventStream` follows a file whose bytes come from anywhere; `EventFiles` joins
-the files of a folder tree into curves, and `EventFolder` reads them from disk.
+`EventWriter` writes scalars. `EventStream` follows a file whose bytes come from
+anywhere; `EventFiles` joins the files of a folder tree into curves, and
+`EventFolder` reads them from disk.
 Tags come from outside: clean them before they reach a terminal.
 """
 
 from trainer.tfevents.columns import Columns
-from trainer.tfevents.event import Point
 from trainer.tfevents.files import EventFiles, EventFolder, Fresh, ScalarCurve
-from trainer.tfevents.reading import read_points
 from trainer.tfevents.records import BrokenEvents
 from trainer.tfevents.stream import EventStream, Restart, ScalarSeries
 from trainer.tfevents.writer import EventWriter
@@ -22,9 +20,7 @@ __all__ = [
     "EventStream",
     "EventWriter",
     "Fresh",
-    "Point",
     "Restart",
     "ScalarCurve",
     "ScalarSeries",
-    "read_points",
 ]

@@ -19,15 +19,6 @@ _LIST_OF_DTYPE = {1: 5, 2: 6, 9: 10, 10: 11, 14: 13, 19: 13, 22: 16, 23: 17}
 _INT_LIST = 7
 
 
-class Point(NamedTuple):
-    """One scalar of one tag; `wall_time` is in seconds since 1970."""
-
-    tag: str
-    step: int
-    wall_time: float
-    value: float
-
-
 class Found(NamedTuple):
     """A value, and where it lies in the payload; `form` is "" when it has no fixed place."""
 

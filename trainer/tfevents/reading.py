@@ -1,9 +1,7 @@
 """One pass over a piece of an event file: record by record until a repetition shows, then in columns."""
 
-import contextlib
-
 from trainer.tfevents.columns import Columns, Form, read_rows
-from trainer.tfevents.event import BadPayload, Point, decode_event
+from trainer.tfevents.event import BadPayload, decode_event
 from trainer.tfevents.records import HEADER_BYTES, payload_is_good, record_end
 
 LONGEST_CYCLE = 64
@@ -14,35 +12,6 @@ MOST_FORMS = 16
 
 LONGEST_WAIT = 1024
 """Records read one by one, at most, after a repetition that was none."""
-
-
-def read_points(chunk: bytes) -> tuple[list[Point], int]:
-    """Decode every whole record at the start of `chunk`.
-
-    A record is: u64 length, u32 masked CRC of those 8 bytes, the payload, u32
-    masked CRC of the payload; little-endian. A file being written may end
-    inside a record: read again later from `chunk[used:]`. A payload that is
-    damaged under a good length is skipped. `EventStream` is faster.
-
-    Returns:
-        The scalars found, in the order of the file, and the number of bytes used.
-
-    Raises:
-        BrokenEvents: A length does not match its CRC.
-
-    Source: "TFRecords Format Details", TensorFlow guide.
-    """
-    points: list[Point] = []
-    used = 0
-    while (end := record_end(chunk, used)) is not None:
-        if payload_is_good(chunk, used, end):
-            with contextlib.suppress(BadPayload):
-                event = decode_event(chunk[used + HEADER_BYTES : end - 4])
-                points += [
-                    Point(found.tag, event.step, event.wall_time, found.value) for found in event.scalars
-                ]
-        used = end
-    return points, used
 
 
 class Reading:

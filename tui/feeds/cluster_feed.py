@@ -29,7 +29,7 @@ from k8s.models.device_claim import ResourceClaim, ResourceSlice
 from k8s.models.resources import NODES, PODS, Resource
 from k8s.snapshot import ClusterSnapshot, Job
 from k8s.watch.backoff import Backoff, ServerProbe, pause
-from k8s.watch.discovery import Catalogue, discover
+from k8s.watch.discovery import RestMapper, discover
 from k8s.watch.mirror import Mirror, MirrorState
 from k8s.watch.owner_lookup import OwnerLookup
 from tui.text.format import count
@@ -80,8 +80,8 @@ class ClusterFeed:
         self._is_discovered = False
         self._server_version = ""
         self._joiner = Joiner()
-        self._catalogue = Catalogue(client)
-        self._owners = OwnerLookup(client, self._catalogue.resource_of, self._changed.set)
+        self._rest_mapper = RestMapper(client)
+        self._owners = OwnerLookup(client, self._rest_mapper.resource_of, self._changed.set)
 
     @property
     def _mirrors(self) -> list[Mirror[Any]]:
@@ -200,7 +200,7 @@ class ClusterFeed:
         A server that starts forgets some for a while: what is no longer among them goes only
         when it cannot be listed either, or another version of it has come.
         """
-        self._catalogue.forget()
+        self._rest_mapper.reset()
         wanted = {kind.resource: kind for kind in kinds}
         places = {(resource.group, resource.plural) for resource in wanted}
         for resource, mirror in list(self._jobs.items()):

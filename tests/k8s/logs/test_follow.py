@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing
 
 import pytest
 
+from k8s.client.client import Client
 from k8s.errors import Forbidden, Invalid
-from k8s.logs import LogLine, LogRequest, Mark, Marker, follow
+from k8s.logs import Follower, Item, LogLine, LogRequest, Mark, Marker, Target
 from k8s.watch.backoff import Backoff
 from tests.scripted.logs import NS, QUICK, START_NS, Fault, Run, ScriptedPod, connected, target
 
 EVERYTHING = LogRequest()
+
+
+async def follow(
+    client: Client, followed: Target, wanted: LogRequest = EVERYTHING, *, backoff: Backoff = QUICK
+) -> AsyncIterator[Item]:
+    """Yield the items of one container's log, each by itself."""
+    async with aclosing(Follower(client, followed, wanted, backoff=backoff).batches()) as batches:
+        async for batch in batches:
+            for item in batch:
+                yield item
 
 
 async def read_all(

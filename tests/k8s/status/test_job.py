@@ -10,20 +10,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from k8s.status import Status
-from k8s.status.job import RULES, Declaration, Part, job_status
+from k8s.status.job import RULES, DeclaredStatus, InstanceState, job_status
 
 
-def part(number: int, status: Status, reason: str = "", **more: Any) -> Part:
+def instance(number: int, status: Status, reason: str = "", **more: Any) -> InstanceState:
     ranks = more.pop("ranks", ())
-    return Part(f"worker-{number}", ranks, status, reason, **more)
+    return InstanceState(f"worker-{number}", ranks, status, reason, **more)
 
 
 def job(*pods: tuple[Status, str], total: int = 0, **more: Any) -> tuple[Status, str]:
-    parts = [
-        part(index, status, reason, gpus=8, is_bound=status is not Status.PENDING)
+    instances = [
+        instance(index, status, reason, gpus=8, is_bound=status is not Status.PENDING)
         for index, (status, reason) in enumerate(pods)
     ]
-    return job_status(Declaration(total=total or len(pods), **more), parts)
+    return job_status(DeclaredStatus(total=total or len(pods), **more), instances)
 
 
 UP, DONE = (Status.RUNNING, ""), (Status.SUCCEEDED, "")
@@ -100,31 +100,33 @@ def test_a_job_has_one_word_and_a_reason(found: tuple[Status, str], status: Stat
 
 
 def test_a_failed_job_names_the_rank_that_ended_first_and_when() -> None:
-    parts = [
-        part(
+    instances = [
+        instance(
             0, Status.FAILED, "exit 143 (SIGTERM)", ranks=(4,), ended=datetime(2026, 1, 1, 15, 2, 13, 0, UTC)
         ),
-        part(1, Status.FAILED, "exit 1", ranks=(5,), ended=datetime(2026, 1, 1, 14, 2, 11, 0, UTC)),
-        part(2, Status.FAILED, "lost", ranks=(6,)),
-        part(3, Status.SUCCEEDED, ranks=(7,)),
+        instance(1, Status.FAILED, "exit 1", ranks=(5,), ended=datetime(2026, 1, 1, 14, 2, 11, 0, UTC)),
+        instance(2, Status.FAILED, "lost", ranks=(6,)),
+        instance(3, Status.SUCCEEDED, ranks=(7,)),
     ]
-    failed = Declaration(total=4, outcome=Status.FAILED, outcome_reason="a pod failed")
-    assert job_status(failed, parts) == (Status.FAILED, "rank 5 exit 1 first, 14:02:11")
+    failed = DeclaredStatus(total=4, outcome=Status.FAILED, outcome_reason="a pod failed")
+    assert job_status(failed, instances) == (Status.FAILED, "rank 5 exit 1 first, 14:02:11")
 
 
 def test_a_pod_of_several_ranks_is_blamed_by_its_name() -> None:
-    parts = [part(0, Status.FAILED, "OOMKilled", ranks=(0, 1), ended=datetime(2026, 1, 1, 9, 0, 5, 0, UTC))]
-    failed = Declaration(total=1, outcome=Status.FAILED)
-    assert job_status(failed, parts)[1] == "worker-0 OOMKilled, 09:00:05"
+    instances = [
+        instance(0, Status.FAILED, "OOMKilled", ranks=(0, 1), ended=datetime(2026, 1, 1, 9, 0, 5, 0, UTC))
+    ]
+    failed = DeclaredStatus(total=1, outcome=Status.FAILED)
+    assert job_status(failed, instances)[1] == "worker-0 OOMKilled, 09:00:05"
 
 
 def test_restarts_by_the_node_count_as_attempts() -> None:
-    parts = [part(0, Status.RESTARTING, "exit 1", restarts=2)]
-    assert job_status(Declaration(total=1, restarts_allowed=3), parts)[1] == "2 of 3: worker-0 exit 1"
+    instances = [instance(0, Status.RESTARTING, "exit 1", restarts=2)]
+    assert job_status(DeclaredStatus(total=1, restarts_allowed=3), instances)[1] == "2 of 3: worker-0 exit 1"
 
 
 PARTS = st.builds(
-    Part,
+    InstanceState,
     name=st.sampled_from(["master-0", "worker-0"]),
     ranks=st.sampled_from([(), (0,), (0, 1)]),
     status=st.sampled_from(Status),
@@ -135,7 +137,7 @@ PARTS = st.builds(
     restarts=st.integers(0, 3),
 )
 JOBS = st.builds(
-    Declaration,
+    DeclaredStatus,
     total=st.integers(0, 4),
     outcome=st.sampled_from([None, Status.SUCCEEDED, Status.FAILED]),
     outcome_reason=st.sampled_from(["", "limit"]),
@@ -152,14 +154,14 @@ JOBS = st.builds(
 @settings(max_examples=100, deadline=None)
 @given(JOBS, st.lists(PARTS, max_size=5))
 def test_whatever_is_said_there_is_an_answer_and_it_does_not_claim_too_much(
-    said: Declaration, parts: list[Part]
+    said: DeclaredStatus, instances: list[InstanceState]
 ) -> None:
-    status, reason = job_status(said, parts)
+    status, reason = job_status(said, instances)
     assert not reason.startswith((";", " "))
-    has = {each.status for each in parts}
+    has = {each.status for each in instances}
     if status is Status.RUNNING:
         assert has & {Status.RUNNING, Status.SUCCEEDED}
-    if status is Status.RUNNING and said.enough is None and len(parts) <= said.total:
+    if status is Status.RUNNING and said.enough is None and len(instances) <= said.total:
         assert not has & {Status.UNKNOWN, Status.FAILED, Status.RESTARTING}
     if status is Status.SUCCEEDED:
         assert said.outcome is Status.SUCCEEDED

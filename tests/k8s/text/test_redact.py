@@ -12,7 +12,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from k8s.jobs.create import to_yaml
-from k8s.text.redact import MARK, Redactor, redacted, redacted_text
+from k8s.text.redact import MARK, Redactor
 from tests.support.objects import Object, recorded
 
 NAMES = st.sampled_from(
@@ -75,12 +75,12 @@ def test_no_secret_in_an_object_survives(name: str, value: str, place: Any) -> N
     assume(not value.replace(".", "").replace("-", "").replace("+", "").rstrip("%").isdigit())
     assume(value.lower() not in ("true", "false", "yes", "off", "none", "null", "auto"))
     obj = place(name, value)
-    found = redacted(obj)
+    found = Redactor().object(obj)
     assume(value not in json.dumps(place("x", ""), ensure_ascii=False))
     assert value not in _strings(found)
     assert all(value not in text for text in _strings(found) if not MARK.search(text))
     assert json.loads(json.dumps(found)) == found
-    assert redacted(found) == found
+    assert Redactor().object(found) == found
 
 
 def _strings(value: Any) -> list[str]:
@@ -124,11 +124,11 @@ NAMED_TEXTS = [
 def test_no_secret_in_a_line_of_a_log_survives(name: str, value: str, text: str, before: str) -> None:
     assume(not ("@" in text and "/" in value and ":{value}" not in text))
     line = before + text.format(name=name.upper(), flag=name.lower().replace("_", "-"), value=value)
-    found = redacted_text(line)
+    found = Redactor().text(line)
     assert value not in found
     assert MARK.search(found)
     assert found.startswith(before)
-    assert redacted_text(found) == found
+    assert Redactor().text(found) == found
 
 
 FORMS = [
@@ -152,10 +152,10 @@ FORMS = [
 )
 def test_a_secret_that_is_known_by_its_form_needs_no_name(value: str, text: str, around: str) -> None:
     said = around.format(text.replace("{value_gone}", "").replace("{value}", value))
-    found = redacted_text(said)
+    found = Redactor().text(said)
     assert value not in found
     assert "AKIA" not in found
-    assert redacted_text(found) == found
+    assert Redactor().text(found) == found
 
 
 @given(value=RANDOM)
@@ -187,13 +187,13 @@ def test_a_secret_that_a_variable_held_is_found_again_wherever_it_is_printed(val
     ],
 )
 def test_what_training_prints_is_left_as_it_is(text: str) -> None:
-    assert redacted_text(text) == text
+    assert Redactor().text(text) == text
 
 
 def test_objects_of_a_cluster_without_secrets_are_left_as_they_are() -> None:
     for name in ("pods", "nodes", "events", "pytorchjobs"):
         for obj in recorded(name):
-            assert redacted(obj) == obj, obj["metadata"]["name"]
+            assert Redactor().object(obj) == obj, obj["metadata"]["name"]
 
 
 def test_a_field_that_only_points_at_a_secret_is_left() -> None:
@@ -204,7 +204,7 @@ def test_a_field_that_only_points_at_a_secret_is_left() -> None:
         "imagePullSecrets": [{"name": "registry-login"}],
         "topologyKey": "kubernetes.io/hostname",
     }
-    assert redacted(obj) == obj
+    assert Redactor().object(obj) == obj
 
 
 CONFIG = st.recursive(
@@ -222,9 +222,9 @@ CONFIG = st.recursive(
 @settings(max_examples=200, deadline=None)
 @given(config=st.dictionaries(NAMES | st.just("model"), CONFIG, max_size=4))
 def test_json_stays_json_and_yaml_stays_yaml(config: Object) -> None:
-    assert set(json.loads(redacted_text(json.dumps(config)))) == set(config)
-    assert set(json.loads(redacted_text(json.dumps(config, indent=2)))) == set(config)
-    found = yaml.safe_load(to_yaml(redacted(config)))
+    assert set(json.loads(Redactor().text(json.dumps(config)))) == set(config)
+    assert set(json.loads(Redactor().text(json.dumps(config, indent=2)))) == set(config)
+    found = yaml.safe_load(to_yaml(Redactor().object(config)))
     assert set(found) == set(config)
 
 
@@ -236,15 +236,15 @@ def test_json_stays_json_and_yaml_stays_yaml(config: Object) -> None:
 )
 def test_a_config_that_a_job_prints_as_yaml_stays_yaml(config: Object) -> None:
     said = yaml.safe_dump(config, width=30)
-    found = redacted_text(said)
+    found = Redactor().text(said)
     assert set(yaml.safe_load(found)) == set(config)
-    again = redacted_text(found)
+    again = Redactor().text(found)
     assert again == found
 
 
 @settings(max_examples=200, deadline=None)
 @given(text=st.text(alphabet="token=:k ey\"'\\\n-<>redacted/@{}[]1A.", max_size=80))
 def test_any_text_is_redacted_once_and_for_all(text: str) -> None:
-    found = redacted_text(text)
-    assert redacted_text(found) == found
+    found = Redactor().text(text)
+    assert Redactor().text(found) == found
     assert found.count("\n") <= text.count("\n")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from k8s.errors import KubeError, ServerFailed, Unauthorized, Unreachable
 from k8s.kinds import KINDS
 from k8s.models.resources import Resource
-from k8s.watch.discovery import Catalogue, ServedKinds, choose, discover
+from k8s.watch.discovery import RestMapper, ServedKinds, choose, discover
 from tests.scripted.server import Answer, Drop, Reply, ScriptedCluster, refusal
 
 VERBS = ["create", "delete", "get", "list", "watch"]
@@ -176,16 +176,16 @@ async def test_a_kind_that_a_manifest_names_is_found_with_one_question_for_its_g
     async with ScriptedCluster() as cluster, cluster.client() as client:
         cluster.say("/apis/lab.io/v1", holds("mpijobs", "torchjobs"))
         cluster.say("/api/v1", Answer({"resources": [{"name": "nodes", "kind": "Node", "verbs": VERBS}]}))
-        catalogue = Catalogue(client)
-        found = [await catalogue.resource_of("lab.io/v1", kind) for kind in ("Mpijobs", "Torchjobs", "Cats")]
+        mapper = RestMapper(client)
+        found = [await mapper.resource_of("lab.io/v1", kind) for kind in ("Mpijobs", "Torchjobs", "Cats")]
         assert found == [
             Resource("lab.io", "v1", "mpijobs", "Mpijobs"),
             Resource("lab.io", "v1", "torchjobs", "Torchjobs"),
             None,
         ]
-        assert await catalogue.resource_of("v1", "Node") == Resource("", "v1", "nodes", "Node", False)
-        assert await catalogue.resource_of("gone.io/v1", "Cat") is None
+        assert await mapper.resource_of("v1", "Node") == Resource("", "v1", "nodes", "Node", False)
+        assert await mapper.resource_of("gone.io/v1", "Cat") is None
         assert len(cluster.asked("/apis/lab.io/v1")) == 1
-        catalogue.forget()
-        assert await catalogue.resource_of("lab.io/v1", "Mpijobs") is not None
+        mapper.reset()
+        assert await mapper.resource_of("lab.io/v1", "Mpijobs") is not None
         assert len(cluster.asked("/apis/lab.io/v1")) == 2
