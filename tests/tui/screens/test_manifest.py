@@ -83,7 +83,9 @@ async def opened(*replies: Reply, obj: dict[str, Any] | None = None) -> AsyncIte
 
 async def test_it_says_why_it_is_no_form_and_where_the_old_name_stands() -> None:
     async with opened() as it:
-        assert it.notice.startswith("The form has no command of the image, nodeSelector and 1 minor field.")
+        assert it.notice.startswith(
+            "The form cannot express command of the image, nodeSelector and 1 minor field."
+        )
         assert it.notice.endswith("Still says bert: for.")
         assert "name: bert-2" in it.lines.text
         assert "nodeSelector" in it.lines.text

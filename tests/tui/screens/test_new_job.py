@@ -54,7 +54,7 @@ class FormApp(App[None]):
         self.client = client
         self.folder = folder
         self.form_arguments = form
-        self.answers: list[JobRef | None] = []
+        self.results: list[JobRef | None] = []
         for palette in themes.load().values():
             self.register_theme(Theme(**palette))
         self.theme = themes.DEFAULT
@@ -67,7 +67,7 @@ class FormApp(App[None]):
             self.client, namespace="vision", user="li", state_folder=self.folder, **self.form_arguments
         )
         screen.data_bind(FormApp.snapshot)
-        self.push_screen(screen, self.answers.append)
+        self.push_screen(screen, self.results.append)
 
 
 @dataclass
@@ -169,7 +169,7 @@ async def test_a_job_is_created_from_what_is_suggested_and_one_yes(
         made = json.loads(asked[1].body)
         assert made["metadata"]["name"] == "ddp-digits-1"
         assert made["metadata"]["annotations"]["gpuconsole.dev/user"] == "li"
-        assert it.app.answers == [JobRef("vision", "ddp-digits-1", "PyTorchJob", "kubeflow.org/v1")]
+        assert it.app.results == [JobRef("vision", "ddp-digits-1", "PyTorchJob", "kubeflow.org/v1")]
 
 
 def sandbox(*held: int) -> ClusterSnapshot:
@@ -252,7 +252,7 @@ async def test_one_key_asks_whether_to_create_the_job_and_cancel_has_the_focus(t
         assert it.app.screen is it.screen
         assert it.focused_key == "image"
         assert it.cluster.asked(JOBS, method="POST") == []
-        assert it.app.answers == []
+        assert it.app.results == []
 
 
 async def test_what_was_asked_is_what_is_created(tmp_path: Path) -> None:
@@ -276,7 +276,7 @@ async def test_the_button_creates_without_another_question(tmp_path: Path) -> No
         assert it.has_button
         await it.pilot.press("enter")
         await it.settled()
-        assert len(it.app.answers) == 1
+        assert len(it.app.results) == 1
 
 
 async def test_a_server_that_knows_no_dry_runs_is_said_to_know_none(tmp_path: Path) -> None:
@@ -370,7 +370,7 @@ async def test_the_yaml_is_beside_the_form_where_there_is_room_and_behind_a_key_
         )
         await it.pilot.pause()
         assert it.focused_key == "image"
-        assert it.app.answers == []
+        assert it.app.results == []
 
 
 async def test_the_question_and_a_wrong_field_are_reached_from_the_yaml(tmp_path: Path) -> None:
@@ -390,7 +390,7 @@ async def test_escape_leaves_the_form_after_a_look_at_the_yaml_beside_it(tmp_pat
     async with form(tmp_path, size=(120, 40)) as it:
         await it.pilot.press("ctrl+y", "tab", "escape")
         await it.pilot.pause()
-        assert it.app.answers == [None]
+        assert it.app.results == [None]
 
 
 async def test_the_preflight_follows_what_is_typed_and_what_is_free(tmp_path: Path) -> None:
@@ -479,11 +479,11 @@ async def test_a_name_that_is_taken_is_said_at_the_name(tmp_path: Path) -> None:
         await it.create()
         assert it.focused_key == "name"
         assert it.field("name").error == "There is already a PyTorchJob of this name in vision."
-        assert it.app.answers == []
+        assert it.app.results == []
         await it.write("name", "another")
         assert it.field("name").error == ""
         await it.create()
-        assert it.app.answers[0] is not None and it.app.answers[0].name == "another"
+        assert it.app.results[0] is not None and it.app.results[0].name == "another"
 
 
 async def test_each_cause_of_a_refusal_is_said_at_its_field(tmp_path: Path) -> None:
@@ -516,7 +516,7 @@ async def test_an_error_is_said_in_words_and_nothing_typed_is_lost(
         assert words in it.said("Notice")
         assert any("✕ Could not create PyTorchJob" in line for line in it.shown())
         assert it.field("image").value == "mine:1"
-        assert it.app.answers == []
+        assert it.app.results == []
         assert it.screen.busy == ""
 
 
@@ -540,7 +540,7 @@ async def test_a_server_without_dry_runs_is_asked_all_the_same(tmp_path: Path) -
     words = 'admission webhook "x" does not support dry run'
     async with form(tmp_path, refusal(400, words, "BadRequest"), ECHO) as it:
         await it.create()
-        assert len(it.app.answers) == 1
+        assert len(it.app.results) == 1
 
 
 async def test_a_job_is_not_created_twice_by_pressing_twice(tmp_path: Path) -> None:
@@ -555,14 +555,14 @@ async def test_a_job_is_not_created_twice_by_pressing_twice(tmp_path: Path) -> N
         await it.pilot.press("escape")
         await it.pilot.pause()
         assert "Waiting for the server" in it.said("Notice")
-        assert it.app.answers == []
+        assert it.app.results == []
 
 
 async def test_leaving_an_untouched_form_asks_nothing(tmp_path: Path) -> None:
     async with form(tmp_path) as it:
         await it.pilot.press("escape")
         await it.pilot.pause()
-        assert it.app.answers == [None]
+        assert it.app.results == [None]
         assert not (tmp_path / FILE).exists()
 
 
@@ -576,7 +576,7 @@ async def test_leaving_offers_to_keep_a_draft_and_the_next_form_offers_it(tmp_pa
         await it.pilot.press("enter")
         await it.app.workers.wait_for_complete()
         await it.pilot.pause()
-        assert it.app.answers == [None]
+        assert it.app.results == [None]
     async with form(tmp_path, ECHO) as it:
         assert isinstance(it.app.screen, ConfirmScreen)
         await it.pilot.press("enter")
@@ -584,7 +584,7 @@ async def test_leaving_offers_to_keep_a_draft_and_the_next_form_offers_it(tmp_pa
         await it.pilot.pause()
         assert it.field("image").value == "mine:2"
         await it.create()
-        assert len(it.app.answers) == 1
+        assert len(it.app.results) == 1
         assert not (tmp_path / FILE).exists()
 
 
@@ -599,7 +599,7 @@ async def test_leaving_can_be_taken_back_and_a_draft_discarded(
         await it.pilot.press(*keys)
         await it.app.workers.wait_for_complete()
         await it.pilot.pause()
-        assert len(it.app.answers) == answers
+        assert len(it.app.results) == answers
         assert not (tmp_path / FILE).exists()
         if not answers:
             assert it.field("image").value == "mine:2"

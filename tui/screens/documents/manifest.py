@@ -63,8 +63,8 @@ class ManifestScreen(SubmitScreen):
         minor = len(clone.lost) - len(clone.too_much)
         others = f" and {plural(minor, 'minor field')}" if minor else ""
         why = "The form cannot create jobs of this kind."
-        if clone.lost:
-            why = f"The form has no {', '.join(clone.too_much)}{others}."
+        if clone.too_much:
+            why = f"The form cannot express {', '.join(clone.too_much)}{others}."
         self.query_one(Notice).show(f"{why} {clone.names_left}".strip(), is_error=False)
         editor = self.query_one(TextAreaField)
         editor.load_text(to_yaml(clone.manifest))
@@ -92,7 +92,11 @@ class ManifestScreen(SubmitScreen):
             resource = self._clone.resource
             return await create_manifest(self._client, resource, manifest, namespace, dry_run=is_dry_run)
 
-        return Submission(self._clone.resource.kind, manifest["metadata"]["name"], namespace, send)
+        name, details = (
+            manifest["metadata"]["name"],
+            "From the manifest as edited, after a dry run on the server.",
+        )
+        return Submission(self._clone.resource.kind, name, namespace, send, details)
 
     def _check_kind(self, manifest: Manifest) -> None:
         """Refuse another kind, which has another path on the server.
