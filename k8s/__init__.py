@@ -1,1 +1,1 @@
-"""What gpuconsole knows of Kubernetes: words, job kinds, one client, five things done with a cluster."""
+"""What gpuconsole knows of Kubernetes, from the client up to jobs, logs and diagnosis; draws nothing."""

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import NotRequired, TypedDict, cast
 
-from themes.files import COLOURS, BrokenPalette, Complain, PaletteFile, read_file
+from themes.files import COLOURS, BrokenPalette, PaletteFile, Warn, read_file
 
 STYLESHEET = Path(__file__).with_name("base.tcss")
 """The look that all screens share: borders, focus, statuses, GPUs."""
@@ -57,30 +57,30 @@ class Palette(TypedDict):
     panel: NotRequired[str]
 
 
-def load(folder: Path | None = None, complain: Complain | None = None) -> dict[str, Palette]:
+def load(folder: Path | None = None, warn: Warn | None = None) -> dict[str, Palette]:
     """Read the packaged palettes, and those in the user's `folder` if it exists.
 
     A user's palette may replace a packaged one by taking its name, also one that it changes.
 
     Args:
         folder: Where the user's own are.
-        complain: Is told of each of them that cannot be used, and of names in them that mean nothing.
+        warn: Called for each of them that cannot be used, and of names in them that mean nothing.
     """
-    say = complain or (lambda _words: None)
+    warn = warn or (lambda _words: None)
     ours = _packaged()
     palettes = {name: finished(file) for name, file in ours.items()}
     known = frozenset(name for file in ours.values() for name in file.values) - {*COLOURS}
-    found = _readable(sorted(folder.glob("*.toml")) if folder else (), known, say)
-    for name, file in _joined(found, ours, say).items():
+    found = _readable(sorted(folder.glob("*.toml")) if folder else (), known, warn)
+    for name, file in _joined(found, ours, warn).items():
         try:
             palettes[name] = finished(file)
         except BrokenPalette as error:
-            say(str(error))
+            warn(str(error))
     return palettes
 
 
 def finished(file: PaletteFile) -> Palette:
-    """Turn what a file and its parents say into a theme.
+    """Make a theme of a palette file that has its parents' values.
 
     Raises:
         BrokenPalette: A colour is said to be another one that there is not.
@@ -120,16 +120,16 @@ def _packaged() -> Mapping[str, PaletteFile]:
     return {_PREFIX + name: joined[_PREFIX + name] for name in _OURS}
 
 
-def _readable(paths: Iterable[Path], known: frozenset[str], say: Complain) -> Iterator[PaletteFile]:
+def _readable(paths: Iterable[Path], known: frozenset[str], warn: Warn) -> Iterator[PaletteFile]:
     for path in paths:
         try:
-            yield read_file(path, known, say)
+            yield read_file(path, known, warn)
         except BrokenPalette as error:
-            say(str(error))
+            warn(str(error))
 
 
 def _joined(
-    found: Iterable[PaletteFile], below: Mapping[str, PaletteFile], say: Complain
+    found: Iterable[PaletteFile], below: Mapping[str, PaletteFile], warn: Warn
 ) -> dict[str, PaletteFile]:
     """Give each file what its parent says; of two parents with one name, that among `found` is meant."""
     joined: dict[str, PaletteFile] = {}
@@ -139,7 +139,7 @@ def _joined(
             waiting.remove(each)
             joined[each.name] = each.over(joined.get(each.parent) or below.get(each.parent))
     for each in waiting:
-        say(f"{each.path}: its parent {each.parent} is no theme that can be used.")
+        warn(f"{each.path}: its parent {each.parent} is no theme that can be used.")
     return joined
 
 

@@ -22,7 +22,7 @@ COLOURS = (
 )
 """Textual's own names for the colours of a theme."""
 
-Complain = Callable[[str], None]
+Warn = Callable[[str], None]
 """Takes a sentence about a file: what is wrong where."""
 
 _HUES = "black|red|green|yellow|blue|magenta|cyan|white"
@@ -79,13 +79,13 @@ class PaletteFile:
         return value
 
 
-def read_file(path: Path, known: frozenset[str] | None = None, complain: Complain = print) -> PaletteFile:
+def read_file(path: Path, known: frozenset[str] | None = None, warn: Warn = print) -> PaletteFile:
     """Read one palette file; its name is the file's where it gives none.
 
     Args:
         path: Where it is.
         known: The names that mean something; None to take any.
-        complain: Is told of names that mean nothing; they are left out.
+        warn: Called for names that mean nothing; they are left out.
 
     Raises:
         BrokenPalette: It cannot be read, or a value makes no sense.
@@ -101,7 +101,7 @@ def read_file(path: Path, known: frozenset[str] | None = None, complain: Complai
         raise _refusal(path, 1, "This is no UTF-8 text.") from error
     except OSError as error:
         raise BrokenPalette(f"{path}: {error.strerror or error}.") from error
-    return _File(path, text, known, complain).checked(table)
+    return _File(path, text, known, warn).checked(table)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,11 +109,11 @@ class _File:
     path: Path
     text: str
     known: frozenset[str] | None
-    complain: Complain
+    warn: Warn
 
     def checked(self, table: Mapping[str, object]) -> PaletteFile:
         for key in table.keys() - {"name", "parent", *_FLAGS, *_TABLES, *COLOURS}:
-            self.complain(f"{self.path}, line {self.line(key)}: {key} means nothing in a theme.")
+            self.warn(f"{self.path}, line {self.line(key)}: {key} means nothing in a theme.")
         name, parent = table.get("name", self.path.stem), table.get("parent", "")
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise self.refused("name", "the name of a theme is letters, digits, - and _.")
@@ -136,7 +136,7 @@ class _File:
         if not isinstance(table, dict):
             raise self.refused(part, f"{part} is a table: [{part}] and lines below it.")
         for key in table.keys() - (self.known or table.keys()):
-            self.complain(f"{self.path}, line {self.line(key)}: {key} means nothing in a theme.")
+            self.warn(f"{self.path}, line {self.line(key)}: {key} means nothing in a theme.")
         return {key: self.value(key, value) for key, value in table.items() if key in (self.known or table)}
 
     def value(self, key: str, value: object) -> str:

@@ -1,7 +1,7 @@
 """The one seam to a cluster: requests, watches, logs and exec.
 
 Bodies come back raw or as JSON; errors come as `k8s.errors`. What changes the cluster is
-sent once; what is tried again, and how fast all goes, is said in `k8s.client.connection`.
+sent once; what is tried again, and how fast requests go, is decided in `k8s.client.connection`.
 """
 
 from __future__ import annotations
@@ -109,10 +109,10 @@ class Client:
     ) -> list[dict[str, Any]]:
         """Return all objects, page by page, as JSON."""
         found: list[dict[str, Any]] = []
-        chosen: dict[str, Any] = {"label_selector": label_selector, "field_selector": field_selector}
+        selectors: dict[str, Any] = {"label_selector": label_selector, "field_selector": field_selector}
         token = ""
         while True:
-            page = json_object(await self.list_page(resource, namespace, continue_token=token, **chosen))
+            page = json_object(await self.list_page(resource, namespace, continue_token=token, **selectors))
             found.extend(page.get("items") or ())
             token = str((page.get("metadata") or {}).get("continue") or "")
             if not token:

@@ -1,4 +1,7 @@
-"""Joins nodes, pods and jobs into one picture in which the GPUs add up."""
+"""Joins nodes, pods and jobs into the rows of a `ClusterSnapshot`, in which the GPUs add up.
+
+Pure: asks no server; a row that did not change is the same value in the next join.
+"""
 
 from k8s.cluster.joiner import Joiner, Rows, join
 

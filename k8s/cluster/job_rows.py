@@ -239,19 +239,19 @@ def _instances(
         of_role.sort(key=lambda member: member.liveliness)
     found: list[Instance] = []
     matched: list[Member] = []
-    for replica, slot, asked in entry.replicas:
+    for replica, slot, gpus_of_template in entry.replicas:
         here = placed.pop(slot, None)
         if here is None and unnumbered:
             takers = unnumbered.get(replica.role) or unnumbered.get("")
             here = takers.pop() if takers else None
-        wanted = gpus.get(slot, asked)
+        gpus_asked = gpus.get(slot, gpus_of_template)
         if here is None:
-            found.append(_podless(entry, replica, slot, wanted))
+            found.append(_podless(entry, replica, slot, gpus_asked))
         else:
             matched.append(here)
             shown = here.instance
-            if shown is None or here.replica is not replica or shown.gpus != wanted:
-                shown = here.show_as(replica, _instance(here.pod, replica, container, wanted, unready))
+            if shown is None or here.replica is not replica or shown.gpus != gpus_asked:
+                shown = here.show_as(replica, _instance(here.pod, replica, container, gpus_asked, unready))
             found.append(shown)
     for slot, member in _surplus(entry, placed, unnumbered) if placed or unnumbered else ():
         replica = _replica_of_surplus(member, slot)

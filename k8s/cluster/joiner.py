@@ -1,4 +1,4 @@
-"""Keeps the picture of a cluster up to date: what has not changed is not worked out again."""
+"""Keeps the rows of a cluster up to date: what has not changed is not worked out again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What counts as an accelerator, and what pods and nodes say of theirs.
+"""What counts as an accelerator, and how many of them pods hold and nodes have.
 
 Pure: reads decoded objects, joins nothing.
 """

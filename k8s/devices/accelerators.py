@@ -132,12 +132,12 @@ def _of_containers(spec: PodSpec) -> Counts:
     sidecars: Counts = {}
     peak: Counts = {}
     for init in spec.init_containers:
-        wanted = of_container(init)
+        requested = of_container(init)
         if init.restart_policy == "Always":
-            sidecars = total((sidecars, wanted))
+            sidecars = total((sidecars, requested))
             peak = _larger(peak, sidecars)
         else:
-            peak = _larger(peak, total((sidecars, wanted)))
+            peak = _larger(peak, total((sidecars, requested)))
     return _larger(peak, total((containers, sidecars)))
 
 

@@ -63,12 +63,12 @@ def held_by_pod(claims: Iterable[ResourceClaim]) -> dict[str, Counts]:
     for claim in sorted(claims, key=lambda claim: (claim.metadata.namespace, claim.metadata.name)):
         users = [each.uid for each in claim.status.reserved_for or () if each.resource == "pods"]
         allocation = claim.status.allocation
-        for given in (allocation.devices.results or ()) if allocation is not None and users else ():
-            device = (given.driver, given.pool, given.device)
-            if device not in counted and not given.admin_access and is_accelerator(given.driver):
+        for result in (allocation.devices.results or ()) if allocation is not None and users else ():
+            device = (result.driver, result.pool, result.device)
+            if device not in counted and not result.admin_access and is_accelerator(result.driver):
                 counted.add(device)
                 counts = held.setdefault(users[0], {})
-                counts[given.driver] = counts.get(given.driver, 0) + 1
+                counts[result.driver] = counts.get(result.driver, 0) + 1
     return held
 
 

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any
 
 from k8s.kinds.base import DeclaredJob, Manifest, Replica
-from k8s.kinds.from_manifest import drop_defaults, in_words, named, take_metadata, take_template
+from k8s.kinds.from_manifest import drop_defaults, named, take_metadata, take_template, unique
 from k8s.kinds.job_set import SET_NAME
 from k8s.kinds.kubeflow.common import JOB_NAME
 from k8s.kinds.kubeflow.mpi_job import OLD_JOB_NAME
@@ -95,7 +95,7 @@ class BatchJob:
             retries=_RETRIES if retries is None else retries,
         )
         lost = named(obj, "apiVersion", "kind", "status") + meta.lost + named(left) + pod.lost
-        return spec, in_words(lost)
+        return spec, unique(lost)
 
     def parse(self, obj: Manifest) -> DeclaredJob:
         """Read a Job."""

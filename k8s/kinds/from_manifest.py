@@ -97,7 +97,7 @@ def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
     return [name.replace("_", " ") for name in one if one[name] != other.get(name)]
 
 
-def in_words(lost: Iterable[str]) -> tuple[str, ...]:
+def unique(lost: Iterable[str]) -> tuple[str, ...]:
     """Return each name once."""
     return tuple(dict.fromkeys(lost))
 

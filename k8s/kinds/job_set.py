@@ -89,13 +89,13 @@ def read_suspendable(obj: Manifest, kind: JobKind, *, succeeded: str) -> Declare
 def place_in_set(pod: Pod) -> tuple[str, int] | None:
     """Return the place of a pod of a JobSet, from its labels or, on old servers, its annotations."""
 
-    def told(key: str) -> str:
+    def label(key: str) -> str:
         return pod.metadata.label(key) or pod.metadata.annotation(key)
 
-    group, index = told(GROUP), label_number(told(POD_INDEX))
+    group, index = label(GROUP), label_number(label(POD_INDEX))
     if not group or index is None:
         return None
-    return (group if told(GROUP_SIZE) in ("", "1") else f"{group}-{told(JOB_INDEX)}"), index
+    return (group if label(GROUP_SIZE) in ("", "1") else f"{group}-{label(JOB_INDEX)}"), index
 
 
 def _places(obj: Manifest) -> Iterator[tuple[str, int, str, int, Mapping[str, Any]]]:

@@ -111,14 +111,14 @@ class Feed:
 
     def take(self, *, everything: bool = False) -> list[Item]:
         """Return what is ready to be shown, oldest first; `everything` does not wait for late sources."""
-        cut = time.monotonic() - (0.0 if everything else self._window_s)
+        due_s = time.monotonic() - (0.0 if everything else self._window_s)
         items: list[Item] = []
         if self._dropped is not None:
             words = f"{self._dropped_items:,} lines came faster than they were shown and were dropped"
             marker = self._dropped
             items.append(Marker(marker.mark, words, marker.source, marker.stamp_ns, marker.seq))
             self._dropped, self._dropped_items = None, 0
-        ready = [batch for arrived, batch in self._batches if arrived <= cut]
+        ready = [batch for arrived, batch in self._batches if arrived <= due_s]
         if not ready:
             return items
         if not self.selection.is_merged:

@@ -169,7 +169,7 @@ class Follower:
                     yield batch
         self._run = view.run
         if self._ended_at_s is not None and not view.is_over and self._lost_at_s is None:
-            # The answer ended, the run did not: somebody between us cut it.
+            # The answer ended, the run did not: something in between cut it.
             self._lost_at_s = self._ended_at_s
         self._ended_at_s = None
         if view.has_log and not self._run_is_read:

@@ -132,10 +132,10 @@ class LastLines:
 
     def _assign(self, group: asyncio.TaskGroup) -> None:
         """Have one task for each log, or where there are too many one for all."""
-        wanted = {} if self.problem else {None: None} if self.is_polled else dict(self._targets)
-        for key in [key for key in self._tasks if key not in wanted]:
+        to_run = {} if self.problem else {None: None} if self.is_polled else dict(self._targets)
+        for key in [key for key in self._tasks if key not in to_run]:
             self._tasks.pop(key).cancel()
-        for key in wanted:
+        for key in to_run:
             if key in self._over or (key in self._tasks and not self._tasks[key].done()):
                 continue
             self._tasks[key] = group.create_task(self._stream(key) if key else self._ask_in_turns())

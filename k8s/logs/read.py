@@ -57,20 +57,20 @@ def choose(targets: Sequence[Target], options: Options) -> tuple[list[Target], L
     if options.every:
         return list(targets), LogSelection()
     if options.instance:
-        chosen = [each for each in targets if options.instance in (each.name, each.pod)]
-        if not chosen:
+        selected = [each for each in targets if options.instance in (each.name, each.pod)]
+        if not selected:
             names = ", ".join(dict.fromkeys(each.name for each in targets))
             raise NotFound(f"There is no instance {options.instance}.", f"The job has {names}.")
-        return chosen, LogSelection(instance=chosen[0].name)
+        return selected, LogSelection(instance=selected[0].name)
     if options.rank is not None:
-        chosen = [each for each in targets if options.rank in each.ranks or each.prints_all_ranks]
-        if not chosen and any(each.ranks for each in targets):
+        selected = [each for each in targets if options.rank in each.ranks or each.prints_all_ranks]
+        if not selected and any(each.ranks for each in targets):
             ranks = sorted(rank for each in targets for rank in each.ranks)
             raise NotFound(
                 f"There is no rank {options.rank}.", f"The job has ranks {ranks[0]} to {ranks[-1]}."
             )
         # Of ranks that nobody declares, only the lines can tell.
-        return chosen or list(targets), LogSelection(rank=options.rank)
+        return selected or list(targets), LogSelection(rank=options.rank)
     chief = next((each for each in targets if each.is_chief), targets[0])
     rank = min(chief.ranks, default=None)
     return [chief], LogSelection(rank=rank) if rank is not None else LogSelection(instance=chief.name)
@@ -101,7 +101,7 @@ async def read(
     if isinstance(targets, AsyncIterable):
         updates = aiter(targets)
         targets = await anext(updates)
-    chosen, selection = choose(targets, options)
+    selected, selection = choose(targets, options)
     request = LogRequest(
         tail=options.tail,
         since_s=options.since_s,
@@ -111,8 +111,8 @@ async def read(
         kept_bytes=_LONGEST_LINE_BYTES,
     )
     numbers = count()
-    instance = chosen[0].name if len(chosen) == 1 else ""
-    followers = [Follower(client, each, request, backoff=backoff, numbers=numbers) for each in chosen]
+    instance = selected[0].name if len(selected) == 1 else ""
+    followers = [Follower(client, each, request, backoff=backoff, numbers=numbers) for each in selected]
     async with AsyncExitStack() as stack:
         if len(followers) == 1 and updates is None:
             batches = await stack.enter_async_context(aclosing(followers[0].batches()))
@@ -224,10 +224,10 @@ class _MergedFollowers:
     ) -> None:
         async for targets in updates:
             try:
-                chosen, _ = choose(targets, options)
+                selected, _ = choose(targets, options)
             except NotFound:
                 continue
-            for target in chosen:
+            for target in selected:
                 if target.key in self._followers:
                     self._followers[target.key].retarget(target)
                     continue

@@ -1,7 +1,8 @@
 """The few fields of Kubernetes objects that the console shows, as the server sends them.
 
 Bodies are decoded straight into these values and everything else is skipped while
-reading, which is what makes ten thousand pods cheap: see `Reader`.
+reading, which is what makes ten thousand pods cheap: see `Reader`. Pure: asks no server,
+and knows no kind of job.
 Names are the API's, in snake case. Source: the Kubernetes API reference, v1.
 """
 

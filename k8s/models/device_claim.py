@@ -83,8 +83,8 @@ class SliceDevice(Value, frozen=True):
     @property
     def type(self) -> str:
         """Return what the driver calls this sort of device: `gpu`, `mig`; empty when it does not tell."""
-        told = self.attributes or self.basic.attributes or {}
-        return told["type"].string if "type" in told else ""
+        attributes = self.attributes or self.basic.attributes or {}
+        return attributes["type"].string if "type" in attributes else ""
 
 
 class ResourceSliceSpec(Value, frozen=True):

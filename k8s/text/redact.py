@@ -54,11 +54,11 @@ _VALUE = (
     r"(?:\"(?P<double>(?:[^\"\\]|\\.)*)\"|'(?P<single>(?:[^'\\]|\\.)*)'"
     r"|(?P<slashes>\\+[\"'])(?P<escaped>.*?)(?P=slashes)|(?P<rest>[\"'].*)|(?P<bare>\S*[^\s\"']))"
 )
-_SAID = re.compile(
+_NAMED_VALUE = re.compile(
     r"(?P<name>(?<![\w.-])-{0,2}(?:(?i:api|access|secret|private) )?[A-Za-z_][\w.-]{0,100})"
     rf"(?P<end>\\*[\"']?\]?)(?P<sep>\s*(?:=>|:=|==?|:)\s*|\s+)(?={_VALUE})"
 )
-"""A name and what it is said to be: `token=…`, `"api_key": "…"`, `--password …`."""
+"""A name and its value: `token=…`, `"api_key": "…"`, `--password …`."""
 _LOOSELY = re.compile(
     r"(?i)(?<![\w-])((?:\w+[_ -])?(?:token|key|secret|password|credential)s?)"
     r"[\s\"'`:=(\[]{1,4}(?:(?:is|was|of|for|value)[\s\"'`:=(\[]{1,4})?([A-Za-z0-9+/_.~=-]{16,})"
@@ -79,7 +79,7 @@ class Redactor:
         self._known: dict[str, str] = {}
         self._anywhere: re.Pattern[str] | None = None
 
-    def know(self, what: str, secret: str) -> None:
+    def remember(self, what: str, secret: str) -> None:
         """Take a secret out wherever it is met from now on."""
         if len(secret) >= SHORTEST_KNOWN:
             self._known[secret] = what
@@ -159,30 +159,30 @@ class Redactor:
             if column >= 0 and (not line.strip() or len(line) - len(line.lstrip()) > column):
                 continue
             column = -1
-            said = _YAML.fullmatch(line)
-            if said and self._is_said(said["name"], said["value"].strip("\"'")):
-                column = len(said["start"])
-                mark = self._secret(said["name"], said["value"].strip("\"'"))
-                found.append(f"{line[: said.start('value')]}{mark}")
+            match = _YAML.fullmatch(line)
+            if match and self._is_named_secret(match["name"], match["value"].strip("\"'")):
+                column = len(match["start"])
+                mark = self._secret(match["name"], match["value"].strip("\"'"))
+                found.append(f"{line[: match.start('value')]}{mark}")
             else:
                 parsed = self._json(line)
                 found.append(self._inline(line) if parsed is None else parsed)
         return found
 
     @staticmethod
-    def _is_said(name: str, value: str) -> bool:
+    def _is_named_secret(name: str, value: str) -> bool:
         is_known = name in STRUCTURAL or MARK.fullmatch(value) or value in ("{}", "[]")
         return not is_known and (names_secret if name.isupper() else mentions_secret)(name, value)
 
     def _inline(self, line: str) -> str:
-        line = _outside(line, self._met_before)
+        line = _outside(line, self._known_secrets)
         line = _outside(line, lambda part: _HEADER.sub(self._header, part))
-        line = _outside(line, self._said)
+        line = _outside(line, self._named_values)
         for what, form in _FORMS:
             line = _outside(line, partial(form.sub, lambda found, what=what: self._secret(what, found[0])))
         return _outside(line, lambda part: _LOOSELY.sub(self._loose, part))
 
-    def _met_before(self, part: str) -> str:
+    def _known_secrets(self, part: str) -> str:
         if self._anywhere is None and self._known:
             values = sorted(self._known, key=len, reverse=True)
             self._anywhere = re.compile("|".join(map(re.escape, values)))
@@ -194,21 +194,21 @@ class Redactor:
         keep = found["keep"] or found["bearer"]
         return keep + self._secret("authorization", found[0].removeprefix(keep))
 
-    def _said(self, part: str) -> str:
+    def _named_values(self, part: str) -> str:
         """Redact what names say; one value may be the name of the next."""
         found, end = "", 0
-        while said := _SAID.search(part, end):
-            name, is_flag = said["name"], said["name"].startswith("-")
-            value, start, stop = _value_of(said)
-            is_told = is_flag or said["sep"].strip()
+        while match := _NAMED_VALUE.search(part, end):
+            name, is_flag = match["name"], match["name"].startswith("-")
+            value, start, stop = _value_of(match)
+            has_separator = is_flag or match["sep"].strip()
             says = names_secret if is_flag or name.isupper() else mentions_secret
             is_value = bool(value.strip("\\\"'")) and not (is_flag and value.startswith("--"))
-            if is_told and is_value and says(name, value):
+            if has_separator and is_value and says(name, value):
                 found += part[end:start] + self._secret(name, value)
                 end = stop
             else:
-                found += part[end : said.end("name")]
-                end = said.end("name")
+                found += part[end : match.end("name")]
+                end = match.end("name")
         return found + part[end:]
 
     def _loose(self, found: re.Match[str]) -> str:
@@ -236,9 +236,9 @@ class Redactor:
 
 def _is_secret(value: Mapping[str, Any]) -> bool:
     """Tell a Secret; items of a list do not say their kind, but their type."""
-    said = value.get("type")
-    is_typed = isinstance(said, str) and (
-        said == "Opaque" or said.startswith(("kubernetes.io/", "bootstrap."))
+    kind = value.get("type")
+    is_typed = isinstance(kind, str) and (
+        kind == "Opaque" or kind.startswith(("kubernetes.io/", "bootstrap."))
     )
     return value.get("kind") == "Secret" or (is_typed and "data" in value)
 
@@ -262,12 +262,12 @@ def _outside(text: str, change: Callable[[str], str]) -> str:
     return "".join([*found, change(text[end:])])
 
 
-def _value_of(said: re.Match[str]) -> tuple[str, int, int]:
+def _value_of(match: re.Match[str]) -> tuple[str, int, int]:
     """Return a value without its quotes, and where it stands; in JSON a bare one ends with its field."""
     for group in ("double", "single", "escaped", "bare"):
-        if said[group] is not None:
-            value, start = said[group], said.start(group)
-            if group == "bare" and said["end"]:
+        if match[group] is not None:
+            value, start = match[group], match.start(group)
+            if group == "bare" and match["end"]:
                 value = re.split(r"[,}\]]", value, maxsplit=1)[0]
             return value, start, start + len(value)
-    return said["rest"][1:], said.start("rest") + 1, said.end("rest")
+    return match["rest"][1:], match.start("rest") + 1, match.end("rest")

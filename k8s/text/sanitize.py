@@ -40,7 +40,7 @@ _SGR = re.compile(r"(?:\x1b\[|\x9b)([0-9;:]*)m")
 _BINARY_SHARE = 0.1
 
 
-def _picture(found: re.Match[str]) -> str:
+def _control_picture(found: re.Match[str]) -> str:
     char = found.group()
     code = ord(char)
     if code < 0x20:
@@ -53,7 +53,7 @@ def _picture(found: re.Match[str]) -> str:
 
 
 def _pictured(text: str) -> str:
-    lines = [UNSAFE.sub(_picture, part) for part in text.split("\t")]
+    lines = [UNSAFE.sub(_control_picture, part) for part in text.split("\t")]
     return "\t".join(lines).expandtabs(TAB_WIDTH)
 
 
@@ -164,28 +164,28 @@ def _next_style(style: _Style, parameters: str) -> _Style:
     numbers = [
         int(number) if number else 0 for number in re.split("[;:]+", parameters)[:32] if len(number) < 4
     ]
-    places = list(style)
+    parameters_by_slot = list(style)
     index = 0
     while index < len(numbers or [0]):
         number = numbers[index] if numbers else 0
         if number == 0:
-            places = list(_NO_STYLE)
+            parameters_by_slot = list(_NO_STYLE)
         elif number in _SIMPLE:
-            places[_SIMPLE[number]] = (number,)
+            parameters_by_slot[_SIMPLE[number]] = (number,)
         elif number in _ENDS:
-            for place in _ENDS[number]:
-                places[place] = ()
+            for slot in _ENDS[number]:
+                parameters_by_slot[slot] = ()
         elif number in (38, 48):
             length = {5: 3, 2: 5}.get(numbers[index + 1] if index + 1 < len(numbers) else 0, 1)
             if length > 1 and index + length <= len(numbers):
-                places[6 if number == 38 else 7] = tuple(numbers[index : index + length])
+                parameters_by_slot[6 if number == 38 else 7] = tuple(numbers[index : index + length])
             index += length - 1
         elif 30 <= number <= 37 or 90 <= number <= 97:
-            places[6] = (number,)
+            parameters_by_slot[6] = (number,)
         elif 40 <= number <= 47 or 100 <= number <= 107:
-            places[7] = (number,)
+            parameters_by_slot[7] = (number,)
         index += 1
-    return tuple(places)
+    return tuple(parameters_by_slot)
 
 
 def _size(size_bytes: int) -> str:

@@ -31,14 +31,14 @@ class YamlLine(NamedTuple):
     """Behind its colon; 0 where the line has no name."""
 
 
-def yaml_lines(obj: Any, say: Callable[[str], str] = str) -> list[YamlLine]:
-    """Write what JSON can say as YAML.
+def yaml_lines(obj: Any, write_text: Callable[[str], str] = str) -> list[YamlLine]:
+    """Write an object that came from JSON as YAML, a line each.
 
     Args:
         obj: Mappings, lists, texts, numbers, booleans, None.
-        say: Is given every text that is a value, and returns what is written for it.
+        write_text: Called with every string value; returns what is written for it.
     """
-    return list(_block(obj, "", "", say))
+    return list(_block(obj, "", "", write_text))
 
 
 def to_text(lines: list[YamlLine]) -> str:
@@ -46,7 +46,7 @@ def to_text(lines: list[YamlLine]) -> str:
     return "\n".join([line.text for line in lines]) + "\n"
 
 
-def _block(value: Any, indent: str, first: str, say: Callable[[str], str]) -> Iterator[YamlLine]:
+def _block(value: Any, indent: str, first: str, write_text: Callable[[str], str]) -> Iterator[YamlLine]:
     """Write a value; its first line begins with `first` in place of the indent.
 
     `first` is what a list's dash, or nothing, has put there already.
@@ -55,38 +55,40 @@ def _block(value: Any, indent: str, first: str, say: Callable[[str], str]) -> It
         start = first or indent
         for key, held in value.items():
             name = f"{start}{_scalar(str(key))}:"
-            yield from _field(name, len(start), held, indent, say)
+            yield from _field(name, len(start), held, indent, write_text)
             start = indent
     elif isinstance(value, (list, tuple)) and value and len(indent) < _DEEPEST:
         start = first or indent
         for held in value:
-            yield from _block(held, f"{indent}  ", f"{start}- ", say)
+            yield from _block(held, f"{indent}  ", f"{start}- ", write_text)
             start = indent
     else:
-        written, *more = _leaf(value, indent or "  ", say)
+        written, *more = _leaf(value, indent or "  ", write_text)
         yield YamlLine(f"{first or indent}{written}")
         yield from map(YamlLine, more)
 
 
-def _field(name: str, start: int, value: Any, indent: str, say: Callable[[str], str]) -> Iterator[YamlLine]:
+def _field(
+    name: str, start: int, value: Any, indent: str, write_text: Callable[[str], str]
+) -> Iterator[YamlLine]:
     end = len(name)
     if isinstance(value, Mapping) and value and len(indent) < _DEEPEST:
         yield YamlLine(name, start, end)
-        yield from _block(value, f"{indent}  ", "", say)
+        yield from _block(value, f"{indent}  ", "", write_text)
     elif isinstance(value, (list, tuple)) and value and len(indent) < _DEEPEST:
         yield YamlLine(name, start, end)
-        yield from _block(value, indent, "", say)  # as kubectl writes lists: no further to the right
+        yield from _block(value, indent, "", write_text)  # as kubectl writes lists: no further to the right
     else:
-        written, *more = _leaf(value, f"{indent}  ", say)
+        written, *more = _leaf(value, f"{indent}  ", write_text)
         yield YamlLine(f"{name} {written}", start, end)
         yield from map(YamlLine, more)
 
 
-def _leaf(value: Any, indent: str, say: Callable[[str], str]) -> list[str]:
+def _leaf(value: Any, indent: str, write_text: Callable[[str], str]) -> list[str]:
     """Write what holds nothing else: on one line, or a text on the lines that it has."""
     if not isinstance(value, str):
         return [_plain(value)]
-    text = say(value)
+    text = write_text(value)
     if "\n" not in text or not (header := _literal(text)):
         return [_scalar(text)]
     lines = text.removesuffix("\n").split("\n")

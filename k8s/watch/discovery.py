@@ -53,7 +53,7 @@ def choose(kinds: Sequence[K], served: ServedKinds) -> tuple[K, ...]:
     versions: dict[tuple[str, str], list[K]] = {}
     for kind in kinds:
         versions.setdefault((kind.resource.group, kind.resource.plural), []).append(kind)
-    chosen: list[K] = []
+    to_mirror: list[K] = []
     for same in versions.values():
         known = [
             kind
@@ -61,10 +61,10 @@ def choose(kinds: Sequence[K], served: ServedKinds) -> tuple[K, ...]:
             if kind.resource.plural in (served.plurals.get(kind.resource.api_version) or ())
         ]
         if known:
-            chosen.append(min(known, key=lambda kind: kind.resource.api_version not in served.preferred))
+            to_mirror.append(min(known, key=lambda kind: kind.resource.api_version not in served.preferred))
         else:
-            chosen += [kind for kind in same if served.plurals.get(kind.resource.api_version, ()) is None]
-    return tuple(chosen)
+            to_mirror += [kind for kind in same if served.plurals.get(kind.resource.api_version, ()) is None]
+    return tuple(to_mirror)
 
 
 async def discover(client: Client, kinds: Sequence[K]) -> tuple[K, ...]:

@@ -147,13 +147,13 @@ def is_lost_rank(error: RuntimeError) -> bool:
     return isinstance(error, dist.DistError) or ("gloo" in words and "onnect" in words)
 
 
-def choose_device(wanted: str, ranks: Ranks) -> torch.device:
+def choose_device(name: str, ranks: Ranks) -> torch.device:
     """Pick this rank's device: the GPU of its local rank, or the processor.
 
     Raises:
-        InvalidArguments: A GPU is wanted and there is none for this rank.
+        InvalidArguments: A GPU is omp_threads and there is none for this rank.
     """
-    if wanted == "cpu" or (wanted == "auto" and not torch.cuda.is_available()):
+    if name == "cpu" or (name == "auto" and not torch.cuda.is_available()):
         return torch.device("cpu")
     if not torch.cuda.is_available():
         raise InvalidArguments(
@@ -176,10 +176,10 @@ def set_threads(ranks: Ranks) -> int:
     OMP_NUM_THREADS counts if the user set it; the 1 that torchrun sets by itself does not.
     """
     threads = max(1, _cores() // ranks.local_world_size)
-    wanted = os.environ.get("OMP_NUM_THREADS", "")
-    by_torchrun = ranks.launcher == "torchrun" and ranks.local_world_size > 1 and wanted == "1"
-    if wanted.isdigit() and int(wanted) > 0 and not by_torchrun:
-        threads = int(wanted)
+    omp_threads = os.environ.get("OMP_NUM_THREADS", "")
+    by_torchrun = ranks.launcher == "torchrun" and ranks.local_world_size > 1 and omp_threads == "1"
+    if omp_threads.isdigit() and int(omp_threads) > 0 and not by_torchrun:
+        threads = int(omp_threads)
     torch.set_num_threads(threads)
     return threads
 

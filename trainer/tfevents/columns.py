@@ -70,12 +70,12 @@ class Columns:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """Where things lie in a record that holds one scalar; places count from the record's start."""
+    """Where things lie in a record that holds one scalar; offsets count from the record's start."""
 
     template: bytes
-    """The record with zeros at the places that change."""
+    """The record with zeros at the offsets that change."""
     changing: tuple[int, ...]
-    """The places whose bytes differ from row to row."""
+    """The offsets whose bytes differ from row to row."""
     tag: str
     """As it stands in the file."""
     wall_time_at: int
@@ -111,14 +111,14 @@ class Form:
             *range(len(record) - 4, len(record)),
         )
         template = bytearray(record)
-        for place in changing:
-            template[place] = 0
+        for offset in changing:
+            template[offset] = 0
         parts = struct.Struct(
             f"<{wall_time_at}sd{step_at - wall_time_at - 8}s{step_end - step_at}s{value_at - step_end}s"
             f"{found.form[1]}{len(record) - 4 - value_end}sI"
         )
-        places = (wall_time_at, step_at, step_end, value_at)
-        return cls(bytes(template), changing, found.tag, *places, found.form, parts)
+        offsets = (wall_time_at, step_at, step_end, value_at)
+        return cls(bytes(template), changing, found.tag, *offsets, found.form, parts)
 
     def read(self, chunk: bytes, at: int) -> tuple[int, float, float] | None:
         """Read the record at `at`: its step, wall time and value; None when it has another form."""
@@ -152,7 +152,7 @@ def read_rows(chunk: bytes, at: int, forms: Sequence[Form]) -> tuple[list[Column
     if rows < FEWEST_ROWS:
         return [], 0
     starts = [0, *accumulate(len(form.template) for form in forms[:-1])]
-    changing = [start + place for start, form in zip(starts, forms, strict=True) for place in form.changing]
+    changing = [start + offset for start, form in zip(starts, forms, strict=True) for offset in form.changing]
     window = chunk[at : at + rows * row_bytes]
     window = window[: _equal_rows(window, template, changing) * row_bytes]
     rows = _good_rows(window, forms)
@@ -173,12 +173,12 @@ def read_rows(chunk: bytes, at: int, forms: Sequence[Form]) -> tuple[list[Column
 
 
 def _equal_rows(window: bytes, template: bytes, changing: Sequence[int]) -> int:
-    """Count rows that equal `template` outside the changing places; may count too few, never too many."""
+    """Count rows that equal `template` outside the changing offsets; may count too few, never too many."""
     row_bytes = len(template)
     rows = len(window) // row_bytes
     blanked = bytearray(window)
-    for place in changing:
-        blanked[place::row_bytes] = bytes(rows)
+    for offset in changing:
+        blanked[offset::row_bytes] = bytes(rows)
     while rows and blanked[: rows * row_bytes] != template * rows:
         rows //= 2
     return rows

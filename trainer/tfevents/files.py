@@ -198,14 +198,14 @@ def _join(parts: list[ScalarSeries]) -> ScalarSeries:
     """Put series one after the other; a single one is handed on as it is."""
     joined = parts[0]
     for part in parts[1:]:
-        cut = bisect_left(joined.steps, part.steps[0])
+        kept = bisect_left(joined.steps, part.steps[0])
         restarts = [mark for mark in joined.restarts if mark.step < part.steps[0]]
-        if cut < len(joined.steps) and joined.steps[-1] > part.steps[0]:
+        if kept < len(joined.steps) and joined.steps[-1] > part.steps[0]:
             restarts.append(Restart(part.steps[0], part.wall_times[0]))
         joined = ScalarSeries(
-            joined.steps[:cut] + part.steps,
-            joined.wall_times[:cut] + part.wall_times,
-            joined.values[:cut] + part.values,
+            joined.steps[:kept] + part.steps,
+            joined.wall_times[:kept] + part.wall_times,
+            joined.values[:kept] + part.values,
             restarts + part.restarts,
         )
     return joined

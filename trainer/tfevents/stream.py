@@ -58,8 +58,8 @@ class ScalarSeries:
             while self.restarts and self.restarts[-1].step >= step:
                 self.restarts.pop()
             self.restarts.append(Restart(step, wall_time))
-        cut = bisect_left(self.steps, step)
-        del self.steps[cut:], self.wall_times[cut:], self.values[cut:]
+        first = bisect_left(self.steps, step)
+        del self.steps[first:], self.wall_times[first:], self.values[first:]
 
 
 class EventStream:

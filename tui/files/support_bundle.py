@@ -79,7 +79,7 @@ async def make_bundle(
     """
     with BundleFile(path) as writer:
         if token := client.config.authorization().removeprefix("Bearer "):
-            writer.redactor.know("login", token)
+            writer.redactor.remember("login", token)
         await _Collector(client, snapshot, job, writer, tail, progress).collect()
         return writer.finish()
 

@@ -130,8 +130,8 @@ class ExecPlugin:
                     os.killpg(process.pid, signal.SIGKILL)
                 await process.wait()
         if process.returncode:
-            said = without_secrets(stderr.decode("utf-8", "replace"))
-            raise ExecPluginFailed(said or f"{self.shown} ended with status {process.returncode}.")
+            message = without_secrets(stderr.decode("utf-8", "replace"))
+            raise ExecPluginFailed(message or f"{self.shown} ended with status {process.returncode}.")
         return self._read(output)
 
     def _read(self, output: bytes) -> Credentials:
@@ -183,7 +183,7 @@ def _cluster_info(cluster: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _time(found: object) -> datetime | None:
     try:
-        found_time = datetime.fromisoformat(str(found))
+        parsed = datetime.fromisoformat(str(found))
     except ValueError:
         return None
-    return found_time if found_time.tzinfo else found_time.replace(tzinfo=UTC)
+    return parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)

@@ -74,17 +74,19 @@ class Kubeconfig:
         files = ", ".join(str(path) for path in self.files)
         if self.problems and not name:
             raise NoCluster(UNUSABLE, "\n".join(self.problems), SANDBOX_HINT)
-        wanted = name or self.current
-        context = next((each for each in self.contexts if each.name == wanted), None)
+        context_name = name or self.current
+        context = next((each for each in self.contexts if each.name == context_name), None)
         if context is None:
             names = ", ".join(each.name for each in self.contexts[:_MOST_NAMED]) or "none"
-            what = f"There is no context {wanted}." if wanted else "There is no current context."
+            what = f"There is no context {context_name}." if context_name else "There is no current context."
             raise NoCluster(sanitize(what), sanitize(f"There are: {names}. ({files})"), SANDBOX_HINT)
         cluster = (self._clusters or {}).get(context.cluster)
         user = (self._users or {}).get(context.user)
         for what, entry, called in (("cluster", cluster, context.cluster), ("user", user, context.user)):
             if entry is None and (called or what == "cluster"):
-                why = f"{files}: context {wanted} names {what} {called or 'nothing'}, which is not there."
+                why = (
+                    f"{files}: context {context_name} names {what} {called or 'nothing'}, which is not there."
+                )
                 raise NoCluster(UNUSABLE, sanitize(why), SANDBOX_HINT)
         if not context.server:
             raise NoCluster(UNUSABLE, sanitize(f"{files}: {context.cluster} names no server."), SANDBOX_HINT)

@@ -15,10 +15,10 @@ from k8s.kinds.from_manifest import (
     Understood,
     differences,
     drop_defaults,
-    in_words,
     named,
     take_metadata,
     take_template,
+    unique,
 )
 from k8s.kinds.kubeflow.common import (
     JOB_NAME,
@@ -80,10 +80,10 @@ class PyTorchJob:
         drop_defaults(policy, {"suspend": False})
         retries = count_of(policy.pop("backoffLimit", 0)) or 0
         pods, workers = _take_roles(roles, "OnFailure" if retries else "Never", meta.fields)
-        said = str(spec.pop("nprocPerNode", None) or "auto")
-        is_number = said.isdecimal() and 0 < len(said) < 4 and int(said) > 0
-        processes = int(said) if is_number else max(1, pods.fields["gpus"])
-        lost = [*pods.lost, *([] if is_number or processes == 1 else [f"nprocPerNode {said}"])]
+        nproc = str(spec.pop("nprocPerNode", None) or "auto")
+        is_number = nproc.isdecimal() and 0 < len(nproc) < 4 and int(nproc) > 0
+        processes = int(nproc) if is_number else max(1, pods.fields["gpus"])
+        lost = [*pods.lost, *([] if is_number or processes == 1 else [f"nprocPerNode {nproc}"])]
         job_spec = JobSpec(
             **meta.fields,
             **pods.fields,
@@ -93,7 +93,7 @@ class PyTorchJob:
             clean_pods=str(policy.pop("cleanPodPolicy", None) or "None"),
         )
         lost = named(obj, "apiVersion", "kind", "status") + meta.lost + named(spec) + named(policy) + lost
-        return job_spec, in_words(lost)
+        return job_spec, unique(lost)
 
     def parse(self, obj: Manifest) -> DeclaredJob:
         """Read a PyTorchJob; an elastic one can work with fewer pods than it would like."""

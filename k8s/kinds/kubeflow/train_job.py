@@ -73,14 +73,14 @@ class TrainJob:
         return place_in_set(pod)
 
 
-def _progress(told: Mapping[str, Any]) -> str:
+def _progress(trainer_status: Mapping[str, Any]) -> str:
     """Return how far the trainer says it is: `61 %, 24 min left, loss 0.31`."""
     found = []
-    if (percent := count_of(told.get("progressPercentage"))) is not None:
+    if (percent := count_of(trainer_status.get("progressPercentage"))) is not None:
         found.append(f"{percent} %")
-    if (left_s := count_of(told.get("estimatedRemainingSeconds"))) is not None:
+    if (left_s := count_of(trainer_status.get("estimatedRemainingSeconds"))) is not None:
         found.append(f"{_duration(left_s)} left")
-    metrics = [each for each in told.get("metrics") or () if text_of(each.get("name"))]
+    metrics = [each for each in trainer_status.get("metrics") or () if text_of(each.get("name"))]
     found += [f"{each['name']} {text_of(each.get('value'))}" for each in metrics[:_METRICS_TOLD]]
     return ", ".join(found)
 

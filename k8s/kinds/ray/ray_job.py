@@ -108,5 +108,5 @@ def _outcome(obj: Manifest) -> JobOutcome:
     at = time_of(status.get("endTime"))
     if state == "Complete" and program not in ("FAILED", "STOPPED"):
         return JobOutcome(Status.SUCCEEDED, "", at)
-    said = [text_of(status.get("reason")), text_of(status.get("message"))]
-    return JobOutcome(Status.FAILED, ": ".join(filter(None, said)) or f"program {program.lower()}", at)
+    reasons = [text_of(status.get("reason")), text_of(status.get("message"))]
+    return JobOutcome(Status.FAILED, ": ".join(filter(None, reasons)) or f"program {program.lower()}", at)
