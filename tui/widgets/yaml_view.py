@@ -8,13 +8,13 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
 from k8s.text.sanitize import sanitize
 from tui.keys import TEXT
 from tui.text.format import cell_len, head
+from tui.widgets.scroll_pane import ScrollPane
 
 _NAME = re.compile(r"( *(?:- )*)([\w./-]+:)(?= |$)")
 _MARGIN = 3
@@ -29,7 +29,7 @@ _SCROLLS = {
 """Keys of any text, and what a pane that scrolls does for them."""
 
 
-class YamlView(VerticalScroll):
+class YamlView(ScrollPane):
     """A pane that scrolls; what is too long goes on in the next line, further to the right."""
 
     DEFAULT_CSS = """

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.containers import Horizontal, Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Button, Input, Label
 
@@ -15,6 +15,7 @@ from tui.jobs.delete_plan import PROPAGATIONS, DeletePlan
 from tui.keys import DELETE, DIALOG
 from tui.widgets.bindings import bindings
 from tui.widgets.form.line_input import LineInput
+from tui.widgets.scroll_pane import ScrollPane
 
 
 class DeleteScreen(ModalScreen[DeletePlan | None]):
@@ -36,7 +37,7 @@ class DeleteScreen(ModalScreen[DeletePlan | None]):
         with Vertical(id="dialog"):
             yield Label(self._plan.question, id="question", markup=False)
             yield Label("", id="details", markup=False)
-            with VerticalScroll(id="reading"):
+            with ScrollPane(id="reading"):
                 yield Label("\n".join(self._plan.names), markup=False)
             yield Label("", id="propagation", markup=False)
             if word:

@@ -6,20 +6,20 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Label, Static
 
 from k8s.text.sanitize import sanitize
 from tui.keys import CARD
 from tui.widgets.bindings import bindings
+from tui.widgets.scroll_pane import ScrollPane
 
 
 class DetailScreen(ModalScreen[None]):
     """Shows a text until it is closed."""
 
     CSS_PATH = "detail.tcss"
-    AUTO_FOCUS: ClassVar[str] = "VerticalScroll"
+    AUTO_FOCUS: ClassVar[str] = "ScrollPane"
     BINDINGS: ClassVar[list[BindingType]] = bindings(CARD)
 
     def __init__(self, heading: str, text: str) -> None:
@@ -30,7 +30,7 @@ class DetailScreen(ModalScreen[None]):
 
     def compose(self) -> ComposeResult:
         """Lay out the text."""
-        with VerticalScroll(classes="pane") as pane:
+        with ScrollPane(classes="pane") as pane:
             pane.border_title = self._heading
             yield Static(self._text, markup=False)
             yield Label(" · ".join(f"{key.shown} {key.short}" for key in CARD if key.short), id="keys")
@@ -41,4 +41,4 @@ class DetailScreen(ModalScreen[None]):
 
     def action_scroll(self, lines: int) -> None:
         """Scroll by lines."""
-        self.query_one(VerticalScroll).scroll_relative(y=lines, animate=False)
+        self.query_one(ScrollPane).scroll_relative(y=lines)

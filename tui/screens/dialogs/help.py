@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import Container, VerticalScroll
+from textual.containers import Container
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
@@ -18,6 +18,7 @@ from tui.keys import COMMANDS, EVERYWHERE, HELP, PROMPT, TABLE, Key
 from tui.screens.base.view import ViewContext
 from tui.text.filter_query import FILTERS
 from tui.widgets.bindings import bindings
+from tui.widgets.scroll_pane import ScrollPane
 
 Line = tuple[str, str, Literal["heading", "key", "refused"]]
 """What is pressed or typed, what it does, and how that is meant."""
@@ -29,7 +30,7 @@ class HelpScreen(ModalScreen[None]):
     """The keys of the view behind it, those that work everywhere, filters and commands."""
 
     CSS_PATH = "help.tcss"
-    AUTO_FOCUS: ClassVar[str] = "VerticalScroll"
+    AUTO_FOCUS: ClassVar[str] = "ScrollPane"
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (110, "-wide")]  # noqa: RUF012
     COMPONENT_CLASSES: ClassVar[set[str]] = {"help--heading", "help--key", "help--refused"}
     BINDINGS: ClassVar[list[BindingType]] = bindings(HELP)
@@ -53,7 +54,7 @@ class HelpScreen(ModalScreen[None]):
 
     def compose(self) -> ComposeResult:
         """Lay out two columns, which lie below each other where it is narrow."""
-        with VerticalScroll(), Container(id="columns"):
+        with ScrollPane(), Container(id="columns"):
             yield Static(id="here", markup=False)
             yield Static(id="everywhere", markup=False)
 
@@ -109,8 +110,7 @@ class HelpScreen(ModalScreen[None]):
 
     def action_scroll(self, rows: int) -> None:
         """Scroll by lines."""
-        scroll = self.query_one(VerticalScroll)
-        scroll.scroll_relative(y=rows, animate=False)
+        self.query_one(ScrollPane).scroll_relative(y=rows)
 
 
 def _filters() -> Iterator[Line]:

@@ -134,9 +134,10 @@ class CurvesView(View):
         shown = self._shown()
         if not shown:
             return
-        focused = next((index for index, chart in enumerate(shown) if chart.has_focus), 0)
+        # A chart learns later that it has the focus: each key of a burst has to count.
+        focused = next((index for index, chart in enumerate(shown) if chart is self.focused), 0)
         target = shown[(focused + charts) % len(shown)]
-        target.focus(scroll_visible=True)
+        self.set_focus(target)
         if self.has_class("-full"):
             self._show_alone(target)
 

@@ -1,0 +1,137 @@
+"""Keys that come in one packet, over SSH or by key repeat, count each, in every view that scrolls."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual import events
+
+from tests.support.namespace_objects import EVENTS, event, in_namespace, serve
+from tests.support.objects import pod_of, pytorch_job
+from tests.tui.console.test_console import Playground
+from tests.tui.keys.test_keys_of_curves import curves
+from tests.tui.keys.test_keys_of_texts import yaml
+from tests.tui.keys.world import WAITS, seen, typed, world
+from tui.widgets.curve_chart import CurveChart
+from tui.widgets.yaml_view import YamlView
+
+NO_ROOM = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+PRESSES = 8
+"""No view is at its end after so many, and of three charts another one has the focus than after one."""
+
+
+@asynccontextmanager
+async def opened(
+    tmp_path: Path, *keys: str, shows: str, size: tuple[int, int] = (80, 20), **objects: Any
+) -> AsyncIterator[Playground]:
+    async with world(tmp_path, size=size, **objects) as play:
+        await play.press(*keys)
+        await play.until(seen(play, shows))
+        yield play
+
+
+def help_(tmp_path: Path) -> AbstractAsyncContextManager[Playground]:
+    return opened(tmp_path, "question_mark", shows="Open the job")
+
+
+@asynccontextmanager
+async def card(tmp_path: Path) -> AsyncIterator[Playground]:
+    async with world(tmp_path, size=(80, 20)) as play:
+        long = event("long", ("Pod", "p"), "Long", "\n".join(f"word {number}" for number in range(60)))
+        serve(play.cluster, in_namespace(EVENTS), long)
+        await play.press(*typed("events"))
+        await play.until(seen(play, "pod/p"))
+        await play.press("v")
+        await play.until(seen(play, "word 0", "word 1"))
+        yield play
+
+
+def why(tmp_path: Path) -> AbstractAsyncContextManager[Playground]:
+    messages = [f"0/{number} nodes are available." for number in range(30)]
+    pods = [
+        pod_of(WAITS, f"worker-{number}", phase="Pending", gpus=4, conditions=[NO_ROOM | {"message": said}])
+        for number, said in enumerate(messages)
+    ]
+    return opened(tmp_path, *typed("why waits"), shows="Waits", size=(60, 15), pods=pods)
+
+
+def info(tmp_path: Path) -> AbstractAsyncContextManager[Playground]:
+    return opened(tmp_path, *typed("info"), shows="job kinds", size=(60, 15))
+
+
+def log(tmp_path: Path) -> AbstractAsyncContextManager[Playground]:
+    return opened(tmp_path, *typed("logs bert"), shows="line 98")
+
+
+@asynccontextmanager
+async def manifest(tmp_path: Path) -> AsyncIterator[Playground]:
+    async with opened(tmp_path, "n", shows="New job") as play:
+        await play.press("ctrl+y")
+        await play.until(lambda: play.console.screen.query_one(YamlView).has_focus)
+        yield play
+
+
+def jobs(tmp_path: Path) -> AbstractAsyncContextManager[Playground]:
+    many = [pytorch_job(f"job-{number:02}") for number in range(30)]
+    return opened(tmp_path, "N", "g", shows="job-05", jobs=many)
+
+
+def row_under_the_cursor(play: Playground) -> str | None:
+    return play.table.cursor_key
+
+
+def texts_below_the_title(play: Playground) -> list[str]:
+    """Return what scrolls; ages, which grow, are left out."""
+    return [re.sub(r"\d+[smhd]\b", "", line) for line in play.text.splitlines()[2:-1]]
+
+
+def focused_chart(play: Playground) -> object:
+    charts = [*play.console.screen.query(CurveChart)]
+    focused = play.console.focused
+    return charts.index(focused) if isinstance(focused, CurveChart) else None
+
+
+def scrolled(play: Playground) -> float:
+    return play.console.screen.query_one(YamlView).scroll_y
+
+
+@pytest.mark.parametrize(
+    ("view", "key", "back", "place"),
+    [
+        (help_, "j", "k", texts_below_the_title),
+        (help_, "down", "up", texts_below_the_title),
+        (card, "j", "k", texts_below_the_title),
+        (why, "j", "k", texts_below_the_title),
+        (info, "j", "k", texts_below_the_title),
+        (yaml, "j", "k", texts_below_the_title),
+        (log, "k", "j", texts_below_the_title),
+        (manifest, "j", "k", scrolled),
+        (jobs, "j", "k", row_under_the_cursor),
+        (curves, "j", "k", focused_chart),
+        (curves, "l", "h", texts_below_the_title),
+    ],
+)
+async def test_keys_in_one_packet_count_as_many_as_they_are(
+    tmp_path: Path,
+    view: Callable[[Path], AbstractAsyncContextManager[Playground]],
+    key: str,
+    back: str,
+    place: Callable[[Playground], object],
+) -> None:
+    async with view(tmp_path) as play:
+        await play.press(key)  # a log follows its end, and a chart is not read, until the first key
+        await play.pilot.pause()
+        start = place(play)
+        await play.press(*[key] * PRESSES)
+        one_by_one = place(play)
+        assert one_by_one != start
+        await play.press(*[back] * PRESSES)
+        await play.until(lambda: place(play) == start)
+        for _ in range(PRESSES):
+            play.console.post_message(events.Key(key, key if len(key) == 1 else None))
+        await play.until(lambda: place(play) == one_by_one)
