@@ -32,7 +32,7 @@ class Argument:
 
     @property
     def flag(self) -> str:
-        """The name as typed."""
+        """The name as typed on a command line: `--batch-size`."""
         return f"--{self.name}"
 
     def read(self, text: str) -> str | int | float:

@@ -286,7 +286,7 @@ def _replica_of_surplus(member: Member, slot: _Slot) -> Replica:
 
 
 def _podless(entry: JobEntry, replica: Replica, slot: _Slot, gpus: int) -> Instance:
-    """Return a replica without a pod."""
+    """Return the Pending instance of a replica that has no pod, the same value while nothing changes."""
     shown = entry.podless.get(slot)
     if shown is None or shown.gpus != gpus:
         entry.podless[slot] = shown = _instance(None, replica, "", gpus, {})

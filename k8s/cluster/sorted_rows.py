@@ -19,7 +19,7 @@ class OrderedRows(Generic[R]):
         self._in_order: tuple[R, ...] | None = ()
 
     def get(self, key: str) -> R | None:
-        """Return a row."""
+        """Return the row last put under `key`; None without one."""
         return self._rows.get(key)
 
     def put(self, key: str, row: R | None) -> None:

@@ -95,7 +95,7 @@ def asked(resources: Resources | None) -> Counts:
 
 
 def of_container(container: Container) -> Counts:
-    """Return what one container asks for."""
+    """Return the accelerators of one container: its limits, or its requests where it has no limits."""
     return asked(container.resources)
 
 

@@ -98,7 +98,7 @@ class BatchJob:
         return spec, unique(lost)
 
     def parse(self, obj: Manifest) -> DeclaredJob:
-        """Read a Job."""
+        """Read a Job of Kubernetes: its conditions, and of an Indexed one which indexes failed."""
         spec, status = nested(obj, "spec"), nested(obj, "status")
         outcome = outcome_of_conditions(read_status(obj), succeeded="Complete", failed="Failed")
         if failed := text_of(status.get("failedIndexes")):

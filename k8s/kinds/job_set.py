@@ -36,7 +36,7 @@ POD_INDEX = "batch.kubernetes.io/job-completion-index"
 
 
 class JobSet:
-    """Kubernetes' set of Jobs."""
+    """Several Jobs as one, `spec.replicatedJobs`: each pod's role is its Job's name."""
 
     title = "JobSet"
     resource = JOB_SETS
@@ -62,7 +62,7 @@ class JobSet:
         )
 
     def pod_selector(self, name: str) -> str:
-        """Return the selector of a set's pods."""
+        """Return the selector by the label that the JobSet controller writes on all pods."""
         return f"{SET_NAME}={name}"
 
     def job_of(self, pod: Pod) -> str:
@@ -71,7 +71,7 @@ class JobSet:
 
     def instance_of(self, pod: Pod) -> tuple[str, int] | None:
         """Return the group or the Job in it, and the completion index."""
-        return place_in_set(pod)
+        return instance_in_set(pod)
 
 
 def read_suspendable(obj: Manifest, kind: JobKind, *, succeeded: str) -> DeclaredJob:
@@ -86,7 +86,7 @@ def read_suspendable(obj: Manifest, kind: JobKind, *, succeeded: str) -> Declare
     return replace(job, started=resumed.get("Suspended") or job.meta.creation_timestamp)
 
 
-def place_in_set(pod: Pod) -> tuple[str, int] | None:
+def instance_in_set(pod: Pod) -> tuple[str, int] | None:
     """Return the place of a pod of a JobSet, from its labels or, on old servers, its annotations."""
 
     def label(key: str) -> str:

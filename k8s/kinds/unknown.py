@@ -33,7 +33,7 @@ class AnyOwner:
         return replace(job, enough=1) if self.resource.kind in _SERVERS else job
 
     def replicas(self, obj: Manifest) -> tuple[Replica, ...]:
-        """Return nothing."""
+        """Return no replicas: what is asked for is unknown, its pods alone count."""
         return ()
 
     def pod_selector(self, name: str) -> str:

@@ -41,7 +41,7 @@ _MAX_RETRY = 3
 
 
 class VolcanoJob:
-    """Volcano's job."""
+    """A job of tasks, each of them some pods alike; a task is a role."""
 
     title = "Volcano Job"
     resource = VOLCANO_JOBS
@@ -107,7 +107,7 @@ class VolcanoJob:
         return tuple(found)
 
     def pod_selector(self, name: str) -> str:
-        """Return the selector of a job's pods."""
+        """Return the selector by the label that Volcano writes on all pods."""
         return f"{JOB_NAME}={name}"
 
     def job_of(self, pod: Pod) -> str:
@@ -115,7 +115,7 @@ class VolcanoJob:
         return pod.metadata.label(JOB_NAME)
 
     def instance_of(self, pod: Pod) -> tuple[str, int] | None:
-        """Return the task and the number in it."""
+        """Return the task, from label or annotation, and the number behind it in the pod's name."""
         meta = pod.metadata
         task = meta.label(TASK) or meta.annotation(TASK)
         index = label_number(

@@ -64,7 +64,7 @@ class _Ring:
 
 @dataclass(frozen=True, slots=True)
 class RankRow:
-    """One entry of the list of ranks."""
+    """A rank of the job and what was read of it; or an instance of which no rank is known."""
 
     rank: int | None
     """None: an instance whose ranks nobody knows, or that has none."""

@@ -113,7 +113,7 @@ RULES: tuple[PrefixRule, ...] = (
 
 
 class LineOwner(NamedTuple):
-    """Whose a line is."""
+    """The rank that wrote a line, as far as its prefix or its pod tells."""
 
     rank: int | None = None
     is_proven: bool = False

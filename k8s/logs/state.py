@@ -14,7 +14,7 @@ from k8s.status.pod import pod_status
 
 
 class ContainerView(NamedTuple):
-    """A container at one moment."""
+    """What the pod's object says of one container: which run it is in, and whether there is a log."""
 
     pod_uid: str
     run: int

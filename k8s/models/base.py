@@ -83,7 +83,7 @@ class Condition(Value, frozen=True):
 
 
 class ListMeta(Value, frozen=True):
-    """Where a list stands."""
+    """A list's own metadata: its version, and how to fetch its next page."""
 
     resource_version: str = ""
     continue_: str = msgspec.field(name="continue", default="")

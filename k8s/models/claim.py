@@ -13,13 +13,13 @@ _SHORT_MODES = {
 
 
 class ClaimResources(Value, frozen=True):
-    """What a claim asks for."""
+    """The `storage` that a claim requests."""
 
     requests: Quantities | None = None
 
 
 class ClaimSpec(Value, frozen=True):
-    """A claim as it was made."""
+    """What is asked for; `volume_name` is filled in once a volume is bound."""
 
     access_modes: list[str] | None = None
     resources: ClaimResources = ClaimResources()
@@ -28,7 +28,7 @@ class ClaimSpec(Value, frozen=True):
 
 
 class ClaimStatus(Value, frozen=True):
-    """A claim as it is."""
+    """The phase, and what the bound volume really offers."""
 
     phase: str = ""
     access_modes: list[str] | None = None
@@ -36,7 +36,7 @@ class ClaimStatus(Value, frozen=True):
 
 
 class Claim(Value, frozen=True):
-    """A persistent volume claim."""
+    """A `v1.PersistentVolumeClaim`."""
 
     metadata: Meta
     spec: ClaimSpec = ClaimSpec()

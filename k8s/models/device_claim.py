@@ -21,13 +21,13 @@ class AllocatedDevice(Value, frozen=True):
 
 
 class DeviceAllocation(Value, frozen=True):
-    """All devices of a claim."""
+    """`status.allocation.devices`: the devices allocated to a claim."""
 
     results: list[AllocatedDevice] | None = None
 
 
 class ClaimAllocation(Value, frozen=True):
-    """What a claim was given."""
+    """`status.allocation`; only its devices are kept."""
 
     devices: DeviceAllocation = DeviceAllocation()
 
@@ -40,7 +40,7 @@ class ClaimConsumer(Value, frozen=True):
 
 
 class ResourceClaimStatus(Value, frozen=True):
-    """How a claim is."""
+    """What was allocated, and to which pods it is reserved."""
 
     allocation: ClaimAllocation | None = None
     reserved_for: list[ClaimConsumer] | None = None
@@ -73,7 +73,7 @@ class BasicDevice(Value, frozen=True):
 
 
 class SliceDevice(Value, frozen=True):
-    """A device that can be claimed."""
+    """A device in a ResourceSlice; its attributes lie in `basic` in v1beta1."""
 
     name: str = ""
     node_name: str = ""

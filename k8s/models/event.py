@@ -14,7 +14,7 @@ LONGEST_MESSAGE = 4096
 
 
 class ObjectReference(Value, frozen=True):
-    """What an event is about."""
+    """The object that an event is about, `involvedObject`."""
 
     kind: str = ""
     name: str = ""
@@ -27,7 +27,7 @@ class ObjectReference(Value, frozen=True):
 
 
 class EventSource(Value, frozen=True):
-    """Who saw it."""
+    """The component that wrote an event, such as `kubelet`."""
 
     component: str = ""
 
@@ -36,7 +36,7 @@ class EventSource(Value, frozen=True):
 
 
 class Event(Value, frozen=True):
-    """Something that happened to an object."""
+    """A `v1.Event`; `count` and `last_timestamp` grow while the same happens again."""
 
     metadata: Meta
     involved_object: ObjectReference = ObjectReference()

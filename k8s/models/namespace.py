@@ -8,13 +8,13 @@ from k8s.models.base import Meta, Quantities, Value
 
 
 class NamespaceStatus(Value, frozen=True):
-    """How a namespace is."""
+    """`Active` or `Terminating`."""
 
     phase: str = ""
 
 
 class Namespace(Value, frozen=True):
-    """A namespace."""
+    """A `v1.Namespace`."""
 
     metadata: Meta
     status: NamespaceStatus = NamespaceStatus()
@@ -35,7 +35,7 @@ class QuotaStatus(Value, frozen=True):
 
 
 class Quota(Value, frozen=True):
-    """A resource quota of a namespace."""
+    """A `v1.ResourceQuota`."""
 
     metadata: Meta
     spec: QuotaSpec = QuotaSpec()

@@ -19,21 +19,21 @@ class Taint(Value, frozen=True):
 
 
 class NodeSpec(Value, frozen=True):
-    """How a node was set up."""
+    """Whether the node is cordoned, and its taints."""
 
     unschedulable: bool = False
     taints: list[Taint] | None = None
 
 
 class Address(Value, frozen=True):
-    """One of a node's addresses."""
+    """An address, and of which type: `InternalIP`, `Hostname`."""
 
     type: str = ""
     address: str = ""
 
 
 class NodeStatus(Value, frozen=True):
-    """How a node is."""
+    """Capacity, conditions and addresses; quantities that are alike are held once for all nodes."""
 
     capacity: Quantities | None = None
     allocatable: Quantities | None = None
@@ -51,7 +51,7 @@ class NodeStatus(Value, frozen=True):
 
 
 class Node(Value, frozen=True):
-    """A machine of the cluster."""
+    """A `v1.Node`."""
 
     metadata: Meta
     spec: NodeSpec = NodeSpec()

@@ -14,14 +14,14 @@ from k8s.models.trimming import shared
 
 
 class Resources(Value, frozen=True):
-    """What a container asks for."""
+    """Requests and limits by resource name."""
 
     requests: Quantities | None = None
     limits: Quantities | None = None
 
 
 class Container(Value, frozen=True):
-    """A container as it was asked for."""
+    """A container of a pod's spec: image and resources."""
 
     name: str = ""
     image: str = ""
@@ -40,7 +40,7 @@ class Container(Value, frozen=True):
 
 
 class PodSpec(Value, frozen=True):
-    """Where a pod runs and what in it."""
+    """The node that a pod is bound to, its containers, and how they restart."""
 
     node_name: str = ""
     containers: list[Container] = msgspec.field(default_factory=list)
@@ -75,13 +75,13 @@ class Waiting(Value, frozen=True):
 
 
 class Running(Value, frozen=True):
-    """A container that runs."""
+    """`state.running`: since when."""
 
     started_at: datetime | None = None
 
 
 class Terminated(Value, frozen=True):
-    """A container that ended."""
+    """`state.terminated`: exit code or signal, reason, and when."""
 
     exit_code: int = 0
     signal: int = 0
@@ -104,7 +104,7 @@ NOT_SAID = ContainerState()
 
 
 class ContainerStatus(Value, frozen=True):
-    """A container as it is."""
+    """One of `containerStatuses`: its state now, and how its last run ended."""
 
     name: str = ""
     state: ContainerState = NOT_SAID
@@ -145,7 +145,7 @@ class PodStatus(Value, frozen=True):
 
 
 class Pod(Value, frozen=True):
-    """A pod."""
+    """A `v1.Pod`."""
 
     metadata: Meta
     spec: PodSpec = PodSpec()

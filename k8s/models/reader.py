@@ -27,7 +27,7 @@ class TypedList(msgspec.Struct, Generic[T], frozen=True, gc=False):
 
 
 class WatchEvent(msgspec.Struct, frozen=True, gc=False):
-    """One line of a watch."""
+    """One line of a watch, its object still bytes: of which kind it is the reader knows."""
 
     type: str
     """ADDED, MODIFIED, DELETED, BOOKMARK or ERROR."""

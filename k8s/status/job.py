@@ -71,7 +71,7 @@ class _Counted:
         self.restarts = job.restarts + sum(instance.restarts for instance in instances)
 
     def of(self, status: Status) -> list[InstanceState]:
-        """Return the instances with this word."""
+        """Return the instances that have this status."""
         return (
             [instance for instance in self.instances if instance.status is status]
             if self.counts[status]
@@ -241,7 +241,7 @@ def _gpus(number: int) -> str:
 
 
 class StatusRule(NamedTuple):
-    """One line of the table."""
+    """A condition on a job and its pods, and the status that follows where it holds."""
 
     name: str
     holds: Callable[[_Counted], bool]

@@ -42,7 +42,7 @@ def yaml_lines(obj: Any, write_text: Callable[[str], str] = str) -> list[YamlLin
 
 
 def to_text(lines: list[YamlLine]) -> str:
-    """Return lines as one text."""
+    """Join lines into a document that ends with a line end."""
     return "\n".join([line.text for line in lines]) + "\n"
 
 

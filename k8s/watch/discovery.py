@@ -27,7 +27,7 @@ class HasResource(Protocol):
 
     @property
     def resource(self) -> Resource:
-        """Return where it is found."""
+        """Return the path, group and version under which a server lists it."""
 
 
 K = TypeVar("K", bound=HasResource)

@@ -115,7 +115,7 @@ class Mirror(Generic[T]):
 
     @property
     def namespace(self) -> str:
-        """Return the namespace that is mirrored, empty for all."""
+        """Return the namespace of the scope in use, empty for all: a fallback where all may not be listed."""
         return self._scopes[self._scope]
 
     def retry_now(self) -> None:

@@ -36,7 +36,7 @@ class Images:
         return len(self.labels_N)
 
     def to(self, device: torch.device) -> "Images":
-        """Copy to `device`."""
+        """Return these images on `device`; the very same tensors if they are there already."""
         return Images(self.pixels_N1HW.to(device), self.labels_N.to(device))
 
     def take(self, indices_B: Tensor) -> tuple[Tensor, Tensor]:

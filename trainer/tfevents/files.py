@@ -66,7 +66,7 @@ class EventFiles:
 
     @staticmethod
     def is_event_file(path: str) -> bool:
-        """Say whether a file is an event file, by its name."""
+        """Tell by its name whether TensorBoard would read a file: `…tfevents…`."""
         return "tfevents" in PurePosixPath(path).name
 
     def offset(self, path: str) -> int:

@@ -27,7 +27,7 @@ class MPIJob:
     suspend_field = "spec.runPolicy.suspend"
 
     def parse(self, obj: Manifest) -> DeclaredJob:
-        """Read an MPIJob."""
+        """Read an MPIJob v2beta1, with Kubeflow's conditions and run policy."""
         return read_kubeflow_job(obj, self.resource, self.replicas(obj))
 
     def replicas(self, obj: Manifest) -> tuple[Replica, ...]:
@@ -35,7 +35,7 @@ class MPIJob:
         return launcher_and_workers(obj, launcher_name="")
 
     def pod_selector(self, name: str) -> str:
-        """Return the selector of the operator's pods."""
+        """Return the selector that leaves out the training-operator's MPIJobs of the same name."""
         return f"{JOB_NAME}={name},{OPERATOR_NAME}=mpi-operator"
 
     def job_of(self, pod: Pod) -> str:
@@ -61,7 +61,7 @@ def is_of_v1(pod: Pod) -> bool:
 
 
 def launcher_and_workers(obj: Manifest, *, launcher_name: str) -> tuple[Replica, ...]:
-    """Return the pods of `mpiReplicaSpecs`."""
+    """Return the pods of `mpiReplicaSpecs`, the launcher first; their ranks are mpirun's to give."""
     roles = nested(obj, "spec", "mpiReplicaSpecs")
     name = nested(obj, "metadata").get("name")
     found = []

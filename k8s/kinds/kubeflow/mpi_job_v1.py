@@ -31,15 +31,15 @@ class MPIJobV1:
     suspend_field = "spec.runPolicy.suspend"
 
     def parse(self, obj: Manifest) -> DeclaredJob:
-        """Read an MPIJob."""
+        """Read an MPIJob v1, with Kubeflow's conditions and run policy."""
         return read_kubeflow_job(obj, self.resource, self.replicas(obj))
 
     def replicas(self, obj: Manifest) -> tuple[Replica, ...]:
-        """Return the launcher and the workers."""
+        """Return the launcher, named after the job, and the workers."""
         return launcher_and_workers(obj, launcher_name=f"{nested(obj, 'metadata').get('name')}-launcher")
 
     def pod_selector(self, name: str) -> str:
-        """Return the selector of the training-operator's pods."""
+        """Return the selector that leaves out the mpi-operator's MPIJobs of the same name."""
         return f"{JOB_NAME}={name},{OPERATOR_NAME}=mpijob-controller"
 
     def job_of(self, pod: Pod) -> str:

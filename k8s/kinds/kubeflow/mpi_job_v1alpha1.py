@@ -42,7 +42,7 @@ class MPIJobV1Alpha1:
     suspend_field = ""
 
     def parse(self, obj: Manifest) -> DeclaredJob:
-        """Read an MPIJob."""
+        """Read an MPIJob v1alpha1, which has no conditions: only `launcherStatus` tells how it ended."""
         outcome = _ENDINGS.get(text_of(nested(obj, "status").get("launcherStatus")))
         job = read_job(obj, self.resource, self.replicas(obj), JobOutcome(outcome))
         return replace(job, restarts_allowed=count_of(nested(obj, "spec").get("backoffLimit")))
@@ -65,7 +65,7 @@ class MPIJobV1Alpha1:
         )
 
     def pod_selector(self, name: str) -> str:
-        """Return the selector of the operator's pods."""
+        """Return the selector by the job's name, the only label that this operator writes."""
         return f"{JOB_NAME}={name}"
 
     def job_of(self, pod: Pod) -> str:

@@ -148,7 +148,7 @@ class PyTorchJob:
         return tuple(found)
 
     def pod_selector(self, name: str) -> str:
-        """Return the selector of the training-operator's pods."""
+        """Return the selector that leaves out other operators' jobs of the same name."""
         return f"{JOB_NAME}={name},{OPERATOR_NAME}=pytorchjob-controller"
 
     def job_of(self, pod: Pod) -> str:

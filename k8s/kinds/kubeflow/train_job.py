@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from k8s.kinds.base import DeclaredJob, Manifest, Replica
-from k8s.kinds.job_set import SET_NAME, place_in_set, read_suspendable
+from k8s.kinds.job_set import SET_NAME, instance_in_set, read_suspendable
 from k8s.kinds.parse import count_of, make_replica, nested, ranks_from, replica_count, text_of
 from k8s.models import Pod
 from k8s.models.resources import Resource
@@ -31,7 +31,7 @@ class TrainJob:
     suspend_field = "spec.suspend"
 
     def parse(self, obj: Manifest) -> DeclaredJob:
-        """Read a TrainJob."""
+        """Read a TrainJob of Kubeflow Trainer v2, and the progress that its trainer reports."""
         job = read_suspendable(obj, self, succeeded="Complete")
         return replace(job, progress=_progress(nested(obj, "status", "trainerStatus")))
 
@@ -70,7 +70,7 @@ class TrainJob:
 
     def instance_of(self, pod: Pod) -> tuple[str, int] | None:
         """Return the group in the JobSet, and the number."""
-        return place_in_set(pod)
+        return instance_in_set(pod)
 
 
 def _progress(trainer_status: Mapping[str, Any]) -> str:

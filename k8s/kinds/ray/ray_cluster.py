@@ -41,7 +41,7 @@ class RayCluster:
     suspend_field = "spec.suspend"
 
     def parse(self, obj: Manifest) -> DeclaredJob:
-        """Read a RayCluster."""
+        """Read a RayCluster, which never ends by itself; with an autoscaler fewer pods are enough."""
         spec = nested(obj, "spec")
         is_suspended = spec.get("suspend") is True
         job = read_job(obj, self.resource, self.replicas(obj), JobOutcome(), is_suspended=is_suspended)
@@ -57,7 +57,7 @@ class RayCluster:
         return head_and_workers(nested(obj, "spec"))
 
     def pod_selector(self, name: str) -> str:
-        """Return the selector of a cluster's pods."""
+        """Return the selector by the label that KubeRay writes on all pods."""
         return f"{CLUSTER}={name}"
 
     def job_of(self, pod: Pod) -> str:
@@ -66,7 +66,7 @@ class RayCluster:
 
     def instance_of(self, pod: Pod) -> tuple[str, int | None] | None:
         """Return the head, or a worker's group without a number."""
-        return place_in_cluster(pod)
+        return instance_in_cluster(pod)
 
 
 def head_and_workers(spec: Mapping[str, Any], *, head_is_chief: bool = True) -> tuple[Replica, ...]:
@@ -98,8 +98,8 @@ def fewest_pods(spec: Mapping[str, Any]) -> int | None:
     return 1 + sum(_pods(group, "minReplicas") for group in spec.get("workerGroupSpecs") or ())
 
 
-def place_in_cluster(pod: Pod) -> tuple[str, int | None] | None:
-    """Return the place of a pod of a cluster."""
+def instance_in_cluster(pod: Pod) -> tuple[str, int | None] | None:
+    """Return the role and index that a pod's labels tell; workers have a group and no index."""
     node_type = pod.metadata.label(NODE_TYPE)
     if node_type == WORKER:
         return pod.metadata.label(GROUP) or WORKER, None

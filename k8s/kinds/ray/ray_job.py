@@ -20,7 +20,7 @@ from k8s.kinds.parse import (
     text_of,
     time_of,
 )
-from k8s.kinds.ray.ray_cluster import CLUSTER, fewest_pods, head_and_workers, place_in_cluster
+from k8s.kinds.ray.ray_cluster import CLUSTER, fewest_pods, head_and_workers, instance_in_cluster
 from k8s.models import Pod
 from k8s.models.resources import Resource
 from k8s.status import Status
@@ -43,7 +43,7 @@ class RayJob:
     suspend_field = "spec.suspend"
 
     def parse(self, obj: Manifest) -> DeclaredJob:
-        """Read a RayJob."""
+        """Read a RayJob: `jobStatus` is the program's, `jobDeploymentStatus` that of what runs it."""
         spec, status = nested(obj, "spec"), nested(obj, "status")
         outcome = _outcome(obj)
         job = read_job(
@@ -83,7 +83,7 @@ class RayJob:
 
     def instance_of(self, pod: Pod) -> tuple[str, int | None] | None:
         """Return the submitter, which no cluster has, or the place in the cluster."""
-        return place_in_cluster(pod) if pod.metadata.label(CLUSTER) else (_SUBMITTER, 0)
+        return instance_in_cluster(pod) if pod.metadata.label(CLUSTER) else (_SUBMITTER, 0)
 
 
 def _has_submitter(obj: Manifest) -> bool:

@@ -70,7 +70,7 @@ def job_of_t9k(pod: Pod, resource: Resource) -> str:
     return owner.name
 
 
-def place_in_t9k(pod: Pod) -> tuple[str, int] | None:
+def instance_in_t9k(pod: Pod) -> tuple[str, int] | None:
     """Return the role and the number that a pod's name ends with."""
     owner = pod.metadata.controller
     job_name = pod.metadata.label(OWNER_NAME) or (owner.name if owner is not None else "")

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from k8s.kinds.base import DeclaredJob, Manifest, Replica
 from k8s.kinds.parse import make_replica, nested, replica_count, text_of
-from k8s.kinds.t9k.common import OWNER_NAME, job_of_t9k, place_in_t9k, read_t9k_job, replica_specs
+from k8s.kinds.t9k.common import OWNER_NAME, instance_in_t9k, job_of_t9k, read_t9k_job, replica_specs
 from k8s.models import Pod
 from k8s.models.resources import Resource
 from k8s.status import Status
@@ -27,7 +27,7 @@ class T9kMPIJob:
     suspend_field = "spec.runMode.pause.enabled"
 
     def parse(self, obj: Manifest) -> DeclaredJob:
-        """Read an MPIJob."""
+        """Read T9k's MPIJob, which counts as succeeded however its launcher ended."""
         job = read_t9k_job(obj, self.resource, self.replicas(obj))
         if job.outcome is Status.SUCCEEDED:
             return replace(job, outcome_reason="it ended: the launcher's log tells how")
@@ -62,4 +62,4 @@ class T9kMPIJob:
 
     def instance_of(self, pod: Pod) -> tuple[str, int] | None:
         """Return the role and the number in the pod's name."""
-        return place_in_t9k(pod)
+        return instance_in_t9k(pod)

@@ -25,8 +25,8 @@ from k8s.kinds.parse import (
 )
 from k8s.kinds.t9k.common import (
     OWNER_NAME,
+    instance_in_t9k,
     job_of_t9k,
-    place_in_t9k,
     read_t9k_job,
     replica_specs,
 )
@@ -40,7 +40,7 @@ _RESTARTS = 3
 
 
 class T9kPyTorchJob:
-    """TensorStack's job for PyTorch."""
+    """TensorStack's PyTorchTrainingJob: torchrun in each pod, elastic where it says so."""
 
     title = "PyTorchTrainingJob"
     resource = T9K_PYTORCH_JOBS
@@ -48,7 +48,7 @@ class T9kPyTorchJob:
     suspend_field = "spec.runMode.pause.enabled"
 
     def parse(self, obj: Manifest) -> DeclaredJob:
-        """Read a PyTorchTrainingJob."""
+        """Read a PyTorchTrainingJob, with T9k's phase and the fewest replicas of an elastic one."""
         limit = count_of(nested(obj, "spec", "runPolicy").get("backoffLimit"))
         return replace(
             read_t9k_job(obj, self.resource, self.replicas(obj)),
@@ -92,7 +92,7 @@ class T9kPyTorchJob:
 
     def instance_of(self, pod: Pod) -> tuple[str, int] | None:
         """Return the role and the number in the pod's name."""
-        return place_in_t9k(pod)
+        return instance_in_t9k(pod)
 
 
 def _elastic(obj: Manifest) -> Mapping[str, Any]:
