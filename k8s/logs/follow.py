@@ -134,12 +134,11 @@ class Follower:
                     raise
                 if self._lost_at_s is None:
                     self._lost_at_s = time.monotonic()
-                elif (
-                    self._failures > 1
-                    and (words := f"cannot be read now: {error.why or error.what}") != self._last_notice
-                ):
-                    self._last_notice = words
-                    yield [self._marker(Mark.LOST, words)]
+                elif self._request.follow and self._failures > 1:  # else the error itself is the answer
+                    words = f"cannot be read now: {error.why or error.what}"
+                    if words != self._last_notice:
+                        self._last_notice = words
+                        yield [self._marker(Mark.LOST, words)]
                 await self._back_off(error.retry_after_s if isinstance(error, Throttled) else 0.0)
 
     def _is_final(self, error: KubeError) -> bool:

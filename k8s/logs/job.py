@@ -112,8 +112,6 @@ class JobLogs:
         """
         self.gaps = 0
         """How often lines may be missing; each gap has a marker."""
-        self.problems: dict[str, str] = {}
-        """Instance to why its log cannot be read."""
         self._client = client
         self._request = request
         self._max_streams = max_streams
@@ -267,7 +265,6 @@ class JobLogs:
                     self._take(follower.target, batch)
         except KubeError as error:
             follower.is_over = True
-            self.problems[follower.target.name] = str(error)
             words = f"cannot be read. {error.details or error.what}"
             if "previous terminated container" in error.why:  # as kubelets word it, and pass it on as a 400
                 words = "there was no run before this one, or its log is gone"

@@ -234,8 +234,9 @@ class TextLines(Widget, can_focus=True):
         strip = self._row_of(index, part, base)
         if cell_len(strip.text) > width:
             strip = Strip([*strip.crop(0, width - 1), Segment("›", base + self._style("more"))])
-        thumb = Segment("┃" if y in self._view.thumb else " ", base + self._style("thumb"))
-        return Strip([*strip.adjust_cell_length(width, base), thumb])
+        thumb = self._view.thumb
+        mark = Segment(" ┃"[y in thumb], base + self._style("thumb") if thumb else base)
+        return Strip([*strip.adjust_cell_length(width, base), mark])
 
     def _row_of(self, index: int, part: int, base: Style) -> Strip:
         line = self._lines[index]

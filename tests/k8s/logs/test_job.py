@@ -216,6 +216,20 @@ async def test_a_log_that_may_not_be_read_is_said_at_its_place() -> None:
     assert texts(items) == ['-- cannot be read. It has no container "nope".']
 
 
+async def test_an_error_that_ends_the_reading_of_a_run_that_is_over_is_said_once() -> None:
+    pod = pod_of(0)
+    pod.faults = [Fault(status=500, message="etcd is away")] * 10
+    async with connected(pod) as (_, client):
+        request = LogRequest(previous=True, follow=False)
+        logs = JobLogs(client, [target_of(pod, 0)], request=request, backoff=QUICK)
+        feed = logs.open(EVERYTHING)
+        async with running(logs):
+            await pod.until(requests=4)
+            items = await taken_until(feed, 1)
+        items += feed.take(everything=True)
+    assert [text.count("etcd is away") for text in texts(items)] == [1]
+
+
 async def test_what_is_looked_at_is_streamed_first() -> None:
     pods = [pod_of(rank) for rank in range(4)]
     async with connected(*pods) as (_, client):
