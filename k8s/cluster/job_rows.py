@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import count
 from typing import Any, Self
 
@@ -17,14 +17,12 @@ from k8s.devices import accelerators
 from k8s.kinds import DeclaredJob, JobRef, kind_of
 from k8s.kinds.base import Replica
 from k8s.kinds.unknown import AnyOwner
-from k8s.models import Meta, Pod, PodSpec
+from k8s.models import LONG_AGO, Meta, Pod, PodSpec
 from k8s.snapshot import Holder, Instance, Job
 from k8s.status import Status
 from k8s.status.job import DeclaredStatus, InstanceState, job_status
 from k8s.status.pod import ended_at, pod_status
 
-LONG_AGO = datetime.min.replace(tzinfo=UTC)
-"""When something was made that does not say when."""
 _LIVELINESS = {"Failed": 0, "Succeeded": 1}
 """Phase to how little a pod still does, below 2 for all others."""
 _Slot = tuple[str, int]

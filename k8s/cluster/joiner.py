@@ -8,12 +8,12 @@ from dataclasses import replace
 from datetime import datetime
 from time import perf_counter
 
-from k8s.cluster.job_rows import LONG_AGO, JobEntry, Member, job_row, owner_row
+from k8s.cluster.job_rows import JobEntry, Member, job_row, owner_row
 from k8s.cluster.node_rows import node_row, unready_nodes
 from k8s.cluster.owner_chain import OwnerChains
 from k8s.cluster.sorted_rows import OrderedRows
 from k8s.kinds import DeclaredJob, JobRef
-from k8s.models import Meta, Node, OwnerReference, Pod
+from k8s.models import LONG_AGO, Meta, Node, OwnerReference, Pod
 from k8s.snapshot import Holder, Job, NodeRow
 
 NOT_LISTED = "not listed"

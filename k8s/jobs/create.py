@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from typing import Any
-
-import yaml
 
 from k8s.client.client import Client
 from k8s.errors import Conflict, Invalid, KubeError, NotFound
@@ -35,30 +31,8 @@ _FIELD_ENDINGS: Mapping[str, str] = {
 """How the path of a refused field ends, and which of the form's fields made it."""
 
 
-_NUMBER = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|0[xob][0-9a-fA-F]+")
-
-
 class JobRejected(Invalid):
     """The wish cannot be granted as it is; `causes` are keyed by the fields of `JobSpec`."""
-
-
-def to_yaml(manifest: Manifest) -> str:
-    """Return a manifest as people read it."""
-    return str(yaml.dump(manifest, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100))
-
-
-class _Dumper(yaml.SafeDumper):
-    """Quotes texts that PyYAML, which reads YAML 1.1, leaves bare and kubectl takes for numbers: `1e-4`."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        return True
-
-    def represent_text(self, text: str) -> yaml.ScalarNode:
-        style = "'" if _NUMBER.fullmatch(text) else None
-        return self.represent_scalar("tag:yaml.org,2002:str", text, style=style)
-
-
-_Dumper.add_representer(str, _Dumper.represent_text)
 
 
 def check(spec: JobSpec) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 from k8s.client.client import Client
 from k8s.errors import Forbidden, NotFound
 from k8s.kinds.parse import nested, text_of
-from k8s.models.resources import PODS, SERVICES
+from k8s.models.resources import NODES, PODS, SERVICES
 from k8s.snapshot import Job
 
 PORT = 6006
@@ -71,9 +71,38 @@ async def find_tensorboard(client: Client, job: Job) -> PodPort:
     )
 
 
+async def find_tensorboard_url(client: Client, job: Job) -> str | None:
+    """Return the address of the TensorBoard that Arena started beside a job, for a browser; None without one.
+
+    Arena makes its Service a LoadBalancer, or a NodePort reached at the first node that is ready.
+    """
+    selector = ",".join(f"{key}={value}" for key, value in _arena_labels(job.ref.name).items())
+    with suppress(Forbidden, NotFound):
+        for service in await client.list(SERVICES, job.ref.namespace, label_selector=selector):
+            port = next(iter(_dicts(nested(service, "spec").get("ports"))), {})
+            for each in _dicts(nested(service, "status", "loadBalancer").get("ingress")):
+                if host := each.get("ip") or each.get("hostname"):
+                    return f"http://{host}:{port.get('port')}"
+            if port.get("nodePort") and (host := _first_ready(await client.list(NODES))):
+                return f"http://{host}:{port['nodePort']}"
+    return None
+
+
+def _first_ready(nodes: Iterable[Manifest]) -> str:
+    """Return the address of the first node that is ready."""
+    for node in filter(_is_ready, nodes):
+        for address in _dicts(nested(node, "status").get("addresses")):
+            if address.get("type") == "InternalIP":
+                return text_of(address.get("address"))
+    return ""
+
+
+def _arena_labels(job_name: str) -> Mapping[str, str]:
+    return {"role": WORD, "release": job_name}
+
+
 def _is_of_arena(service: Manifest, job_name: str) -> bool:
-    labels = nested(service, "metadata", "labels")
-    return labels.get("role") == WORD and labels.get("release") == job_name
+    return _arena_labels(job_name).items() <= nested(service, "metadata", "labels").items()
 
 
 def _serves_tensorboard(service: Manifest, job_name: str) -> bool:
@@ -102,9 +131,10 @@ async def _pods_behind(client: Client, service: Manifest, namespace: str) -> lis
     return [pod for pod in await client.list(PODS, namespace, label_selector=chosen) if _is_ready(pod)]
 
 
-def _is_ready(pod: Manifest) -> bool:
-    conditions = _dicts(nested(pod, "status").get("conditions"))
-    is_leaving = bool(nested(pod, "metadata").get("deletionTimestamp"))
+def _is_ready(obj: Manifest) -> bool:
+    """Tell whether a pod or a node is ready, and not about to go."""
+    conditions = _dicts(nested(obj, "status").get("conditions"))
+    is_leaving = bool(nested(obj, "metadata").get("deletionTimestamp"))
     ready = {"type": "Ready", "status": "True"}.items()
     return not is_leaving and any(ready <= each.items() for each in conditions)
 

@@ -8,7 +8,7 @@ Names are the API's, in snake case. Source: the Kubernetes API reference, v1.
 
 from __future__ import annotations
 
-from k8s.models.base import Condition, ListMeta, Meta, OwnerReference, Quantities, Value
+from k8s.models.base import LONG_AGO, Condition, ListMeta, Meta, OwnerReference, Quantities, Value
 from k8s.models.event import Event, EventSource, ObjectReference
 from k8s.models.node import Address, Node, NodeSpec, NodeStatus, Taint
 from k8s.models.pod import (
@@ -26,6 +26,7 @@ from k8s.models.pod import (
 from k8s.models.reader import WATCH_LINE, RawList, Reader, TypedList, WatchEvent, convert, meta_of
 
 __all__ = [
+    "LONG_AGO",
     "WATCH_LINE",
     "Address",
     "Condition",

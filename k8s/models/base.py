@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import sys
-from datetime import datetime
+from datetime import UTC, datetime
 
 import msgspec
 from msgspec.structs import force_setattr
 
 from k8s.models.trimming import interned, kept, shared
 
+LONG_AGO = datetime.min.replace(tzinfo=UTC)
+"""Stands in for a time that an object does not tell, when it is compared with others."""
 Quantities = dict[str, str | int | float]
 """Resource name, as `nvidia.com/gpu`, to quantity."""
 

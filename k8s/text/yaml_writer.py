@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from k8s.text.sanitize import UNSAFE
 
-_PLAIN = re.compile(r"[A-Za-z_/•][\w ./@+=,()•-]*(?::[\w./@+=,()•-]+)*")
+_PLAIN = re.compile(r"(?:--?[A-Za-z]|[A-Za-z_/•])[\w ./@+=,()•-]*(?::[\w./@+=,()•-]+)*|[0-9]+(?:m|[KMGT]i?)")
 """Texts that mean themselves without quotes, but for those below and those that end in a space."""
 _WORDS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
 """Texts that some YAML takes for something else."""
@@ -39,6 +39,11 @@ def yaml_lines(obj: Any, write_text: Callable[[str], str] = str) -> list[YamlLin
         write_text: Called with every string value; returns what is written for it.
     """
     return list(_block(obj, "", "", write_text))
+
+
+def to_yaml(obj: Any) -> str:
+    """Return an object as YAML."""
+    return to_text(yaml_lines(obj))
 
 
 def to_text(lines: list[YamlLine]) -> str:

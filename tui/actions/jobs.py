@@ -6,9 +6,10 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING
 
 from k8s.client.client import Client
-from k8s.errors import KubeError, NotFound
+from k8s.errors import KubeError
 from k8s.kinds import JobRef
 from k8s.snapshot import Job
+from tui.jobs.change_each import change_each
 from tui.jobs.delete_plan import DeletePlan, delete_plan
 from tui.jobs.suspend_plan import suspend_plan
 from tui.keys import NEW_JOB
@@ -154,20 +155,16 @@ async def _suspend(console: Console, client: Client, jobs: Iterable[Job], is_sus
 async def _each(
     console: Console, jobs: Iterable[Job], do: Callable[[Job], Awaitable[None]], done: str
 ) -> list[Job]:
-    """Do something with jobs one after the other; one that fails does not keep the others."""
-    changed = []
-    for job in jobs:
-        try:
-            await do(job)
-        except NotFound:
-            console.notify(f"{job.ref.kind} {job.ref.name} is gone already.")
-        except KubeError as error:
-            console.note_refusal(error)
-            console.notify(error.details, title=error.what, severity="error")
-        else:
-            changed.append(job)
-            console.notify(f"{job.ref.kind} {job.ref.name} {done}")
-    return changed
+    """Change jobs, and say of each what became of it; return those that were changed."""
+
+    def fail(_job: Job, error: KubeError) -> None:
+        console.note_refusal(error)
+        console.notify(error.details, title=error.what, severity="error")
+
+    def tell(job: Job, words: str) -> None:
+        console.notify(f"{job.ref.kind} {job.ref.name} {words}")
+
+    return await change_each(jobs, do, done, tell=tell, fail=fail)
 
 
 def _changeable(console: Console) -> Client | None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 
 from k8s.jobs.clone import Clone, clone
-from k8s.jobs.create import create_manifest, to_yaml
+from k8s.jobs.create import create_manifest
 from k8s.kinds import kind_of
+from k8s.text.yaml_writer import to_yaml
 from tui.commands.support.connect import check_may_change, cluster, read_jobs
 from tui.commands.support.job_name import NAME_HELP, find_job
 from tui.commands.support.output import WrongUsage, confirm, is_interactive, say, write, write_object

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
-from k8s.client.client import Client
-from k8s.errors import Forbidden, NotFound
-from k8s.models.resources import NODES, SERVICES
+from k8s.jobs.tensorboard import find_tensorboard_url
 from k8s.snapshot import Instance, Job
 from tui.commands.support.connect import cluster, read_jobs, server_clock
 from tui.commands.support.job_name import NAME_HELP, find_job
@@ -20,6 +17,7 @@ from tui.commands.support.output import (
     write_table,
 )
 from tui.commands.support.values import duration_text, job_details, timestamp
+from tui.jobs.instances import rank_words
 from tui.options import ConsoleOptions
 from tui.text.format import NOTHING, Clock
 
@@ -54,7 +52,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     """Print one job."""
     async with cluster(options) as client:
         job = find_job(await read_jobs(options, client), flags.job)
-        tensorboard = await _tensorboard(client, job)
+        tensorboard = await find_tensorboard_url(client, job)
         clock = server_clock(client)
     if flags.output in ("json", "yaml"):
         write_object(job_details(job, clock.now, tensorboard), flags.output)
@@ -108,53 +106,10 @@ def _instance_row(instance: Instance, clock: Clock) -> tuple[str, ...]:
         str(instance.status),
         clock.age(instance.created),
         "yes" if instance.is_chief else "no",
-        _ranks(instance),
+        rank_words(instance.ranks, instance.ranks_proof),
         str(instance.gpus),
         instance.node or NOTHING,
         str(instance.restarts),
         instance.pod or NOTHING,
         instance.reason or NOTHING,
     )
-
-
-def _ranks(instance: Instance) -> str:
-    """Return its ranks, as `0-3`; a `?` where they are only assumed."""
-    if not instance.ranks:
-        return NOTHING
-    first, last = min(instance.ranks), max(instance.ranks)
-    words = str(first) if first == last else f"{first}-{last}"
-    return f"{words}?" if instance.ranks_proof == "assumed" else words
-
-
-async def _tensorboard(client: Client, job: Job) -> str | None:
-    """Return the address of the TensorBoard that Arena started beside a job.
-
-    Source: arena v0.15.5: a Service labelled role=tensorboard, release=<job>; LoadBalancer, or
-    NodePort reached at the first node that is ready.
-    """
-    selector = f"role=tensorboard,release={job.ref.name}"
-    try:
-        services = await client.list(SERVICES, job.ref.namespace, label_selector=selector)
-        for service in services:
-            spec = service.get("spec") or {}
-            port: dict[str, Any] = next(iter(spec.get("ports") or ()), {})
-            ingress = ((service.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ()
-            for each in ingress:
-                if host := each.get("ip") or each.get("hostname"):
-                    return f"http://{host}:{port.get('port')}"
-            if port.get("nodePort") and (host := _first_ready(await client.list(NODES))):
-                return f"http://{host}:{port['nodePort']}"
-    except (Forbidden, NotFound):
-        return None
-    return None
-
-
-def _first_ready(nodes: list[dict[str, Any]]) -> str:
-    for node in nodes:
-        status = node.get("status") or {}
-        conditions = status.get("conditions") or ()
-        if any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions):
-            for address in status.get("addresses") or ():
-                if address.get("type") == "InternalIP":
-                    return str(address.get("address"))
-    return ""

@@ -13,7 +13,7 @@ from k8s.client.client import Client
 from k8s.client.transport import translated
 from k8s.errors import KubeError
 from k8s.logs.prefixes import RankReader
-from k8s.models import Event, convert
+from k8s.models import LONG_AGO, Event, convert
 from k8s.models.resources import EVENTS
 from k8s.snapshot import Instance, Job
 from k8s.status import Status
@@ -28,7 +28,6 @@ MOST_BYTES = 512 * 1024
 """Of a log no more is read, however long its lines are."""
 IDLE_S = 10.0
 """Longest silence of a log that is being read."""
-_LONG_AGO = datetime.min.replace(tzinfo=UTC)
 _NOT_STARTED = (Status.QUEUED, Status.PENDING, Status.STARTING, Status.SUSPENDED)
 
 
@@ -44,7 +43,7 @@ class PreviewData:
     log_of: str = ""
     """Whose lines these are, as in `rank 0 · master-0`; empty where nobody says anything yet."""
     log_problem: str = ""
-    at: datetime = _LONG_AGO
+    at: datetime = LONG_AGO
     """When it was seen, by our clock."""
 
 
@@ -76,7 +75,7 @@ async def _events(client: Client, job: Job) -> tuple[tuple[Event, ...], str]:
             event: Event = convert(obj, Event)
             if event.involved_object.uid in uids:
                 found[event.metadata.uid] = event
-    newest = sorted(found.values(), key=lambda event: event.at or _LONG_AGO, reverse=True)
+    newest = sorted(found.values(), key=lambda event: event.at or LONG_AGO, reverse=True)
     return tuple(newest[:MOST_EVENTS]), ""
 
 

@@ -20,12 +20,12 @@ from k8s.client.client import Client
 from k8s.diagnosis import answer_why
 from k8s.diagnosis.gather import GROUP_KEYS, KUEUE, KUEUE_VERSIONS, POD_GROUPS
 from k8s.errors import KubeError, NotFound
-from k8s.jobs.create import to_yaml
 from k8s.kinds import kind_of
 from k8s.logs import Target, targets_of
 from k8s.models.resources import EVENTS, PODS, Resource
 from k8s.snapshot import ClusterSnapshot, Instance, Job
 from k8s.text.sanitize import log_text
+from k8s.text.yaml_writer import to_yaml
 from tui.files.bundle_file import Bundle, BundleFile
 from tui.text.format import plural
 

@@ -12,14 +12,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
 from k8s.diagnosis.gather import GROUP_KEYS
-from k8s.models import Event, ObjectReference, Pod
+from k8s.models import LONG_AGO, Event, ObjectReference, Pod
 from k8s.snapshot import Job
-
-LONG_AGO = datetime.min.replace(tzinfo=UTC)
-"""When something happened that does not say when."""
 
 
 @dataclass(frozen=True, slots=True)

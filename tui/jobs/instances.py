@@ -1,10 +1,13 @@
-"""Which of a job's pods is meant by `-i`, and which without it: the chief's, or else one that runs."""
+"""A job's instances in words, and which of them is meant: the one named, the chief, or else one that runs."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from k8s.errors import NotFound
 from k8s.snapshot import Instance, Job
 from k8s.status import Status
+from tui.text.format import NOTHING
 
 INSTANCE_HELP = "one pod, as worker-2; the chief's unless named"
 """For arguments that name an instance."""
@@ -27,6 +30,15 @@ def find_instance(job: Job, name: str = "") -> Instance:
             return instance
     names = ", ".join(each.name for each in with_pods)
     raise NotFound(f"There is no instance {name} in {title}.", f"It has {names}.")
+
+
+def rank_words(ranks: Sequence[int], proof: str) -> str:
+    """Return ranks and whether they are proven: `0-3` declared, `~0-3` assumed, `0-3 ✓` observed."""
+    if not ranks:
+        return NOTHING
+    first, last = min(ranks), max(ranks)
+    words = str(first) if first == last else f"{first}-{last}"
+    return {"assumed": f"~{words}", "observed": f"{words} ✓"}.get(proof, words)
 
 
 def find_container(instance: Instance, name: str = "") -> str:

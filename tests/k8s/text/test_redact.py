@@ -11,8 +11,8 @@ import yaml
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from k8s.jobs.create import to_yaml
 from k8s.text.redact import MARK, Redactor
+from k8s.text.yaml_writer import to_yaml
 from tests.support.objects import Object, recorded
 
 NAMES = st.sampled_from(

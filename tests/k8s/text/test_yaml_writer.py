@@ -56,7 +56,7 @@ def test_it_looks_as_kubectl_writes_it_but_texts_of_several_lines_stay_as_they_a
         "spec:\n"
         "  suspend: false\n"
         "  args:\n"
-        '  - "--lr=1e-4"\n'
+        "  - --lr=1e-4\n"
         '  - "a: b"\n'
         '  - "2"\n'
         '  - "yes"\n'

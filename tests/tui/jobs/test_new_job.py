@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from k8s.jobs.create import to_yaml
 from k8s.kinds import CREATABLE, JobRef
 from k8s.models import Taint
 from k8s.models.job_spec import JobSpec, Mount
 from k8s.snapshot import ClusterSnapshot, Job, NodeRow, Share
 from k8s.status import Status
+from k8s.text.yaml_writer import to_yaml
 from trainer.catalogue import TRAINERS
 from tui.jobs.new_job.draft import (
     FILE,

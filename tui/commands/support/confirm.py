@@ -8,12 +8,13 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 
 from k8s.client.client import REQUEST_S, Client
-from k8s.errors import KubeError, NotFound
+from k8s.errors import KubeError
 from k8s.jobs.create import delete_job
 from k8s.snapshot import ClusterSnapshot, Job
 from tui.commands.support.job_name import NAME_HELP, find_job, titles
 from tui.commands.support.output import WrongUsage, confirm, confirm_by_word, is_interactive, say, write
 from tui.feeds.cluster_feed import ClusterFeed
+from tui.jobs.change_each import change_each
 from tui.jobs.delete_plan import DeletePlan
 from tui.jobs.leftovers import LONGEST_S, Leftover, is_over, what_is_left
 
@@ -60,25 +61,20 @@ def find_jobs(snapshot: ClusterSnapshot, names: Iterable[str]) -> tuple[list[Job
 
 async def each(
     jobs: Iterable[Job],
-    do: Callable[[Job], Awaitable[None]],
+    change: Callable[[Job], Awaitable[None]],
     done: str,
     tell: Callable[[str], None] = write,
 ) -> list[Job]:
-    """Do something with each job, and tell that it is `done`; return those with which it could not be.
+    """Change jobs, and tell that each is `done`; return those that could not be changed."""
+    failed: list[Job] = []
 
-    One that is gone is told, and counts as done.
-    """
-    failed = []
-    for job in jobs:
-        try:
-            await do(job)
-        except NotFound:
-            tell(f"{titles([job.ref])} is gone already.")
-        except KubeError as error:
-            say(str(error))
-            failed.append(job)
-        else:
-            tell(f"{titles([job.ref])} {done}")
+    def fail(job: Job, error: KubeError) -> None:
+        say(str(error))
+        failed.append(job)
+
+    await change_each(
+        jobs, change, done, tell=lambda job, words: tell(f"{titles([job.ref])} {words}"), fail=fail
+    )
     return failed
 
 

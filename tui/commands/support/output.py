@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from k8s.text.sanitize import sanitize
+from k8s.text.yaml_writer import to_yaml
 from tui.text.format import cell_len, pad
 
 FORMATS = ("table", "wide", "json", "yaml")
@@ -56,9 +57,7 @@ def write(text: str) -> None:
 def write_object(found: Any, form: str) -> None:
     """Print values as JSON or YAML, in ASCII: everything else is written as an escape."""
     if form == "yaml":
-        import yaml  # slow, and nothing else here needs it
-
-        sys.stdout.write(yaml.safe_dump(found, sort_keys=False, width=100))
+        sys.stdout.write(to_yaml(found))
     else:
         write(json.dumps(found, indent=2))
 

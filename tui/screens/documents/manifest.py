@@ -12,10 +12,11 @@ from textual.widgets import Label
 from k8s.client.client import Client
 from k8s.errors import KubeError
 from k8s.jobs.clone import Clone
-from k8s.jobs.create import create_manifest, to_yaml
+from k8s.jobs.create import create_manifest
 from k8s.kinds import JobRef, Manifest
 from k8s.snapshot import ClusterSnapshot
 from k8s.text.sanitize import sanitize
+from k8s.text.yaml_writer import to_yaml
 from tui.jobs.new_job.manifest_yaml import read_manifest
 from tui.keys import NEW_JOB
 from tui.screens.dialogs.confirm import ConfirmScreen

@@ -22,10 +22,11 @@ from textual.widgets import Label
 from k8s.client.client import Client
 from k8s.errors import KubeError
 from k8s.jobs.clone import Clone
-from k8s.jobs.create import JobRejected, claim_names, create_job, to_yaml
+from k8s.jobs.create import JobRejected, claim_names, create_job
 from k8s.kinds import JobRef
 from k8s.snapshot import ClusterSnapshot
 from k8s.text.sanitize import sanitize
+from k8s.text.yaml_writer import to_yaml
 from tui.jobs.new_job import draft
 from tui.jobs.new_job.draft import DraftError
 from tui.jobs.new_job.form_state import FormState

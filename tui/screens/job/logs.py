@@ -16,8 +16,10 @@ from k8s.client.client import Client
 from k8s.kinds import JobRef
 from k8s.logs import EVERYTHING, Feed, JobLogs, LogLine, LogRequest, LogSelection, RankRow, Target, targets_of
 from k8s.text.sanitize import sanitize
+from tui.jobs.instances import rank_words
 from tui.keys import LOGS, Key
 from tui.screens.base.view import View, bindings
+from tui.screens.job.rows import SILENT_S
 from tui.text.format import NOTHING, age, count, plural
 from tui.widgets.log.view import LogView
 from tui.widgets.table.row_order import row_filter
@@ -39,8 +41,6 @@ BEFORE = LogRequest(previous=True, follow=False)
 
 MAX_PANES = 4
 """Ranks side by side at most."""
-SILENT_S = 120.0
-"""A running rank that has said nothing for so long is pointed out."""
 
 _NUMBERS = ("-one", "-two", "-three", "-four")
 _COLUMNS = (
@@ -218,16 +218,16 @@ class LogsScreen(View):
         if row is None or row.rank is None:
             return f"{choice}  {row.status}" if row else str(choice)
         told = "" if row.is_split else "  lines not marked by rank: all of the pod's"
-        return f"{_rank_words(row)} {row.instance}{told}"
+        return f"{rank_words(() if row.rank is None else (row.rank,), row.proof)} {row.instance}{told}"
 
     def _row(self, row: RankRow) -> Row:
         now_s = time.time() + self._client.server_clock_offset_s
         silent_s = max(0.0, now_s - row.last_line_ns / 1e9) if row.last_line_ns else None
-        is_silent = row.status == "Running" and silent_s is not None and silent_s > SILENT_S
+        is_silent = row.status == "Running" and silent_s is not None and silent_s >= SILENT_S
         return Row(
             _key(row.selection),
             (
-                Cell(_rank_words(row), "bright"),
+                Cell(rank_words(() if row.rank is None else (row.rank,), row.proof), "bright"),
                 Cell(row.instance),
                 Cell(count(row.lines) if row.is_split else NOTHING, "quiet"),
                 Cell(age(silent_s) + ("!" if is_silent else ""), "pending" if is_silent else "quiet"),
@@ -359,12 +359,6 @@ class LogsScreen(View):
 
 def _key(choice: LogSelection) -> str:
     return f"rank {choice.rank}" if choice.rank is not None else f"instance {choice.instance}"
-
-
-def _rank_words(row: RankRow) -> str:
-    if row.rank is None:
-        return NOTHING
-    return {"assumed": f"~{row.rank}", "observed": f"{row.rank} ✓"}.get(row.proof, str(row.rank))
 
 
 def _name_in_all(line: LogLine) -> str:

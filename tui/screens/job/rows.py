@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from k8s.logs.last import LastLine
-from k8s.models import Condition
+from k8s.models import LONG_AGO, Condition
 from k8s.snapshot import Instance
 from k8s.status import Status
 from k8s.text.sanitize import log_text
-from tui.jobs.events import LONG_AGO, FoldedEvent
+from tui.jobs.events import FoldedEvent
+from tui.jobs.instances import rank_words
 from tui.text.format import NOTHING, STATUS_LOOKS, Clock, Look, duration
 from tui.widgets.table.table import Cell, Column, Row
 
@@ -46,15 +47,6 @@ SILENT_S = 120.0
 AGE_STEP_S = 5
 """In such steps the age of a last line grows, so that what prints all the time stands still."""
 _SAID_CHARS = 400
-
-
-def ranks_words(instance: Instance) -> str:
-    """Return an instance's ranks and whether they are proven: `0-3`, `~4-7` when only assumed."""
-    if not instance.ranks:
-        return NOTHING
-    first, last = instance.ranks[0], instance.ranks[-1]
-    text = str(first) if first == last else f"{first}-{last}"
-    return {"assumed": f"~{text}", "observed": f"{text} ✓"}.get(instance.ranks_proof, text)
 
 
 def instance_rows(
@@ -109,7 +101,7 @@ def _last_cell(silent_s: float | None, clock: Clock, *, is_silent: bool) -> Cell
 def _instance_row(instance: Instance, clock: Clock, last: Cell, said: Cell | None) -> Row:
     cells = (
         Cell(f"{instance.name} *" if instance.is_chief else instance.name, "bright"),
-        Cell(ranks_words(instance)),
+        Cell(rank_words(instance.ranks, instance.ranks_proof)),
         Cell(str(instance.status), STATUS_LOOKS[instance.status]),
         Cell(str(instance.gpus) if instance.gpus else NOTHING, sort=float(instance.gpus)),
         Cell(instance.node or NOTHING, "quiet"),

@@ -1,0 +1,24 @@
+"""Ranks in words: the same in lists, logs and commands."""
+
+from __future__ import annotations
+
+import pytest
+
+from tui.jobs.instances import rank_words
+from tui.text.format import NOTHING
+
+
+@pytest.mark.parametrize(
+    ("ranks", "proof", "words"),
+    [
+        ((), "none", NOTHING),
+        ((3,), "declared", "3"),
+        ((0, 1, 2, 3), "declared", "0-3"),
+        ((4, 5), "assumed", "~4-5"),
+        ((0,), "observed", "0 ✓"),
+    ],
+)
+def test_ranks_that_are_assumed_or_observed_are_marked(
+    ranks: tuple[int, ...], proof: str, words: str
+) -> None:
+    assert rank_words(ranks, proof) == words

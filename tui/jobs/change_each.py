@@ -1,0 +1,39 @@
+"""Changes several jobs one after the other, for the console and for the commands."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+
+from k8s.errors import KubeError, NotFound
+from k8s.snapshot import Job
+
+
+async def change_each(
+    jobs: Iterable[Job],
+    change: Callable[[Job], Awaitable[None]],
+    done: str,
+    *,
+    tell: Callable[[Job, str], None],
+    fail: Callable[[Job, KubeError], None],
+) -> list[Job]:
+    """Change jobs, and return those that were changed; one that fails does not keep the others.
+
+    Args:
+        jobs: The jobs.
+        change: Asks the cluster to change one.
+        done: What is told of one that was changed, as `is being deleted.`
+        tell: Is given each job that was changed, or is gone, and the words.
+        fail: Is given each job that could not be changed, and why.
+    """
+    changed = []
+    for job in jobs:
+        try:
+            await change(job)
+        except NotFound:
+            tell(job, "is gone already.")
+        except KubeError as error:
+            fail(job, error)
+        else:
+            changed.append(job)
+            tell(job, done)
+    return changed
