@@ -150,7 +150,7 @@ async def test_other_accelerators_are_asked_for_by_their_names(run: CommandLine)
         (("--name", "demo", "--image", "x", "-d", "claim:/", "true"), "--data: '/'"),
         (("--name", "demo", "--image", "x", "-d", "claim", "true"), "'claim' is not CLAIM:/PATH"),
         (("--name", "demo", "--image", "x", "-e", "novalue", "true"), "'novalue' is not NAME=VALUE"),
-        (("--name", "demo", "--image", "x", "-e", "1A=2", "true"), "--env: '1A' is not a valid variable name"),
+        (("--name", "demo", "--image", "x", "-e", "1A=2", "true"), "--env: '1A' is not a valid variable"),
         (("--name", "demo", "--image", "x", "--trainer", "gan"), "--trainer: There is no trainer 'gan'"),
         (("--name", "demo", "--image", "x", "--trainer", "ddp", "true"), "COMMAND: leave it out"),
         (("--name", "demo", "--image", "x", "true", "--", "false"), "not both"),
