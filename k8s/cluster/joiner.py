@@ -21,7 +21,7 @@ NOT_LISTED = "not listed"
 Rows = tuple[tuple[NodeRow, ...], tuple[Job, ...]]
 """The nodes with who holds their GPUs, and the jobs with their instances."""
 TURN_S = 0.001
-"""Longest stretch of joining in which nobody else has a turn."""
+"""Longest stretch of work in which nobody else has a turn."""
 _NO_OWNERS: Mapping[str, Meta] = {}
 
 
@@ -33,6 +33,15 @@ def join(
 ) -> Rows:
     """Join what was read once: see `Joiner.join`."""
     return Joiner().join(nodes, pods, jobs, owners)
+
+
+async def in_turns(steps: Iterable[None]) -> None:
+    """Take all steps, and let others have a turn after each `TURN_S`: keys, above all."""
+    began_s = perf_counter()
+    for _ in steps:
+        if perf_counter() - began_s > TURN_S:
+            await asyncio.sleep(0)
+            began_s = perf_counter()
 
 
 class Joiner:
@@ -100,12 +109,8 @@ class Joiner:
         jobs: Iterable[DeclaredJob],
         owners: Mapping[str, Meta] = _NO_OWNERS,
     ) -> Rows:
-        """Do as `join` does, but let others have a turn after each `TURN_S`: keys, above all."""
-        began_s = perf_counter()
-        for _ in self._steps(nodes, pods, jobs, owners):
-            if perf_counter() - began_s > TURN_S:
-                await asyncio.sleep(0)
-                began_s = perf_counter()
+        """Do as `join` does, and let others have turns."""
+        await in_turns(self._steps(nodes, pods, jobs, owners))
         return self._rows
 
     @property

@@ -32,6 +32,8 @@ class PodSet:
     instances: tuple[str, ...]
     spec: SchedulingSpec
     requested: ResourceList
+    signature: str = ""
+    """The same for pods that a scheduler cannot tell apart."""
 
     @property
     def subject(self) -> str:
@@ -41,12 +43,17 @@ class PodSet:
 
 def pod_sets(specs: Iterable[tuple[str, SchedulingSpec]]) -> tuple[PodSet, ...]:
     """Return pods, given by the names of their instances, those that request the same together."""
-    found: dict[str, tuple[list[str], SchedulingSpec, ResourceList]] = {}
+    instances: dict[str, list[str]] = {}
+    by_signature: dict[str, tuple[SchedulingSpec, ResourceList]] = {}
+    signatures: dict[int, tuple[str, SchedulingSpec]] = {}
     for name, spec in specs:
-        requested = requests.of_pod(spec)
-        signature = repr((spec.node_selector, spec.affinity, spec.tolerations, sorted(requested.items())))
-        found.setdefault(signature, ([], spec, requested))[0].append(name)
-    return tuple(PodSet(tuple(instances), spec, requested) for instances, spec, requested in found.values())
+        if id(spec) not in signatures:
+            requested = requests.of_pod(spec)
+            constraints = (spec.node_selector, spec.affinity, spec.tolerations, sorted(requested.items()))
+            signatures[id(spec)] = repr(constraints), spec  # kept, so that its id stays its own
+            by_signature.setdefault(repr(constraints), (spec, requested))
+        instances.setdefault(signatures[id(spec)][0], []).append(name)
+    return tuple(PodSet(tuple(names), *by_signature[key], key) for key, names in instances.items())
 
 
 class ShortageKind(Enum):
@@ -109,7 +116,7 @@ class Shortage:
         able = {each.name for each in self.large_enough}
         return [each for each in self.unfit if each.reason.is_closed and each.name in able]
 
-    @property
+    @cached_property
     def kind(self) -> ShortageKind:
         """Return what there is too little of."""
         if not self.matching:
@@ -120,7 +127,7 @@ class Shortage:
             return ShortageKind.BUSY
         return ShortageKind.CLOSED if self.closed else ShortageKind.TOO_BIG_TOGETHER
 
-    @property
+    @cached_property
     def main(self) -> str:
         """Return the resource that the sentence is about."""
         found = {ShortageKind.TOO_BIG: self.oversized, ShortageKind.BUSY: self.exhausted}.get(self.kind)

@@ -12,8 +12,9 @@ from dataclasses import replace
 from typing import Any
 
 from k8s.client.client import Client
-from k8s.cluster import Joiner, Rows
+from k8s.cluster import Joiner, Rows, in_turns
 from k8s.devices.dra import DEVICE_KINDS, DeviceClaims, DeviceKind
+from k8s.diagnosis.pending import PendingReasons
 from k8s.errors import (
     Forbidden,
     KubeError,
@@ -27,7 +28,7 @@ from k8s.kinds.parse import JobReader
 from k8s.models import Meta, Node, Pod, Reader
 from k8s.models.device_claim import ResourceClaim, ResourceSlice
 from k8s.models.resources import NODES, PODS, Resource
-from k8s.snapshot import ClusterSnapshot, Job
+from k8s.snapshot import ClusterSnapshot, Job, NodeRow
 from k8s.watch.backoff import Backoff, ServerProbe, pause
 from k8s.watch.discovery import RestMapper, discover
 from k8s.watch.mirror import Mirror, MirrorState
@@ -80,6 +81,7 @@ class ClusterFeed:
         self._is_discovered = False
         self._server_version = ""
         self._joiner = Joiner()
+        self._reasons = PendingReasons()
         self._rest_mapper = RestMapper(client)
         self._owners = OwnerLookup(client, self._rest_mapper.resource_of, self._changed.set)
 
@@ -260,12 +262,26 @@ class ClusterFeed:
     def snapshot(self) -> ClusterSnapshot:
         """Return the picture as it is now."""
         said = self._said()
-        return self._picture(said, self._joiner.join(*self._objects()))
+        nodes, pods, declared, owners = self._objects()
+        rows = self._joiner.join(nodes, pods, declared, owners)
+        for _ in self._explanations(rows, nodes, declared):
+            pass
+        return self._picture(said, rows[0])
 
     async def _snapshot_in_turns(self) -> ClusterSnapshot:
         """Return the picture as it is now, and let others work while it is made."""
         said = self._said()
-        return self._picture(said, await self._joiner.join_in_turns(*self._objects()))
+        nodes, pods, declared, owners = self._objects()
+        rows = await self._joiner.join_in_turns(nodes, pods, declared, owners)
+        await in_turns(self._explanations(rows, nodes, declared))
+        return self._picture(said, rows[0])
+
+    def _explanations(
+        self, rows: Rows, nodes: Iterable[Node], declared: Iterable[DeclaredJob]
+    ) -> Iterable[None]:
+        """Explain in steps why jobs wait, once all that they can wait for was listed."""
+        is_known = self._nodes.state.is_synced and self._pods.state.is_synced
+        return self._reasons.steps(rows[1], nodes if is_known else (), rows[0], declared)
 
     def _objects(self) -> tuple[Iterable[Node], Iterable[Pod], Iterable[DeclaredJob], Mapping[str, Meta]]:
         """Return what is to be joined."""
@@ -278,11 +294,10 @@ class ClusterFeed:
         )
         return nodes, pods, self._declared(), self._owners.found
 
-    def _picture(self, said: ClusterSnapshot, rows: Rows) -> ClusterSnapshot:
+    def _picture(self, said: ClusterSnapshot, nodes: tuple[NodeRow, ...]) -> ClusterSnapshot:
         """Put the rows into what was said of the objects that they were made of."""
-        nodes, jobs = rows
         self._owners.update(self._joiner.above)
-        self.all_jobs = jobs
+        self.all_jobs = jobs = self._reasons.jobs
         if said.namespace:
             jobs = tuple(job for job in jobs if job.ref.namespace == said.namespace)
         return replace(said, nodes=nodes, jobs=jobs)

@@ -155,7 +155,7 @@ async def test_home_shows_each_job_with_its_status_and_why_it_waits(
         assert "8/16" in lines[0] and lines[0].rstrip().endswith("live")
         assert any("bert" in line and "Running" in line and "8/8" in line for line in lines)
         assert any("waits" in line and "Pending" in line and "0/16" in line for line in lines)
-        assert "0/2 nodes are available." in play.text
+        assert "Waits for GPUs: room for 1 of 2 pods, each wants 8" in play.text
         assert "Σ 2 jobs · 8 GPUs held · 16 requested and waiting" in play.text
         assert "? help" in lines[-1]
 

@@ -144,7 +144,7 @@ async def test_a_job_that_changes_all_the_time_is_asked_about_now_and_then_only(
     async with job_view(tmp_path, why_rest_s=3600) as play:
         await play.until(lambda: SENTENCE in flat(play.text))
         for number in range(5):
-            told = dict(unscheduled, message=f"0/{number} nodes are available.")
+            told = dict(unscheduled, message=f"0/{number} nodes are unavailable.")
             changed = pod_of(bert, "master-0", phase="Pending", conditions=[told])
             play.watches["pods"].event("MODIFIED", changed)
             await play.until(partial(_is_said, play, f"0/{number} nodes"))

@@ -141,7 +141,7 @@ async def test_a_wide_terminal_shows_why_events_and_log_of_the_job_the_cursor_re
         await play.until(lambda: "step 7" in pane(play))
         assert "pulled [/b] the image" in pane(play) and "step 8" not in pane(play)
         await play.press("j")
-        await play.until(lambda: "0/2 nodes are available." in pane(play))
+        await play.until(lambda: "Waits for GPUs: room for" in pane(play))
         await play.until(lambda: "Nothing runs yet" in pane(play))
         assert "step 7" not in pane(play)
 

@@ -1,0 +1,179 @@
+"""The line below a pending row: the brief of `why`, from what is mirrored, or the scheduler's own words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from k8s import models
+from k8s.cluster import Joiner
+from k8s.diagnosis.pending import PendingReasons
+from k8s.kinds import DeclaredJob
+from k8s.models import Node, Pod
+from k8s.snapshot import Job
+from tests.support.objects import GPU, Object, node, pod_of, pytorch_job, read_jobs
+
+INSUFFICIENT = f"0/2 nodes are available: 2 Insufficient {GPU}."
+ROLES = ("master-0", "worker-0", "worker-1", "worker-2")
+
+
+class Cluster:
+    """Objects, joined and explained as a feed does it."""
+
+    def __init__(self, *nodes: Object) -> None:
+        self.nodes: list[Node] = [models.convert(each, Node) for each in nodes]
+        self.pods: list[Pod] = []
+        self.declared: list[DeclaredJob] = []
+        self._joiner, self._reasons = Joiner(), PendingReasons()
+
+    def add(self, name: str, workers: int = 1, gpus: int = 8, message: str = "", **spec: Any) -> None:
+        """Add a job, of which no pod has a node, or all are on the node `on`."""
+        on = spec.pop("on", "")
+        job = pytorch_job(name, workers=workers, gpus=gpus)
+        for role in job["spec"]["pytorchReplicaSpecs"].values():
+            role["template"]["spec"] |= spec
+        self.declared += read_jobs(job)
+        unscheduled = {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": "Unschedulable",
+            "message": message or INSUFFICIENT,
+        }
+        for role in ROLES[:workers]:
+            how: Object = {"phase": "Running"} if on else {"phase": "Pending", "conditions": [unscheduled]}
+            self.pods.append(models.convert(pod_of(job, role, gpus=gpus, on=on, **how), Pod))
+
+    def jobs(self, nodes: Iterable[Node] | None = None) -> tuple[Job, ...]:
+        rows, jobs = self._joiner.join(self.nodes, self.pods, self.declared)
+        for _ in self._reasons.steps(jobs, self.nodes if nodes is None else nodes, rows, self.declared):
+            pass
+        return self._reasons.jobs
+
+    def reason(self, name: str) -> str:
+        return next(job.reason for job in self.jobs() if job.ref.name == name)
+
+
+def labelled(name: str, gpus: int = 8, **labels: str) -> Object:
+    found = node(name, gpus)
+    found["metadata"]["labels"] = labels
+    return found
+
+
+def test_what_is_larger_than_any_node_is_said_in_one_short_sentence() -> None:
+    cluster = Cluster(node("a", 8), node("b", 4))
+    cluster.add("bert", gpus=16)
+    assert cluster.reason("bert") == "Too big: master-0 wants 16; the largest node has 8"
+
+
+def test_what_others_hold_is_counted() -> None:
+    cluster = Cluster(node("a", 8), node("b", 8))
+    cluster.add("gpt", gpus=8, on="a")
+    cluster.add("vit", gpus=4, on="b")
+    cluster.add("bert", workers=4)
+    assert cluster.reason("bert") == (
+        "Waits for GPUs: each of 4 pods wants 8; the largest free block is 4 on b"
+    )
+    cluster.pods = [pod for pod in cluster.pods if "vit" not in pod.metadata.name]
+    assert cluster.reason("bert") == "Waits for GPUs: room for 1 of 4 pods, each wants 8"
+    assert cluster.reason("gpt") == ""
+
+
+def test_all_that_is_taken_and_all_that_is_closed_are_said() -> None:
+    cluster = Cluster(node("a", 8), node("b", 8, unschedulable=True))
+    cluster.add("gpt", on="a")
+    cluster.add("bert")
+    assert cluster.reason("bert") == "Waits for GPUs: master-0 wants 8; none is free"
+    cluster.nodes = cluster.nodes[1:]
+    assert cluster.reason("bert") == (
+        "Waits for a node: master-0 wants 8; no node that is large enough takes it (1 node cordoned)"
+    )
+
+
+def test_labels_and_taints_count_as_the_jobs_template_has_them() -> None:
+    tainted = labelled("a", 8, pool="a100")
+    tainted["spec"] = {"taints": [{"key": "team", "value": "nlp", "effect": "NoSchedule"}]}
+    cluster = Cluster(tainted, labelled("b", 8, pool="a100"))
+    cluster.add("gpt", on="b")
+    cluster.add("elsewhere", nodeSelector={"pool": "h100"})
+    named = "0/2 nodes are available: 1 Too many pods, 1 node(s) had untolerated taint {team: nlp}."
+    cluster.add("outsider", message=named)
+    cluster.add("insider", gpus=9, tolerations=[{"key": "team", "operator": "Exists"}], message=named)
+    assert cluster.reason("elsewhere") == "No node matches: master-0 asks for pool=h100"
+    assert cluster.reason("outsider") == "Waits for GPUs: master-0 wants 8; none is free"
+    assert cluster.reason("insider") == "Too big: master-0 wants 9; the largest node has 8"
+
+
+def test_only_taints_that_the_scheduler_names_keep_a_job_away_as_clusters_add_tolerations_to_pods() -> None:
+    tainted = node("a", 8)
+    tainted["spec"] = {"taints": [{"key": "nvidia.com/gpu", "value": "only", "effect": "NoSchedule"}]}
+    cluster = Cluster(tainted)
+    cluster.add("gpt", gpus=4, on="a")
+    cluster.add("bert")
+    named = "0/1 nodes are available: 1 node(s) had untolerated taint {nvidia.com/gpu: only}."
+    cluster.add("vit", message=named)
+    assert cluster.reason("bert") == ("Waits for GPUs: master-0 wants 8; the largest free block is 4 on a")
+    assert cluster.reason("vit") == (
+        "Waits for a node: master-0 wants 8; no node that is large enough takes it (1 node tainted)"
+    )
+
+
+def test_other_resources_keep_their_names() -> None:
+    cluster = Cluster(node("a", 8))
+    cluster.add("bert", gpus=1)
+    cluster.declared = []
+    job = pytorch_job("bert", workers=1, gpus=1)
+    for role in job["spec"]["pytorchReplicaSpecs"].values():
+        role["template"]["spec"]["containers"][0]["resources"]["requests"] = {"cpu": "128"}
+    cluster.declared = read_jobs(job)
+    assert cluster.reason("bert") == "Too big: master-0 wants 128 cpu; the largest node has 64"
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "0/2 nodes are available: 2 node(s) didn't match pod anti-affinity rules.",
+        "0/2 nodes are available: pod has unbound immediate PersistentVolumeClaims.",
+        "running PreFilter plugin: gang is not complete",
+    ],
+)
+def test_what_arithmetic_does_not_explain_is_said_in_the_schedulers_words(message: str) -> None:
+    fits = Cluster(node("a", 8), node("b", 8))
+    fits.add("bert", gpus=1, message=message)
+    assert fits.reason("bert") == f"master-0: {message}"
+
+
+@pytest.mark.parametrize(
+    "message", ['0/2 nodes are available: persistentvolumeclaim "x" not found.', "waits"]
+)
+def test_a_missing_claim_and_other_schedulers_keep_their_words_also_when_nodes_are_too_small(
+    message: str,
+) -> None:
+    cluster = Cluster(node("a", 4))
+    cluster.add("bert", gpus=8, message=message)
+    assert cluster.reason("bert") == f"master-0: {message}"
+
+
+def test_while_nobody_knows_the_nodes_the_schedulers_words_stand() -> None:
+    cluster = Cluster(node("a", 4))
+    cluster.add("bert")
+    assert [job.reason for job in cluster.jobs(nodes=())] == [f"master-0: {INSUFFICIENT}"]
+
+
+def test_rows_stay_the_same_values_until_their_sentence_changes() -> None:
+    cluster = Cluster(node("a", 8), node("b", 8))
+    cluster.add("gpt", on="a")
+    cluster.add("bert", gpus=16)
+    cluster.add("vit", workers=2)
+    before = cluster.jobs()
+    assert cluster.jobs() is before
+    cluster.add("small", gpus=2, on="b")
+    named = {job.ref.name: job for job in before}
+    after = {job.ref.name: job for job in cluster.jobs()}
+    assert after["bert"] is named["bert"] and after["gpt"] is named["gpt"]
+    assert named["vit"].reason == "Waits for GPUs: room for 1 of 2 pods, each wants 8"
+    assert after["vit"].reason == "Waits for GPUs: each of 2 pods wants 8; the largest free block is 6 on b"
+    cluster.nodes.append(models.convert(node("c", 16), Node))
+    assert cluster.reason("bert") == f"master-0: {INSUFFICIENT}"
+    assert cluster.jobs() is cluster.jobs()
