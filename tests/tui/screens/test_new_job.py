@@ -224,11 +224,11 @@ async def test_the_number_of_workers_is_decided_once_and_yields_to_what_is_typed
 
 
 async def test_a_clone_in_the_sandbox_keeps_its_number_of_workers(tmp_path: Path) -> None:
-    like = JobSpec(name="a", namespace="vision", image="i", command=("true",), workers=1)
+    like = JobSpec(name="a", namespace="vision", image="i", command=("true",), workers=3)
     async with form(tmp_path, clone=clone(CREATABLE[0].manifest(like))) as it:
         it.app.snapshot = sandbox(0)
         await it.pilot.pause()
-        assert it.field("workers").value == "1"
+        assert it.field("workers").value == "3"
 
 
 async def test_one_key_asks_whether_to_create_the_job_and_cancel_has_the_focus(tmp_path: Path) -> None:
@@ -484,6 +484,14 @@ async def test_a_name_that_is_taken_is_said_at_the_name(tmp_path: Path) -> None:
         assert it.field("name").error == ""
         await it.create()
         assert it.app.results[0] is not None and it.app.results[0].name == "another"
+
+
+async def test_a_name_that_is_free_again_can_be_tried_again(tmp_path: Path) -> None:
+    async with form(tmp_path, refusal(409, "exists", "AlreadyExists"), ECHO) as it:
+        await it.create()
+        assert it.app.results == []
+        await it.create()
+        assert it.app.results[0] is not None and it.app.results[0].name == "ddp-digits-1"
 
 
 async def test_each_cause_of_a_refusal_is_said_at_its_field(tmp_path: Path) -> None:
