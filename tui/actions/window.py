@@ -83,7 +83,7 @@ def palette(console: Console, wish: View.Go) -> None:
 
 def jump(console: Console, wish: View.Go) -> None:
     """Give the focus to one of the places on the screen, chosen by a letter."""
-    from tui.screens.dialogs.jump import JumpScreen, places_of
+    from tui.screens.dialogs.jump import JumpScreen, jump_targets
 
     screen = console.screen
 
@@ -91,4 +91,4 @@ def jump(console: Console, wish: View.Go) -> None:
         if place is not None:
             screen.set_focus(place)
 
-    console.push_screen(JumpScreen(places_of(screen)), chosen)
+    console.push_screen(JumpScreen(jump_targets(screen)), chosen)

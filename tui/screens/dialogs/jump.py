@@ -1,4 +1,4 @@
-"""A letter over each place that can have the focus: press it to go there."""
+"""A letter over each focusable widget: press it to focus that widget."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from textual.widget import Widget
 from textual.widgets import Label
 
 LETTERS = "asdfghjklqwertyuiopzxcvbnm"
-"""Those under the resting fingers first."""
+"""The home row first."""
 
 
 class JumpScreen(ModalScreen[Widget | None]):
-    """Shows the letters above what is behind it, and answers with the place that was chosen."""
+    """Shows the letters over the screen behind it; returns the widget to focus, or None."""
 
     DEFAULT_CSS = """
     JumpScreen { background: transparent; layers: letters; }
@@ -27,30 +27,30 @@ class JumpScreen(ModalScreen[Widget | None]):
     """
     AUTO_FOCUS: ClassVar[str] = ""
 
-    def __init__(self, places: Mapping[str, Widget]) -> None:
-        """Offer these places, each under its letter."""
+    def __init__(self, targets: Mapping[str, Widget]) -> None:
+        """Show `targets`, each under its letter."""
         super().__init__()
-        self._places = places
+        self._targets = targets
 
     def compose(self) -> ComposeResult:
-        """Put a letter at the top left of each place."""
-        for letter, place in self._places.items():
+        """Put a letter at the top left of each target."""
+        for letter, target in self._targets.items():
             label = Label(letter, markup=False)
-            label.styles.offset = place.region.offset
+            label.styles.offset = target.region.offset
             yield label
 
     def on_key(self, event: events.Key) -> None:
-        """Go to the letter's place; any other key goes nowhere."""
+        """Return the letter's target; any other key closes."""
         event.stop()
         event.prevent_default()
-        self.dismiss(self._places.get(event.character or ""))
+        self.dismiss(self._targets.get(event.character or ""))
 
 
-def places_of(screen: Widget) -> dict[str, Widget]:
-    """Return what on a screen can have the focus and can be seen, each under a letter."""
-    seen = [
+def jump_targets(screen: Widget) -> dict[str, Widget]:
+    """Return the visible focusable widgets of a screen, each under a letter."""
+    visible = [
         widget
         for widget in screen.query("*")
         if widget.focusable and widget.region.area and screen.region.overlaps(widget.region)
     ]
-    return dict(zip(LETTERS, seen, strict=False))
+    return dict(zip(LETTERS, visible, strict=False))

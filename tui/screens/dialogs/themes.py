@@ -1,4 +1,4 @@
-"""Choosing a theme with the console itself as the sample: the cursor shows it, enter keeps it."""
+"""The theme picker: the cursor applies a theme to the whole console, enter saves it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tui.widgets.table.table import Cell, Column, Row, Table
 
 _COLUMNS = (
     Column("name", "THEME", min_width=16, elide="middle", max_width=28),
-    Column("ground", "GROUND", min_width=8),
+    Column("background", "BACKGROUND", min_width=8),
 )
 _COLOURS: Mapping[Look, str] = {
     "quiet": "$quiet",
@@ -48,64 +48,64 @@ _SAMPLE: tuple[tuple[Run, ...], ...] = (
 
 
 class ThemesScreen(ModalScreen[None]):
-    """The list of themes, small and in a corner, so that what is behind it can be judged."""
+    """A small list of themes in a corner, so that the view behind it serves as the preview."""
 
     CSS_PATH = "themes.tcss"
     AUTO_FOCUS: ClassVar[str] = "Table"
     BINDINGS: ClassVar[list[BindingType]] = bindings(key for key in DIALOG if key.id == "dialog.escape")
 
-    def __init__(self, palettes: Mapping[str, themes.Palette], keep: Callable[[str], None]) -> None:
-        """Offer these palettes; `keep` writes down the one that is chosen, in a thread."""
+    def __init__(self, palettes: Mapping[str, themes.Palette], save: Callable[[str], None]) -> None:
+        """List `palettes`; `save` stores the name of the chosen one, and is run in a thread."""
         super().__init__()
         self._palettes = palettes
-        self._keep_theme = keep
-        self._before = ""
+        self._save_theme = save
+        self._original = ""
 
     def compose(self) -> ComposeResult:
-        """Lay out the list, a sample of what a theme must tell apart, and the keys."""
+        """Lay out the list, a sample of the status colours, and the keys."""
         with Vertical(id="picker", classes="pane") as pane:
             pane.border_title = "Theme"
             yield Table(_COLUMNS)
             yield Static(_sample(), id="sample", markup=False)
-            yield Label("enter keep it · esc as it was", id="keys", markup=False)
+            yield Label("enter save · esc cancel", id="keys", markup=False)
 
     def on_mount(self) -> None:
         """List the themes, with the cursor on the one in use."""
-        self._before = self.app.theme
+        self._original = self.app.theme
         table = self.query_one(Table)
         table.set_rows([_row(palette) for palette in self._palettes.values()])
-        table.move_to(self._before)
+        table.move_to(self._original)
 
     def on_table_row_highlighted(self, event: Table.RowHighlighted) -> None:
-        """Show the whole console in the theme under the cursor."""
+        """Apply the theme under the cursor."""
         event.stop()
         if event.key:
             self.app.theme = event.key
 
     def on_table_row_selected(self, event: Table.RowSelected) -> None:
-        """Keep the theme, from now on and for the next time."""
+        """Apply the theme and save it."""
         event.stop()
         self.app.theme = event.key
-        self._keep(event.key)
+        self._save(event.key)
 
     def action_escape(self) -> None:
-        """Go back to the theme there was."""
-        self.app.theme = self._before
+        """Go back to the original theme."""
+        self.app.theme = self._original
         self.dismiss(None)
 
-    @work(exclusive=True, group="keep")
-    async def _keep(self, name: str) -> None:
-        """Write the choice down, in a thread, for home folders may be slow; then close."""
+    @work(exclusive=True, group="save")
+    async def _save(self, name: str) -> None:
+        """Save the choice in a thread, for home folders may be slow; then close."""
         try:
-            await asyncio.to_thread(self._keep_theme, themes.short(name))
+            await asyncio.to_thread(self._save_theme, themes.short(name))
         except KubeError as error:
             self.app.notify(error.details, title=error.what, severity="error", markup=False)
         self.dismiss(None)
 
 
 def _row(palette: themes.Palette) -> Row:
-    ground = "terminal's" if palette.get("ansi") else "dark" if palette["dark"] else "light"
-    return Row(palette["name"], (Cell(themes.short(palette["name"])), Cell(ground, "quiet")))
+    background = "terminal's" if palette.get("ansi") else "dark" if palette["dark"] else "light"
+    return Row(palette["name"], (Cell(themes.short(palette["name"])), Cell(background, "quiet")))
 
 
 def _sample() -> Content:

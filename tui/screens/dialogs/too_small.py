@@ -1,4 +1,4 @@
-"""The card that stands in for every view while the terminal is too small for any."""
+"""The screen over every view while the terminal is too small."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from textual.geometry import Size
 from textual.screen import ModalScreen
 from textual.widgets import Label
 
-LEAST = Size(60, 15)
-"""Columns and lines that every view can do with."""
+MIN_SIZE = Size(60, 15)
+"""Columns and lines that every view needs."""
 
 
 def is_too_small(size: Size) -> bool:
-    """Tell whether no view can be shown in so few cells."""
-    return size.width < LEAST.width or size.height < LEAST.height
+    """Tell whether no view fits."""
+    return size.width < MIN_SIZE.width or size.height < MIN_SIZE.height
 
 
 class TooSmall(ModalScreen[None]):
-    """Says how large the terminal is and should be; what is behind stays as it is."""
+    """Says how large the terminal is and must be; closes once it is."""
 
     DEFAULT_CSS = """
     TooSmall { align: center middle; background: $background; }
@@ -26,15 +26,16 @@ class TooSmall(ModalScreen[None]):
     """
 
     def compose(self) -> ComposeResult:
-        """Lay out the words."""
-        yield Label(self._words(self.app.size), markup=False)
+        """Lay out the text."""
+        yield Label(self._text(self.app.size), markup=False)
 
     def on_resize(self, event: events.Resize) -> None:
-        """Count anew, and go once there is room."""
+        """Show the new size, or close once it is large enough."""
         if is_too_small(event.size):
-            self.query_one(Label).update(self._words(event.size))
+            self.query_one(Label).update(self._text(event.size))
         elif self.app.screen is self:
             self.app.pop_screen()
 
-    def _words(self, size: Size) -> str:
-        return f"{size.width}x{size.height} is too small.\n{LEAST.width}x{LEAST.height} will do.\n^c leaves"
+    def _text(self, size: Size) -> str:
+        need = f"{MIN_SIZE.width}x{MIN_SIZE.height}"
+        return f"{size.width}x{size.height} is too small.\nAt least {need} is needed.\n^c quits"
