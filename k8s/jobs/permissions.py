@@ -83,8 +83,6 @@ _ON_JOB: Mapping[str, str] = {
     "clone": "create",
 }
 """Actions on the job itself: the verb that each needs."""
-ACTIONS = (*_ON_JOB, *_ON_PODS, "new")
-"""Everything that may be refused, by the console's names."""
 
 
 def needs_of(action: str, ref: JobRef | None = None) -> tuple[ResourceAttributes, ...]:

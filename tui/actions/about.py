@@ -12,8 +12,7 @@ import themes
 from k8s.errors import NoCluster
 from k8s.kinds import KINDS
 from k8s.snapshot import ClusterSnapshot
-from tui.feeds import about
-from tui.feeds.about import Rights
+from tui.feeds.info import AllowedVerbs, address, as_text, fetch_allowed_verbs, files, verbs_text, versions
 from tui.screens.base.view import View
 from tui.terminal import clipboard, tty_state
 from tui.text.format import SKEW_S, duration
@@ -27,27 +26,27 @@ Fields = Iterator[tuple[str, str]]
 
 def info(console: Console, wish: View.Go) -> None:
     """Show all that is known of this console, its cluster and its user."""
-    from tui.screens.documents.about import InfoView
+    from tui.screens.documents.info import InfoView
 
-    async def learn() -> Rights:
+    async def learn() -> AllowedVerbs:
         client, permissions = console.client, console.permissions
         if client is None or permissions is None:
             raise NoCluster("There is no cluster yet.")
         namespace = _namespace(console)
-        return await about.fetch_rights(client, lambda need: permissions.ask(need, namespace))
+        return await fetch_allowed_verbs(client, lambda need: permissions.ask(need, namespace))
 
-    versions = [(name, found or "not installed") for name, found in about.versions().items()]
-    files = list(_files(console))
+    installed = [(name, found or "not installed") for name, found in versions().items()]
+    paths = list(_files(console))
 
-    def describe(snapshot: ClusterSnapshot, permissions: Rights | None, why_not: str) -> str:
+    def describe(snapshot: ClusterSnapshot, permissions: AllowedVerbs | None, why_not: str) -> str:
         sections = (
             ("Cluster", _cluster(console, snapshot)),
             (f"What you may do in namespace {_namespace(console)}", _rights(permissions, why_not)),
             ("Terminal", _terminal(console)),
-            ("Files", files),
-            ("Versions", versions),
+            ("Files", paths),
+            ("Versions", installed),
         )
-        return about.as_text(sections)
+        return as_text(sections)
 
     def badge_of(snapshot: ClusterSnapshot) -> str:
         return badge(snapshot, is_sandbox=_is_sandbox(console, snapshot))
@@ -83,7 +82,7 @@ def _cluster(console: Console, snapshot: ClusterSnapshot) -> Fields:
         yield "its GPUs", "nobody knows whether they are real: its nodes may not be listed"
     yield "link", _link(snapshot)
     yield "context", snapshot.context or "none"
-    yield "server", about.address(config.host) if config else ""
+    yield "server", address(config.host) if config else ""
     yield "version", snapshot.server_version
     yield "user", snapshot.user
     yield "namespace", (snapshot.namespace or "all namespaces") if config else ""
@@ -122,9 +121,9 @@ def _clock(ahead_s: float) -> str:
     return f"{duration(abs(ahead_s))} {way} ours{note}"
 
 
-def _rights(permissions: Rights | None, why_not: str) -> Fields:
+def _rights(permissions: AllowedVerbs | None, why_not: str) -> Fields:
     for name, verbs in (permissions or {}).items():
-        yield name, about.words_of(verbs)
+        yield name, verbs_text(verbs)
     if permissions is None:
         yield "", why_not or "being asked…"
     elif why_not:
@@ -145,6 +144,6 @@ def _terminal(console: Console) -> Fields:
 
 
 def _files(console: Console) -> Fields:
-    for name, path in about.files(console.options).items():
+    for name, path in files(console.options).items():
         yield name, path if Path(path).exists() else f"{path}  (not there)"
     yield "kubeconfig", console.options.kubeconfig or os.environ.get("KUBECONFIG", "~/.kube/config")

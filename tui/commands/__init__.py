@@ -39,6 +39,6 @@ COMMANDS: tuple[Command, ...] = (
     Command("bundle", "bundle", "One file with what is known of a job, without its secrets"),
     Command("data", "data", "Volume claims"),
     Command("sandbox", "sandbox", "The single-machine cluster"),
-    Command("info", "about", "Versions, file locations, and what this user may do"),
+    Command("info", "info", "Versions, file locations, and what this user may do"),
 )
 """Every command, in the order of the help."""

@@ -11,7 +11,6 @@ import pytest
 from k8s.client.rate_limiter import RateLimiter
 from k8s.errors import Forbidden, KubeError, from_status
 from k8s.jobs.permissions import (
-    ACTIONS,
     UNKNOWN,
     Permission,
     Permissions,
@@ -34,6 +33,8 @@ from tests.scripted.server import (
 )
 
 PATH = ACCESS_REVIEWS.path()
+ACTIONS = ("delete", "suspend", "resume", "yaml", "clone", "logs", "shell", "forward", "new")
+"""Everything that may be refused, by the console's names."""
 BERT = JobRef("vision", "bert", "PyTorchJob", "kubeflow.org/v1")
 MAY = Answer({"status": {"allowed": True}}, 201)
 MAY_NOT = Answer({"status": {"allowed": False}}, 201)

@@ -14,10 +14,10 @@ from tests.support.objects import joined, node
 from tests.tui.console.test_console import Playground, console_on, some_objects
 from tui.actions.about import badge
 from tui.app import Console
-from tui.feeds.about import address, as_text, words_of
+from tui.feeds.info import address, as_text, verbs_text
 from tui.keys import UserKeys
 from tui.options import ConsoleOptions
-from tui.screens.documents.about import InfoView
+from tui.screens.documents.info import InfoView
 from tui.terminal.clipboard import OVERRIDE
 
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
@@ -179,7 +179,7 @@ def test_an_address_is_told_without_credentials(host: str, shown: str) -> None:
 
 def test_what_nobody_knows_is_said_to_be_unknown() -> None:
     assert (
-        words_of({"list": True, "create": False, "delete": None})
+        verbs_text({"list": True, "create": False, "delete": None})
         == "may list, may not create, perhaps may delete"
     )
     assert as_text([("A", [("one", "1"), ("longer", "2"), ("none", "")])]) == "A\n  one     1\n  longer  2"

@@ -12,24 +12,18 @@ from k8s.client.client import Client
 from k8s.errors import KubeError
 from k8s.jobs.permissions import Permission, ResourceAttributes
 from k8s.kinds import CREATABLE, KINDS, JobKind
-from k8s.models.resources import CLAIMS, EVENTS, NAMESPACES, NODES, PODS, Resource
+from k8s.models.resources import CLAIMS, EVENTS, NAMESPACES, NODES, PODS
 from k8s.watch.discovery import discover
 from tui.options import ConsoleOptions
 
 PACKAGES = ("gpuconsole", "textual", "kubernetes", "aiohttp", "plotext", "torch", "tensorboard")
 """Whose versions are told; the last two are needed by trainers only."""
-RIGHTS: tuple[tuple[str, Resource], ...] = (
-    ("list", NODES),
-    ("list", PODS),
-    ("list", EVENTS),
-    ("list", CLAIMS),
-    ("list", NAMESPACES),
-)
-"""What the console needs, in whole or in part, whichever kinds of jobs there are."""
+LISTED = (NODES, PODS, EVENTS, CLAIMS, NAMESPACES)
+"""What the console lists, as far as it may, whichever kinds of jobs there are."""
 
-Rights = Mapping[str, Mapping[str, bool | None]]
-"""What a user may do: resource to verb to whether it is allowed; None where nobody says."""
-Ask = Callable[[ResourceAttributes], Awaitable[Permission]]
+AllowedVerbs = Mapping[str, Mapping[str, bool | None]]
+"""Resource to verb to whether this user may do that; None where the cluster does not say."""
+Review = Callable[[ResourceAttributes], Awaitable[Permission]]
 """Finds out whether something is allowed."""
 
 
@@ -68,23 +62,23 @@ def address(host: str) -> str:
     return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
 
 
-async def fetch_rights(client: Client, ask: Ask) -> Rights:
+async def fetch_allowed_verbs(client: Client, review: Review) -> AllowedVerbs:
     """Find out what the user of `client` may do with what the console shows, and with jobs.
 
     Raises:
-        KubeError: As `ask` does.
+        KubeError: As `review` does.
     """
     kinds = await _kinds(client)
-    asked = (*RIGHTS, *((verb, kind.resource) for kind in kinds for verb in _verbs(kind)))
-    answers = await asyncio.gather(*(ask(ResourceAttributes.of(*each)) for each in asked))
-    permissions: dict[str, dict[str, bool | None]] = {}
+    asked = [("list", resource) for resource in LISTED]
+    asked += [(verb, kind.resource) for kind in kinds for verb in _verbs(kind)]
+    answers = await asyncio.gather(*(review(ResourceAttributes.of(*each)) for each in asked))
+    allowed: dict[str, dict[str, bool | None]] = {}
     groups: dict[str, str] = {}
-    for (verb, resource), right in zip(asked, answers, strict=True):
+    for (verb, resource), permission in zip(asked, answers, strict=True):
         is_first = groups.setdefault(resource.plural, resource.group) == resource.group
-        permissions.setdefault(resource.plural if is_first else resource.full_name, {})[verb] = (
-            right.is_allowed
-        )
-    return permissions
+        name = resource.plural if is_first else resource.full_name
+        allowed.setdefault(name, {})[verb] = permission.is_allowed
+    return allowed
 
 
 async def _kinds(client: Client) -> Sequence[JobKind]:
@@ -99,7 +93,7 @@ def _verbs(kind: JobKind) -> tuple[str, ...]:
     return ("list", "create", "delete") if kind in CREATABLE else ("list", "delete")
 
 
-def words_of(verbs: Mapping[str, bool | None]) -> str:
+def verbs_text(verbs: Mapping[str, bool | None]) -> str:
     """Say what is allowed: `may list, may not delete`."""
     return ", ".join(f"{_may(is_allowed)} {verb}" for verb, is_allowed in verbs.items())
 

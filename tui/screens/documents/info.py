@@ -8,15 +8,15 @@ from textual import work
 
 from k8s.errors import KubeError
 from k8s.snapshot import ClusterSnapshot
-from tui.feeds.about import Rights
+from tui.feeds.info import AllowedVerbs
 from tui.screens.documents.text import TextView
 from tui.widgets.text_lines import TextLine
 
 REWRITTEN_S = 2.0
 """How often what no snapshot tells is looked at again: the server's wish for silence, its clock."""
-Describe = Callable[[ClusterSnapshot, Rights | None, str], str]
+Describe = Callable[[ClusterSnapshot, AllowedVerbs | None, str], str]
 """Returns the text, given what is known of the user's rights, and why that is nothing."""
-Learn = Callable[[], Awaitable[Rights]]
+Learn = Callable[[], Awaitable[AllowedVerbs]]
 """Finds out what the user may do."""
 
 
@@ -29,7 +29,7 @@ class InfoView(TextView):
         self._describe = describe
         self._badge = badge
         self._learn = learn
-        self._rights: Rights | None = None
+        self._allowed: AllowedVerbs | None = None
         self._why_not = ""
 
     @work(exclusive=True, group="read")
@@ -39,13 +39,13 @@ class InfoView(TextView):
 
     async def _learned(self) -> str:
         try:
-            self._rights, self._why_not = await self._learn(), ""
+            self._allowed, self._why_not = await self._learn(), ""
         except KubeError as error:
             self._why_not = error.why or error.what
         return self._described()
 
     def _described(self) -> str:
-        return self._describe(self.snapshot, self._rights, self._why_not)
+        return self._describe(self.snapshot, self._allowed, self._why_not)
 
     def on_mount(self) -> None:
         """Look again now and then."""

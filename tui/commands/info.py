@@ -11,7 +11,7 @@ from tui.commands.support.connect import cluster
 from tui.commands.support.key_table import as_text
 from tui.commands.support.output import add_format, say, write, write_fields, write_object
 from tui.commands.support.values import Values
-from tui.feeds import about
+from tui.feeds.info import address, fetch_allowed_verbs, files, verbs_text, versions
 from tui.files.keys_file import read_keys
 from tui.options import ConsoleOptions
 
@@ -30,7 +30,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         for problem in keys.problems:
             say(problem)
         return 0
-    versions, files = about.versions(), about.files(options)
+    installed, paths = versions(), files(options)
     reached: Values = {}
     problem = ""
     try:
@@ -39,38 +39,36 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     except KubeError as error:
         problem = str(error)
     if flags.output in ("json", "yaml"):
-        found = {"versions": versions, "files": files, "cluster": reached or None, "problem": problem}
+        found = {"versions": installed, "files": paths, "cluster": reached or None, "problem": problem}
         write_object(found, flags.output)
         return 0
-    _print(versions, files, reached, problem)
+    _print(installed, paths, reached, problem)
     return 0
 
 
 async def _reached(client: Client) -> Values:
     server = await client.get_json("/version", doing="ask for the server's version")
     config = client.config
-    permissions = await about.fetch_rights(client, lambda need: review(client, need, config.namespace))
+    allowed = await fetch_allowed_verbs(client, lambda need: review(client, need, config.namespace))
     return {
         "context": config.context,
-        "host": about.address(config.host),
+        "host": address(config.host),
         "user": config.user,
         "namespace": config.namespace,
         "server_version": str(server.get("gitVersion") or ""),
-        "may": {
-            name: {verb: bool(may) for verb, may in verbs.items()} for name, verbs in permissions.items()
-        },
+        "may": {name: {verb: bool(may) for verb, may in verbs.items()} for name, verbs in allowed.items()},
     }
 
 
-def _print(versions: dict[str, str | None], files: dict[str, str], reached: Values, problem: str) -> None:
+def _print(installed: dict[str, str | None], paths: dict[str, str], reached: Values, problem: str) -> None:
     write("Versions")
-    write_fields((f"  {name}", found or "not installed") for name, found in versions.items())
+    write_fields((f"  {name}", found or "not installed") for name, found in installed.items())
     write("\nFiles")
-    write_fields((f"  {name}", path) for name, path in files.items())
+    write_fields((f"  {name}", path) for name, path in paths.items())
     write("\nCluster")
     if problem:
         write_fields([("  problem", line) for line in problem.split("\n")])
         return
     write_fields((f"  {name}", text) for name, text in reached.items() if isinstance(text, str))
     write(f"\nThis user, in namespace {reached['namespace']}")
-    write_fields((f"  {plural}", about.words_of(verbs)) for plural, verbs in reached["may"].items())
+    write_fields((f"  {plural}", verbs_text(verbs)) for plural, verbs in reached["may"].items())
