@@ -37,7 +37,7 @@ from tui.screens.lists.jobs import JobsView
 from tui.terminal import tty_state
 from tui.terminal.driver import PacedApp
 from tui.terminal.line_filters import AsciiOnly, Harmless
-from tui.text.format import cell_len
+from tui.text.cells import cell_len
 from tui.widgets.bindings import bindings
 
 if TYPE_CHECKING:

@@ -19,7 +19,8 @@ from tui.charts.downsample import Span, downsample, value_range
 from tui.charts.series import Series
 from tui.charts.ticks import Tick, clock_ticks, duration_ticks, log_ticks, number_ticks, whole_ticks
 from tui.charts.view import PAINTS, Piece, PlotCurve, PlotOptions
-from tui.text.format import NOTHING, cell_len, count, duration, elide_middle, head, number, pad
+from tui.text.cells import cell_len, elide_middle, head, pad
+from tui.text.format import NOTHING, count, duration, number
 
 _RAW = 100
 _PATTERNS = ((1, 1), (4, 6), (2, 4), (8, 10), (1, 2), (10, 14))

@@ -11,20 +11,8 @@ from typing import TYPE_CHECKING
 from k8s.snapshot import Holder, Job, NodeRow
 from k8s.status import Status
 from k8s.text.sanitize import log_text, sanitize
-from tui.text.format import (
-    NOTHING,
-    STATUS_LOOKS,
-    Clock,
-    Look,
-    Run,
-    cell_len,
-    compact_ranges,
-    elide_end,
-    elide_middle,
-    head,
-    memory,
-    pad,
-)
+from tui.text.cells import cell_len, elide_end, elide_middle, head, pad
+from tui.text.format import NOTHING, STATUS_LOOKS, Clock, Look, Run, compact_ranges, memory
 from tui.text.gpu_bar import job_mark, node_cells
 
 if TYPE_CHECKING:

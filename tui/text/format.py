@@ -1,19 +1,16 @@
 """Words and marks for numbers, times, names and GPUs, in as few cells as they need.
 
 Everything here is a pure function from values to text, shared by the screens
-and by the one-shot commands, so both say the same thing the same way. Widths
-are counted in terminal cells: a Chinese character takes two.
+and by the one-shot commands, so both say the same thing the same way.
 """
 
 from __future__ import annotations
 
 import math
 import re
-import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
 from typing import Literal, TypeAlias
 
 Look: TypeAlias = Literal[
@@ -59,80 +56,8 @@ STATUS_LOOKS: dict[str, Look] = {
 
 SKEW_S = 5.0
 """From here on the difference between two clocks is worth a mark."""
-_SUFFIX = re.compile(r"(?:[-_./][^\W\d_]+)?[-_./]?\d+$")
 _NUMBERED = re.compile(r"(.*?)([0-9]+)([^0-9]*)$", re.DOTALL)
-_ZERO_WIDTH = frozenset({"Mn", "Me", "Mc", "Cf"})
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
-
-
-@lru_cache(maxsize=4096)
-def _char_cells(char: str) -> int:
-    if unicodedata.category(char) in _ZERO_WIDTH:
-        return 0
-    return 2 if unicodedata.east_asian_width(char) in "WF" else 1
-
-
-def cell_len(text: str) -> int:
-    """Count the terminal cells that `text` takes."""
-    if text.isascii():
-        return len(text)
-    return sum(map(_char_cells, text))
-
-
-def head(text: str, width: int) -> str:
-    """Take as much of the start of `text` as fits into `width` cells."""
-    if text.isascii():
-        return text[: max(0, width)]
-    used = 0
-    for index, char in enumerate(text):
-        used += _char_cells(char)
-        if used > width:
-            return text[:index]
-    return text
-
-
-def tail(text: str, width: int) -> str:
-    """Take as much of the end of `text` as fits into `width` cells."""
-    if text.isascii():
-        return text[len(text) - width :] if 0 < width < len(text) else text * (width > 0)
-    used = 0
-    for index in range(len(text) - 1, -1, -1):
-        used += _char_cells(text[index])
-        if used > width:
-            return text[index + 1 :]
-    return text
-
-
-def elide_end(text: str, width: int) -> str:
-    """Shorten `text` to `width` cells, marking a lost end with `…`."""
-    if cell_len(text) <= width:
-        return text
-    return head(text, width - 1) + "…" if width > 0 else ""
-
-
-def elide_middle(text: str, width: int) -> str:
-    """Shorten a name to `width` cells so that its suffix stays: `bert-larg…-worker-12`.
-
-    The suffix is the last word with its number; it says which instance this is.
-    Where even that does not fit, the number is what remains.
-    """
-    if cell_len(text) <= width:
-        return text
-    if width <= 1:
-        return "…"[:width]
-    suffix = _SUFFIX.search(text)
-    suffix_cells = cell_len(suffix.group()) if suffix else 0
-    end_cells = max((width - 1) // 2, min(suffix_cells, width - 1))
-    start = head(text, width - 1 - end_cells)
-    return f"{start}…{tail(text, end_cells)}"
-
-
-def pad(text: str, width: int, align: Literal["left", "right"] = "left") -> str:
-    """Fill `text` with spaces to `width` cells; longer text is returned as it is."""
-    if text.isascii():
-        return text.ljust(width) if align == "left" else text.rjust(width)
-    space = " " * (width - cell_len(text))
-    return text + space if align == "left" else space + text
 
 
 def age(seconds: float | None) -> str:

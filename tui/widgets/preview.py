@@ -19,7 +19,8 @@ from textual.widget import Widget
 
 from k8s.snapshot import ClusterSnapshot, Job, NodeRow
 from tui.feeds.preview_text import Lines, job_story, node_story
-from tui.text.format import Clock, Look, cell_len
+from tui.text.cells import cell_len
+from tui.text.format import Clock, Look
 
 if TYPE_CHECKING:
     from k8s.client.client import Client

@@ -19,7 +19,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from k8s.text.sanitize import sanitize
-from tui.text.format import cell_len, head
+from tui.text.cells import cell_len, head
 from tui.widgets.viewport import WHEEL_LINES, Viewport
 
 MOST_MATCHES = 10_000

@@ -13,7 +13,7 @@ from textual.widgets import Static
 
 from k8s.text.sanitize import sanitize
 from tui.keys import TEXT
-from tui.text.format import cell_len, head
+from tui.text.cells import cell_len, head
 from tui.widgets.scroll_pane import ScrollPane
 
 _NAME = re.compile(r"( *(?:- )*)([\w./-]+:)(?= |$)")

@@ -19,7 +19,7 @@ from tui.charts.picture import Picture, draw
 from tui.charts.series import BLOCK, Series
 from tui.charts.ticks import clock_ticks, duration_ticks, log_ticks, number_ticks, whole_ticks
 from tui.charts.view import PlotCurve, PlotOptions
-from tui.text.format import cell_len
+from tui.text.cells import cell_len
 
 GOLDEN_CHARTS = GOLDEN / "charts"
 START = 1_790_000_000.0

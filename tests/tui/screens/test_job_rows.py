@@ -12,7 +12,8 @@ from k8s.status import Status
 from tests.support.evidence import NOW, instance, job_of
 from tui.screens.job.job_title import job_title
 from tui.screens.job.rows import INSTANCE_COLUMNS, instance_rows
-from tui.text.format import Clock, cell_len
+from tui.text.cells import cell_len
+from tui.text.format import Clock
 
 EXACT = Clock(NOW)
 LAST = [column.key for column in INSTANCE_COLUMNS].index("last")

@@ -76,41 +76,6 @@ def test_every_number_can_be_said(value: float) -> None:
         assert 0 < len(say(value)) < 330
 
 
-@pytest.mark.parametrize(
-    ("name", "width", "shown"),
-    [
-        ("bert-large-worker-12", 20, "bert-large-worker-12"),
-        ("bert-large-ft-worker-12", 20, "bert-larg…-worker-12"),
-        ("bert-large-ft-worker-12", 12, "b…-worker-12"),
-        ("bert-large-ft-worker-12", 9, "…orker-12"),
-        ("bert-large-ft-worker-12", 4, "…-12"),
-        ("bert-large-ft-worker-12", 1, "…"),
-        ("bert-large-ft-worker-12", 0, ""),
-        ("模型训练任务-worker-3", 14, "模型…-worker-3"),
-        ("no-number-at-its-end", 11, "no-nu…s-end"),
-    ],
-)
-def test_a_shortened_name_keeps_its_suffix(name: str, width: int, shown: str) -> None:
-    assert fmt.elide_middle(name, width) == shown
-
-
-@given(st.text(max_size=60), st.integers(-1, 70))
-def test_shortened_text_never_takes_more_cells_than_given(text: str, width: int) -> None:
-    for shorten in (fmt.elide_middle, fmt.elide_end, fmt.head, fmt.tail):
-        assert fmt.cell_len(shorten(text, width)) <= max(0, width)
-
-
-@given(st.text("模型ab-_.0123456789", min_size=1, max_size=40), st.integers(0, 999), st.integers(6, 60))
-def test_the_number_of_a_name_is_never_lost(stem: str, number: int, width: int) -> None:
-    assert fmt.elide_middle(f"{stem}-{number}", width).endswith(f"-{number}")
-
-
-@given(st.text(max_size=30), st.integers(0, 60))
-def test_padded_text_takes_exactly_the_cells_given(text: str, width: int) -> None:
-    cells = max(width, fmt.cell_len(text))
-    assert fmt.cell_len(fmt.pad(text, width)) == fmt.cell_len(fmt.pad(text, width, "right")) == cells
-
-
 def test_one_cell_is_one_gpu_while_they_fit() -> None:
     assert fmt.gpu_bar(3, 2, 1) == "▮▮▮▯▯✕"
     assert fmt.gpu_bar(0, 0, 0) == ""

@@ -25,7 +25,8 @@ from tui.feeds.preview_text import Lines, job_story, node_story, wrapped
 from tui.screens.lists.contexts import ContextsView
 from tui.screens.lists.jobs import JobsView
 from tui.screens.lists.nodes import NodesView
-from tui.text.format import Clock, cell_len
+from tui.text.cells import cell_len
+from tui.text.format import Clock
 from tui.widgets.preview import Preview
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)

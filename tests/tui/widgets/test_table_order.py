@@ -16,7 +16,7 @@ from textual.pilot import Pilot
 from textual.theme import Theme
 
 import themes
-from tui.text.format import pad
+from tui.text.cells import pad
 from tui.widgets.table.table import Cell, Column, Row, Table
 
 COLUMNS = (

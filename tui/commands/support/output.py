@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from k8s.text.sanitize import sanitize
 from k8s.text.yaml_writer import to_yaml
-from tui.text.format import cell_len, pad
+from tui.text.cells import cell_len, pad
 
 FORMATS = ("table", "wide", "json", "yaml")
 """What `-o` of a list takes."""

@@ -38,7 +38,8 @@ from tui.screens.job.rows import (
     event_row,
     instance_rows,
 )
-from tui.text.format import Clock, duration, elide_end, plural
+from tui.text.cells import elide_end
+from tui.text.format import Clock, duration, plural
 from tui.text.progress import progress_in
 from tui.widgets.table.row_order import row_filter
 from tui.widgets.table.table import Table

@@ -6,7 +6,8 @@ from k8s.kinds import JobRef
 from k8s.snapshot import Job
 from k8s.status import Status
 from k8s.text.sanitize import sanitize
-from tui.text.format import Clock, cell_len, elide_end, elide_middle
+from tui.text.cells import cell_len, elide_end, elide_middle
+from tui.text.format import Clock
 
 _RAN = (Status.RUNNING, Status.RESTARTING, Status.SUCCEEDED, Status.FAILED)
 

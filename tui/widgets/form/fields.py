@@ -21,7 +21,7 @@ from textual.widgets.text_area import Edit, EditResult
 
 from k8s.text.sanitize import sanitize
 from tui.jobs.new_job.fields import FormField
-from tui.text.format import elide_end
+from tui.text.cells import elide_end
 from tui.widgets.form.line_input import LineInput
 
 LONGEST_ERROR = 240

@@ -11,7 +11,7 @@ from textual.strip import Strip
 
 from k8s.logs import Item, LogLine, Mark, Marker
 from k8s.text.sanitize import sanitize
-from tui.text.format import cell_len, elide_middle, pad
+from tui.text.cells import cell_len, elide_middle, pad
 from tui.widgets.log.text import clock, highlighted, text_runs, wrap_cuts
 
 STAMP_CELLS = 13

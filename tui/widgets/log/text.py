@@ -13,7 +13,7 @@ from rich.style import Style
 
 from k8s.logs import Item, LogLine
 from k8s.text.sanitize import log_runs, log_text, sanitize
-from tui.text.format import cell_len
+from tui.text.cells import graphemes
 
 
 def plain_text(item: Item) -> str:
@@ -117,8 +117,7 @@ def wrap_cuts(text: str, width: int) -> list[int]:
         return [*range(width, len(text), width), len(text)]
     cuts: list[int] = []
     used = line = 0
-    for char in text:
-        cells = cell_len(char)
+    for _, _, cells in graphemes(text):
         if line + cells > width:
             cuts.append(used)
             line = 0

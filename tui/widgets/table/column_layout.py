@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
-from tui.text.format import cell_len
+from tui.text.cells import cell_len
 from tui.widgets.table.columns import Column
 
 GAP = 2

@@ -8,7 +8,8 @@ from operator import itemgetter
 from typing import Literal, NamedTuple
 
 from k8s.text.sanitize import sanitize
-from tui.text.format import Look, Run, cell_len
+from tui.text.cells import cell_len
+from tui.text.format import Look, Run
 
 
 class Cell(NamedTuple):

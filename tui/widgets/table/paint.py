@@ -11,7 +11,8 @@ from textual.cache import LRUCache
 from textual.strip import Strip
 
 from k8s.text.sanitize import sanitize
-from tui.text.format import Run, cell_len, elide_end, elide_middle
+from tui.text.cells import cell_len, elide_end, elide_middle
+from tui.text.format import Run
 from tui.widgets.table.column_layout import GAP, Fit
 from tui.widgets.table.columns import Cell, Column, Row
 

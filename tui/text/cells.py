@@ -1,0 +1,91 @@
+"""How many cells of a terminal a text takes, and how to shorten or pad it to so many.
+
+A Chinese character takes two, an accent none. What counts is what Rich counts, for by that Textual lays out
+what is drawn. `rich.cells` is loaded only for text that has more than the letters and marks of `_NARROW`,
+because the one-shot commands, which nearly always print nothing else, start faster without.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Literal
+
+_SUFFIX = re.compile(r"(?:[-_./][^\W\d_]+)?[-_./]?\d+$")
+_NARROW = re.compile(
+    "[\x20-\x7e\xa0-\xac\xae-\u02ff\u0370-\u0377\u037a-\u0482\u2010-\u2027\u2030-\u205e\u2190-\u2319\u2500-\u25fc"
+    "\u2800-\u28ff]*"
+)
+"""Latin, Greek and Cyrillic letters, punctuation, arrows, boxes, blocks and braille: a cell each."""
+
+
+def cell_len(text: str) -> int:
+    """Count the terminal cells that `text` takes; it has no control characters."""
+    if text.isascii() or _NARROW.fullmatch(text):
+        return len(text)
+    from rich.cells import cell_len as rich_cell_len
+
+    return rich_cell_len(text)
+
+
+def graphemes(text: str) -> Sequence[tuple[int, int, int]]:
+    """Return what must not be taken apart: the start, end and cells of each character with its marks."""
+    from rich.cells import split_graphemes
+
+    return split_graphemes(text)[0]
+
+
+def head(text: str, width: int) -> str:
+    """Take as much of the start of `text` as fits into `width` cells."""
+    if text.isascii() or _NARROW.fullmatch(text):
+        return text[: max(0, width)]
+    used = 0
+    for start, _, cells in graphemes(text):
+        used += cells
+        if used > width:
+            return text[:start]
+    return text
+
+
+def tail(text: str, width: int) -> str:
+    """Take as much of the end of `text` as fits into `width` cells."""
+    if text.isascii() or _NARROW.fullmatch(text):
+        return text[len(text) - width :] if 0 < width < len(text) else text * (width > 0)
+    used = 0
+    for _, end, cells in reversed(graphemes(text)):
+        used += cells
+        if used > width:
+            return text[end:]
+    return text
+
+
+def elide_end(text: str, width: int) -> str:
+    """Shorten `text` to `width` cells, marking a lost end with `…`."""
+    if cell_len(text) <= width:
+        return text
+    return head(text, width - 1) + "…" if width > 0 else ""
+
+
+def elide_middle(text: str, width: int) -> str:
+    """Shorten a name to `width` cells so that its suffix stays: `bert-larg…-worker-12`.
+
+    The suffix is the last word with its number; it says which instance this is.
+    Where even that does not fit, the number is what remains.
+    """
+    if cell_len(text) <= width:
+        return text
+    if width <= 1:
+        return "…"[:width]
+    suffix = _SUFFIX.search(text)
+    suffix_cells = cell_len(suffix.group()) if suffix else 0
+    end_cells = max((width - 1) // 2, min(suffix_cells, width - 1))
+    start = head(text, width - 1 - end_cells)
+    return f"{start}…{tail(text, end_cells)}"
+
+
+def pad(text: str, width: int, align: Literal["left", "right"] = "left") -> str:
+    """Fill `text` with spaces to `width` cells; longer text is returned as it is."""
+    if text.isascii():
+        return text.ljust(width) if align == "left" else text.rjust(width)
+    space = " " * (width - cell_len(text))
+    return text + space if align == "left" else space + text
