@@ -49,7 +49,10 @@ def main() -> int:
         status = min(error.failures.values(), key=age).exitcode
         return _report([rank for rank, each in error.failures.items() if each.exitcode == status], status)
     except (RendezvousError, DistError) as error:
-        print(f"error: The pods of this job did not meet. {str(error).splitlines()[0]}", file=sys.stderr)
+        print(
+            f"error: The pods of this job did not find each other. {str(error).splitlines()[0]}",
+            file=sys.stderr,
+        )
         return 1
     return 0
 

@@ -4,6 +4,26 @@ A pod's word comes from `pod`, a job's from the table of rules in `job`, which k
 job's object *and* its pods: an operator's list of conditions alone does not tell.
 """
 
-from k8s.status.status import Status
+from __future__ import annotations
 
-__all__ = ["Status"]
+from enum import StrEnum
+
+
+class Status(StrEnum):
+    """How a job or an instance is: ten words, a contract with scripts."""
+
+    QUEUED = "Queued"
+    PENDING = "Pending"
+    STARTING = "Starting"
+    RUNNING = "Running"
+    RESTARTING = "Restarting"
+    SUSPENDED = "Suspended"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+    TERMINATING = "Terminating"
+    UNKNOWN = "Unknown"
+
+    @property
+    def is_final(self) -> bool:
+        """Tell whether nothing more will happen by itself."""
+        return self in (Status.SUCCEEDED, Status.FAILED)

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from k8s.status import Status
 from k8s.status.pod import ASKED_TO_STOP
-from k8s.status.status import Status
 
 _LAST = datetime.max.replace(tzinfo=UTC)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 from k8s.models import Condition, ContainerStatus, Pod, Terminated
-from k8s.status.status import Status
+from k8s.status import Status
 
 NONE_UNREADY: Mapping[str, str] = {}
 """When nothing is known against any node."""

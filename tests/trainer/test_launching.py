@@ -67,7 +67,7 @@ def test_a_rank_that_waits_for_the_others_leaves_at_once_when_asked(job: Job, nu
     job.start(
         ["trainer.train_ddp"], RANK="0", WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT=free_port()
     )
-    job.wait_for("meets the others")
+    job.wait_for("joins the process group")
     job.processes[0].send_signal(number)
     assert job.end() == [128 + number]
     assert job.lines[0][1:] == [TOO_SOON.replace("SIGTERM", signal.Signals(number).name)]
@@ -96,7 +96,7 @@ def test_a_process_that_is_still_importing_leaves_at_once_when_asked(
 
 def test_a_pod_asked_to_stop_before_training_leaves_no_rank_behind(job: Job) -> None:
     job.start_pods(LONG, processes=2)
-    job.wait_for("meets the others")
+    job.wait_for("joins the process group")
     ranks = ranks_of(job.processes[0].pid)
     job.processes[0].send_signal(signal.SIGTERM)
     assert job.end() == [143]
@@ -134,7 +134,7 @@ def test_a_rank_that_is_killed_is_named_and_not_those_that_miss_it(job: Job) -> 
 def test_a_rank_that_fails_before_it_meets_the_others_is_named_by_those_that_waited(job: Job) -> None:
     job.start_pods([*LONG, "--wait-for-others", "2"], [*LONG, "--epochs", "0"])
     assert job.end() == [1, 2], job.lines
-    words = "[rank0]: error: Of 2 processes, rank 1 did not come to 127.0.0.1:"
+    words = "[rank0]: error: Of 2 processes, rank 1 did not join at 127.0.0.1:"
     [said] = [line for line in job.lines[0] if "error: " in line]
     assert said.startswith(words)
     assert said.endswith(" within 2s. Look for the reason in its log; --wait-for-others waits longer.")
@@ -145,5 +145,5 @@ def test_a_rank_whose_partner_never_comes_says_so_in_time(job: Job, rank: str) -
     words = ["trainer.train_ddp", "--wait-for-others", "1"]
     job.start(words, RANK=rank, WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT=free_port())
     assert job.end() == [1]
-    assert job.lines[0][-1].startswith("error: Could not meet the other 1 processes at 127.0.0.1:")
+    assert job.lines[0][-1].startswith("error: Could not reach the other 1 processes at 127.0.0.1:")
     assert job.lines[0][-1].endswith("; --wait-for-others waits longer.")

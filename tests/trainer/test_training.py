@@ -38,8 +38,8 @@ def test_two_processes_of_an_operator_train_together_and_leave_curves_and_a_chec
         "device cpu",
         "backend gloo",
         "world size 2",
-        "640 images",
-        "101 to validate",
+        "640 training images",
+        "101 validation images",
         "event files in",
     ):
         assert words in text

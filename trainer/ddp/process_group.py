@@ -56,7 +56,7 @@ class ProcessGroup:
             self._cpu_group = dist.new_group(backend="gloo") if self.backend == "nccl" else dist.group.WORLD
         except (RuntimeError, ValueError, OSError) as error:
             raise TrainingError(
-                f"Could not meet the other {self.ranks.world_size - 1} processes at {self.master}.",
+                f"Could not reach the other {self.ranks.world_size - 1} processes at {self.master}.",
                 f"{first_line(error)}.",
                 "Check that all of them run and that rank 0 can be reached; --wait-for-others waits longer.",
             ) from error
@@ -71,7 +71,7 @@ class ProcessGroup:
         except dist.DistStoreError as error:
             missing = [str(rank) for rank, key in enumerate(here) if not store.check([key])]
             raise TrainingError(
-                f"Of {ranks.world_size} processes, rank {', '.join(missing[:8])} did not come to"
+                f"Of {ranks.world_size} processes, rank {', '.join(missing[:8])} did not join at"
                 f" {self.master} within {duration(self._join_timeout.total_seconds())}.",
                 now="Look for the reason in its log; --wait-for-others waits longer.",
             ) from error

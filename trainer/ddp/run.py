@@ -65,7 +65,8 @@ def train(arguments: argparse.Namespace, stop: StopRequest) -> None:
     threads = set_threads(ranks)
     group = ProcessGroup(ranks, device, arguments.wait_for_others)
     if group.backend:
-        log(f"rank {ranks.rank} of {ranks.world_size} ({ranks.launcher}) meets the others at {group.master}")
+        rank = f"rank {ranks.rank} of {ranks.world_size} ({ranks.launcher})"
+        log(f"{rank} joins the process group at {group.master}")
     try:
         group.init()
         metrics = _train(arguments, group, threads, stop)
@@ -111,8 +112,8 @@ def _train(arguments: argparse.Namespace, group: ProcessGroup, threads: int, sto
         )
         if ranks.is_first:
             log(
-                f"{arguments.model} on {arguments.dataset}: {len(train_images)} images to learn from, "
-                f"{len(val_images)} to validate, {loop.steps} steps of {train.global_batch_size} images"
+                f"{arguments.model} on {arguments.dataset}: {len(train_images)} training images, "
+                f"{len(val_images)} validation images, {loop.steps} steps of {train.global_batch_size} images"
             )
             log(
                 f"device {_device_name(group)}, precision {arguments.precision}, "

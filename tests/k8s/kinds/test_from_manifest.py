@@ -1,4 +1,4 @@
-"""From an object back to the wish: of our own manifests nothing is lost, of others' nothing silently."""
+"""From an object back to the spec: of our own manifests nothing is lost, of others' nothing silently."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ every_kind = pytest.mark.parametrize("kind", CREATABLE, ids=lambda kind: kind.ti
 UNTOLD = {"Job": {"processes", "clean_pods"}}
 """What a kind's manifest does not say, so that no object can say it either."""
 OURS = {"PYTHONUNBUFFERED", "PET_TEE", "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE", "PYTHONSAFEPATH"}
-"""Variables that every job has: one with the very value that it has anyway is no wish."""
+"""Variables that every job has: one with the very value that it has anyway is left out of the spec."""
 WORD = st.text(alphabet="abz09-/=. '\"$éö中\n", min_size=1, max_size=12)
 NAME = st.from_regex(r"[a-z]([-a-z0-9]{0,20}[a-z0-9])?", fullmatch=True)
 QUANTITY = st.sampled_from(["", "4", "500m", "32Gi", "1.5"])
@@ -55,7 +55,7 @@ SPECS = st.builds(
 @every_kind
 @settings(max_examples=150, deadline=None)
 @given(spec=SPECS)
-def test_a_job_of_ours_is_read_back_as_it_was_wished(kind: CreatableKind, spec: JobSpec) -> None:
+def test_a_job_of_ours_is_read_back_as_it_was_asked_for(kind: CreatableKind, spec: JobSpec) -> None:
     manifest = kind.manifest(spec)
     found, lost = kind.spec_from_manifest(json.loads(json.dumps(manifest)))
     told: dict[str, Any] = {name: getattr(found, name) for name in UNTOLD.get(kind.title, ())}
