@@ -155,11 +155,11 @@ def test_arbitrary_bytes_never_break_the_argparse_type(noise: bytes) -> None:
 @quick
 @given(st.integers(0, 20 * 64), st.integers(0, 7))
 def test_a_flipped_bit_costs_at_most_its_own_record_or_is_named(
-    tmp_path_factory: pytest.TempPathFactory, place: int, bit: int
+    tmp_path_factory: pytest.TempPathFactory, at: int, bit: int
 ) -> None:
     content = bytearray(written(tmp_path_factory.mktemp("run"), losses(*range(30))))
-    place %= len(content)
-    content[place] ^= 1 << bit
+    at %= len(content)
+    content[at] ^= 1 << bit
     stream = EventStream()
     stream.feed(bytes(content))
     steps = steps_of(stream) if stream.series else []

@@ -135,9 +135,9 @@ def test_a_rank_that_fails_before_it_meets_the_others_is_named_by_those_that_wai
     job.start_pods([*LONG, "--wait-for-others", "2"], [*LONG, "--epochs", "0"])
     assert job.end() == [1, 2], job.lines
     words = "[rank0]: error: Of 2 processes, rank 1 did not join at 127.0.0.1:"
-    [said] = [line for line in job.lines[0] if "error: " in line]
-    assert said.startswith(words)
-    assert said.endswith(" within 2s. Look for the reason in its log; --wait-for-others waits longer.")
+    [error_line] = [line for line in job.lines[0] if "error: " in line]
+    assert error_line.startswith(words)
+    assert error_line.endswith(" within 2s. Look for the reason in its log; --wait-for-others waits longer.")
 
 
 @pytest.mark.parametrize("rank", ["0", "1"])

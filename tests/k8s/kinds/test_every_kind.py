@@ -233,8 +233,8 @@ def test_whatever_labels_a_pod_has_it_gets_a_place_or_none(
     kind: JobKind, labels: dict[str, str], name: str
 ) -> None:
     pod = read_pods({"metadata": {"name": name, "labels": labels}})[0]
-    place = kind.instance_of(pod)
-    assert place is None or place[1] is None or place[1] >= 0
+    instance = kind.instance_of(pod)
+    assert instance is None or instance[1] is None or instance[1] >= 0
     assert isinstance(kind.job_of(pod), str)
 
 

@@ -17,7 +17,7 @@ from tests.k8s.kinds.operator_objects import SITUATIONS, kind_named, objects
 from tests.support.objects import Object, recorded
 
 every_kind = pytest.mark.parametrize("kind", CREATABLE, ids=lambda kind: kind.title)
-UNTOLD = {"Job": {"processes", "clean_pods"}}
+NOT_IN_MANIFEST = {"Job": {"processes", "clean_pods"}}
 """What a kind's manifest does not say, so that no object can say it either."""
 OURS = {"PYTHONUNBUFFERED", "PET_TEE", "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE", "PYTHONSAFEPATH"}
 """Variables that every job has: one with the very value that it has anyway is left out of the spec."""
@@ -58,10 +58,10 @@ SPECS = st.builds(
 def test_a_job_of_ours_is_read_back_as_it_was_asked_for(kind: CreatableKind, spec: JobSpec) -> None:
     manifest = kind.manifest(spec)
     found, lost = kind.spec_from_manifest(json.loads(json.dumps(manifest)))
-    told: dict[str, Any] = {name: getattr(found, name) for name in UNTOLD.get(kind.title, ())}
+    as_found: dict[str, Any] = {name: getattr(found, name) for name in NOT_IN_MANIFEST.get(kind.title, ())}
     if not spec.gpus:
-        told["gpu_resource"] = "nvidia.com/gpu"
-    assert found == replace(spec, **told)
+        as_found["gpu_resource"] = "nvidia.com/gpu"
+    assert found == replace(spec, **as_found)
     assert lost == ()
     assert kind.manifest(found) == manifest
 

@@ -68,7 +68,7 @@ def test_a_slip_of_the_keyboard_makes_no_billions_of_ranks() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "words"),
+    ("trainer_status", "words"),
     [
         ({"progressPercentage": 61, "estimatedRemainingSeconds": 1450}, "61 %, 24 min left"),
         ({"progressPercentage": 0}, "0 %"),
@@ -79,8 +79,8 @@ def test_a_slip_of_the_keyboard_makes_no_billions_of_ranks() -> None:
         (None, ""),
     ],
 )
-def test_its_progress_is_what_the_trainer_reports(told: Any, words: str) -> None:
-    assert TRAIN.parse(train_job(trainerStatus=told)).progress == words
+def test_its_progress_is_what_the_trainer_reports(trainer_status: Any, words: str) -> None:
+    assert TRAIN.parse(train_job(trainerStatus=trainer_status)).progress == words
 
 
 def test_no_more_than_two_metrics_are_told() -> None:

@@ -115,7 +115,7 @@ def test_an_mpi_job_that_succeeded_has_only_ended() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "place"),
+    ("name", "instance"),
     [
         ("mnist-5b373-node-0", ("node", 0)),
         ("mnist-5b373-param-server-12", ("param-server", 12)),
@@ -127,9 +127,9 @@ def test_an_mpi_job_that_succeeded_has_only_ended() -> None:
         ("other-5b373-node-0", None),
     ],
 )
-def test_role_and_number_are_at_the_end_of_a_pods_name(name: str, place: tuple[str, int] | None) -> None:
+def test_role_and_number_are_at_the_end_of_a_pods_name(name: str, instance: tuple[str, int] | None) -> None:
     pod = a_pod(name, {"tensorstack.dev/owner-name": "mnist"})
-    assert TORCH.instance_of(pod) == place
+    assert TORCH.instance_of(pod) == instance
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ async def until(is_so: Callable[[], object]) -> None:
             await asyncio.sleep(0.005)
 
 
-def said(lines: LastLines, pod: ScriptedPod) -> bytes:
+def last_text(lines: LastLines, pod: ScriptedPod) -> bytes:
     found = lines.newest.get(pod.name)
     return found.raw if found is not None else b""
 
@@ -50,11 +50,11 @@ async def test_the_newest_line_of_each_log_is_known_as_it_comes() -> None:
     one, other = ScriptedPod("one"), ScriptedPod("other")
     one.write("step 1")
     async with connected(one, other) as (_, client), looking(client, one, other) as lines:
-        await until(lambda: said(lines, one) == b"step 1")
+        await until(lambda: last_text(lines, one) == b"step 1")
         assert lines.newest["one"].stamp_ns == START_NS + 1_000_000
         await one.say("step 2", "step 3")
-        await until(lambda: said(lines, one) == b"step 3")
-        assert said(lines, other) == b""
+        await until(lambda: last_text(lines, one) == b"step 3")
+        assert last_text(lines, other) == b""
         assert [asked.get("tailLines") for asked in one.requests] == ["1"]
         assert not lines.is_polled and lines.round_s == 0
 
@@ -63,10 +63,10 @@ async def test_an_empty_line_counts_as_a_sign_of_life_but_is_not_shown() -> None
     pod = ScriptedPod("one")
     pod.write("step 1")
     async with connected(pod) as (_, client), looking(client, pod) as lines:
-        await until(lambda: said(lines, pod) == b"step 1")
+        await until(lambda: last_text(lines, pod) == b"step 1")
         await pod.say("", after_ns=5 * NS)
         await until(lambda: lines.newest["one"].stamp_ns > START_NS + 5 * NS)
-        assert said(lines, pod) == b"step 1"
+        assert last_text(lines, pod) == b"step 1"
 
 
 async def test_many_logs_are_asked_in_turns_and_none_is_streamed() -> None:
@@ -75,9 +75,9 @@ async def test_many_logs_are_asked_in_turns_and_none_is_streamed() -> None:
         pod.write("hello")
     async with connected(*pods) as (_, client), looking(client, *pods, max_streams=4) as lines:
         assert lines.is_polled and lines.round_s > 0
-        await until(lambda: all(said(lines, pod) == b"hello" for pod in pods))
+        await until(lambda: all(last_text(lines, pod) == b"hello" for pod in pods))
         pods[4].write("again")
-        await until(lambda: said(lines, pods[4]) == b"again")
+        await until(lambda: last_text(lines, pods[4]) == b"again")
         asked = [request for pod in pods for request in pod.requests]
         assert all(each["tailLines"] == "1" and "follow" not in each for each in asked)
         assert max(len(pod.requests) for pod in pods) - min(len(pod.requests) for pod in pods) <= 1
@@ -109,7 +109,7 @@ async def test_a_broken_stream_is_taken_up_again() -> None:
     async with connected(pod) as (_, client), looking(client, pod) as lines:
         await until(lambda: len(pod.requests) >= 2)
         await pod.say("step 2")
-        await until(lambda: said(lines, pod) == b"step 2")
+        await until(lambda: last_text(lines, pod) == b"step 2")
 
 
 async def test_a_log_that_is_over_is_read_once() -> None:
@@ -118,7 +118,7 @@ async def test_a_log_that_is_over_is_read_once() -> None:
     pod.runs[-1].tail = b"CUDA error: out of memory"
     await pod.end(1)
     async with connected(pod) as (_, client), looking(client, pod, status="Failed") as lines:
-        await until(lambda: said(lines, pod) == b"CUDA error: out of memory")
+        await until(lambda: last_text(lines, pod) == b"CUDA error: out of memory")
         assert lines.newest["one"].looked_s is not None
         lines.set_targets([target(pod, status="Failed", is_chief=True)])
         await asyncio.sleep(0)
@@ -130,7 +130,7 @@ async def test_what_never_ran_is_not_asked() -> None:
     async with connected(pod) as (_, client), looking(client, pod, status="Pending") as lines:
         pod.write("hello")
         lines.set_targets([target(pod, status="Running")])
-        await until(lambda: said(lines, pod) == b"hello")
+        await until(lambda: last_text(lines, pod) == b"hello")
         assert len(pod.requests) == 1
 
 
