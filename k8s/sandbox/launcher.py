@@ -92,19 +92,19 @@ async def start(
     Raises:
         KubeError: It could not be started, or the one that runs does not answer.
     """
-    places = SandboxPaths.default()
-    places.prepare()
-    async with _alone(places, progress):
-        if places.is_held:
+    paths = SandboxPaths.default()
+    paths.prepare()
+    async with _alone(paths, progress):
+        if paths.is_held:
             progress("Joining the sandbox that runs")
-            await _until_it_answers(places, answer_s)
+            await _until_it_answers(paths, answer_s)
             was_running = True
         else:
             progress("Starting the sandbox")
-            await _launch(places, options or SandboxOptions(), progress)
+            await _launch(paths, options or SandboxOptions(), progress)
             was_running = False
-    holder = places.holder()
-    return SandboxAddress(places.kubeconfig, _url(places), holder.pid, was_running)
+    holder = paths.holder()
+    return SandboxAddress(paths.kubeconfig, _url(paths), holder.pid, was_running)
 
 
 async def stop(*, patience_s: float = STOP_S) -> bool:
@@ -115,11 +115,11 @@ async def stop(*, patience_s: float = STOP_S) -> bool:
     Raises:
         KubeError: It cannot be stopped.
     """
-    places = SandboxPaths.default()
-    if not places.folder.is_dir():
+    paths = SandboxPaths.default()
+    if not paths.folder.is_dir():
         return False
-    async with _alone(places, lambda words: None):
-        return await _stop(places, patience_s)
+    async with _alone(paths, lambda words: None):
+        return await _stop(paths, patience_s)
 
 
 async def reset() -> None:
@@ -128,16 +128,16 @@ async def reset() -> None:
     Raises:
         KubeError: It cannot be stopped, or something cannot be deleted.
     """
-    places = SandboxPaths.default()
-    if not places.folder.is_dir():
+    paths = SandboxPaths.default()
+    if not paths.folder.is_dir():
         return
-    async with _alone(places, lambda words: None):
-        await _stop(places, STOP_S)
+    async with _alone(paths, lambda words: None):
+        await _stop(paths, STOP_S)
         try:
-            for path in places.folder.iterdir():
+            for path in paths.folder.iterdir():
                 if path.is_dir() and not path.is_symlink():
                     await asyncio.to_thread(shutil.rmtree, path)
-                elif path not in (places.lock, places.start_lock):
+                elif path not in (paths.lock, paths.start_lock):
                     path.unlink()
         except OSError as error:
             raise KubeError("The sandbox's folder could not be emptied.", str(error)) from error
@@ -145,28 +145,28 @@ async def reset() -> None:
 
 async def status() -> SandboxStatus:
     """Return how the sandbox is."""
-    places = SandboxPaths.default()
-    is_running = places.is_held
-    holder = places.holder()
+    paths = SandboxPaths.default()
+    is_running = paths.is_held
+    holder = paths.holder()
     return SandboxStatus(
         is_running=is_running,
-        answers=is_running and not await asyncio.to_thread(_silence, places),
+        answers=is_running and not await asyncio.to_thread(_silence, paths),
         pid=holder.pid if is_running else 0,
-        url=_url(places) if is_running else "",
-        folder=places.folder,
-        kubeconfig=places.kubeconfig,
-        log=places.log,
+        url=_url(paths) if is_running else "",
+        folder=paths.folder,
+        kubeconfig=paths.kubeconfig,
+        log=paths.log,
         started_s=holder.started_s if is_running else 0.0,
     )
 
 
 @asynccontextmanager
-async def _alone(places: SandboxPaths, progress: Callable[[str], None]) -> AsyncIterator[None]:
+async def _alone(paths: SandboxPaths, progress: Callable[[str], None]) -> AsyncIterator[None]:
     """Be the only one who starts or stops the sandbox."""
     deadline = asyncio.get_running_loop().time() + START_S
     is_told = False
     while True:
-        with locked(places.start_lock) as is_ours:
+        with locked(paths.start_lock) as is_ours:
             if is_ours:
                 yield
                 return
@@ -177,26 +177,26 @@ async def _alone(places: SandboxPaths, progress: Callable[[str], None]) -> Async
             raise KubeError(
                 "The sandbox could not be started.",
                 f"Another program has been starting or stopping it for {START_S:.0f} s.",
-                _HINT.format(log=places.log),
+                _HINT.format(log=paths.log),
             )
         await asyncio.sleep(_TURN_S)
 
 
-async def _launch(places: SandboxPaths, options: SandboxOptions, progress: Callable[[str], None]) -> None:
+async def _launch(paths: SandboxPaths, options: SandboxOptions, progress: Callable[[str], None]) -> None:
     """Start the process and read from it how far it is."""
-    if places.log.exists() and places.log.stat().st_size > _LOG_BYTES:
-        places.log.replace(places.log.with_suffix(".log.1"))
+    if paths.log.exists() and paths.log.stat().st_size > _LOG_BYTES:
+        paths.log.replace(paths.log.with_suffix(".log.1"))
     root = str(Path(__file__).resolve().parents[2])
-    words = [sys.executable, "-P", "-m", "k8s.sandbox", str(places.folder), json.dumps(asdict(options))]
+    words = [sys.executable, "-P", "-m", "k8s.sandbox", str(paths.folder), json.dumps(asdict(options))]
     read_end, write_end = os.pipe()
     try:
-        with places.log.open("ab") as log:
+        with paths.log.open("ab") as log:
             process = subprocess.Popen(
                 [*words, str(write_end)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                cwd=places.folder,
+                cwd=paths.folder,
                 env={**os.environ, "PYTHONPATH": root},
                 pass_fds=[write_end],
                 start_new_session=True,
@@ -215,8 +215,8 @@ async def _launch(places: SandboxPaths, options: SandboxOptions, progress: Calla
     except (TimeoutError, EOFError) as error:
         process.kill()
         await asyncio.to_thread(process.wait)
-        why = _last_words(places) or f"It was not ready after {START_S:.0f} s."
-        raise KubeError("The sandbox could not be started.", why, f"See {places.log}.") from error
+        why = _last_words(paths) or f"It was not ready after {START_S:.0f} s."
+        raise KubeError("The sandbox could not be started.", why, f"See {paths.log}.") from error
     process.returncode = 0  # it lives on without us, which is no mistake to warn about
 
 
@@ -244,32 +244,32 @@ async def _until_ready(read_end: int, progress: Callable[[str], None]) -> None:
     raise EOFError
 
 
-async def _until_it_answers(places: SandboxPaths, answer_s: float) -> None:
+async def _until_it_answers(paths: SandboxPaths, answer_s: float) -> None:
     deadline = asyncio.get_running_loop().time() + answer_s
-    while why := await asyncio.to_thread(_silence, places):
+    while why := await asyncio.to_thread(_silence, paths):
         if asyncio.get_running_loop().time() > deadline:
             raise KubeError(
                 "The sandbox runs but does not answer.",
-                f"Process {places.holder().pid}: {why}",
-                _HINT.format(log=places.log),
+                f"Process {paths.holder().pid}: {why}",
+                _HINT.format(log=paths.log),
             )
         await asyncio.sleep(_TURN_S)
 
 
-def _silence(places: SandboxPaths) -> str:
+def _silence(paths: SandboxPaths) -> str:
     """Return why the sandbox does not answer; nothing when it does."""
     try:
-        trust = ssl.create_default_context(cafile=str(places.certificate))
-        with urllib.request.urlopen(_url(places) + "/readyz", timeout=2, context=trust):
+        trust = ssl.create_default_context(cafile=str(paths.certificate))
+        with urllib.request.urlopen(_url(paths) + "/readyz", timeout=2, context=trust):
             return ""
     except (OSError, ValueError) as error:
         return str(error)
 
 
-async def _stop(places: SandboxPaths, patience_s: float) -> bool:
-    if not places.is_held:
+async def _stop(paths: SandboxPaths, patience_s: float) -> bool:
+    if not paths.is_held:
         return False
-    pid = places.holder().pid
+    pid = paths.holder().pid
     for number, within_s in ((signal.SIGTERM, patience_s), (signal.SIGKILL, 5.0)):
         try:
             os.kill(pid, number)
@@ -277,18 +277,18 @@ async def _stop(places: SandboxPaths, patience_s: float) -> bool:
             raise KubeError(
                 "The sandbox could not be stopped.", f"Process {pid}: {error.strerror}."
             ) from error
-        if await places.freed(within_s):
+        if await paths.freed(within_s):
             return True
     raise KubeError("The sandbox could not be stopped.", f"Process {pid} does not end.")
 
 
-def _last_words(places: SandboxPaths) -> str:
+def _last_words(paths: SandboxPaths) -> str:
     """Return the last line of the sandbox's log."""
     try:
-        return places.log.read_text(errors="replace").strip().splitlines()[-1][:500]
+        return paths.log.read_text(errors="replace").strip().splitlines()[-1][:500]
     except (OSError, IndexError):
         return ""
 
 
-def _url(places: SandboxPaths) -> str:
-    return f"https://127.0.0.1:{places.holder().port}"
+def _url(paths: SandboxPaths) -> str:
+    return f"https://127.0.0.1:{paths.holder().port}"

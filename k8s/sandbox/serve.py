@@ -19,7 +19,7 @@ from k8s.models.resources import CLAIMS
 from k8s.sandbox.api.http.certificate import server_context
 from k8s.sandbox.api.http.server import Server
 from k8s.sandbox.api.storage.store import Store
-from k8s.sandbox.control import Informers, keep_looking
+from k8s.sandbox.controller_runtime import Informers, run_controller
 from k8s.sandbox.controllers.operators import Operators
 from k8s.sandbox.controllers.scheduler import Scheduler
 from k8s.sandbox.launcher import SandboxOptions
@@ -36,37 +36,37 @@ _REQUESTS_PER_S = 1000.0
 log = logging.getLogger(__name__)
 
 
-async def serve(places: SandboxPaths, options: SandboxOptions, say: Callable[[str], None]) -> None:
+async def serve(paths: SandboxPaths, options: SandboxOptions, say: Callable[[str], None]) -> None:
     """Run a sandbox until SIGTERM, SIGINT or a long silence; `say` takes progress, at last "ready".
 
     Raises:
         KubeError: It cannot run: another one does, or its folder cannot be used.
     """
-    places.prepare()
-    with locked(places.lock) as is_ours:
+    paths.prepare()
+    with locked(paths.lock) as is_ours:
         if not is_ours:
             raise KubeError(
                 "The sandbox runs already.",
-                f"Process {places.holder().pid} holds {places.folder}.",
+                f"Process {paths.holder().pid} holds {paths.folder}.",
                 "Use it, or stop it first: gpuconsole sandbox stop",
             )
         say("Opening the database")
-        store = Store(places.database)
+        store = Store(paths.database)
         try:
             own_token = secrets.token_urlsafe(32)
-            server = Server(store, token=places.token(), pods_root=places.pods, component_token=own_token)
-            tls, certificate = server_context(places.folder)
-            port = await _listen(server, places.holder().port, tls)
-            places.sign(port)
-            places.write_kubeconfig(port, places.token(), certificate)
+            server = Server(store, token=paths.token(), pods_root=paths.pods, component_token=own_token)
+            tls, certificate = server_context(paths.folder)
+            port = await _listen(server, paths.holder().port, tls)
+            paths.sign(port)
+            paths.write_kubeconfig(port, paths.token(), certificate)
             access = ClusterConfig(
                 host=f"https://127.0.0.1:{port}",
                 api_key={"BearerToken": f"Bearer {own_token}"},
-                ssl_ca_cert=str(places.certificate),
+                ssl_ca_cert=str(paths.certificate),
             )
             try:
                 async with Client(access, limiter=RateLimiter(_REQUESTS_PER_S, _REQUESTS_PER_S)) as client:
-                    await _control(client, server, places, options, say)
+                    await _control(client, server, paths, options, say)
             finally:
                 await server.stop()
         finally:
@@ -74,7 +74,7 @@ async def serve(places: SandboxPaths, options: SandboxOptions, say: Callable[[st
 
 
 async def _control(
-    client: Client, server: Server, places: SandboxPaths, options: SandboxOptions, say: Callable[[str], None]
+    client: Client, server: Server, paths: SandboxPaths, options: SandboxOptions, say: Callable[[str], None]
 ) -> None:
     """Run the controllers until it is time to stop, then end the pods in order."""
     stopping = asyncio.Event()
@@ -82,23 +82,23 @@ async def _control(
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
     say("Setting up nodes and volumes")
-    make_private(places.volumes)
-    await ensure_workspace(client, places.volumes)
-    views = Informers(client)
+    make_private(paths.volumes)
+    await ensure_workspace(client, paths.volumes)
+    informers = Informers(client)
     shape = shape_of(options.nodes, options.gpus_per_node)
-    agent = Agent(views, places, shape, options.restart_delay_s)
+    agent = Agent(informers, paths, shape, options.restart_delay_s)
     await agent.register()
-    operators = Operators(views)
-    scheduler = Scheduler(views)
-    claims = views.of(CLAIMS)
-    provisioner = Provisioner(client, claims, places.volumes)
+    operators = Operators(informers)
+    scheduler = Scheduler(informers)
+    claims = informers.of(CLAIMS)
+    provisioner = Provisioner(client, claims, paths.volumes)
     await provisioner.bind_all(await client.list(CLAIMS))
     deciding = [
-        keep_looking(operators, views.waker(), *operators.views),
-        keep_looking(scheduler, views.waker(), *scheduler.views),
-        keep_looking(provisioner, views.waker(), claims),
+        run_controller(operators, informers.waker(), *operators.informers),
+        run_controller(scheduler, informers.waker(), *scheduler.informers),
+        run_controller(provisioner, informers.waker(), claims),
     ]
-    working = [keep_looking(agent, views.waker(), agent.pods), agent.keep_alive(), views.run()]
+    working = [run_controller(agent, informers.waker(), agent.pods), agent.keep_alive(), informers.run()]
     deciders = [asyncio.create_task(each) for each in deciding]
     workers = [asyncio.create_task(each) for each in working]
     watcher = asyncio.create_task(_watch_idle(agent, server, options.idle_s, stopping))
@@ -131,10 +131,10 @@ async def _watch_idle(agent: Agent, server: Server, idle_s: float, stopping: asy
             stopping.set()
 
 
-async def _listen(server: Server, wished: int, tls: ssl.SSLContext) -> int:
+async def _listen(server: Server, preferred_port: int, tls: ssl.SSLContext) -> int:
     """Listen on loopback, on the port of last time if it is free; return the port."""
     with suppress(OSError):
-        return await server.start(port=wished, tls=tls)
+        return await server.start(port=preferred_port, tls=tls)
     try:
         return await server.start(tls=tls)
     except OSError as error:

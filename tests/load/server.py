@@ -50,7 +50,7 @@ class Server:
         logs.add_routes(app, self.cluster)
         app.router.add_get("/{path:.*}", self._get)
         app.router.add_post("/{path:.*}", self._review)
-        app.router.add_route("*", "/{path:.*}", self._refuse_change)
+        app.router.add_route("*", "/{path:.*}", self._reject_change)
         return app
 
     async def _get(self, request: web.Request) -> web.StreamResponse:
@@ -68,7 +68,7 @@ class Server:
         body = await request.json()
         return web.json_response({**body, "status": {"allowed": True}}, status=201)
 
-    async def _refuse_change(self, _request: web.Request) -> web.Response:
+    async def _reject_change(self, _request: web.Request) -> web.Response:
         """Count what would change an object, and do nothing."""
         self._changes += 1
         return _refused(405, "MethodNotAllowed", "nothing is changed here")

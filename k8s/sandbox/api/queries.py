@@ -18,7 +18,7 @@ def read_query(query: Mapping[str, object], into: type[T]) -> T:
     """Return the options that `into` names, which is a `msgspec.Struct`; empty ones count as not given.
 
     Raises:
-        Refused: One of them makes no sense.
+        ApiError: One of them makes no sense.
     """
     given = {name: text for name, text in query.items() if text != ""}
     try:

@@ -12,7 +12,7 @@ from typing import Any
 
 from k8s.kinds.batch_job import INDEX
 from k8s.models.resources import JOBS
-from k8s.sandbox.control import Manifest, now_text, seconds_since
+from k8s.sandbox.controller_runtime import Manifest, now_text, seconds_since
 from k8s.sandbox.controllers.reconcile import (
     GANG,
     Plan,
@@ -41,7 +41,7 @@ def decide(job: Manifest, pods: Sequence[Manifest]) -> Plan:
         _run(job, pods, plan)
     if _is_over(plan):
         ends = [each["lastTransitionTime"] for each in status["conditions"] if each.get("type") in _ENDS]
-        plan.delete_job = plan.is_up(job["spec"].get("ttlSecondsAfterFinished"), max(ends))
+        plan.delete_job = plan.has_expired(job["spec"].get("ttlSecondsAfterFinished"), max(ends))
     plan.status = {name: value for name, value in status.items() if value or name == "ready"}
     return plan
 
@@ -115,7 +115,7 @@ def _verdict(
     restarts = restarts_of(pods) if spec["template"]["spec"].get("restartPolicy") == "OnFailure" else 0
     if status["failed"] > limit or 0 < restarts >= limit:
         return "BackoffLimitExceeded", "Job has reached the specified backoff limit"
-    if plan.is_up(spec.get("activeDeadlineSeconds"), status["startTime"]):
+    if plan.has_expired(spec.get("activeDeadlineSeconds"), status["startTime"]):
         return "DeadlineExceeded", "Job was active longer than specified deadline"
     return None
 
@@ -124,7 +124,7 @@ def _create(job: Manifest, pods: Sequence[Manifest], active: Sequence[Manifest],
     """Ask for the pods that are missing.
 
     Their names follow from the job, the index and the number of the try, so that asking
-    twice on a stale view makes no second pod.
+    twice on a stale list makes no second pod.
     """
     spec, succeeded = job["spec"], plan.status["succeeded"]
     parallelism = spec.get("parallelism")
@@ -140,7 +140,7 @@ def _create(job: Manifest, pods: Sequence[Manifest], active: Sequence[Manifest],
         return
     wait_s = _retry_wait_s(pods)
     if wait_s > 0:
-        plan.again_in(wait_s)
+        plan.requeue_after(wait_s)
         return
     if spec.get("completionMode") == "Indexed":
         taken = _indices(plan.status["completedIndexes"]) | {_index(pod) for pod in active}

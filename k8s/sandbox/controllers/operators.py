@@ -13,9 +13,16 @@ import msgspec
 from k8s.errors import KubeError
 from k8s.kinds import CREATABLE, CreatableKind
 from k8s.models.resources import JOBS, PODS
-from k8s.sandbox.control import Informer, Informers, Manifest, Recorder, by_controller, controller_of
+from k8s.sandbox.controller_runtime import (
+    Informer,
+    Informers,
+    Manifest,
+    Recorder,
+    by_controller,
+    controller_of,
+)
 from k8s.sandbox.controllers import batch, replicated
-from k8s.sandbox.controllers.reconcile import RESTARTS, carry_out
+from k8s.sandbox.controllers.reconcile import RESTARTS, apply_plan
 
 FIRST_RETRY_S, LONGEST_RETRY_S = 1.0, 60.0
 """Before a job is tended again of which something was refused, doubled each time."""
@@ -27,33 +34,33 @@ class Operators:
     """Runs the jobs of every kind that we know."""
 
     def __init__(
-        self, views: Informers, kinds: Sequence[CreatableKind] = CREATABLE, namespace: str = ""
+        self, informers: Informers, kinds: Sequence[CreatableKind] = CREATABLE, namespace: str = ""
     ) -> None:
         """Prepare; with `namespace`, jobs elsewhere are left alone."""
-        self._client = views.client
+        self._client = informers.client
         self._namespace = namespace
-        self._pods = views.of(PODS)
-        self._jobs: Mapping[CreatableKind, Informer] = {kind: views.of(kind.resource) for kind in kinds}
+        self._pods = informers.of(PODS)
+        self._jobs: Mapping[CreatableKind, Informer] = {kind: informers.of(kind.resource) for kind in kinds}
         self._recorders = {
-            kind: Recorder(views.client, f"{kind.resource.kind.lower()}-controller") for kind in kinds
+            kind: Recorder(informers.client, f"{kind.resource.kind.lower()}-controller") for kind in kinds
         }
         self._restarts: dict[str, int] = {}
         self._replaced: set[str] = set()
-        self._refusals: dict[str, int] = {}
+        self._failures: dict[str, int] = {}
 
     @property
-    def views(self) -> list[Informer]:
+    def informers(self) -> list[Informer]:
         """Return everything that must be listed before it may look."""
         return [self._pods, *self._jobs.values()]
 
-    async def look(self) -> float | None:
+    async def reconcile(self) -> float | None:
         """Do what is missing for every job."""
         pods_by_owner = by_controller(self._pods)
         owners: dict[str, dict[str, str]] = {}
         for pod in self._pods:
             in_namespace = owners.setdefault(str(pod["metadata"]["namespace"]), {})
             in_namespace[str(pod["metadata"]["name"])] = str(controller_of(pod).get("uid", ""))
-        again_s: float | None = None
+        requeue_after_s: float | None = None
         for kind, jobs in self._jobs.items():
             for job in list(jobs):
                 meta = job["metadata"]
@@ -61,12 +68,12 @@ class Operators:
                     continue
                 pods = pods_by_owner.get(str(meta["uid"]), [])
                 taken = owners.get(str(meta["namespace"]), {})
-                after_s = await self._tend(kind, jobs, job, pods, taken)
+                after_s = await self._reconcile_job(kind, jobs, job, pods, taken)
                 if after_s is not None:
-                    again_s = after_s if again_s is None else min(again_s, after_s)
-        return again_s
+                    requeue_after_s = after_s if requeue_after_s is None else min(requeue_after_s, after_s)
+        return requeue_after_s
 
-    async def _tend(
+    async def _reconcile_job(
         self,
         kind: CreatableKind,
         jobs: Informer,
@@ -87,13 +94,13 @@ class Operators:
             log.exception("%s %s makes no sense", kind.resource.kind, name)
             return None
         try:
-            await carry_out(plan, kind.resource, job, self._client, self._recorders[kind], jobs)
+            await apply_plan(plan, kind.resource, job, self._client, self._recorders[kind], jobs)
         except KubeError as error:
             log.warning("%s %s: %s", kind.resource.kind, name, error)
-            self._refusals[uid] = self._refusals.get(uid, -1) + 1
-            return min(FIRST_RETRY_S * 2.0 ** self._refusals[uid], LONGEST_RETRY_S)
-        self._refusals.pop(uid, None)
+            self._failures[uid] = self._failures.get(uid, -1) + 1
+            return min(FIRST_RETRY_S * 2.0 ** self._failures[uid], LONGEST_RETRY_S)
+        self._failures.pop(uid, None)
         if fresh := set(plan.replaced) - self._replaced:
             self._replaced |= fresh
             self._restarts[uid] = restarts + len(fresh)
-        return plan.again_s
+        return plan.requeue_after_s

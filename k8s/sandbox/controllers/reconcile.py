@@ -10,7 +10,7 @@ from typing import Any
 from k8s.client.client import Client
 from k8s.errors import Conflict, KubeError, NotFound
 from k8s.models.resources import PODS, SERVICES, Resource
-from k8s.sandbox.control import Informer, Manifest, Recorder, now_text, seconds_since
+from k8s.sandbox.controller_runtime import Informer, Manifest, Recorder, now_text, seconds_since
 
 GANG = "gpuconsole.dev/gang"
 """Annotation of a pod: how many pods its job must have before any is bound."""
@@ -37,24 +37,24 @@ class Plan:
     delete_job: bool = False
     replaced: list[str] = field(default_factory=list)
     """Uids of the deleted pods that failed and shall be made anew."""
-    again_s: float | None = None
+    requeue_after_s: float | None = None
     """After how long to look again, though nothing changes."""
 
-    def again_in(self, seconds: float) -> None:
+    def requeue_after(self, seconds: float) -> None:
         """Ask to look again after so long, or sooner."""
         seconds = max(0.0, seconds) + 0.01
-        self.again_s = seconds if self.again_s is None else min(self.again_s, seconds)
+        self.requeue_after_s = seconds if self.requeue_after_s is None else min(self.requeue_after_s, seconds)
 
-    def is_up(self, limit_s: float | None, since: str) -> bool:
+    def has_expired(self, limit_s: float | None, since: str) -> bool:
         """Tell whether a time limit has passed, if there is one; else ask to look again when it will have."""
         if limit_s is None:
             return False
         left_s = limit_s - seconds_since(since)
-        self.again_in(left_s)
+        self.requeue_after(left_s)
         return left_s <= 0
 
 
-async def carry_out(
+async def apply_plan(
     plan: Plan, resource: Resource, job: Manifest, client: Client, recorder: Recorder, jobs: Informer
 ) -> None:
     """Do what a plan says: first the status, so that nothing done later is misread."""

@@ -12,7 +12,7 @@ from copy import deepcopy
 from typing import Any
 
 from k8s.kinds import JobKind, Replica
-from k8s.sandbox.control import Manifest, now_text
+from k8s.sandbox.controller_runtime import Manifest, now_text
 from k8s.sandbox.controllers.reconcile import (
     GANG,
     RESTARTS,
@@ -123,7 +123,7 @@ def _run(decision: _Decision, policy: Manifest, restarts: int, owners: Mapping[s
     ):
         _give_up(decision, policy, "has failed because it has reached the specified backoff limit")
         return
-    if plan.is_up(policy.get("activeDeadlineSeconds"), status["startTime"]):
+    if plan.has_expired(policy.get("activeDeadlineSeconds"), status["startTime"]):
         _give_up(decision, policy, "has failed because it was active longer than specified deadline")
         return
     wanted = {replica.name: replica for replica in decision.replicas}
@@ -205,7 +205,7 @@ def _clean_up(decision: _Decision, policy: Manifest) -> None:
             if active := counts.pop("active", 0):
                 counts["succeeded"] = counts.get("succeeded", 0) + active
     if ended := status.get("completionTime"):
-        plan.delete_job = plan.is_up(policy.get("ttlSecondsAfterFinished"), ended)
+        plan.delete_job = plan.has_expired(policy.get("ttlSecondsAfterFinished"), ended)
 
 
 def _suspend(decision: _Decision) -> None:

@@ -9,7 +9,7 @@ import msgspec
 
 from k8s.errors import Conflict, NotFound
 from k8s.models.resources import CLAIMS, NODES, PODS
-from k8s.sandbox.control import Informer, Informers, Manifest, Recorder, controller_of
+from k8s.sandbox.controller_runtime import Informer, Informers, Manifest, Recorder, controller_of
 from k8s.sandbox.controllers.placement import node_capacity, pending_pod, place
 from k8s.sandbox.controllers.reconcile import GANG, set_condition
 from k8s.scheduling.predicates import NodeCapacity
@@ -25,22 +25,22 @@ log = logging.getLogger(__name__)
 class Scheduler:
     """Gives pods their nodes."""
 
-    def __init__(self, views: Informers, names: Collection[str] = OURS) -> None:
+    def __init__(self, informers: Informers, names: Collection[str] = OURS) -> None:
         """Prepare; pods that ask for a scheduler not in `names` are left alone."""
-        self._client = views.client
-        self._pods = views.of(PODS)
-        self._nodes = views.of(NODES)
-        self._claims = views.of(CLAIMS)
+        self._client = informers.client
+        self._pods = informers.of(PODS)
+        self._nodes = informers.of(NODES)
+        self._claims = informers.of(CLAIMS)
         self._names = names
         self._bound: dict[str, str] = {}
-        self._recorder = Recorder(views.client, "gpuconsole-scheduler")
+        self._recorder = Recorder(informers.client, "gpuconsole-scheduler")
 
     @property
-    def views(self) -> list[Informer]:
+    def informers(self) -> list[Informer]:
         """Return everything that must be listed before it may look."""
         return [self._pods, self._nodes, self._claims]
 
-    async def look(self) -> None:
+    async def reconcile(self) -> None:
         """Bind what fits, the most important and then the oldest first; what does not fit holds up nobody."""
         pods = list(self._pods)
         by_node: dict[str, list[Manifest]] = {}

@@ -11,7 +11,7 @@ from typing import Any
 
 from k8s.errors import Conflict, KubeError, NotFound
 from k8s.models.resources import NODES, PODS
-from k8s.sandbox.control import Informers, Manifest, Recorder, controller_of, now_text
+from k8s.sandbox.controller_runtime import Informers, Manifest, Recorder, controller_of, now_text
 from k8s.sandbox.node import nodes
 from k8s.sandbox.node.containers import PYTHONS, ContainerContext
 from k8s.sandbox.node.pod_run import RESTART_DELAY_S, PodRun
@@ -33,18 +33,18 @@ class Agent:
 
     def __init__(
         self,
-        views: Informers,
-        places: SandboxPaths,
+        informers: Informers,
+        paths: SandboxPaths,
         shape: nodes.Shape,
         restart_delay_s: float = RESTART_DELAY_S,
     ) -> None:
         self.runs: dict[str, PodRun] = {}
         """The pods that run, by uid."""
-        self.pods = views.of(PODS)
+        self.pods = informers.of(PODS)
         """What must be listed before it may look."""
-        self._client = views.client
-        self._recorder = Recorder(views.client, "sandbox-agent")
-        self._places = places
+        self._client = informers.client
+        self._recorder = Recorder(informers.client, "sandbox-agent")
+        self._paths = paths
         self._shape = shape
         self._restart_delay_s = restart_delay_s
         self._since = now_text()
@@ -56,10 +56,10 @@ class Agent:
 
     async def register(self) -> None:
         """Make the nodes be there as they should, and no others of an earlier sandbox."""
-        for folder in (self._places.pods, self._places.scratch):
+        for folder in (self._paths.pods, self._paths.scratch):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._with_folders |= {each.name for each in folder.iterdir()}
-        write_programs(self._places.bin)
+        write_programs(self._paths.bin)
         for name in self._shape.names:
             node = nodes.manifest(name, self._shape)
             try:
@@ -67,7 +67,7 @@ class Agent:
             except Conflict:
                 labels = {**dict.fromkeys(nodes.GPU_LABELS), **node["metadata"]["labels"]}
                 await self._client.patch(NODES, name, {"metadata": {"labels": labels}})
-            await self._say_well(name)
+            await self._report_ready(name)
         for node in await self._client.list(NODES, label_selector=f"{nodes.SANDBOX}=true"):
             if node["metadata"]["name"] not in self._shape.names:
                 await self._client.delete(NODES, node["metadata"]["name"])
@@ -78,15 +78,15 @@ class Agent:
             await asyncio.sleep(HEARTBEAT_S)
             for name in self._shape.names:
                 try:
-                    await self._say_well(name)
+                    await self._report_ready(name)
                 except KubeError as error:
                     log.warning("heartbeat of %s: %s", name, error)
 
-    async def _say_well(self, node: str) -> None:
+    async def _report_ready(self, node: str) -> None:
         status = {"status": nodes.status(self._shape, self._since)}
         await self._client.patch(NODES, node, status, subresource="status")
 
-    async def look(self) -> None:
+    async def reconcile(self) -> None:
         """Start what was bound, stop what is being deleted, forget what is gone."""
         present = {str(pod["metadata"]["uid"]): pod for pod in self.pods}
         for uid, pod in present.items():
@@ -108,7 +108,7 @@ class Agent:
                 self._end(run, _FORCED_GRACE_S)
         for uid in self._with_folders - present.keys() - self.runs.keys():
             self._with_folders.discard(uid)
-            for folder in (self._places.pods, self._places.scratch):
+            for folder in (self._paths.pods, self._paths.scratch):
                 shutil.rmtree(folder / uid, ignore_errors=True)
         self._ports.keep({str(controller_of(pod).get("uid", uid)) for uid, pod in present.items()})
 
@@ -152,15 +152,15 @@ class Agent:
         names = {str(each["metadata"]["name"]) for each in siblings}
         names |= {str(each["spec"]["hostname"]) for each in siblings if each["spec"].get("hostname")}
         context = ContainerContext(
-            self._places.scratch / uid / "home",
-            self._places.bin,
+            self._paths.scratch / uid / "home",
+            self._paths.bin,
             gpus,
             self._shape.is_simulated,
             names,
             self._ports.of(owner) if owner else 0,
             max(1, nodes.cores() // max(1, self._pods_on_this_machine(owner))),
         )
-        run = PodRun(pod, self._client, self._recorder, self._places, context, self._restart_delay_s)
+        run = PodRun(pod, self._client, self._recorder, self._paths, context, self._restart_delay_s)
         self.runs[uid] = run
         self._with_folders.add(uid)
         self._begin(self._live(run))

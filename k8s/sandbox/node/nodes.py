@@ -12,7 +12,7 @@ import msgspec
 
 from k8s.devices.accelerators import of_pod
 from k8s.models import PodSpec
-from k8s.sandbox.control import now_text
+from k8s.sandbox.controller_runtime import now_text
 
 GPU = "nvidia.com/gpu"
 SIMULATED = "gpuconsole.dev/simulated"

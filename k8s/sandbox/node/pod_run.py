@@ -12,7 +12,7 @@ from pathlib import Path
 from k8s.client.client import Client
 from k8s.errors import Conflict, KubeError, NotFound
 from k8s.models.resources import PODS
-from k8s.sandbox.control import FIRST_DELAY_S, LONGEST_DELAY_S, Manifest, Recorder, now_text
+from k8s.sandbox.controller_runtime import FIRST_DELAY_S, LONGEST_DELAY_S, Manifest, Recorder, now_text
 from k8s.sandbox.node import pod_status
 from k8s.sandbox.node.containers import CannotStart, ContainerContext, launch_of
 from k8s.sandbox.node.pod_status import ContainerRun, phase_of, status_of
@@ -35,7 +35,7 @@ class PodRun:
         pod: Manifest,
         client: Client,
         recorder: Recorder,
-        places: SandboxPaths,
+        paths: SandboxPaths,
         context: ContainerContext,
         restart_delay_s: float = RESTART_DELAY_S,
     ) -> None:
@@ -52,7 +52,7 @@ class PodRun:
         """Set once it shall end: nothing is started any more."""
         self._client = client
         self._recorder = recorder
-        self._places = places
+        self._paths = paths
         self._context = context
         self._restart_delay_s = restart_delay_s
         self._policy = str(spec.get("restartPolicy") or "Always")
@@ -107,7 +107,7 @@ class PodRun:
     async def _has_volumes(self) -> bool:
         """Wait for its volumes and texts; tell whether they came before it shall stop."""
         delay_s = FIRST_DELAY_S
-        scratch = self._places.scratch / self.uid
+        scratch = self._paths.scratch / self.uid
         said = ""
         while not self.is_stopping.is_set():
             try:
@@ -170,7 +170,7 @@ class PodRun:
             for folder in (*(real for _, real in launch.mounts), launch.cwd):
                 if not os.path.exists(folder):
                     make_private(Path(folder))
-            logs = self._places.pods / self.uid / container.name
+            logs = self._paths.pods / self.uid / container.name
             process = await Process.start(launch, logs, container.restarts)
         except (CannotStart, OSError) as error:
             ended = Ended(128, start_error=str(error))

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from k8s.sandbox.control import now_text
+from k8s.sandbox.controller_runtime import now_text
 from k8s.sandbox.node.containers import LOOPBACK
 from k8s.sandbox.node.processes import Ended
 

@@ -13,7 +13,7 @@ from typing import Any
 from k8s.client.client import Client
 from k8s.errors import Conflict, KubeError, NotFound
 from k8s.models.resources import CLAIMS, CONFIG_MAPS, NAMESPACES, SECRETS
-from k8s.sandbox.control import Informer, Manifest
+from k8s.sandbox.controller_runtime import Informer, Manifest
 
 PATH = "gpuconsole.dev/path"
 """Annotation of a claim: the folder that stands for it."""
@@ -37,7 +37,7 @@ class Provisioner:
         self._claims = claims
         self._root = root
 
-    async def look(self) -> None:
+    async def reconcile(self) -> None:
         """Bind what is unbound."""
         await self.bind_all(self._claims)
 

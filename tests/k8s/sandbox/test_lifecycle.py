@@ -27,7 +27,7 @@ QUICK = sandbox.SandboxOptions(nodes=2, gpus_per_node=4, restart_delay_s=0.2)
 
 
 @pytest.fixture(autouse=True)
-async def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[SandboxPaths]:
+async def paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[SandboxPaths]:
     """A folder for a sandbox of this test's own; nothing of it survives the test."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     yield SandboxPaths.default()
@@ -37,7 +37,7 @@ async def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterat
             os.kill(found.pid, signal.SIGKILL)
 
 
-async def test_it_starts_is_joined_and_stops(places: SandboxPaths) -> None:
+async def test_it_starts_is_joined_and_stops(paths: SandboxPaths) -> None:
     told: list[str] = []
     assert not (await sandbox.status()).is_running
     first = await sandbox.start(QUICK, told.append)
@@ -50,20 +50,20 @@ async def test_it_starts_is_joined_and_stops(places: SandboxPaths) -> None:
     assert await sandbox.stop()
     assert not await sandbox.stop()
     assert not (await sandbox.status()).is_running
-    assert sandbox.kubeconfig_path() == places.kubeconfig == first.kubeconfig
+    assert sandbox.kubeconfig_path() == paths.kubeconfig == first.kubeconfig
 
 
-async def test_nobody_else_may_read_its_secrets(places: SandboxPaths) -> None:
+async def test_nobody_else_may_read_its_secrets(paths: SandboxPaths) -> None:
     await sandbox.start(QUICK)
-    assert stat.S_IMODE(places.folder.stat().st_mode) == 0o700
+    assert stat.S_IMODE(paths.folder.stat().st_mode) == 0o700
     for name in ("kubeconfig", "token", "tls.key"):
-        assert stat.S_IMODE((places.folder / name).stat().st_mode) == 0o600
-    token = (places.folder / "token").read_text()
+        assert stat.S_IMODE((paths.folder / name).stat().st_mode) == 0o600
+    token = (paths.folder / "token").read_text()
     command_lines = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
     assert not any(token.encode() in line for line in command_lines)
 
 
-async def test_two_consoles_at_once_get_one_sandbox(places: SandboxPaths) -> None:
+async def test_two_consoles_at_once_get_one_sandbox(paths: SandboxPaths) -> None:
     program = (
         "import asyncio; from k8s import sandbox;"
         "print(asyncio.run(sandbox.start(sandbox.SandboxOptions(nodes=1))).pid)"
@@ -76,7 +76,7 @@ async def test_two_consoles_at_once_get_one_sandbox(places: SandboxPaths) -> Non
     assert int(pids.pop()) == (await sandbox.status()).pid
 
 
-async def test_it_survives_the_console_that_started_it(places: SandboxPaths) -> None:
+async def test_it_survives_the_console_that_started_it(paths: SandboxPaths) -> None:
     program = "import asyncio; from k8s import sandbox; print(asyncio.run(sandbox.start()).pid, flush=True)"
     console = subprocess.Popen(
         [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, start_new_session=True
@@ -89,7 +89,7 @@ async def test_it_survives_the_console_that_started_it(places: SandboxPaths) -> 
     assert os.getsid(pid) == pid
 
 
-async def test_its_address_and_objects_stay_over_a_restart(places: SandboxPaths) -> None:
+async def test_its_address_and_objects_stay_over_a_restart(paths: SandboxPaths) -> None:
     first = await sandbox.start(QUICK)
     async with await Client.connect(str(first.kubeconfig)) as client:
         config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "kept"}, "data": {"a": "b"}}
@@ -104,7 +104,7 @@ async def test_its_address_and_objects_stay_over_a_restart(places: SandboxPaths)
         assert nodes[0]["status"]["allocatable"]["nvidia.com/gpu"] == "8"
 
 
-async def test_a_port_that_somebody_took_meanwhile_is_given_up(places: SandboxPaths) -> None:
+async def test_a_port_that_somebody_took_meanwhile_is_given_up(paths: SandboxPaths) -> None:
     first = await sandbox.start(QUICK)
     await sandbox.stop()
     with socket.socket() as thief:
@@ -116,7 +116,7 @@ async def test_a_port_that_somebody_took_meanwhile_is_given_up(places: SandboxPa
         assert (await sandbox.status()).answers
 
 
-async def test_stopping_ends_the_pods_in_order(places: SandboxPaths, tmp_path: Path) -> None:
+async def test_stopping_ends_the_pods_in_order(paths: SandboxPaths, tmp_path: Path) -> None:
     mark = f"stopping-{os.getpid()}"
     trace = tmp_path / "trace"
     script = f"trap 'echo asked >{trace}; exit 0' TERM; echo up; while :; do sleep 0.05; done"
@@ -136,7 +136,7 @@ async def test_stopping_ends_the_pods_in_order(places: SandboxPaths, tmp_path: P
 
 
 async def test_killed_with_its_whole_group_it_leaves_no_process_and_says_so_later(
-    places: SandboxPaths,
+    paths: SandboxPaths,
 ) -> None:
     mark = f"killed-{os.getpid()}"
     address = await sandbox.start(QUICK)
@@ -159,7 +159,7 @@ async def test_killed_with_its_whole_group_it_leaves_no_process_and_says_so_late
     assert "SandboxStopped" in {event["reason"] for event in events}
 
 
-async def test_one_that_runs_but_does_not_answer_is_said_and_can_be_stopped(places: SandboxPaths) -> None:
+async def test_one_that_runs_but_does_not_answer_is_said_and_can_be_stopped(paths: SandboxPaths) -> None:
     address = await sandbox.start(QUICK)
     os.kill(address.pid, signal.SIGSTOP)
     with pytest.raises(KubeError) as refused:
@@ -179,25 +179,25 @@ async def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     assert refused.value.what == "The sandbox cannot use its folder."
 
 
-async def test_a_folder_that_is_a_file_is_said(places: SandboxPaths) -> None:
-    places.folder.parent.mkdir(parents=True)
-    places.folder.write_text("")
+async def test_a_folder_that_is_a_file_is_said(paths: SandboxPaths) -> None:
+    paths.folder.parent.mkdir(parents=True)
+    paths.folder.write_text("")
     with pytest.raises(KubeError) as refused:
         await sandbox.start()
     assert refused.value.what == "The sandbox cannot use its folder."
     assert "XDG_DATA_HOME" in refused.value.hint
 
 
-async def test_a_broken_database_is_said_in_the_consoles_words(places: SandboxPaths) -> None:
-    places.prepare()
-    places.database.write_bytes(b"this is no database" * 100)
+async def test_a_broken_database_is_said_in_the_consoles_words(paths: SandboxPaths) -> None:
+    paths.prepare()
+    paths.database.write_bytes(b"this is no database" * 100)
     with pytest.raises(KubeError) as refused:
         await sandbox.start()
     assert refused.value.what and refused.value.why
     assert not (await sandbox.status()).is_running
 
 
-async def test_reset_forgets_everything(places: SandboxPaths) -> None:
+async def test_reset_forgets_everything(paths: SandboxPaths) -> None:
     address = await sandbox.start(QUICK)
     async with await Client.connect(str(address.kubeconfig)) as client:
         claim = await client.get(CLAIMS, "workspace", "default")
@@ -205,18 +205,18 @@ async def test_reset_forgets_everything(places: SandboxPaths) -> None:
     (folder / "model.pt").write_text("weights")
     await sandbox.reset()
     assert not (await sandbox.status()).is_running
-    assert {path.name for path in places.folder.iterdir()} <= {"sandbox.lock", "start.lock"}
+    assert {path.name for path in paths.folder.iterdir()} <= {"sandbox.lock", "start.lock"}
 
 
-async def test_it_ends_by_itself_when_nobody_needs_it(places: SandboxPaths) -> None:
+async def test_it_ends_by_itself_when_nobody_needs_it(paths: SandboxPaths) -> None:
     await sandbox.start(sandbox.SandboxOptions(nodes=1, idle_s=0.4))
-    eventually(lambda: not places.is_held)
+    eventually(lambda: not paths.is_held)
 
 
-async def test_it_stays_while_a_pod_runs(places: SandboxPaths) -> None:
+async def test_it_stays_while_a_pod_runs(paths: SandboxPaths) -> None:
     address = await sandbox.start(sandbox.SandboxOptions(nodes=1, idle_s=2.0))
     async with await Client.connect(str(address.kubeconfig)) as client:
         busy = await client.create(PODS, pod("busy", "sh", "-c", "sleep 3; echo done"), "default")
-    log = places.pods / busy["metadata"]["uid"] / "main" / "0.log"
-    eventually(lambda: not places.is_held)
+    log = paths.pods / busy["metadata"]["uid"] / "main" / "0.log"
+    eventually(lambda: not paths.is_held)
     assert log.read_text().endswith("done\n")

@@ -1,4 +1,4 @@
-"""What a real server fills in on create, as far as somebody reads it, and `shapes` does not say it."""
+"""What a real server fills in on create, as far as somebody reads it, and `schemas` does not say it."""
 
 from __future__ import annotations
 

@@ -15,14 +15,14 @@ import msgspec
 from k8s.sandbox.api import api_errors
 from k8s.sandbox.api.admission import patches
 from k8s.sandbox.api.served import BY_KEY, ServedResource
-from k8s.sandbox.api.storage.dependents import Dependents, Place
+from k8s.sandbox.api.storage.dependents import Dependents, ObjectKey
 from k8s.sandbox.api.storage.store import Object, Store
 
 FOREGROUND = "foregroundDeletion"
 """The finalizer that holds an object until its dependents are gone."""
 ORPHAN = "orphan"
 """The finalizer that holds an object until its dependents are disowned."""
-KEPT_NAMESPACES = ("default", "kube-system", "kube-public")
+PROTECTED_NAMESPACES = ("default", "kube-system", "kube-public")
 KINDS = frozenset(served.resource.kind for served in BY_KEY.values())
 """Kinds of which we know every object."""
 
@@ -89,11 +89,11 @@ class Deleter:
         What belongs to it goes too, stays, or goes first, as `how.propagation_policy` says.
 
         Raises:
-            Refused: It is not what the client thinks, or nobody may delete it.
+            ApiError: It is not what the client thinks, or nobody may delete it.
         """
         meta = old["metadata"]
-        self._refuse_changed(served, old, how)
-        if served.key == "namespaces" and meta["name"] in KEPT_NAMESPACES:
+        self._reject_changed(served, old, how)
+        if served.key == "namespaces" and meta["name"] in PROTECTED_NAMESPACES:
             raise api_errors.forbidden(served, meta["name"], "this namespace may not be deleted")
         propagation = how.propagation_policy or ("Orphan" if served.key == "jobs.batch" else "Background")
         finalizers = [each for each in meta.get("finalizers", ()) if each not in (FOREGROUND, ORPHAN)]
@@ -129,20 +129,20 @@ class Deleter:
         meta = obj["metadata"]
         finalizers = meta.get("finalizers", ())
         if served.key == "namespaces":
-            for place in self._dependents.in_namespace(meta["name"]):
-                self._delete_quietly(*place)
+            for object_key in self._dependents.in_namespace(meta["name"]):
+                self._delete_quietly(*object_key)
             self._finish_namespace(meta["name"])
         elif ORPHAN in finalizers:
             for dependent in self._dependents.of(meta["uid"]):
                 self._drop(dependent, "ownerReferences", lambda owner: owner["uid"] == meta["uid"])
-            place = served.key, meta.get("namespace", ""), meta["name"]
-            self._drop(place, "finalizers", lambda each: each == ORPHAN)
+            object_key = served.key, meta.get("namespace", ""), meta["name"]
+            self._drop(object_key, "finalizers", lambda each: each == ORPHAN)
         elif FOREGROUND in finalizers:
             for dependent in self._dependents.of(meta["uid"]):
                 self._delete_quietly(*dependent, propagation="Foreground")
             self._finish_foreground(meta["uid"])
 
-    def _refuse_changed(self, served: ServedResource, old: Object, how: DeleteOptions) -> None:
+    def _reject_changed(self, served: ServedResource, old: Object, how: DeleteOptions) -> None:
         meta = old["metadata"]
         for words, wanted, found in (
             ("UID", how.preconditions.uid, meta["uid"]),
@@ -175,29 +175,33 @@ class Deleter:
         if record is not None and "deletionTimestamp" not in record.obj["metadata"]:
             self.delete(BY_KEY[key], record.obj, DeleteOptions(propagation_policy=propagation))
 
-    def _drop(self, place: Place, field: str, is_dropped: Callable[[Any], bool]) -> None:
+    def _drop(self, object_key: ObjectKey, field: str, is_dropped: Callable[[Any], bool]) -> None:
         """Take elements out of a list in an object's metadata; what nothing holds then is removed."""
-        record = self.store.get(*place)
+        record = self.store.get(*object_key)
         if record is None:
             return
         obj = patches.without_nulls(record.obj)
         if left := [each for each in obj["metadata"].pop(field, ()) if not is_dropped(each)]:
             obj["metadata"][field] = left
-        self._dependents.discard(place[0], record.obj)
-        self.put(place[0], obj)
+        self._dependents.discard(object_key[0], record.obj)
+        self.put(object_key[0], obj)
 
     def _finish_foreground(self, uid: str) -> None:
         """Let go an owner that waited for its dependents, once none is left that blocks it."""
-        place = self._dependents.where(uid)
-        record = self.store.get(*place) if place is not None else None
-        if place is None or record is None or FOREGROUND not in record.obj["metadata"].get("finalizers", ()):
+        object_key = self._dependents.where(uid)
+        record = self.store.get(*object_key) if object_key is not None else None
+        if (
+            object_key is None
+            or record is None
+            or FOREGROUND not in record.obj["metadata"].get("finalizers", ())
+        ):
             return
         for dependent in self._dependents.of(uid):
             found = self.store.get(*dependent)
             references = found.obj["metadata"].get("ownerReferences", ()) if found is not None else ()
             if any(each["uid"] == uid and each.get("blockOwnerDeletion") for each in references):
                 return
-        self._drop(place, "finalizers", lambda each: each == FOREGROUND)
+        self._drop(object_key, "finalizers", lambda each: each == FOREGROUND)
 
     def _finish_namespace(self, namespace: str) -> None:
         record = self.store.get("namespaces", "", namespace)

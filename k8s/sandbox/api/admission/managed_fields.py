@@ -72,7 +72,7 @@ def apply(live: Object, wanted: Object, manager: str, now: str, *, force: bool) 
     """Return `live` with what is wanted, without what this manager wanted before and no longer does.
 
     Raises:
-        Refused: Another manager has set one of the fields to something else, and `force` is not given.
+        ApiError: Another manager has set one of the fields to something else, and `force` is not given.
     """
     live_leaves, wanted_leaves = dict(_leaves(live)), dict(_leaves(wanted))
     managers = _read(live)

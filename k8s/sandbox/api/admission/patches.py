@@ -61,7 +61,7 @@ def json_patch(target: Any, patch: Any) -> Any:
     """Apply a JSON patch, a list of operations.
 
     Raises:
-        Refused: It is no such list, or an operation does not fit the object.
+        ApiError: It is no such list, or an operation does not fit the object.
 
     Source: RFC 6902.
     """
@@ -84,13 +84,13 @@ def strategic(target: Any, patch: Any) -> Any:
     """Apply a strategic merge patch: like `merge`, but named lists merge element by element.
 
     Raises:
-        Refused: An element lacks the key that its list merges by.
+        ApiError: An element lacks the key that its list merges by.
 
     Source: "Update API Objects in Place Using kubectl patch", Kubernetes documentation.
     """
     if not isinstance(patch, dict):
         return copy.deepcopy(patch)
-    _refuse_wrong_directives(patch)
+    _reject_wrong_directives(patch)
     directive = patch.get("$patch")
     if directive == "delete":
         return {}
@@ -137,7 +137,7 @@ def without_nulls(value: Any) -> Any:
     return value
 
 
-def _refuse_wrong_directives(patch: dict[str, Any]) -> None:
+def _reject_wrong_directives(patch: dict[str, Any]) -> None:
     for name, value in patch.items():
         if name.startswith(LIST_DIRECTIVES) and not isinstance(value, list):
             raise bad_request(f"the patch's {name} is not a list")
@@ -174,5 +174,5 @@ def _ordered(field: str, merged: list[Any], order: list[Any]) -> list[Any]:
     def name(element: Any) -> Any:
         return element.get(key) if key and isinstance(element, Mapping) else element
 
-    places = [name(element) for element in order]
-    return sorted(merged, key=lambda each: places.index(name(each)) if name(each) in places else len(places))
+    paths = [name(element) for element in order]
+    return sorted(merged, key=lambda each: paths.index(name(each)) if name(each) in paths else len(paths))

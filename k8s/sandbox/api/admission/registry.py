@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from k8s.sandbox.api import api_errors
-from k8s.sandbox.api.admission import checks, defaults, managed_fields, patches, schemas
+from k8s.sandbox.api.admission import defaults, managed_fields, patches, schemas, validation
 from k8s.sandbox.api.admission.deletion import DeleteOptions, Deleter, now
 from k8s.sandbox.api.api_errors import StatusCause
 from k8s.sandbox.api.served import BY_KEY, ServedResource
@@ -37,7 +37,7 @@ class Registry:
     def __init__(self, store: Store) -> None:
         self.store = store
         """Where the objects are."""
-        self._endings = Deleter(store)
+        self._deleter = Deleter(store)
         if store.get("namespaces", "", "default") is None:
             self.create(BY_KEY["namespaces"], "", {"metadata": {"name": "default"}}, Write("gpuconsole"))
 
@@ -45,7 +45,7 @@ class Registry:
         """Return an object.
 
         Raises:
-            Refused: It is not there.
+            ApiError: It is not there.
         """
         record = self.store.get(served.key, namespace, name)
         if record is None:
@@ -56,13 +56,13 @@ class Registry:
         """Store a new object and return it as stored.
 
         Raises:
-            Refused: The name is taken, the namespace is not there or ending, or a field is wrong.
+            ApiError: The name is taken, the namespace is not there or ending, or a field is wrong.
         """
-        obj = self._understood(served, obj, write)
+        obj = self._normalised(served, obj, write)
         meta = obj["metadata"]
-        _put_in_place(meta, namespace)
+        _set_location(meta, namespace)
         if namespace:
-            self._refuse_outside_namespace(served, namespace, meta.get("name", ""))
+            self._reject_outside_namespace(served, namespace, meta.get("name", ""))
         if "resourceVersion" in meta:
             raise api_errors.bad_request("resourceVersion should not be set on objects to be created")
         for name in managed_fields.SYSTEM_META:
@@ -87,8 +87,8 @@ class Registry:
         managed_fields.record_update(obj, None, write.manager, meta["creationTimestamp"])
         if write.dry_run:
             return obj
-        self._endings.put(served.key, obj)
-        self._endings.collect_if_orphan(served, obj)
+        self._deleter.put(served.key, obj)
+        self._deleter.collect_if_orphan(served, obj)
         return obj
 
     def replace(
@@ -102,8 +102,8 @@ class Registry:
     ) -> Object:
         """Put an object, or its status, in the place of the stored one."""
         old = self.get(served, namespace, name).obj
-        obj = self._understood(served, obj, write)
-        _put_in_place(obj["metadata"], namespace, name)
+        obj = self._normalised(served, obj, write)
+        _set_location(obj["metadata"], namespace, name)
         if served.is_custom and not obj["metadata"].get("resourceVersion"):
             cause = StatusCause.invalid("metadata.resourceVersion", 0, "must be specified for an update")
             raise api_errors.invalid(served, name, [cause])
@@ -123,16 +123,16 @@ class Registry:
         new = patched(old)
         if not isinstance(new, dict) or "metadata" not in new:
             raise api_errors.bad_request("the patch does not leave an object")
-        new = self._understood(served, new, write)
-        _put_in_place(new["metadata"], namespace, name)
+        new = self._normalised(served, new, write)
+        _set_location(new["metadata"], namespace, name)
         return self._update(served, old, new, write, subresource)
 
     def apply(
         self, served: ServedResource, namespace: str, name: str, wanted: Object, write: Write, *, force: bool
     ) -> tuple[Object, bool]:
         """Apply server-side; return the object, and whether it is new."""
-        wanted = self._understood(served, wanted, write)
-        _put_in_place(wanted["metadata"], namespace, name)
+        wanted = self._normalised(served, wanted, write)
+        _set_location(wanted["metadata"], namespace, name)
         moment = now()
         record = self.store.get(served.key, namespace, name)
         if record is None:
@@ -142,12 +142,12 @@ class Registry:
             obj = self.create(served, namespace, obj, Write(write.manager, dry_run=True))
             obj["metadata"]["managedFields"] = managers
             if not write.dry_run:
-                self._endings.put(served.key, obj)
+                self._deleter.put(served.key, obj)
             return obj, True
         old = record.obj
         new = managed_fields.apply(old, wanted, write.manager, moment, force=force)
         managers = new["metadata"].get("managedFields", [])
-        new = self._understood(served, new, Write())
+        new = self._normalised(served, new, Write())
         return self._update(served, old, new, write, "", managers=managers), False
 
     def bind(self, namespace: str, name: str, node: str) -> None:
@@ -164,13 +164,13 @@ class Registry:
         new["spec"]["nodeName"] = node
         condition = {"type": "PodScheduled", "status": "True", "lastTransitionTime": now()}
         new["status"] = patches.strategic(new["status"], {"conditions": [condition]})
-        self._endings.put("pods", new)
+        self._deleter.put("pods", new)
 
     def delete(
         self, served: ServedResource, namespace: str, name: str, how: DeleteOptions
     ) -> tuple[Object, bool]:
         """Delete an object; see `Deleter.delete`."""
-        return self._endings.delete(served, self.get(served, namespace, name).obj, how)
+        return self._deleter.delete(served, self.get(served, namespace, name).obj, how)
 
     def expire_events(self, older_than_s: float) -> None:
         """Remove events that were last written long ago."""
@@ -178,7 +178,7 @@ class Registry:
         for record in self.store.records("events"):
             seen = record.obj.get("lastTimestamp") or record.obj["metadata"]["creationTimestamp"]
             if seen < oldest:
-                self._endings.remove("events", record.obj)
+                self._deleter.remove("events", record.obj)
 
     def _update(
         self,
@@ -229,10 +229,10 @@ class Registry:
             managed_fields.record_update(new, old, write.manager, now())
         if write.dry_run:
             return new
-        self._endings.put(served.key, new)
+        self._deleter.put(served.key, new)
         return new
 
-    def _understood(self, served: ServedResource, obj: Object, write: Write) -> Object:
+    def _normalised(self, served: ServedResource, obj: Object, write: Write) -> Object:
         """Return a copy of a body that is certainly an object of this kind."""
         if not isinstance(obj, dict) or not isinstance(obj.get("metadata", {}), dict):
             raise api_errors.bad_request(
@@ -247,9 +247,9 @@ class Registry:
         copied["metadata"] = {
             name: value for name, value in copied.get("metadata", {}).items() if value != []
         }
-        findings = schemas.look_over(served.key, copied)
-        if findings.misfits:
-            raise api_errors.bad_request(cannot + ", ".join(findings.misfits))
+        findings = schemas.check(served.key, copied)
+        if findings.mismatches:
+            raise api_errors.bad_request(cannot + ", ".join(findings.mismatches))
         if findings.unknown and write.strict:
             listed = ", ".join(f'unknown field "{path}"' for _, _, path in findings.unknown)
             raise api_errors.bad_request(f"{cannot}strict decoding error: {listed}")
@@ -258,10 +258,10 @@ class Registry:
         return copied
 
     def _check(self, served: ServedResource, obj: Object, old: Object | None) -> None:
-        if causes := checks.wrong_fields(served.key, obj, old):
+        if causes := validation.wrong_fields(served.key, obj, old):
             raise api_errors.invalid(served, obj["metadata"]["name"], causes)
 
-    def _refuse_outside_namespace(self, served: ServedResource, namespace: str, name: str) -> None:
+    def _reject_outside_namespace(self, served: ServedResource, namespace: str, name: str) -> None:
         found = self.store.get("namespaces", "", namespace)
         if found is None:
             raise api_errors.not_found(BY_KEY["namespaces"], namespace)
@@ -270,11 +270,11 @@ class Registry:
             raise api_errors.forbidden(served, name, why)
 
 
-def _put_in_place(meta: Object, namespace: str, name: str = "") -> None:
+def _set_location(meta: Object, namespace: str, name: str = "") -> None:
     """Have an object be where the path of its request says; an empty `name` leaves it the one that it has.
 
     Raises:
-        Refused: It says that it is somewhere else.
+        ApiError: It says that it is somewhere else.
     """
     if not namespace:
         meta.pop("namespace", None)

@@ -1,7 +1,7 @@
 """What the objects look like: names and types of their fields, which must be there, what they are by default.
 
 A field that is not in a kind's shape is dropped, as a real server does, or refused.
-What one field means for another is in `checks` and `defaults`.
+What one field means for another is in `validation` and `defaults`.
 Source: k8s.io/api core/v1 and batch/v1 `types.go` (1.31), kubeflow.org/v1 `types.go`.
 """
 
@@ -177,7 +177,7 @@ COMMON: Shape = {"kind": SchemaField("s"), "apiVersion": SchemaField("s"), "meta
 class Findings:
     """What is odd about an object of a known kind."""
 
-    misfits: list[str] = field(default_factory=list)
+    mismatches: list[str] = field(default_factory=list)
     """Values of the wrong type, each with its path."""
     unknown: list[tuple[dict[str, Any], str, str]] = field(default_factory=list)
     """Fields that such an object does not have: their holder, their name, their path."""
@@ -185,7 +185,7 @@ class Findings:
     """Fields that are missing, and values of the right type that make no sense."""
 
 
-def look_over(key: str, obj: dict[str, Any]) -> Findings:
+def check(key: str, obj: dict[str, Any]) -> Findings:
     """Compare an object with its kind's shape."""
     findings = Findings()
     _look(_shape_of(key), obj, "", findings)
@@ -214,8 +214,8 @@ def _look(shape: Shape, obj: dict[str, Any], path: str, findings: Findings) -> N
 
 def _look_at(kind: str, value: Any, path: str, findings: Findings) -> None:
     sort = _sort_of(kind)
-    if misfit := _misfit(sort, value):
-        findings.misfits.append(f"{path}: {misfit}")
+    if misfit := _mismatch(sort, value):
+        findings.mismatches.append(f"{path}: {misfit}")
     elif kind[0] == "[":
         for index, element in enumerate(value):
             _look_at(kind[1:-1], element, f"{path}[{index}]", findings)
@@ -238,7 +238,7 @@ def _sort_of(kind: str) -> Sort:
     return SORTS.get(kind, TEXT)
 
 
-def _misfit(sort: Sort, value: Any) -> str:
+def _mismatch(sort: Sort, value: Any) -> str:
     """Return why a value is not of a sort; empty when it is."""
     is_stray = isinstance(value, bool) and sort.types not in (bool, object)
     if is_stray or not isinstance(value, sort.types):

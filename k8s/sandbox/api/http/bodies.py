@@ -37,7 +37,7 @@ async def read(request: web.Request, kind: str, accepted: Iterable[str] = OBJECT
     """Return the decoded body, whatever JSON value it is.
 
     Raises:
-        Refused: It is in no accepted format, or cannot be decoded.
+        ApiError: It is in no accepted format, or cannot be decoded.
     """
     content_type = request.content_type
     if content_type not in (*accepted, UNNAMED_TYPE):

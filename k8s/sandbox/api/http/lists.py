@@ -14,7 +14,7 @@ from aiohttp import web
 from k8s.errors import Expired
 from k8s.sandbox.api import api_errors
 from k8s.sandbox.api.api_errors import StatusCause
-from k8s.sandbox.api.http.views import Representation
+from k8s.sandbox.api.http.representations import Representation
 from k8s.sandbox.api.queries import Whole, read_query
 from k8s.sandbox.api.served import ServedResource
 from k8s.sandbox.api.storage.selectors import from_query
@@ -56,7 +56,7 @@ class Listing:
         """Read the parameters of a request.
 
         Raises:
-            Refused: One of them makes no sense.
+            ApiError: One of them makes no sense.
         """
         self.served = served
         self.namespace = namespace
@@ -75,11 +75,11 @@ class Listing:
             raise api_errors.invalid_options("ListOptions", cause)
 
 
-def page(store: Store, asked: Listing, view: Representation) -> bytes:
+def page(store: Store, asked: Listing, form: Representation) -> bytes:
     """Return a list, or the page of it that was asked for.
 
     Raises:
-        Refused: That version is forgotten, or not there yet.
+        ApiError: That version is forgotten, or not there yet.
     """
     version, start = store.version, ""
     query = asked.query
@@ -110,11 +110,15 @@ def page(store: Store, asked: Listing, view: Representation) -> bytes:
                 meta["remainingItemCount"] = len(records) - index
             break
         found.append(record)
-    return view.many(found, meta)
+    return form.many(found, meta)
 
 
 async def watch(
-    store: Store, asked: Listing, view: Representation, request: web.Request, stopping: asyncio.Event
+    store: Store,
+    asked: Listing,
+    form: Representation,
+    request: web.Request,
+    stopping: asyncio.Event,
 ) -> web.StreamResponse:
     """Send what changes, until the client leaves, the time is over or the server stops."""
     key = asked.served.key
@@ -124,7 +128,7 @@ async def watch(
     if not query.resource_version:
         records = store.records(key, asked.namespace)
         chosen = (each for each in records if asked.selector is None or asked.selector(each.obj))
-        initial = [_line("ADDED", view.record(record)) for record in chosen]
+        initial = [_line("ADDED", form.record(record)) for record in chosen]
         if query.send_initial_events and query.allow_watch_bookmarks:
             initial.append(_bookmark(asked.served, version, INITIAL_END))
     response = web.StreamResponse(headers={"Content-Type": "application/json"})
@@ -143,7 +147,7 @@ async def watch(
                 await response.write(_line("ERROR", msgspec.json.encode(gone)))
                 break
             for at in range(0, len(changes), EVENTS_PER_WRITE):
-                events = (_event(change, asked, view) for change in changes[at : at + EVENTS_PER_WRITE])
+                events = (_event(change, asked, form) for change in changes[at : at + EVENTS_PER_WRITE])
                 if written := b"".join(filter(None, events)):
                     await response.write(written)
             version = max(version, changes[-1].version if changes else 0)
@@ -168,7 +172,7 @@ async def watch(
     return response
 
 
-def _event(change: Change, asked: Listing, view: Representation) -> bytes:
+def _event(change: Change, asked: Listing, form: Representation) -> bytes:
     """Write a change as somebody with this selector sees it; empty when they do not see it."""
     there = change.new or change.old
     assert there is not None
@@ -177,12 +181,12 @@ def _event(change: Change, asked: Listing, view: Representation) -> bytes:
     selector = asked.selector
     was = change.old is not None and (selector is None or selector(change.old.obj))
     if change.new is not None and (selector is None or selector(change.new.obj)):
-        return _line("MODIFIED" if was else "ADDED", view.record(change.new))
+        return _line("MODIFIED" if was else "ADDED", form.record(change.new))
     if not was or change.old is None:
         return b""
     last = change.old.obj
     last = {**last, "metadata": {**last["metadata"], "resourceVersion": str(change.version)}}
-    return _line("DELETED", view.obj(last))
+    return _line("DELETED", form.obj(last))
 
 
 def _line(kind: str, obj: bytes) -> bytes:

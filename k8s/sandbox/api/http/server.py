@@ -19,7 +19,7 @@ from k8s.sandbox.api import api_errors
 from k8s.sandbox.api.admission import patches
 from k8s.sandbox.api.admission.registry import Registry
 from k8s.sandbox.api.api_errors import ApiError, StatusCause
-from k8s.sandbox.api.http import bodies, discovery, lists, views
+from k8s.sandbox.api.http import bodies, discovery, lists, representations
 from k8s.sandbox.api.served import BY_PATH, SERVED, ServedResource
 from k8s.sandbox.api.storage.store import Object, Store, StoreError
 from k8s.sandbox.api.streams.pod_exec import run_exec
@@ -51,7 +51,7 @@ def target_of(path: str) -> RequestTarget:
     """Read the path of a list, an object or what is below one.
 
     Raises:
-        Refused: Nothing is served there.
+        ApiError: Nothing is served there.
     """
     root, *parts = [part for part in path.split("/") if part] + [""] * 4
     if root not in ("api", "apis"):
@@ -178,8 +178,8 @@ class Server:
             if method == "POST" and bool(target.namespace) == target.served.resource.is_namespaced:
                 return await self._create(request, target)
         elif method == "GET":
-            view = self._view(request, target)
-            return _json(view.record(self.registry.get(target.served, target.namespace, target.name)))
+            form = self._representation(request, target)
+            return _json(form.record(self.registry.get(target.served, target.namespace, target.name)))
         elif method == "PUT":
             return await self._replace(request, target)
         elif method == "PATCH":
@@ -200,17 +200,17 @@ class Server:
 
     async def _list(self, request: web.Request, target: RequestTarget) -> web.StreamResponse:
         asked = lists.Listing(target.served, target.namespace, request.query)
-        view = self._view(request, target)
+        form = self._representation(request, target)
         store = self.registry.store
         if asked.query.watch:
-            return await lists.watch(store, asked, view, request, self.stopping)
-        return _json(lists.page(store, asked, view))
+            return await lists.watch(store, asked, form, request, self.stopping)
+        return _json(lists.page(store, asked, form))
 
     async def _create(self, request: web.Request, target: RequestTarget) -> web.Response:
         write = bodies.write_options(request, "CreateOptions")
         body = await bodies.read(request, target.served.resource.kind)
         obj = self.registry.create(target.served, target.namespace, body, write)
-        return _json(self._view(request, target).obj(obj), 201)
+        return _json(self._representation(request, target).obj(obj), 201)
 
     async def _replace(self, request: web.Request, target: RequestTarget) -> web.Response:
         write = bodies.write_options(request, "UpdateOptions")
@@ -218,7 +218,7 @@ class Server:
         obj = self.registry.replace(
             target.served, target.namespace, target.name, body, write, target.subresource
         )
-        return _json(self._view(request, target).obj(obj))
+        return _json(self._representation(request, target).obj(obj))
 
     async def _patch(self, request: web.Request, target: RequestTarget) -> web.Response:
         write = bodies.write_options(request, "PatchOptions")
@@ -247,14 +247,14 @@ class Server:
                 return change(old, body)
 
             obj = self.registry.patch(served, *place, patched, write, target.subresource)
-        return _json(self._view(request, target).obj(obj), 201 if created else 200)
+        return _json(self._representation(request, target).obj(obj), 201 if created else 200)
 
     async def _delete(self, request: web.Request, target: RequestTarget) -> web.Response:
         served = target.served
         how = await bodies.deletion_options(request)
         obj, gone = self.registry.delete(served, target.namespace, target.name, how)
         if not gone or served.deleted_is_returned:
-            return _json(self._view(request, target).obj(obj))
+            return _json(self._representation(request, target).obj(obj))
         resource = served.resource
         uid = obj["metadata"]["uid"]
         details = {"name": target.name, "group": resource.group, "kind": resource.plural, "uid": uid}
@@ -278,9 +278,9 @@ class Server:
             raise api_errors.not_served(f"{target.subresource} of pods")
         raise api_errors.not_allowed()
 
-    def _view(self, request: web.Request, target: RequestTarget) -> views.Representation:
+    def _representation(self, request: web.Request, target: RequestTarget) -> representations.Representation:
         accept = request.headers.get("Accept", "")
-        return views.accepted(target.served, accept, request.query.get("includeObject", ""))
+        return representations.accepted(target.served, accept, request.query.get("includeObject", ""))
 
     async def _sweep(self) -> None:
         """Remove events that are too old, for as long as the server runs."""

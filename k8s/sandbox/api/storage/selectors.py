@@ -27,7 +27,7 @@ def from_query(served: ServedResource, labels: str, fields: str) -> Selector | N
     """Return what both selectors ask together; None when they ask nothing.
 
     Raises:
-        Refused: One of them cannot be read, or this kind cannot be selected by that field.
+        ApiError: One of them cannot be read, or this kind cannot be selected by that field.
     """
     asked = [*label_requirements(labels), *field_requirements(served, fields)]
     return (lambda obj: all(holds(obj) for holds in asked)) if asked else None

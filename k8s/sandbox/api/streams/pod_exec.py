@@ -44,7 +44,7 @@ async def run_exec(
     """Run a command until it ends, its client leaves or its pod does.
 
     Raises:
-        Refused: The container does not run, or the client speaks no protocol of ours.
+        ApiError: The container does not run, or the client speaks no protocol of ours.
     """
     pod = record.obj
     name = pod["metadata"]["name"]

@@ -24,7 +24,7 @@ async def run_forward(request: web.Request, record: Record, stopping: asyncio.Ev
     """Carry bytes until the ports are closed, or the client leaves.
 
     Raises:
-        Refused: The pod does not run, a port is none, or the client speaks no protocol of ours.
+        ApiError: The pod does not run, a port is none, or the client speaks no protocol of ours.
     """
     pod = record.obj
     only_websockets = api_errors.bad_request("ports are forwarded over websockets only: upgrade with GET")

@@ -50,7 +50,7 @@ def container_of(pod: Mapping[str, Any], asked: str) -> str:
     """Return the container that a request means.
 
     Raises:
-        Refused: It names none although the pod has several, or one that the pod lacks.
+        ApiError: It names none although the pod has several, or one that the pod lacks.
     """
     name, spec = pod["metadata"]["name"], pod["spec"]
     containers = [each["name"] for each in spec["containers"]]
@@ -81,7 +81,7 @@ def run_of(pod: Mapping[str, Any], container: str, *, previous: bool) -> int:
     """Return the number of the run whose log is meant; a container that waits shows its last one.
 
     Raises:
-        Refused: That run has not happened.
+        ApiError: That run has not happened.
     """
     name, status = pod["metadata"]["name"], status_of(pod, container)
     state, restarts = status.get("state") or {}, int(status.get("restartCount") or 0)

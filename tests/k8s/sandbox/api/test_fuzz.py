@@ -152,16 +152,16 @@ RICH: dict[str, Object] = {
 }
 
 
-def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+def paths(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """Every place in an object."""
     if at:
         yield at
     pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for step, member in pairs:
-        yield from places(member, (*at, step))
+        yield from paths(member, (*at, step))
 
 
-ALL_PLACES = [(key, place) for key, obj in RICH.items() for place in places(obj)]
+ALL_PLACES = [(key, place) for key, obj in RICH.items() for place in paths(obj)]
 
 
 @settings(max_examples=600, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -1,4 +1,4 @@
-"""The sandbox's scheduler and `why` count alike: what one places, the other finds room for."""
+"""The sandbox's scheduler and `why` count alike: what one paths, the other finds room for."""
 
 from __future__ import annotations
 

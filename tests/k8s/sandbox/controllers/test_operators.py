@@ -232,7 +232,7 @@ def test_a_suspended_job_gives_up_its_pods_and_a_resumed_one_starts_anew() -> No
 
 def test_time_limits_ask_to_look_again() -> None:
     job = pytorch_job("bert", "true", activeDeadlineSeconds=100, ttlSecondsAfterFinished=50)
-    assert 95 < (decide(stored(job, {"startTime": ago(3)}), []).again_s or 0) < 98
+    assert 95 < (decide(stored(job, {"startTime": ago(3)}), []).requeue_after_s or 0) < 98
     over = decide(stored(job, {"startTime": ago(101)}), [])
     assert said(over)["Failed"] == "True"
     late = {**over.status, "completionTime": ago(51)}
@@ -265,7 +265,7 @@ def test_a_failed_pod_is_replaced_after_a_while() -> None:
     job = stored(batch_job("sweep", "true"))
     fresh = batch.decide(job, [as_pod("sweep-a", "Failed", 1)])
     assert fresh.create == []
-    assert 8 < (fresh.again_s or 0) <= 10.1
+    assert 8 < (fresh.requeue_after_s or 0) <= 10.1
     old = as_pod("sweep-a", "Failed", 1)
     old["status"]["containerStatuses"][0]["state"]["terminated"]["finishedAt"] = ago(11)
     assert len(batch.decide(job, [old]).create) == 1

@@ -12,7 +12,7 @@ from k8s.client.client import Client
 from k8s.errors import Conflict
 from k8s.kinds.kubeflow.pytorch_job import PYTORCH_JOBS
 from k8s.models.resources import EVENTS, NAMESPACES, PODS
-from k8s.sandbox.control import Informers, keep_looking
+from k8s.sandbox.controller_runtime import Informers, run_controller
 from k8s.sandbox.controllers.operators import Operators
 from k8s.sandbox.controllers.scheduler import NAME, Scheduler
 from tests.k8s.sandbox.live.running import comes, conditions, has, log_of, pytorch_job
@@ -36,13 +36,13 @@ async def client(kubeconfig: str) -> AsyncIterator[Client]:
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
         with contextlib.suppress(Conflict):
             await found.create(NAMESPACES, namespace)
-        views = Informers(found)
-        operators = Operators(views, namespace=NAMESPACE)
-        scheduler = Scheduler(views, {NAME})
+        informers = Informers(found)
+        operators = Operators(informers, namespace=NAMESPACE)
+        scheduler = Scheduler(informers, {NAME})
         working = [
-            asyncio.create_task(keep_looking(operators, views.waker(), *operators.views)),
-            asyncio.create_task(keep_looking(scheduler, views.waker(), *scheduler.views)),
-            asyncio.create_task(views.run()),
+            asyncio.create_task(run_controller(operators, informers.waker(), *operators.informers)),
+            asyncio.create_task(run_controller(scheduler, informers.waker(), *scheduler.informers)),
+            asyncio.create_task(informers.run()),
         ]
         yield found
         for task in working:

@@ -79,7 +79,7 @@ def accepted(served: ServedResource, accept: str, include: str) -> Representatio
     """Return the first form in an `Accept` header that we can write.
 
     Raises:
-        Refused: There is none.
+        ApiError: There is none.
     """
     for media in (accept or "*/*").split(","):
         kind, *parameters = (part.strip() for part in media.split(";"))

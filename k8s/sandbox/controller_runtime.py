@@ -1,4 +1,4 @@
-"""What every controller of the sandbox is made of: views kept by watch, events, and one loop.
+"""What every controller of the sandbox is made of: informers kept by watch, events, and one loop.
 
 A controller is level-triggered: whenever anything changed it looks at everything again and
 does what is missing. So it may be killed at any point, and a lost message costs nothing.
@@ -64,17 +64,17 @@ class Informers:
     def __init__(self, client: Client) -> None:
         self.client = client
         """The cluster."""
-        self._views: dict[Resource, Informer] = {}
+        self._informers: dict[Resource, Informer] = {}
         self._wakers: list[asyncio.Event] = []
 
     def of(self, resource: Resource) -> Informer:
-        """Return the view of a resource, over all namespaces."""
-        if resource not in self._views:
+        """Return the informer of a resource, over all namespaces."""
+        if resource not in self._informers:
             reader: Reader[Manifest] = Reader(dict)
-            self._views[resource] = Informer(
+            self._informers[resource] = Informer(
                 Mirror(self.client, resource, ("",), reader, meta_of, self._wake)
             )
-        return self._views[resource]
+        return self._informers[resource]
 
     def waker(self) -> asyncio.Event:
         """Return an event that is set after every change."""
@@ -82,10 +82,10 @@ class Informers:
         return self._wakers[-1]
 
     async def run(self) -> None:
-        """Keep all views, for ever."""
+        """Keep all informers, for ever."""
         async with asyncio.TaskGroup() as group:
-            for view in self._views.values():
-                group.create_task(view.mirror.run())
+            for informer in self._informers.values():
+                group.create_task(informer.mirror.run())
 
     def _wake(self) -> None:
         for waker in self._wakers:
@@ -95,31 +95,31 @@ class Informers:
 class Controller(Protocol):
     """Something that makes the cluster be as it was asked to be."""
 
-    async def look(self) -> float | None:
+    async def reconcile(self) -> float | None:
         """Do what is missing; return after how many seconds to look again even if nothing changes."""
 
 
-async def keep_looking(controller: Controller, waker: asyncio.Event, *views: Informer) -> None:
+async def run_controller(controller: Controller, waker: asyncio.Event, *informers: Informer) -> None:
     """Let a controller look whenever something changed, for ever; what fails is tried later and later."""
     delay_s = FIRST_DELAY_S
-    again_s: float | None = None
+    requeue_after_s: float | None = None
     while True:
         try:
-            await asyncio.wait_for(waker.wait(), again_s)
+            await asyncio.wait_for(waker.wait(), requeue_after_s)
         except TimeoutError:
             pass
         else:
             await asyncio.sleep(SETTLE_S)
         waker.clear()
-        if not all(view.is_ready for view in views):
+        if not all(informer.is_ready for informer in informers):
             continue
         try:
-            again_s = await controller.look()
+            requeue_after_s = await controller.reconcile()
             delay_s = FIRST_DELAY_S
         except Exception as error:
             # An object that no one foresaw must not end the sandbox, and with it everybody's jobs.
             log.warning("%s: %s", type(controller).__name__, error, exc_info=not isinstance(error, KubeError))
-            again_s = delay_s
+            requeue_after_s = delay_s
             delay_s = min(delay_s * 2, LONGEST_DELAY_S)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from k8s.models import quantity
-from k8s.sandbox.api.admission.schemas import LABEL_WORDS, NEGATIVE_WORDS, is_label, look_over
+from k8s.sandbox.api.admission.schemas import LABEL_WORDS, NEGATIVE_WORDS, check, is_label
 from k8s.sandbox.api.api_errors import StatusCause
 
 Object = dict[str, Any]
@@ -43,10 +43,10 @@ POD_FORBIDS = (
 
 def wrong_fields(key: str, obj: Object, old: Object | None = None) -> list[StatusCause]:
     """Return what is wrong with an object, or with changing `old` into it."""
-    causes = [*_metadata(key, obj["metadata"]), *look_over(key, obj).causes]
-    if (check := CHECKS.get(key)) is not None:
-        causes += check(obj)
-    if old is not None and (check_change := CHANGE_CHECKS.get(key)) is not None:
+    causes = [*_metadata(key, obj["metadata"]), *check(key, obj).causes]
+    if (rule := RULES.get(key)) is not None:
+        causes += rule(obj)
+    if old is not None and (check_change := CHANGE_RULES.get(key)) is not None:
         causes += check_change(obj, old)
     return causes
 
@@ -233,7 +233,7 @@ def _config_change(new: Object, old: Object) -> Iterator[StatusCause]:
         yield StatusCause.invalid("type", new.get("type"), IMMUTABLE)
 
 
-CHECKS: Mapping[str, Callable[[Object], Iterator[StatusCause]]] = {
+RULES: Mapping[str, Callable[[Object], Iterator[StatusCause]]] = {
     "pods": _pod,
     "jobs.batch": _job,
     "services": _service,
@@ -242,7 +242,7 @@ CHECKS: Mapping[str, Callable[[Object], Iterator[StatusCause]]] = {
     "secrets": _config,
 }
 """By a kind's key: what must hold for every object."""
-CHANGE_CHECKS: Mapping[str, Callable[[Object, Object], Iterator[StatusCause]]] = {
+CHANGE_RULES: Mapping[str, Callable[[Object, Object], Iterator[StatusCause]]] = {
     "pods": _pod_change,
     "jobs.batch": _job_change,
     "persistentvolumeclaims": _claim_change,
