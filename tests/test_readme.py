@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.readme import README, keys_in, with_keys
 from tui.commands.support.key_table import as_markdown
-from tui.keys import COMMANDS, PLACES
+from tui.keys import ACTIONS, key_sections
 
 
 def test_readme_lists_the_keys_and_commands_that_there_are() -> None:
@@ -14,13 +14,12 @@ def test_readme_lists_the_keys_and_commands_that_there_are() -> None:
 
 def test_the_list_of_keys_names_each_key_and_each_command_once() -> None:
     lines = as_markdown().splitlines()
-    for _, keys in PLACES:
+    for _, keys in key_sections():
         for key in keys:
             (line,) = [line for line in lines if line.endswith(f" `{key.id}` |")]
-            assert key.words in line
-    for command in COMMANDS:
-        typed = f"{command.name} {command.takes.upper()}".strip()
-        assert lines.count(f"| `{typed}` | {command.words} |") == 1
+            assert key.help in line
+    for command in ACTIONS.commands():
+        assert lines.count(f"| `{command.usage}` | {command.help} |") == 1
 
 
 def test_the_list_of_keys_takes_the_place_of_the_one_before_and_of_nothing_else() -> None:

@@ -27,11 +27,11 @@ import themes
 from k8s.errors import KubeError
 from k8s.snapshot import ClusterSnapshot
 from k8s.text.sanitize import sanitize, sanitize_lines
-from tui.actions import WISHES
-from tui.keys import COMMANDS, EVERYWHERE, UserKeys, find_command
-from tui.keys.commands import Argument
+from tui.keys import ACTIONS, EVERYWHERE, Action, ActionTable, Argument, UserKeys
 from tui.options import ConsoleOptions
-from tui.screens.base.view import FLASH_S, View, ViewContext
+from tui.screens.base.request import ActionRequest, Route
+from tui.screens.base.view import FLASH_S, INTERRUPT, View, ViewContext
+from tui.screens.base.view_stack import ViewStack
 from tui.screens.dialogs.too_small import TooSmall, is_too_small
 from tui.screens.lists.jobs import JobsView
 from tui.terminal import tty_state
@@ -68,7 +68,7 @@ class Console(PacedApp[int]):
         *(Path(__file__).parent / "screens" / "base" / name for name in ("view.tcss", "list_view.tcss")),
     ]
     BINDINGS: ClassVar[list[BindingType]] = bindings(
-        replace(key, opens_prompt=True) for key in EVERYWHERE if key.id == "app.interrupt"
+        key for key in ACTIONS.keys(EVERYWHERE) if key.id == INTERRUPT
     )
     ENABLE_COMMAND_PALETTE = False
     TITLE = "gpuconsole"
@@ -77,7 +77,11 @@ class Console(PacedApp[int]):
     """The newest picture of the cluster."""
 
     def __init__(
-        self, options: ConsoleOptions, reach: Reach = _as_they_are, keys: UserKeys | None = None
+        self,
+        options: ConsoleOptions,
+        reach: Reach = _as_they_are,
+        keys: UserKeys | None = None,
+        actions: ActionTable = ACTIONS,
     ) -> None:
         """Prepare the console.
 
@@ -85,6 +89,7 @@ class Console(PacedApp[int]):
             options: What the user asked for.
             reach: Finishes the options once the console is on screen; then the cluster is asked.
             keys: The user's own keys, and what could not be used of them.
+            actions: What views can ask for.
         """
         self._complaints: list[str] = []
         self.palettes = themes.load(options.themes_folder, self._complaints.append)
@@ -108,13 +113,14 @@ class Console(PacedApp[int]):
             client=lambda: self.client,
             hold_keys=self._hold_keys,
             finished_days=options.finished_days,
+            actions=actions,
         )
         """What every view gets."""
+        self.views = ViewStack(self, self._prepare)
+        """The views, above each other."""
         self._reach = reach
         self._typed = 0
         self._held_keys: deque[events.Key] = deque()
-        self._wish = View.Go("jobs")
-        self._before: View.Go | None = None
         self._gates = (Harmless(), AsciiOnly(enabled=options.is_ascii))
         for palette in self.palettes.values():
             self.register_theme(Theme(**palette))
@@ -140,7 +146,7 @@ class Console(PacedApp[int]):
 
     def on_mount(self) -> None:
         """Show home, then reach for the cluster."""
-        self._push(JobsView(), self._wish)
+        self.views.show(Route("jobs"), JobsView())
         self.call_after_refresh(self.connect)
         if self.options.kept_theme and not themes.find(self.options.kept_theme, self.palettes):
             self._complaints.append(f"There is no theme {self.options.kept_theme}.")
@@ -205,53 +211,9 @@ class Console(PacedApp[int]):
     def _say_progress(self, words: str) -> None:
         self.snapshot = replace(self.snapshot, stale="", is_synced=False, progress=f"{words}…")
 
-    @property
-    def is_deep(self) -> bool:
-        """Tell whether there is a view below the one that is shown."""
-        return len(self.screen_stack) > 2
-
-    def show(self, view: View) -> None:
-        """Put a view above the others; one that was wished for alike is gone back to instead."""
-        wish = self._wish
-        self._remember()
-        for depth, below in enumerate(reversed(self.screen_stack)):
-            if isinstance(below, View) and below.wish is not None and below.wish.place == wish.place:
-                for _ in range(depth):
-                    self.pop_screen()
-                return
-        self._push(view, wish)
-
-    def switch(self, view: View) -> None:
-        """Make a view the home below which there is nothing; one wished for alike stays as it was left."""
-        self._remember()
-        while self.is_deep:
-            self.pop_screen()
-        home = self.screen
-        if not (isinstance(home, View) and home.wish and home.wish.place == self._wish.place):
-            self.switch_screen(self._prepared(view, self._wish))
-
-    def go_back(self) -> None:
-        """Take away the view that is shown."""
-        self._remember()
-        self.pop_screen()
-
-    def go_to_last(self) -> None:
-        """Show again the view that was shown before this one."""
-        if self._before is None:
-            self.notify("There was no other view yet.", markup=False)
-        else:
-            self.post_message(self._before)
-
-    def _push(self, view: View, wish: View.Go) -> None:
-        self.push_screen(self._prepared(view, wish))
-
-    def _prepared(self, view: View, wish: View.Go) -> View:
-        view.context, view.wish = self.context, wish
+    def _prepare(self, view: View, route: Route) -> View:
+        view.context, view.route = self.context, route
         return view.data_bind(snapshot=Console.snapshot)
-
-    def _remember(self) -> None:
-        if isinstance(self.screen, View) and (wish := self.screen.wish) is not None:
-            self._before = View.Go(wish.where, wish.argument, wish.refs)
 
     async def on_event(self, event: events.Event) -> None:
         """Let keys wait while a command typed before them is not done, or the view it led to is not there."""
@@ -274,69 +236,82 @@ class Console(PacedApp[int]):
         if self._held_keys:
             self.set_timer(HELD_S, self._release_keys)
 
-    def on_view_go(self, wish: View.Go) -> None:
-        """Do what a view wishes for."""
-        wish.stop()
+    def on_action_request(self, request: ActionRequest) -> None:
+        """Do what a view asks for."""
+        request.stop()
         try:
-            self._do(wish)
+            self._run_action(request)
         finally:
-            self._typed = max(0, self._typed - wish.is_typed)
+            self._typed = max(0, self._typed - request.is_typed)
 
-    def _do(self, wish: View.Go) -> None:
-        command = find_command(wish.where)
-        name = command.name if command else wish.where
-        if name not in WISHES:
-            words = ", ".join(each.name for each in COMMANDS)
-            self.notify(f"Commands are: {words}.", title=f"No command {wish.where!r}.", markup=False)
-            return
-        if why := self._refusal(name):
+    def _run_action(self, request: ActionRequest) -> None:
+        actions = self.context.actions
+        action = (actions.find_command if request.is_typed else actions.find)(request.name)
+        if action is None:
+            known = ", ".join(each.commands[0] for each in actions.commands())
+            self.notify(f"Commands: {known}.", title=f"No command {request.name!r}.", markup=False)
+        elif why := self._refusal(action):
             self.notify(f"{why[:1].upper()}{why[1:]}.", severity="warning")
-            return
-        self._wish = View.Go(name, wish.argument, wish.refs, hidden=wish.hidden)
-        module = importlib.import_module(f"tui.actions.{WISHES[name]}")
-        getattr(module, name.replace("-", "_"))(self, self._wish)
+        else:
+            action.resolve()(self, request)
+
+    def _refusal(self, action: Action) -> str:
+        """Return why it will not be done; nothing where no refusal is known."""
+        if action.changes_cluster and self.options.is_read_only:
+            return "nothing is changed with --readonly"
+        view = self.views.current
+        if view is None or not action.permission:
+            return ""
+        refused = (view.refused.get(key.id, "") for key in view.keys if key.permission == action.permission)
+        return next(filter(None, refused), "")
+
+    def on_view_permissions_needed(self, event: View.PermissionsNeeded) -> None:
+        """Find out what this user may do in the view that is shown."""
+        event.stop()
+        if self.permissions is not None and (view := self.views.current) is not None:
+            from tui.actions.permissions import find_permissions
+
+            find_permissions(self, view)
 
     def begin(
         self,
         work: Callable[..., Coroutine[None, None, None]],
-        *given: object,
+        *arguments: object,
         group: str,
         exclusive: bool = False,
     ) -> Worker[None]:
         """Begin work that waits for something; `exclusive` ends what the group is at."""
-        worker: Worker[None] = self.run_worker(partial(work, self, *given), group=group, exclusive=exclusive)
+        worker: Worker[None] = self.run_worker(
+            partial(work, self, *arguments), group=group, exclusive=exclusive
+        )
         return worker
 
-    def _refusal(self, name: str) -> str:
-        """Return why the cluster would refuse what is wished for; nothing where that is not known."""
-        view = self.screen
-        if not isinstance(view, View):
-            return ""
-        return next((view.refused.get(key.id, "") for key in view.KEYS if key.right == name), "")
-
-    def meant(self, wish: View.Go) -> tuple[Client, JobRef] | None:
-        """Return the cluster and the job that a wish is about, or say that there is none."""
-        refs = self.all_meant(wish)
+    def require_client(self) -> Client | None:
+        """Return the cluster, or say that there is none yet."""
         if self.client is None:
-            self.notify("There is no cluster yet.", severity="warning", markup=False)
+            self.notify("Not connected to a cluster yet.", severity="warning", markup=False)
+        return self.client
+
+    def target_job(self, request: ActionRequest) -> tuple[Client, JobRef] | None:
+        """Return the cluster and the one job that a request is about, or say that there is none."""
+        targets = self.target_jobs(request)
+        if (client := self.require_client()) is None:
             return None
-        if not refs:
-            what = f"No job {sanitize(wish.argument)!r} here." if wish.argument else "Which job?"
+        if not targets:
+            what = f"No job {sanitize(request.argument)!r} here." if request.argument else "Which job?"
             self.notify("Type its name after the command.", title=what, severity="warning", markup=False)
             return None
-        if not wish.refs:  # from here on it is as if it had been wished for by a key
-            wish.refs, wish.argument = (refs[0],), ""
-        return self.client, refs[0]
+        return client, targets[0]
 
-    def all_meant(self, wish: View.Go) -> list[JobRef]:
-        """Return every job that a wish is about: those it names, or else what is shown."""
-        if wish.refs or wish.argument:
-            return list(wish.refs) or [job.ref for job in self.snapshot.jobs if job.ref.name == wish.argument]
-        view = self.screen
-        if not isinstance(view, View):
-            return []
-        shown = view.about()
-        return [shown] if shown is not None else list(view.wish.refs[:1] if view.wish else ())
+    def target_jobs(self, request: ActionRequest) -> list[JobRef]:
+        """Return every job that a request is about: those it names, otherwise the one that is shown."""
+        if request.targets:
+            return list(request.targets)
+        if request.argument:
+            return [job.ref for job in self.snapshot.jobs if job.ref.name == request.argument]
+        view = self.views.current
+        job = view.current_job() if view is not None else None
+        return [job] if job is not None else []
 
     def note_refusal(self, error: KubeError) -> None:
         """Remember what the cluster has refused this user, so that it is not offered again."""

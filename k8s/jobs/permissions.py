@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakValueDictionary
@@ -68,37 +68,34 @@ class Permission:
 
 UNKNOWN = Permission()
 """Nobody has said anything."""
-_ON_PODS: Mapping[str, tuple[str, str]] = {
-    "logs": ("get", "log"),
-    # A websocket is opened by a GET, so it is `get` that servers check; from 1.35 on `create` besides.
-    "shell": ("get", "exec"),
-    "forward": ("get", "portforward"),
-}
-"""Actions on a job's pods: the verb and the subresource that each needs."""
-_ON_JOB: Mapping[str, str] = {
-    "delete": "delete",
-    "suspend": "patch",
-    "resume": "patch",
-    "yaml": "get",
-    "clone": "create",
-}
-"""Actions on the job itself: the verb that each needs."""
+JOB, ANY_JOB = "job", "any job"
+"""What stands in a permission for the kind of the job at hand, and for every kind that can be created."""
 
 
-def needs_of(action: str, ref: JobRef | None = None) -> tuple[ResourceAttributes, ...]:
-    """Return what an action of the console needs, of which any one is enough.
+def needs_of(permission: str, ref: JobRef | None = None) -> tuple[ResourceAttributes, ...]:
+    """Return what a permission needs, of which any one is enough.
 
-    Nothing where nobody can tell: an action that needs no right, or a kind of which we
-    know only the name, and so not for certain what the API calls it.
+    Nothing where nobody can tell: a kind of which we know only the name, and so not for certain
+    what the API calls it.
+
+    Args:
+        permission: A verb and what it is for: `get pods/log`, `delete job`, `create any job`.
+        ref: The job at hand.
+
+    Raises:
+        ValueError: It is not worded so.
     """
-    if action in _ON_PODS:
-        verb, subresource = _ON_PODS[action]
+    verb, _, what = permission.partition(" ")
+    resource, _, subresource = what.partition("/")
+    if resource == PODS.plural:
         return (ResourceAttributes.of(verb, PODS, subresource),)
-    if action == "new":
-        return tuple(ResourceAttributes.of("create", kind.resource) for kind in CREATABLE)
-    if action not in _ON_JOB or ref is None or (kind := kind_of(ref)) not in KINDS:
+    if what == ANY_JOB:
+        return tuple(ResourceAttributes.of(verb, kind.resource) for kind in CREATABLE)
+    if what != JOB:
+        raise ValueError(f"no permission: {permission!r}")
+    if ref is None or (kind := kind_of(ref)) not in KINDS:
         return ()
-    return (ResourceAttributes.of(_ON_JOB[action], kind.resource),)
+    return (ResourceAttributes.of(verb, kind.resource),)
 
 
 async def review(
@@ -143,20 +140,20 @@ class Permissions:
             WeakValueDictionary()
         )
 
-    def known(self, action: str, namespace: str, ref: JobRef | None = None) -> Permission:
-        """Return what is known of an action now, at once: nothing until it was fetched."""
-        needs = needs_of(action, ref)
+    def known(self, permission: str, namespace: str, ref: JobRef | None = None) -> Permission:
+        """Return what is known of a permission now, at once: nothing until it was fetched."""
+        needs = needs_of(permission, ref)
         return self._together(needs, [self._kept(need, namespace) or UNKNOWN for need in needs], namespace)
 
-    async def fetch(self, action: str, namespace: str, ref: JobRef | None = None) -> Permission:
-        """Return what is known of an action, having asked behind whatever the user waits for."""
-        needs = needs_of(action, ref)
+    async def fetch(self, permission: str, namespace: str, ref: JobRef | None = None) -> Permission:
+        """Return what is known of a permission, having asked behind whatever the user waits for."""
+        needs = needs_of(permission, ref)
         found = await asyncio.gather(*(self.ask(need, namespace) for need in needs))
         return self._together(needs, found, namespace)
 
-    async def fetch_all(self, actions: Iterable[str], namespace: str, ref: JobRef | None = None) -> None:
-        """Find out about several actions, so that all of them are known afterwards."""
-        await asyncio.gather(*(self.fetch(action, namespace, ref) for action in actions if action))
+    async def fetch_all(self, permissions: Iterable[str], namespace: str, ref: JobRef | None = None) -> None:
+        """Find out about several permissions, so that all of them are known afterwards."""
+        await asyncio.gather(*(self.fetch(each, namespace, ref) for each in permissions))
 
     def note(self, error: KubeError) -> None:
         """Remember what the cluster refused when it was really tried; other errors say nothing of rights."""

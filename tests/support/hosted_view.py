@@ -1,4 +1,4 @@
-"""One view alone, shown a snapshot, whose wishes are written down and not done."""
+"""One view alone, shown a snapshot, whose requests are written down and not done."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ from textual.theme import Theme
 import themes
 from k8s.snapshot import ClusterSnapshot
 from tui.screens.base import view as frame
+from tui.screens.base.request import ActionRequest
 from tui.screens.base.view import View
 
 
 class Hosted(App[None]):
-    """Shows a view and hears what it wishes for."""
+    """Shows a view and hears what it asks for."""
 
     CSS_PATH = [themes.STYLESHEET, Path(frame.__file__).with_suffix(".tcss")]  # noqa: RUF012
 
     def __init__(self, view: View) -> None:
         super().__init__()
         self.view = view
-        self.wishes: list[tuple[str, str, tuple[str, ...]]] = []
-        """What was wished for, its argument, and the names of the jobs it is about; rights aside."""
+        self.requests: list[tuple[str, str, tuple[str, ...]]] = []
+        """What was asked for, what it is about, and the names of the jobs it is about."""
         for palette in themes.load().values():
             self.register_theme(Theme(**palette))
         self.theme = themes.DEFAULT
@@ -36,9 +37,9 @@ class Hosted(App[None]):
     def on_mount(self) -> None:
         self.push_screen(self.view)
 
-    def on_view_go(self, wish: View.Go) -> None:
-        if wish.where != "rights":
-            self.wishes.append((wish.where, wish.argument, tuple(ref.name for ref in wish.refs)))
+    def on_action_request(self, request: ActionRequest) -> None:
+        about = request.argument or request.selected or request.instance
+        self.requests.append((request.name, about, tuple(ref.name for ref in request.targets)))
 
     @property
     def text(self) -> str:

@@ -1,4 +1,4 @@
-"""What takes something out of the console: to a clipboard, to a file, to another job."""
+"""What takes something out of the console: to a clipboard, to a file."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from k8s.errors import KubeError
-from k8s.kinds import JobRef
-from tui.options import login_name
-from tui.screens.base.view import View
+from tui.screens.base.request import ActionRequest
 
 if TYPE_CHECKING:
     from k8s.client.client import Client
@@ -18,9 +16,11 @@ if TYPE_CHECKING:
     from tui.app import Console
 
 
-def copy(console: Console, wish: View.Go) -> None:
-    """Copy a text to wherever it can be pasted from."""
-    console.begin(_copy, wish.argument, group="copy", exclusive=True)
+def copy(console: Console, request: ActionRequest) -> None:
+    """Copy a text, otherwise what is selected, to wherever it can be pasted from."""
+    view = console.views.current
+    text = request.argument or (view.copy_text() if view is not None else "")
+    console.begin(_copy, text, group="copy", exclusive=True)
 
 
 async def _copy(console: Console, text: str) -> None:
@@ -35,7 +35,7 @@ async def _copy(console: Console, text: str) -> None:
         console.notify(copied.words)
 
 
-def save(console: Console, wish: View.Go) -> None:
+def save(console: Console, request: ActionRequest) -> None:
     """Save the table that is shown, all its columns, as CSV."""
     from tui.files.csv_export import save_table
     from tui.screens.base.list_view import ListView
@@ -44,20 +44,19 @@ def save(console: Console, wish: View.Go) -> None:
     if not isinstance(view, ListView):
         console.notify("There is no table here to save.", severity="warning")
         return
-    titles, rows = view.saved()
-    name = type(view).__name__.removesuffix("View").lower()
+    titles, rows = view.export_rows()
     try:
-        path = save_table(console.options.state_folder, name, titles, rows, datetime.now().astimezone())
+        path = save_table(console.options.state_folder, view.NAME, titles, rows, datetime.now().astimezone())
     except OSError as error:
         console.notify(f"{error}.", title="Could not save the table.", severity="error")
     else:
         console.notify(f"{path} has it.", timeout=20)
 
 
-def bundle(console: Console, wish: View.Go) -> None:
+def bundle(console: Console, request: ActionRequest) -> None:
     """Pack what is known of a job into one file, without its secrets."""
-    if (meant := console.meant(wish)) and (job := console.snapshot.job(meant[1])):
-        console.begin(_bundle, meant[0], job, group="bundle")
+    if (target := console.target_job(request)) and (job := console.snapshot.job(target[1])):
+        console.begin(_bundle, target[0], job, group="bundle")
 
 
 async def _bundle(console: Console, client: Client, job: Job) -> None:
@@ -83,26 +82,3 @@ async def _bundle(console: Console, client: Client, job: Job) -> None:
             f" {len(made.problems)} parts could not be read: its README says why." if made.problems else ""
         )
         console.notify(f"{made.path} has it, secrets removed.{unread}", timeout=30)
-
-
-def clone(console: Console, wish: View.Go) -> None:
-    """Open the new-job form filled in like a job that is there."""
-    if console.options.is_read_only:
-        console.notify("Nothing is changed with --readonly.", severity="warning")
-    elif meant := console.meant(wish):
-        console.begin(_clone, *meant, group="clone", exclusive=True)
-
-
-async def _clone(console: Console, client: Client, ref: JobRef) -> None:
-    from k8s.jobs import clone
-    from k8s.jobs.create import resource_of
-    from tui.actions.jobs import ask_for_job, ask_for_manifest
-
-    try:
-        found = await client.get(resource_of(ref), ref.name, ref.namespace)
-        taken = {job.ref.name for job in console.snapshot.jobs if job.ref.namespace == ref.namespace}
-        made = clone.clone(found, taken, user=login_name())
-    except KubeError as error:
-        console.notify(error.details, title=error.what, severity="error")
-    else:
-        (ask_for_job if made.fits_form else ask_for_manifest)(console, client, made)

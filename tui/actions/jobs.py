@@ -14,7 +14,7 @@ from tui.jobs.delete_plan import DeletePlan, delete_plan
 from tui.jobs.suspend_plan import suspend_plan
 from tui.keys import NEW_JOB
 from tui.options import login_name
-from tui.screens.base.view import View
+from tui.screens.base.request import ActionRequest
 from tui.screens.dialogs.confirm import ConfirmScreen
 
 if TYPE_CHECKING:
@@ -25,10 +25,30 @@ LOOK_S = 1.0
 """How often it is looked whether what was deleted is gone."""
 
 
-def new(console: Console, wish: View.Go) -> None:
+def new(console: Console, request: ActionRequest) -> None:
     """Fill in a new job."""
-    if (client := _changeable(console)) is not None:
+    if (client := console.require_client()) is not None:
         ask_for_job(console, client)
+
+
+def clone(console: Console, request: ActionRequest) -> None:
+    """Open the new-job form filled in like a job that is there."""
+    if target := console.target_job(request):
+        console.begin(_clone, *target, group="clone", exclusive=True)
+
+
+async def _clone(console: Console, client: Client, ref: JobRef) -> None:
+    from k8s.jobs.clone import clone as clone_of
+    from k8s.jobs.create import resource_of
+
+    try:
+        found = await client.get(resource_of(ref), ref.name, ref.namespace)
+        taken = {job.ref.name for job in console.snapshot.jobs if job.ref.namespace == ref.namespace}
+        made = clone_of(found, taken, user=login_name())
+    except KubeError as error:
+        console.notify(error.details, title=error.what, severity="error")
+    else:
+        (ask_for_job if made.fits_form else ask_for_manifest)(console, client, made)
 
 
 def ask_for_job(console: Console, client: Client, like: Clone | None = None) -> None:
@@ -60,23 +80,23 @@ def _made(console: Console, ref: JobRef | None) -> None:
     """Go to the logs of a job that was created."""
     if ref is not None:
         console.notify(f"{ref.kind} {ref.name} is created.", markup=False)
-        console.post_message(View.Go("logs", refs=[ref]))
+        console.post_message(ActionRequest("logs", targets=[ref]))
 
 
-def delete(console: Console, wish: View.Go) -> None:
+def delete(console: Console, request: ActionRequest) -> None:
     """Ask whether jobs are to be deleted, delete them, and say afterwards what is left of them."""
     from tui.screens.dialogs.delete import DeleteScreen
 
-    if (client := _changeable(console)) is None or console.meant(wish) is None:
+    if (target := console.target_job(request)) is None:
         return
-    plan = delete_plan(console.snapshot, console.all_meant(wish), hidden=wish.hidden)
+    plan = delete_plan(console.snapshot, console.target_jobs(request), hidden=request.hidden)
     if not plan.jobs:
         console.notify("It is gone already.", severity="warning")
         return
 
     def answered(agreed: DeletePlan | None) -> None:
         if agreed is not None:
-            console.begin(_delete, client, agreed, group="delete")
+            console.begin(_delete, target[0], agreed, group="delete")
 
     console.push_screen(DeleteScreen(plan), answered)
 
@@ -115,21 +135,21 @@ async def _tell_leftovers(console: Console, plan: DeletePlan) -> None:
         await asyncio.sleep(LOOK_S)
 
 
-def suspend(console: Console, wish: View.Go) -> None:
+def suspend(console: Console, request: ActionRequest) -> None:
     """Ask whether jobs are to be suspended, and suspend them."""
-    _ask_to_suspend(console, wish, is_suspended=True)
+    _ask_to_suspend(console, request, is_suspended=True)
 
 
-def resume(console: Console, wish: View.Go) -> None:
+def resume(console: Console, request: ActionRequest) -> None:
     """Ask whether suspended jobs are to run again, and resume them."""
-    _ask_to_suspend(console, wish, is_suspended=False)
+    _ask_to_suspend(console, request, is_suspended=False)
 
 
-def _ask_to_suspend(console: Console, wish: View.Go, *, is_suspended: bool) -> None:
-    if (client := _changeable(console)) is None or console.meant(wish) is None:
+def _ask_to_suspend(console: Console, request: ActionRequest, *, is_suspended: bool) -> None:
+    if (target := console.target_job(request)) is None:
         return
-    jobs = [job for ref in console.all_meant(wish) if (job := console.snapshot.job(ref)) is not None]
-    plan = suspend_plan(jobs, is_suspended=is_suspended, hidden=min(wish.hidden, len(jobs)))
+    jobs = [job for ref in console.target_jobs(request) if (job := console.snapshot.job(ref)) is not None]
+    plan = suspend_plan(jobs, is_suspended=is_suspended, hidden=min(request.hidden, len(jobs)))
     if not plan.jobs:
         for job, why in plan.refused[:1]:
             console.notify(why, title=f"{job.ref.kind} {job.ref.name}:", severity="warning")
@@ -137,7 +157,7 @@ def _ask_to_suspend(console: Console, wish: View.Go, *, is_suspended: bool) -> N
 
     def answered(answer: str | None) -> None:
         if answer == "do":
-            console.begin(_suspend, client, plan.jobs, is_suspended, group="suspend")
+            console.begin(_suspend, target[0], plan.jobs, is_suspended, group="suspend")
 
     verb = "Suspend" if is_suspended else "Resume"
     console.push_screen(ConfirmScreen(plan.question, "\n".join(plan.lines), verb), answered)
@@ -165,13 +185,3 @@ async def _each(
         console.notify(f"{job.ref.kind} {job.ref.name} {words}")
 
     return await change_each(jobs, do, done, tell=tell, fail=fail)
-
-
-def _changeable(console: Console) -> Client | None:
-    """Return the cluster if anything may be changed on it, else say why not."""
-    if console.options.is_read_only:
-        console.notify("Nothing is changed with --readonly.", severity="warning")
-        return None
-    if console.client is None:
-        console.notify("There is no cluster yet.", severity="warning")
-    return console.client

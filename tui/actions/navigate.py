@@ -9,7 +9,7 @@ from k8s.kinds import JobRef
 from k8s.models.resources import CLAIMS, CONFIG_MAPS, EVENTS, NODES, PODS, SECRETS, SERVICES, Resource
 from k8s.snapshot import Job
 from k8s.text.sanitize import sanitize
-from tui.screens.base.view import View
+from tui.screens.base.request import ActionRequest, Route
 from tui.screens.lists.jobs import JobsView
 
 if TYPE_CHECKING:
@@ -28,138 +28,170 @@ READABLE: Mapping[str, Resource] = {
 """What can be read as YAML beside jobs, by the word before the slash."""
 
 
-def jobs(console: Console, wish: View.Go) -> None:
+NEXT_VIEWS: Mapping[str, str] = {"jobs": "nodes", "nodes": "events", "events": "volumes"}
+"""Where `tab` goes from each list; from any other it goes home."""
+
+
+def jobs(console: Console, request: ActionRequest) -> None:
     """Show the list of jobs."""
-    console.switch(JobsView())
+    console.views.switch(Route("jobs", request.argument), JobsView())
 
 
-def nodes(console: Console, wish: View.Go) -> None:
+def nodes(console: Console, request: ActionRequest) -> None:
     """Show the list of nodes."""
     from tui.screens.lists.nodes import NodesView
 
-    console.switch(NodesView())
+    console.views.switch(Route("nodes"), NodesView())
 
 
-def holders(console: Console, wish: View.Go) -> None:
-    """Show who holds the GPUs of a node."""
-    from tui.screens.lists.node_gpus import NodeGpusView
-
-    console.show(NodeGpusView(wish.argument))
-
-
-def events(console: Console, wish: View.Go) -> None:
-    """Show what happens on the cluster, or only to a job."""
-    from tui.screens.job.job import JobView
+def events(console: Console, request: ActionRequest) -> None:
+    """Show the events of the cluster."""
     from tui.screens.lists.events import EventsView
 
-    if wish.refs:
-        open(console, wish)
-        if isinstance(view := console.screen, JobView):
-            view.call_after_refresh(view.show_events)
-        return
-    console.switch(EventsView(lambda: console.cluster_feed))
+    console.views.switch(Route("events"), EventsView(lambda: console.cluster_feed))
 
 
-def volumes(console: Console, wish: View.Go) -> None:
+def volumes(console: Console, request: ActionRequest) -> None:
     """Show the volume claims."""
     from tui.screens.lists.volumes import VolumesView
 
-    console.switch(VolumesView(lambda: console.cluster_feed))
+    console.views.switch(Route("volumes"), VolumesView(lambda: console.cluster_feed))
 
 
-def volume(console: Console, wish: View.Go) -> None:
-    """Show one volume claim, and which pods use it; it is named as in `namespace/name`."""
+def next_view(console: Console, request: ActionRequest) -> None:
+    """Show the list after this one."""
+    view = console.views.current
+    console.post_message(ActionRequest(NEXT_VIEWS.get(view.NAME if view is not None else "", "jobs")))
+
+
+def node_gpus(console: Console, request: ActionRequest) -> None:
+    """Show who holds the GPUs of a node."""
+    from tui.screens.lists.node_gpus import NodeGpusView
+
+    if node := request.argument or request.selected:
+        console.views.show(Route("node_gpus", node), NodeGpusView(node))
+
+
+def volume(console: Console, request: ActionRequest) -> None:
+    """Show one volume claim, `NAMESPACE/NAME`, and which pods use it."""
     from tui.feeds.volume_claims import describe
     from tui.screens.documents.text import TextView
 
-    namespace, _, name = wish.argument.partition("/")
-    if (client := console.client) is not None:
-        console.show(TextView(f"Volumes › {name}", lambda: describe(client, namespace, name)))
+    claim = request.argument or request.selected
+    namespace, _, name = claim.partition("/")
+    if claim and (client := console.client) is not None:
+        view = TextView(f"Volumes › {name}", lambda: describe(client, namespace, name))
+        console.views.show(Route("volume", claim), view)
 
 
-def open(console: Console, wish: View.Go) -> None:
+def open_job(console: Console, request: ActionRequest) -> None:
     """Show one job."""
     from tui.screens.job.job import JobView
 
-    if (meant := console.meant(wish)) and (cluster_feed := console.cluster_feed) is not None:
-        view = JobView(*meant, probe=cluster_feed.probe, pods=lambda: cluster_feed.pods)
-        console.show(view)
+    if (target := console.target_job(request)) and (feed := console.cluster_feed) is not None:
+        view = JobView(*target, probe=feed.probe, pods=lambda: feed.pods)
+        console.views.show(Route("open_job", job=target[1]), view)
 
 
-def previous(console: Console, wish: View.Go) -> None:
+def job_events(console: Console, request: ActionRequest) -> None:
+    """Show one job, beginning with its events."""
+    from tui.screens.job.job import JobView
+
+    open_job(console, request)
+    if isinstance(view := console.screen, JobView):
+        view.call_after_refresh(view.show_events)
+
+
+def logs(console: Console, request: ActionRequest) -> None:
+    """Show the logs of a job, beginning with the selected instance."""
+    _show_logs(console, request, is_previous=False)
+
+
+def previous_logs(console: Console, request: ActionRequest) -> None:
     """Show what an instance of a job printed in its run before the last restart."""
-    logs(console, wish, is_previous=True)
+    _show_logs(console, request, is_previous=True)
 
 
-def logs(console: Console, wish: View.Go, *, is_previous: bool = False) -> None:
-    """Show the logs of a job, beginning with an instance where one is named."""
+def _show_logs(console: Console, request: ActionRequest, *, is_previous: bool) -> None:
     from tui.screens.job.logs import LogsScreen
 
-    if meant := console.meant(wish):
+    if target := console.target_job(request):
         screen = LogsScreen(
-            *meant,
-            instance=wish.argument if wish.refs else "",
+            *target,
+            instance=request.instance,
             is_previous=is_previous,
             folder=console.options.state_folder / "logs",
         )
-        console.show(screen)
+        name = "previous_logs" if is_previous else "logs"
+        console.views.show(Route(name, job=target[1], instance=request.instance), screen)
 
 
-def curves(console: Console, wish: View.Go) -> None:
+def curves(console: Console, request: ActionRequest) -> None:
     """Show the curves of a job."""
     from tui.feeds.curve_feed import CurveFeed
     from tui.screens.job.curves import CurvesView
 
-    if meant := console.meant(wish):
-        client, ref = meant
+    if target := console.target_job(request):
+        client, ref = target
 
         def job() -> Job | None:
             return console.snapshot.job(ref)
 
-        console.show(CurvesView(ref, CurveFeed(client, ref, job)))
+        console.views.show(Route("curves", job=ref), CurvesView(ref, CurveFeed(client, ref, job)))
 
 
-def yaml(console: Console, wish: View.Go) -> None:
-    """Show an object as YAML: a job's, or the one that is named as `pod/NAME`."""
-    from k8s.jobs.create import resource_of
-
-    if "/" not in wish.argument:
-        if meant := console.meant(wish):
-            client, ref = meant
-            _show_yaml(console, _heading(ref, "YAML"), client, resource_of(ref), ref.name, ref.namespace)
+def yaml(console: Console, request: ActionRequest) -> None:
+    """Show an object as YAML: the one that is named or selected as `pod/NAME`, otherwise a job's."""
+    name = request.argument or request.selected
+    if "/" not in name:
+        job_yaml(console, request)
         return
-    kind, _, name = wish.argument.partition("/")
+    kind, _, name = name.partition("/")
     resource = READABLE.get(kind.strip().lower())
     if resource is None:
-        console.notify(f"There are: {', '.join(READABLE)}.", title=f"No kind {sanitize(kind)!r}.")
-    elif (cluster_feed := console.cluster_feed) is not None:
-        namespace = (
-            wish.refs[0].namespace
-            if wish.refs
-            else cluster_feed.namespace or cluster_feed.client.config.namespace
-        )
-        heading = f"{wish.refs[0].name} › " if wish.refs else ""
+        console.notify(f"Known are: {', '.join(READABLE)}.", title=f"No kind {sanitize(kind)!r}.")
+    elif (feed := console.cluster_feed) is not None:
+        job = next(iter(request.targets), None)
+        namespace = job.namespace if job else feed.namespace or feed.client.config.namespace
+        heading = f"{job.name} › " if job else ""
         heading = f"Jobs › {heading}{resource.kind} {name.strip()} › YAML"
-        _show_yaml(console, heading, cluster_feed.client, resource, name.strip(), namespace)
+        route = Route("yaml", f"{kind}/{name}", job)
+        _show_yaml(console, route, heading, feed.client, resource, name.strip(), namespace)
+
+
+def job_yaml(console: Console, request: ActionRequest) -> None:
+    """Show the object of a job as YAML."""
+    from k8s.jobs.create import resource_of
+
+    if target := console.target_job(request):
+        client, ref = target
+        route = Route("job_yaml", job=ref)
+        _show_yaml(console, route, _heading(ref, "YAML"), client, resource_of(ref), ref.name, ref.namespace)
 
 
 def _show_yaml(
-    console: Console, heading: str, client: Client, resource: Resource, name: str, namespace: str
+    console: Console,
+    route: Route,
+    heading: str,
+    client: Client,
+    resource: Resource,
+    name: str,
+    namespace: str,
 ) -> None:
     from tui.screens.documents.yaml import YamlScreen
 
     probe = console.cluster_feed.probe if console.cluster_feed is not None else None
     place = namespace if resource.is_namespaced else ""
-    console.show(YamlScreen(heading, client, resource, name, place, probe=probe))
+    console.views.show(route, YamlScreen(heading, client, resource, name, place, probe=probe))
 
 
-def why(console: Console, wish: View.Go) -> None:
+def why(console: Console, request: ActionRequest) -> None:
     """Show why a job is as it is, with all that was seen."""
     from k8s.diagnosis import answer_why
     from tui.screens.documents.text import TextView
 
-    if meant := console.meant(wish):
-        client, ref = meant
+    if target := console.target_job(request):
+        client, ref = target
 
         async def fetch() -> str:
             job = console.snapshot.job(ref)
@@ -167,7 +199,7 @@ def why(console: Console, wish: View.Go) -> None:
                 return f"There is no {ref.kind} {ref.name} any more."
             return (await answer_why(client, job, console.snapshot)).as_text()
 
-        console.show(TextView(_heading(ref, "why"), fetch))
+        console.views.show(Route("why", job=ref), TextView(_heading(ref, "why"), fetch))
 
 
 def _heading(ref: JobRef, what: str) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from k8s.errors import KubeError
 from k8s.snapshot import Job
 from tui.jobs.instances import find_container, find_instance
-from tui.screens.base.view import View
+from tui.screens.base.request import ActionRequest
 
 if TYPE_CHECKING:
     from k8s.client.client import Client
@@ -18,13 +18,10 @@ TOLD_S = 60.0
 """How long an address to open elsewhere is shown."""
 
 
-def shell(console: Console, wish: View.Go) -> None:
+def shell(console: Console, request: ActionRequest) -> None:
     """Hand the terminal to a shell in one of a job's pods; the console comes back when it ends."""
-    if console.options.is_read_only:
-        console.notify("A shell may change anything, and --readonly is given.", severity="warning")
-    elif (meant := console.meant(wish)) and (job := console.snapshot.job(meant[1])):
-        instance = wish.argument if wish.refs else ""
-        console.begin(_shell, meant[0], job, instance, group="shell", exclusive=True)
+    if (target := console.target_job(request)) and (job := console.snapshot.job(target[1])):
+        console.begin(_shell, target[0], job, request.instance, group="shell", exclusive=True)
 
 
 async def _shell(console: Console, client: Client, job: Job, name: str) -> None:
@@ -44,10 +41,10 @@ async def _shell(console: Console, client: Client, job: Job, name: str) -> None:
         console.notify(f"The shell in {instance.name} of {job.ref.name} {ended}.")
 
 
-def forward(console: Console, wish: View.Go) -> None:
-    """Forward a job's TensorBoard to this machine until that is wished for again, or the console ends."""
-    if meant := console.meant(wish):
-        client, ref = meant
+def port_forward(console: Console, request: ActionRequest) -> None:
+    """Forward a job's TensorBoard to this machine until it is asked for again, or the console ends."""
+    if target := console.target_job(request):
+        client, ref = target
         if ref in console.forwards:
             console.forwards.pop(ref).cancel()
             console.notify(f"The TensorBoard of {ref.name} is no longer forwarded.")

@@ -11,7 +11,19 @@ from pathlib import Path
 
 import yaml
 
-from tui.keys import DIALOG, EVERYWHERE, HELP, NEW_JOB, PLACES, PROMPT, Key, UserKeys, remapped
+from tui.keys import (
+    ACTIONS,
+    DIALOG,
+    EVERYWHERE,
+    HELP,
+    NEW_JOB,
+    PROMPT,
+    Key,
+    UserKeys,
+    key_sections,
+    remapped,
+)
+from tui.keys.renamed_ids import RENAMED_IDS
 
 _MODIFIERS = ("ctrl", "shift", "alt")
 _CHARACTERS = {
@@ -67,7 +79,10 @@ def read_keys(path: Path) -> UserKeys:
     problems = []
     for name, value in root.value:
         try:
-            keymap[_id(name)] = ",".join(_keys(_id(name), value))
+            key_id = _id(name)
+            keymap[key_id] = ",".join(_keys(key_id, value))
+            if name.value != key_id:
+                problems.append(f"{path}, line {name.start_mark.line + 1}: {name.value} is now {key_id}.")
         except _Unusable as error:
             problems.append(f"{path}, line {name.start_mark.line + 1}: {error}.")
     return UserKeys(keymap, (*problems, *clashes(keymap)))
@@ -75,10 +90,11 @@ def read_keys(path: Path) -> UserKeys:
 
 def clashes(keymap: Mapping[str, str]) -> Iterator[str]:
     """Say which keys mean two things in one place because of what the user chose."""
-    ours = {key.id: key.keys for _, table in PLACES for key in table}
+    ours = {key.id: key.keys for _, table in key_sections() for key in table}
     changed = {id for id, keys in keymap.items() if ours[id] != keys}
-    for place, table in PLACES:
-        everywhere = () if table in (EVERYWHERE, PROMPT, DIALOG, HELP, NEW_JOB) else EVERYWHERE
+    everywhere_keys = ACTIONS.keys(EVERYWHERE)
+    for place, table in key_sections():
+        everywhere = () if table in (everywhere_keys, PROMPT, DIALOG, HELP, NEW_JOB) else everywhere_keys
         owners: dict[str, Key] = {}
         for key in remapped((*table, *everywhere), keymap):
             for name in key.keys.split(","):
@@ -92,7 +108,9 @@ class _Unusable(Exception):
 
 
 def _id(name: yaml.Node) -> str:
-    known = {key.id for _, table in PLACES for key in table}
+    known = {key.id for _, table in key_sections() for key in table}
+    if isinstance(name, yaml.ScalarNode) and name.value in RENAMED_IDS:
+        return RENAMED_IDS[name.value]
     if not isinstance(name, yaml.ScalarNode) or name.value not in known:
         said = f" {name.value!r}" if isinstance(name, yaml.ScalarNode) else ""
         raise _Unusable(f"there is no key with the id{said}; gpuconsole info --keys prints them")

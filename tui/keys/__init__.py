@@ -1,72 +1,87 @@
-"""Every key and every `:` command of the console, in one table.
+"""Every key and every `:` command of the console. Pure; knows no view and no app.
 
-The bindings, the footer, the help, the palette and the README are all made from it, so
-they cannot disagree. The letters are k9s' where k9s has one.
+`actions` holds what views ask the app to do, `local_keys` what a view or widget does itself. Bindings,
+footer, help, palette and README are made from them, so they cannot disagree.
 """
 
 from __future__ import annotations
 
-from tui.keys.commands import COMMANDS, PromptCommand, find_command
-from tui.keys.everywhere import DELETE, DIALOG, EVERYWHERE, PROMPT, TABLE
-from tui.keys.job import CHART, CURVES, JOB, LOG, LOGS
+from tui.keys.action import EVERYWHERE, Action, ActionTable, Argument, On
+from tui.keys.actions import ACTIONS
 from tui.keys.key import Key, UserKeys, remapped
-from tui.keys.lists import CONTEXTS, EVENTS, HOLDERS, JOBS, NAMESPACES, NODES, VOLUMES
-from tui.keys.others import CARD, HELP, NEW_JOB, TEXT, YAML
+from tui.keys.local_keys import (
+    CHART,
+    DELETE,
+    DETAIL,
+    DIALOG,
+    HELP,
+    LOCAL_KEYS,
+    LOG,
+    NEW_JOB,
+    PROMPT,
+    TABLE,
+    TEXT,
+    YAML,
+)
 
 __all__ = [
-    "CARD",
+    "ACTIONS",
     "CHART",
-    "COMMANDS",
-    "CONTEXTS",
-    "CURVES",
     "DELETE",
+    "DETAIL",
     "DIALOG",
-    "EVENTS",
     "EVERYWHERE",
     "HELP",
-    "HOLDERS",
-    "JOB",
-    "JOBS",
     "LOG",
-    "LOGS",
-    "NAMESPACES",
     "NEW_JOB",
-    "NODES",
-    "PLACES",
     "PROMPT",
     "TABLE",
     "TEXT",
-    "VOLUMES",
     "YAML",
+    "Action",
+    "ActionTable",
+    "Argument",
     "Key",
-    "PromptCommand",
+    "On",
     "UserKeys",
-    "find_command",
+    "key_sections",
     "remapped",
+    "view_keys",
 ]
 
-PLACES: tuple[tuple[str, tuple[Key, ...]], ...] = (
-    ("Everywhere", EVERYWHERE),
-    ("While typing", PROMPT),
-    ("In tables", TABLE),
-    ("Jobs", JOBS),
-    ("Nodes", NODES),
-    ("Who holds a node", HOLDERS),
-    ("Events", EVENTS),
-    ("Volumes", VOLUMES),
-    ("Namespaces", NAMESPACES),
-    ("Contexts", CONTEXTS),
-    ("One job", JOB),
-    ("Logs", LOGS),
-    ("The text of a log", LOG),
-    ("Curves", CURVES),
-    ("One chart", CHART),
-    ("New job", NEW_JOB),
-    ("Text", TEXT),
-    ("YAML", tuple(key for key in YAML if key not in TEXT)),
-    ("A row in full", CARD),
-    ("Questions", DIALOG),
-    ("Before deleting", DELETE),
-    ("Help", HELP),
+_VIEWS = (
+    ("Jobs", "jobs"),
+    ("Nodes", "nodes"),
+    ("GPUs of a node", "node_gpus"),
+    ("Events", "events"),
+    ("Volumes", "volumes"),
+    ("Namespaces", "namespaces"),
+    ("Contexts", "contexts"),
+    ("One job", "job"),
+    ("Logs", "logs"),
 )
-"""The whole table: where, and its keys there."""
+
+
+def view_keys(view: str, actions: ActionTable = ACTIONS) -> tuple[Key, ...]:
+    """Return the keys of the view with this name, without those of every view."""
+    return (*actions.keys(view), *LOCAL_KEYS.get(view, ()))
+
+
+def key_sections(actions: ActionTable = ACTIONS) -> tuple[tuple[str, tuple[Key, ...]], ...]:
+    """Return all keys under the headings of help and README."""
+    return (
+        ("Everywhere", actions.keys(EVERYWHERE)),
+        ("While typing", PROMPT),
+        ("In tables", TABLE),
+        *((title, view_keys(view, actions)) for title, view in _VIEWS),
+        ("The text of a log", LOG),
+        ("Curves", view_keys("curves", actions)),
+        ("One chart", CHART),
+        ("New job", NEW_JOB),
+        ("Text", TEXT),
+        ("YAML", YAML),
+        ("A row in full", DETAIL),
+        ("Questions", DIALOG),
+        ("Before deleting", DELETE),
+        ("Help", HELP),
+    )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tui.keys import COMMANDS, find_command
-from tui.keys.commands import Argument
+from tui.keys.action import ActionTable, Argument
+from tui.keys.actions import ACTIONS
 
 
 def complete(
@@ -14,6 +14,7 @@ def complete(
     history: Sequence[str] = (),
     *,
     is_read_only: bool = False,
+    actions: ActionTable = ACTIONS,
 ) -> str:
     """Return the whole command that `typed` is probably the start of; empty when there is none.
 
@@ -25,20 +26,21 @@ def complete(
         names: What a command may take, by what it says it takes.
         history: Commands that were typed before, the oldest first.
         is_read_only: Leave out what changes the cluster.
+        actions: What can be typed.
     """
     start = typed.lstrip().lower()
     if not start:
         return ""
     word, space, argument = start.partition(" ")
     if not space:
-        there = [command for command in COMMANDS if not (command.changes and is_read_only)]
-        aliases = [alias for command in there for alias in command.aliases]
-        likely = [*reversed(history), *(command.name for command in there), *aliases]
+        offered = [action.commands for action in actions.commands(is_read_only=is_read_only)]
+        aliases = [alias for words in offered for alias in words[1:]]
+        likely = [*reversed(history), *(words[0] for words in offered), *aliases]
         return _first(likely, start)
-    command = find_command(word)
-    if command is None or not command.takes:
+    action = actions.find_command(word)
+    if action is None or not action.argument:
         return _first(list(reversed(history)), start)
-    whole = [f"{word} {name}" for name in names.get(command.takes, ())]
+    whole = [f"{word} {name}" for name in names.get(action.argument, ())]
     return _first([*reversed(history), *whole] if argument else whole, start)
 
 

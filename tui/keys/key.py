@@ -1,4 +1,4 @@
-"""What one key is: its name for keys.yaml, what it does, and what people read about it."""
+"""What one key is: its id for keys.yaml, what it runs, and what people read about it."""
 
 from __future__ import annotations
 
@@ -33,23 +33,23 @@ _WRITTEN = {
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One key, or several that do the same."""
+    """One key, or several that do the same, in one place."""
 
     id: str
-    """What keys.yaml calls it: the place, a dot, and what it does there."""
+    """What keys.yaml calls it: the view or widget, a dot, and the action."""
     keys: str
     """As Textual names them, with commas between: `j,down`."""
     action: str
-    """The name of the `action_…` method of the view; of the widget where that binds the key itself."""
-    words: str
+    """The Textual action that it runs, with arguments: `scroll(1)`, `request('logs')`."""
+    help: str
     """What the help says."""
-    short: str = ""
+    footer: str = ""
     """What the footer says; empty keeps it out of the footer."""
-    changes: bool = False
-    """It changes something on the cluster: with `--readonly` it is not there."""
+    changes_cluster: bool = False
+    """With `--readonly` it is not there."""
     opens_prompt: bool = False
     """What is typed next belongs to the prompt, also when it arrives in the same packet."""
-    right: str = ""
+    permission: str = ""
     """What the user must be allowed to do for it; empty for nothing that could be refused."""
 
     @property

@@ -12,6 +12,6 @@ from tui.keys import Key
 def bindings(keys: Iterable[Key]) -> list[BindingType]:
     """Return a binding for each key; its id is what a user's keys.yaml names."""
     return [
-        Binding(key.keys, key.action, key.words, show=False, priority=key.opens_prompt, id=key.id)
+        Binding(key.keys, key.action, key.help, show=False, priority=key.opens_prompt, id=key.id)
         for key in keys
     ]

@@ -29,7 +29,7 @@ class KeyBar(Widget):
     def __init__(self, keys: Sequence[Key]) -> None:
         """Show those of `keys` that have short words, in order."""
         super().__init__()
-        self._keys = [key for key in keys if key.short]
+        self._keys = [key for key in keys if key.footer]
 
     def render(self) -> Text:
         """Draw the keys; where they do not all fit, those in the middle go first."""
@@ -50,4 +50,4 @@ class KeyBar(Widget):
         key_style, words_style = (
             self.get_component_rich_style(f"key-bar--{look}", partial=True) for look in looks
         )
-        return Text.assemble((key.shown, key_style), (f" {key.short}  ", words_style))
+        return Text.assemble((key.shown, key_style), (f" {key.footer}  ", words_style))

@@ -37,7 +37,7 @@ class YamlView(ScrollPane):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(key.keys, _SCROLLS[key.id], key.words, show=False, id=key.id)
+        Binding(key.keys, _SCROLLS[key.id], key.help, show=False, id=key.id)
         for key in TEXT
         if key.id in _SCROLLS
     ]

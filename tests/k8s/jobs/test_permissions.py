@@ -91,38 +91,42 @@ async def test_who_asks_may_be_nameless_and_the_place_everywhere() -> None:
         assert right.why == "this user may not get pods/log"
 
 
-def test_every_action_of_a_job_of_ours_needs_something_and_nothing_is_guessed_of_others() -> None:
-    for action in ACTIONS:
+def test_every_permission_for_a_job_of_ours_needs_something_and_nothing_is_guessed_of_others() -> None:
+    for permission in ("delete job", "patch job", "get job", "create job", "get pods/log", "create any job"):
         for kind in KINDS:
             ref = JobRef("a", "b", kind.resource.kind, kind.resource.api_version)
-            needs = needs_of(action, ref)
-            assert needs
-            if action in ("delete", "suspend", "resume", "yaml", "clone"):
+            needs = needs_of(permission, ref)
+            assert {each.verb for each in needs} == {permission.partition(" ")[0]}
+            if permission.endswith(" job") and "any" not in permission:
                 assert [(each.group, each.plural) for each in needs] == [
                     (kind.resource.group, kind.resource.plural)
                 ]
-    assert needs_of("delete", JobRef("a", "b", "Mouse", "lab.io/v1")) == ()
-    assert needs_of("shell", JobRef("a", "b", "Mouse", "lab.io/v1")) == (
+    assert needs_of("delete job", JobRef("a", "b", "Mouse", "lab.io/v1")) == ()
+    assert needs_of("get pods/exec", JobRef("a", "b", "Mouse", "lab.io/v1")) == (
         ResourceAttributes("get", "", "pods", "exec"),
     )
-    assert needs_of("delete") == needs_of("filter", BERT) == ()
-    assert {each.plural for each in needs_of("new")} == {kind.resource.plural for kind in CREATABLE}
+    assert needs_of("delete job") == ()
+    assert {each.plural for each in needs_of("create any job")} == {
+        kind.resource.plural for kind in CREATABLE
+    }
+    with pytest.raises(ValueError, match="no permission"):
+        needs_of("filter", BERT)
 
 
 async def test_nothing_is_asked_before_somebody_wants_to_know_and_then_once() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         cluster.say(PATH, MAY_NOT, method="POST")
         permissions = Permissions(client)
-        assert permissions.known("delete", "vision", BERT) == UNKNOWN
+        assert permissions.known("delete job", "vision", BERT) == UNKNOWN
         assert cluster.requests == []
         expected = Permission(False, DELETE_REFUSED)
-        assert await permissions.fetch("delete", "vision", BERT) == expected
-        assert await permissions.fetch("delete", "vision", BERT) == expected
-        assert permissions.known("delete", "vision", BERT) == expected
-        await permissions.fetch("delete", "speech", BERT)
+        assert await permissions.fetch("delete job", "vision", BERT) == expected
+        assert await permissions.fetch("delete job", "vision", BERT) == expected
+        assert permissions.known("delete job", "vision", BERT) == expected
+        await permissions.fetch("delete job", "speech", BERT)
         assert [each["namespace"] for each in asked_of(cluster)] == ["vision", "speech"]
-        assert permissions.known("delete", "speech", BERT).is_allowed is False
-        assert permissions.known("yaml", "vision", BERT) == UNKNOWN
+        assert permissions.known("delete job", "speech", BERT).is_allowed is False
+        assert permissions.known("get job", "vision", BERT) == UNKNOWN
 
 
 async def test_many_who_want_to_know_at_once_ask_once() -> None:
@@ -130,7 +134,7 @@ async def test_many_who_want_to_know_at_once_ask_once() -> None:
         answer = Held(MAY)
         cluster.say(PATH, answer, method="POST")
         permissions = Permissions(client)
-        waiting = [asyncio.create_task(permissions.fetch("delete", "vision", BERT)) for _ in range(5)]
+        waiting = [asyncio.create_task(permissions.fetch("delete job", "vision", BERT)) for _ in range(5)]
         await cluster.until_asked(PATH, method="POST")
         answer.let_go()
         assert await asyncio.gather(*waiting) == [Permission(True)] * 5
@@ -141,9 +145,9 @@ async def test_one_who_leaves_does_not_keep_the_others_from_an_answer() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         cluster.say(PATH, Held(MAY), MAY, method="POST")
         permissions = Permissions(client)
-        first = asyncio.create_task(permissions.fetch("delete", "vision", BERT))
+        first = asyncio.create_task(permissions.fetch("delete job", "vision", BERT))
         await cluster.until_asked(PATH, method="POST")
-        second = asyncio.create_task(permissions.fetch("delete", "vision", BERT))
+        second = asyncio.create_task(permissions.fetch("delete job", "vision", BERT))
         await asyncio.sleep(0)
         first.cancel()
         assert await second == Permission(True)
@@ -154,9 +158,9 @@ async def test_an_answer_is_asked_for_again_once_it_is_old() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         cluster.say(PATH, MAY_NOT, MAY, method="POST")
         permissions = Permissions(client, kept_s=0.0)
-        assert (await permissions.fetch("delete", "vision", BERT)).is_allowed is False
-        assert permissions.known("delete", "vision", BERT) == UNKNOWN
-        assert (await permissions.fetch("delete", "vision", BERT)).is_allowed is True
+        assert (await permissions.fetch("delete job", "vision", BERT)).is_allowed is False
+        assert permissions.known("delete job", "vision", BERT) == UNKNOWN
+        assert (await permissions.fetch("delete job", "vision", BERT)).is_allowed is True
 
 
 async def test_what_is_remembered_is_bounded_and_what_is_used_stays() -> None:
@@ -164,10 +168,10 @@ async def test_what_is_remembered_is_bounded_and_what_is_used_stays() -> None:
         cluster.say(PATH, MAY, method="POST")
         permissions = Permissions(client, most=3)
         for namespace in ("a", "b", "c"):
-            await permissions.fetch("delete", namespace, BERT)
-        await permissions.fetch("delete", "a", BERT)
-        await permissions.fetch("delete", "d", BERT)
-        known = {each: permissions.known("delete", each, BERT).is_allowed for each in "abcd"}
+            await permissions.fetch("delete job", namespace, BERT)
+        await permissions.fetch("delete job", "a", BERT)
+        await permissions.fetch("delete job", "d", BERT)
+        known = {each: permissions.known("delete job", each, BERT).is_allowed for each in "abcd"}
         assert known == {"a": True, "b": None, "c": True, "d": True}
 
 
@@ -175,10 +179,10 @@ async def test_a_new_login_is_another_user() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         cluster.say(PATH, MAY_NOT, MAY, method="POST")
         permissions = Permissions(client)
-        await permissions.fetch("delete", "vision", BERT)
+        await permissions.fetch("delete job", "vision", BERT)
         client.config.api_key["BearerToken"] = "Bearer another"
-        assert permissions.known("delete", "vision", BERT) == UNKNOWN
-        assert (await permissions.fetch("delete", "vision", BERT)).is_allowed is True
+        assert permissions.known("delete job", "vision", BERT) == UNKNOWN
+        assert (await permissions.fetch("delete job", "vision", BERT)).is_allowed is True
 
 
 async def test_the_answer_to_an_earlier_login_is_not_kept() -> None:
@@ -186,12 +190,12 @@ async def test_the_answer_to_an_earlier_login_is_not_kept() -> None:
         answer = Held(MAY_NOT)
         cluster.say(PATH, answer, method="POST")
         permissions = Permissions(client)
-        asking = asyncio.create_task(permissions.fetch("delete", "vision", BERT))
+        asking = asyncio.create_task(permissions.fetch("delete job", "vision", BERT))
         await cluster.until_asked(PATH, method="POST")
         client.config.api_key["BearerToken"] = "Bearer another"
         answer.let_go()
         await asking
-        assert permissions.known("delete", "vision", BERT) == UNKNOWN
+        assert permissions.known("delete job", "vision", BERT) == UNKNOWN
 
 
 @pytest.mark.parametrize(
@@ -203,8 +207,8 @@ async def test_where_it_cannot_be_asked_nothing_is_known_and_it_is_not_asked_all
     async with ScriptedCluster() as cluster, cluster.client() as client:
         cluster.say(PATH, reply, method="POST")
         permissions = Permissions(client)
-        assert await permissions.fetch("delete", "vision", BERT) == UNKNOWN
-        assert await permissions.fetch("delete", "vision", BERT) == UNKNOWN
+        assert await permissions.fetch("delete job", "vision", BERT) == UNKNOWN
+        assert await permissions.fetch("delete job", "vision", BERT) == UNKNOWN
         assert len(asked_of(cluster)) == 1
 
 
@@ -218,10 +222,10 @@ async def test_any_kind_that_may_be_made_is_enough_for_a_new_job() -> None:
         cluster.say(PATH, Compute(answer), method="POST")
         permissions = Permissions(client)
         allowed = plurals[-1]
-        assert (await permissions.fetch("new", "vision")).is_allowed is True
+        assert (await permissions.fetch("create any job", "vision")).is_allowed is True
         permissions.forget()
         allowed = ""
-        right = await permissions.fetch("new", "vision")
+        right = await permissions.fetch("create any job", "vision")
     assert right.is_allowed is False
     words = " or ".join(f"create {plural}" for plural in plurals)
     assert right.why == f'user "li" may not {words} in namespace "vision"'
@@ -235,10 +239,10 @@ async def test_what_was_really_refused_is_remembered_in_the_servers_words() -> N
             'in API group "kubeflow.org" in the namespace "vision"'
         )
         permissions.note(refused(said))
-        right = permissions.known("delete", "vision", BERT)
+        right = permissions.known("delete job", "vision", BERT)
         assert right == Permission(False, 'user "alice" may not delete pytorchjobs in namespace "vision"')
         permissions.note(refused(f"{said}: the cluster is frozen until Monday"))
-        assert permissions.known("delete", "vision", BERT).why.endswith(
+        assert permissions.known("delete job", "vision", BERT).why.endswith(
             '"vision": the cluster is frozen until Monday'
         )
         permissions.note(
@@ -247,8 +251,8 @@ async def test_what_was_really_refused_is_remembered_in_the_servers_words() -> N
                 'in API group "" in the namespace "vision"'
             )
         )
-        assert permissions.known("shell", "vision", BERT).is_allowed is False
-        assert permissions.known("logs", "vision", BERT) == UNKNOWN
+        assert permissions.known("get pods/exec", "vision", BERT).is_allowed is False
+        assert permissions.known("get pods/log", "vision", BERT) == UNKNOWN
         assert cluster.requests == []
 
 
@@ -262,7 +266,10 @@ async def test_a_quota_or_a_webhook_that_refuses_says_nothing_of_rights() -> Non
         permissions.note(
             KubeError("Could not delete it.", 'User "a" cannot delete resource "jobs" in API group "batch"')
         )
-        assert all(permissions.known(action, "vision", BERT) == UNKNOWN for action in ACTIONS)
+        assert all(
+            permissions.known(action, "vision", BERT) == UNKNOWN
+            for action in ("delete job", "get job", "get pods/exec")
+        )
 
 
 class NotingLimiter(RateLimiter):
@@ -282,6 +289,9 @@ async def test_reviews_wait_behind_what_the_user_waits_for() -> None:
     async with ScriptedCluster() as cluster, cluster.client(limiter=limiter) as client:
         cluster.say(PATH, MAY, method="POST")
         permissions = Permissions(client)
-        await permissions.fetch_all(["delete", "yaml", "", "shell"], "vision", BERT)
+        await permissions.fetch_all(["delete job", "get job", "get pods/exec"], "vision", BERT)
         assert limiter.urgent == [False] * 3
-        assert all(permissions.known(each, "vision", BERT).is_allowed for each in ("delete", "yaml", "shell"))
+        assert all(
+            permissions.known(each, "vision", BERT).is_allowed
+            for each in ("delete job", "get job", "get pods/exec")
+        )

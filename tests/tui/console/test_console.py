@@ -18,7 +18,7 @@ from tests.support.objects import Object, node, pod_of, pytorch_job
 from trainer.tfevents import EventWriter
 from tui.app import Console
 from tui.files.keys_file import read_keys
-from tui.keys import COMMANDS
+from tui.keys import ACTIONS, ActionTable
 from tui.options import ConsoleOptions
 from tui.screens.dialogs.delete import DeleteScreen
 from tui.screens.dialogs.help import HelpScreen
@@ -91,6 +91,7 @@ async def console_on(
     more: Mapping[str, list[Object]] | None = None,
     refused: str = "",
     size: tuple[int, int] = (120, 40),
+    actions: ActionTable = ACTIONS,
     **options: Any,
 ) -> AsyncIterator[Playground]:
     """Open a console on a cluster that has these objects, and waits for what the test says next."""
@@ -114,7 +115,7 @@ async def console_on(
         kubeconfig.write_text(json.dumps(kubeconfig_of(cluster.host)))
         chosen = {"state_folder": tmp_path / "state", "config_folder": tmp_path / "config", **options}
         settings = ConsoleOptions(kubeconfig=str(kubeconfig), **chosen)
-        console = Console(settings, keys=read_keys(settings.keys_file))
+        console = Console(settings, keys=read_keys(settings.keys_file), actions=actions)
         async with console.run_test(size=size, notifications=True) as pilot:
             play = Playground(cluster, pilot, watches)
             await play.until(lambda: console.snapshot.is_synced)
@@ -314,10 +315,10 @@ async def test_help_shows_every_key_of_the_view_and_every_command(tmp_path: Path
     async with console_on(tmp_path, size=(100, 220), **some_objects()) as play:
         await play.press("question_mark")
         assert isinstance(play.console.screen, HelpScreen)
-        await play.until(lambda: "Delete, after a question" in play.text)
+        await play.until(lambda: "Delete (asks first)" in play.text)
         words = " ".join(play.text.replace("│", " ").split())
-        for command in COMMANDS:
-            assert command.words in words
+        for command in ACTIONS.commands():
+            assert command.help in words
         await play.press("escape")
         assert isinstance(play.console.screen, JobsView)
 

@@ -36,8 +36,9 @@ from tests.tui.console.test_console import EVENTS, LISTS
 from tui.app import Console
 from tui.charts.series import Series
 from tui.jobs.new_job.preflight import PreflightLine
-from tui.keys import COMMANDS
+from tui.keys import ACTIONS
 from tui.options import ConsoleOptions
+from tui.screens.base.request import ActionRequest
 from tui.screens.base.view import View
 from tui.screens.dialogs.confirm import ConfirmScreen
 from tui.terminal.line_filters import AsciiOnly, Harmless
@@ -327,7 +328,7 @@ async def hostile_console(tmp_path: Path, text: str, made: type[Console]) -> Asy
             yield pilot
 
 
-LEFT_OUT = {"quit", "shell", "contexts.open"}
+LEFT_OUT = {"quit", "shell", "contexts.switch_context", "request('shell')"}
 """What would end the test, needs a real terminal, or leaves the cluster's objects behind."""
 
 
@@ -352,12 +353,12 @@ async def walk(pilot: Pilot[int], *, presses_keys: bool) -> set[str]:
             if isinstance(console.screen, View):
                 break
             await press("escape")
-        console.screen.post_message(View.Go(where, argument))
+        console.screen.post_message(ActionRequest(where, argument))
         is_new = await look() not in visited
         view = console.screen
         if is_new and presses_keys and isinstance(view, View):
             visited.add(type(view).__name__)
-            for key in view.KEYS:
+            for key in view.keys:
                 if key.action and not LEFT_OUT & {key.action, key.id, key.id.partition(".")[2]}:
                     await press(key.keys.split(",")[0])
                     await press("escape") if not isinstance(console.screen, View) else None
@@ -369,12 +370,12 @@ async def walk(pilot: Pilot[int], *, presses_keys: bool) -> set[str]:
         await go("jobs", next(arguments))
 
     visited = set[str]()
-    for command in COMMANDS:
+    for command in ACTIONS.commands():
         if command.name in LEFT_OUT:
             continue
         await go_home()
-        if command.takes and not isinstance(console, Ungated):
-            await press("colon", *command.name, "space", "tab")
+        if command.argument and not isinstance(console, Ungated):
+            await press("colon", *command.commands[0], "space", "tab")
             await press("escape")
         await go(command.name)
     for keys in (

@@ -32,7 +32,7 @@ VIEWS: dict[str, tuple[tuple[str, ...], str]] = {
     "volumes": ((*":volumes", "enter"), "workspace"),
     "namespaces": ((*":ns", "enter"), "speech"),
     "delete": (("N", "g", "ctrl+d"), "Cancel"),
-    "help": (("question_mark",), "Logs, live"),
+    "help": (("question_mark",), "Logs (live)"),
     "new": (("n",), "Create"),
 }
 """Each view: the keys that lead there from home, and a word by which it is known to be there."""

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tui.files.keys_file import clashes, read_keys
-from tui.keys import PLACES
+from tui.keys import key_sections
 
 
 def read(tmp_path: Path, text: str) -> tuple[dict[str, str], str]:
@@ -79,11 +79,11 @@ def test_a_key_that_means_two_things_in_one_view_is_told(tmp_path: Path) -> None
 
 def test_our_own_keys_never_clash() -> None:
     assert list(clashes({})) == []
-    assert list(clashes({key.id: key.keys for _, table in PLACES for key in table})) == []
+    assert list(clashes({key.id: key.keys for _, table in key_sections() for key in table})) == []
 
 
 def test_ids_are_unique() -> None:
-    ids = [key.id for _, table in PLACES for key in table]
+    ids = [key.id for _, table in key_sections() for key in table]
     assert len(ids) == len(set(ids))
 
 

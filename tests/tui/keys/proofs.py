@@ -18,9 +18,9 @@ from types import ModuleType
 import pytest
 
 from tests.tui.console.test_console import Playground
-from tui.keys import PLACES, Key
+from tui.keys import Key, key_sections
 
-KEYS: dict[str, Key] = {key.id: key for _, keys in PLACES for key in keys}
+KEYS: dict[str, Key] = {key.id: key for _, keys in key_sections() for key in keys}
 """The whole table by ids."""
 _MAY_NOT_RUN = {"skip", "skipif", "xfail", "cluster"}
 """Marks of tests that prove nothing: they may be left out, or may fail."""

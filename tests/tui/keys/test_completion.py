@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tui.keys.commands import Argument
+from tui.keys import Argument
 from tui.keys.completion import complete
 
 NAMES: dict[Argument, list[str]] = {"job": ["bert-large", "vit"], "namespace": ["all", "vision"]}

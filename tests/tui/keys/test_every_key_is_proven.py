@@ -16,7 +16,7 @@ from textual.dom import DOMNode
 import tui
 from tests.tui.keys.proofs import KEYS, Hands, proven_by, proves
 from tui.__main__ import main
-from tui.keys import PLACES
+from tui.keys import key_sections
 from tui.widgets.form.fields import ChoiceField, FieldsTitle, TextField
 
 OF_FORMS: dict[type[DOMNode], str] = {
@@ -44,7 +44,7 @@ def test_every_key_of_the_table_is_pressed_by_a_test_and_no_test_claims_another(
 
 
 def test_every_id_stands_once_in_the_table() -> None:
-    ids = [key.id for _, keys in PLACES for key in keys]
+    ids = [key.id for _, keys in key_sections() for key in keys]
     assert sorted(ids) == sorted(set(ids))
 
 
@@ -75,7 +75,7 @@ def test_info_prints_every_id_with_its_keys_and_words(
     lines = capsys.readouterr().out.splitlines()
     for key in KEYS.values():
         (line,) = [line for line in lines if line.split()[:1] == [key.id]]
-        assert line.endswith(key.words) and f" {key.all_shown} " in line
+        assert line.endswith(key.help) and f" {key.all_shown} " in line
 
 
 class Lamp:

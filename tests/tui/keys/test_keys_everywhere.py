@@ -29,8 +29,8 @@ async def test_keys_of_every_view_go_back_and_ask_what_is_wanted(tmp_path: Path)
         hands, back = Hands.on(play), ["escape"]
         await hands.press("app.filter", lambda: prompt(play) == "/", undo=back)
         await hands.press("app.command", lambda: prompt(play) == ":", undo=back)
-        await hands.press("app.help", seen(play, "Here", "Open the job: instances"), undo=back)
-        await hands.press("app.palette", seen(play, "Open the job: instances", "key enter d"), undo=back)
+        await hands.press("app.help", seen(play, "This view", "Open the job: instances"), undo=back)
+        await hands.press("app.palette", seen(play, "enter d     Open the job: instances"), undo=back)
         await hands.press("app.jump", lambda: play.text.strip() == "a", undo=back)
         await play.press("N", "slash", *"bert", "enter")
         await play.until(lambda: "/bert" in title(play) and "waits" not in play.text)
@@ -41,7 +41,7 @@ async def test_keys_of_every_view_go_back_and_ask_what_is_wanted(tmp_path: Path)
         assert changes(play) == []
 
 
-@proves("app.copy", "app.save", "app.preview", "app.retry", "app.quit_or_back", "app.interrupt")
+@proves("app.copy", "app.save", "app.preview", "app.refresh", "app.quit_or_back", "app.interrupt")
 async def test_keys_of_every_view_keep_ask_again_and_leave(tmp_path: Path) -> None:
     async with world(tmp_path, size=(150, 40)) as play:
         hands, state = Hands.on(play), tmp_path / "state"
@@ -55,8 +55,8 @@ async def test_keys_of_every_view_keep_ask_again_and_leave(tmp_path: Path) -> No
         assert saved.read_text().splitlines()[1].startswith("bert,PyTorchJob,Running")
         await play.until(seen(play, f"{saved} has it."))
         asked = len(play.cluster.asked("/apis"))
-        await hands.press("app.retry", lambda: len(play.cluster.asked("/apis")) > asked)
-        await hands.press("app.quit_or_back", seen(play, "Leave gpuconsole?"), undo=["escape"])
+        await hands.press("app.refresh", lambda: len(play.cluster.asked("/apis")) > asked)
+        await hands.press("app.quit_or_back", seen(play, "Quit gpuconsole?"), undo=["escape"])
         await play.press("enter")
         await play.until(titled(play, "Jobs › bert   "))
         await hands.press("app.quit_or_back", titled(play, " Jobs ("))

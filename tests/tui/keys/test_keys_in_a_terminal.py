@@ -37,7 +37,7 @@ def hands_at(terminal: Terminal) -> Hands:
     return Hands(press, until)
 
 
-@proves("app.suspend", "app.copy")
+@proves("app.suspend_process", "app.copy")
 async def test_a_key_gives_the_terminal_to_the_shell_and_another_has_it_take_a_copy(tmp_path: Path) -> None:
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text(KUBECONFIG)
@@ -49,7 +49,7 @@ async def test_a_key_gives_the_terminal_to_the_shell_and_another_has_it_take_a_c
     with Terminal(words, columns=80, lines=24, env=env) as terminal:
         await asyncio.to_thread(terminal.wait_for, "away / vision")
         hands = hands_at(terminal)
-        await hands.press("app.suspend", lambda: terminal.is_stopped)
+        await hands.press("app.suspend_process", lambda: terminal.is_stopped)
         assert not terminal.is_raw
         terminal.clear()
         terminal.signal(signal.SIGCONT)

@@ -47,7 +47,7 @@ def step_read(play: Playground) -> int:
     return int(found[1]) if found else -1
 
 
-@proves("curves.next", "curves.before", "curves.full")
+@proves("curves.next", "curves.previous", "curves.full")
 async def test_keys_of_curves_go_from_chart_to_chart(tmp_path: Path) -> None:
     async with curves(tmp_path) as play:
         hands = Hands.on(play)
@@ -55,7 +55,7 @@ async def test_keys_of_curves_go_from_chart_to_chart(tmp_path: Path) -> None:
         await play.press("enter")
         await play.until(unseen(play, "val/accuracy"))
         await hands.press("curves.next", seen(play, "val/accuracy"), undo=["k"])
-        await hands.press("curves.before", seen(play, "zoom"), undo=["j"])
+        await hands.press("curves.previous", seen(play, "zoom"), undo=["j"])
 
 
 @proves("chart.left", "chart.right", "chart.far_left", "chart.far_right", "chart.reset")

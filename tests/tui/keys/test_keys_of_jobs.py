@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.tui.keys.proofs import KEYS, Hands, proves
+from tests.tui.keys.proofs import Hands, proves
 from tests.tui.keys.world import PODS, changes, order, ordered, seen, titled, world
 
 
 @proves(
-    "jobs.open",
+    "jobs.open_job",
     "jobs.logs",
-    "jobs.previous",
+    "jobs.previous_logs",
     "jobs.why",
-    "jobs.events",
+    "jobs.job_events",
     "jobs.curves",
     "jobs.yaml",
     "jobs.next_view",
@@ -22,17 +22,19 @@ async def test_keys_of_the_list_of_jobs_lead_to_views_of_the_job_under_the_curso
     async with world(tmp_path) as play:
         hands, back = Hands.on(play), ["escape"]
         await play.press("N", "g")
-        await hands.press("jobs.open", seen(play, "Jobs › bert   ", "instances 2", "conditions"), undo=back)
+        await hands.press(
+            "jobs.open_job", seen(play, "Jobs › bert   ", "instances 2", "conditions"), undo=back
+        )
         await hands.press("jobs.logs", seen(play, "› bert › logs", "line 99 of bert-master-0"), undo=back)
         before = seen(play, "› logs   ranks 0 · previous run", "it crashed here")
-        await hands.press("jobs.previous", before, undo=back)
-        await hands.press("jobs.events", seen(play, "Image is there."), undo=[*back, *back])
+        await hands.press("jobs.previous_logs", before, undo=back)
+        await hands.press("jobs.job_events", seen(play, "Image is there."), undo=[*back, *back])
         await hands.press("jobs.curves", titled(play, "Jobs › bert › curves"), undo=back)
         await hands.press("jobs.yaml", seen(play, "› bert › YAML", "kind: PyTorchJob"), undo=back)
         await play.press("G")
         why = seen(play, "Jobs › waits › why", "Pending", "0/2 nodes are available.")
         await hands.press("jobs.why", why, undo=back)
-        await hands.press("jobs.next_view", titled(play, f"{KEYS['jobs.next_view'].words} (2)"))
+        await hands.press("jobs.next_view", titled(play, "Nodes (2)"))
         assert changes(play) == []
 
 
@@ -63,7 +65,9 @@ async def test_keys_of_the_list_of_jobs_choose_and_sort_what_is_listed(tmp_path:
         assert changes(play) == []
 
 
-@proves("jobs.new", "jobs.clone", "jobs.delete", "jobs.hold", "jobs.resume", "jobs.shell", "jobs.forward")
+@proves(
+    "jobs.new", "jobs.clone", "jobs.delete", "jobs.suspend", "jobs.resume", "jobs.shell", "jobs.port_forward"
+)
 async def test_keys_of_the_list_of_jobs_ask_before_they_act_on_the_job_under_the_cursor(
     tmp_path: Path,
 ) -> None:
@@ -73,12 +77,12 @@ async def test_keys_of_the_list_of_jobs_ask_before_they_act_on_the_job_under_the
         await hands.press("jobs.new", titled(play, "New job"), undo=back)
         await hands.press("jobs.clone", titled(play, "New job, like bert"), undo=back)
         await hands.press("jobs.delete", seen(play, "Delete 1 job?", "PyTorchJob default/bert"), undo=back)
-        await hands.press("jobs.hold", seen(play, "Suspend 1 job?", "2 pods will be ended"), undo=back)
+        await hands.press("jobs.suspend", seen(play, "Suspend 1 job?", "2 pods will be ended"), undo=back)
         await play.press("j")
         await hands.press("jobs.resume", seen(play, "Resume 1 job?", "Job default/paused"), undo=back)
         await play.press("k")
         forwarded = seen(play, "http://127.0.0.1:", "is the TensorBoard of bert")
-        await hands.press("jobs.forward", forwarded, undo=["f"])
+        await hands.press("jobs.port_forward", forwarded, undo=["f"])
         refused = seen(play, "Could not open a shell in bert-master-0.", "no shell for li")
         await hands.press("jobs.shell", refused)
         assert play.cluster.asked(f"{PODS}/bert-master-0/exec")

@@ -11,19 +11,19 @@ from tests.tui.keys.world import at, changes, ordered, seen, titled, typed, unse
 
 def leads_on(id: str) -> str:
     """Return what the title of the next view begins with: what its key's words say."""
-    return f" {KEYS[id].words} ("
+    return f" {KEYS[id].footer.capitalize()} ("
 
 
 @proves(
-    "nodes.holders",
-    "nodes.owner",
+    "nodes.node_gpus",
+    "nodes.largest_job",
     "nodes.sort_free",
     "nodes.sort_name",
     "nodes.next_view",
-    "holders.open",
-    "holders.logs",
-    "holders.why",
-    "holders.sort_since",
+    "node_gpus.open_job",
+    "node_gpus.logs",
+    "node_gpus.why",
+    "node_gpus.sort_since",
 )
 async def test_keys_of_nodes_lead_to_who_holds_them_and_to_their_jobs(tmp_path: Path) -> None:
     async with world(tmp_path) as play:
@@ -33,22 +33,22 @@ async def test_keys_of_nodes_lead_to_who_holds_them_and_to_their_jobs(tmp_path: 
         await hands.press("nodes.sort_free", ordered(play, "b", "a"))
         await hands.press("nodes.sort_name", ordered(play, "a", "b"))
         await play.press("g")
-        await hands.press("nodes.owner", titled(play, "Jobs › bert   "), undo=back)
-        await hands.press("nodes.holders", titled(play, "Nodes › a "), undo=back)
+        await hands.press("nodes.largest_job", titled(play, "Jobs › bert   "), undo=back)
+        await hands.press("nodes.node_gpus", titled(play, "Nodes › a "), undo=back)
         await play.press("enter")
-        await hands.press("holders.sort_since", ordered(play, "bert-worker-0", "bert-master-0"))
+        await hands.press("node_gpus.sort_since", ordered(play, "bert-worker-0", "bert-master-0"))
         await play.press("g")
-        await hands.press("holders.open", titled(play, "Jobs › bert   "), undo=back)
-        await hands.press("holders.logs", seen(play, "› logs", "line 99 of bert-worker-0"), undo=back)
-        await hands.press("holders.why", seen(play, "› bert › why", "It runs: 2 of 2 pods."), undo=back)
+        await hands.press("node_gpus.open_job", titled(play, "Jobs › bert   "), undo=back)
+        await hands.press("node_gpus.logs", seen(play, "› logs", "line 99 of bert-worker-0"), undo=back)
+        await hands.press("node_gpus.why", seen(play, "› bert › why", "It runs: 2 of 2 pods."), undo=back)
         await play.press("escape")
         await hands.press("nodes.next_view", titled(play, leads_on("nodes.next_view")))
         assert changes(play) == []
 
 
 @proves(
-    "events.open",
-    "events.whole",
+    "events.open_event",
+    "events.whole_event",
     "events.warnings",
     "events.all_namespaces",
     "events.sort_age",
@@ -67,15 +67,17 @@ async def test_keys_of_events(tmp_path: Path) -> None:
         await hands.press("events.sort_type", ordered(play, pulled, rebooted, failed))
         await hands.press("events.warnings", unseen(play, "Pulled"), undo=["F"])
         await play.press("g")
-        await hands.press("events.open", titled(play, "Jobs › bert   "), undo=back)
-        await hands.press("events.whole", seen(play, "about       Pod default/bert-master-0"), undo=back)
+        await hands.press("events.open_event", titled(play, "Jobs › bert   "), undo=back)
+        await hands.press(
+            "events.whole_event", seen(play, "about       Pod default/bert-master-0"), undo=back
+        )
         await hands.press("events.all_namespaces", seen(play, "all namespaces", "NAMESPACE"), undo=["0"])
         await hands.press("events.next_view", titled(play, leads_on("events.next_view")))
         assert changes(play) == []
 
 
 @proves(
-    "volumes.open",
+    "volumes.volume",
     "volumes.all_namespaces",
     "volumes.sort_name",
     "volumes.sort_age",
@@ -91,14 +93,14 @@ async def test_keys_of_volumes(tmp_path: Path) -> None:
         await hands.press("volumes.sort_name", ordered(play, "imagenet", "scratch", "workspace"))
         await hands.press("volumes.sort_status", ordered(play, "scratch", "workspace", "imagenet"))
         await play.press("g")
-        await hands.press("volumes.open", titled(play, "Volumes › scratch"), undo=["escape"])
+        await hands.press("volumes.volume", titled(play, "Volumes › scratch"), undo=["escape"])
         await hands.press("volumes.all_namespaces", seen(play, "all namespaces", "NAMESPACE"), undo=["0"])
         await hands.press("volumes.next_view", titled(play, leads_on("volumes.next_view")))
         assert changes(play) == []
 
 
 @proves(
-    "namespaces.open",
+    "namespaces.switch_namespace",
     "namespaces.sort_name",
     "namespaces.sort_age",
     "namespaces.sort_held",
@@ -119,12 +121,12 @@ async def test_keys_of_namespaces(tmp_path: Path) -> None:
 
         await go_back()
         shown = seen(play, "lab / vision ", " Jobs (1)", "far")
-        await hands.press("namespaces.open", shown, undo=go_back)
+        await hands.press("namespaces.switch_namespace", shown, undo=go_back)
         await hands.press("namespaces.next_view", titled(play, leads_on("namespaces.next_view")))
         assert changes(play) == []
 
 
-@proves("contexts.sort_name", "contexts.open")
+@proves("contexts.sort_name", "contexts.switch_context")
 async def test_keys_of_contexts(tmp_path: Path) -> None:
     async with world(tmp_path) as play:
         hands = Hands.on(play)
@@ -143,7 +145,9 @@ async def test_keys_of_contexts(tmp_path: Path) -> None:
 
         await play.press("g")
         await play.until(at(play, "attic"))
-        await hands.press("contexts.open", seen(play, " attic / default ", " Jobs (3 of 4)"), undo=go_back)
+        await hands.press(
+            "contexts.switch_context", seen(play, " attic / default ", " Jobs (3 of 4)"), undo=go_back
+        )
 
 
 def _add_context(kubeconfig: Path, name: str) -> None:

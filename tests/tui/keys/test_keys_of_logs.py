@@ -35,14 +35,14 @@ async def logs(tmp_path: Path) -> AsyncIterator[Playground]:
         assert changes(play) == []
 
 
-@proves("logs.ranks", "logs.next", "logs.before", "logs.all", "logs.split", "logs.next_pane")
+@proves("logs.ranks", "logs.next_rank", "logs.previous_rank", "logs.all", "logs.split", "logs.next_pane")
 async def test_keys_of_logs_choose_the_ranks(tmp_path: Path) -> None:
     async with logs(tmp_path) as play:
         hands = Hands.on(play)
         await hands.press("logs.ranks", seen(play, "RANK  INSTANCE"), undo=["r"])
-        await hands.press("logs.next", titled(play, "ranks 1 ·"), undo=["comma"])
+        await hands.press("logs.next_rank", titled(play, "ranks 1 ·"), undo=["comma"])
         await play.press("full_stop")
-        await hands.press("logs.before", titled(play, "ranks 0 ·"), undo=["full_stop"])
+        await hands.press("logs.previous_rank", titled(play, "ranks 0 ·"), undo=["full_stop"])
         await hands.press("logs.split", titled(play, "ranks 1 2 ·"))
         first = look_of(play, " 1 master-0")
         await hands.press("logs.next_pane", drawn_otherwise(play, " 1 master-0", first), undo=["tab"])

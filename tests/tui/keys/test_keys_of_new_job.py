@@ -31,7 +31,7 @@ def created(play: Playground, *, dry: bool) -> list[str]:
 
 @proves(
     "new.next_section",
-    "new.section_before",
+    "new.previous_section",
     "new.create",
     "new.check",
     "new.yaml",
@@ -47,7 +47,7 @@ async def test_keys_of_the_form_for_a_new_job(tmp_path: Path) -> None:
         await play.until(at(play, "Name"))
         await hands.press("new.next_section", at(play, "Workers"), undo=["pageup"])
         await play.press("pagedown")
-        await hands.press("new.section_before", at(play, "Name"), undo=["pagedown"])
+        await hands.press("new.previous_section", at(play, "Name"), undo=["pagedown"])
         await play.press("pageup")
         await hands.press("new.yaml", lambda: not at(play, "Name")(), undo=["ctrl+y"])
         await hands.press("new.jump", unseen(play, "Namespace"), undo=["escape"])

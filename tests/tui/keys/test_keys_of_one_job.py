@@ -8,7 +8,7 @@ from tests.tui.keys.proofs import Hands, proves
 from tests.tui.keys.world import PODS, changes, drawn_otherwise, look_of, seen, titled, unseen, world
 
 
-@proves("job.logs", "job.previous", "job.curves", "job.why", "job.yaml", "job.job_yaml")
+@proves("job.logs", "job.previous_logs", "job.curves", "job.why", "job.yaml", "job.job_yaml")
 async def test_keys_of_one_job_lead_to_what_it_said_and_is(tmp_path: Path) -> None:
     async with world(tmp_path) as play:
         hands, back = Hands.on(play), ["escape"]
@@ -16,7 +16,7 @@ async def test_keys_of_one_job_lead_to_what_it_said_and_is(tmp_path: Path) -> No
         await play.until(seen(play, "Jobs › bert   ", "worker-0"))
         await play.press("j")
         await hands.press("job.logs", seen(play, "› bert › logs", "line 99 of bert-worker-0"), undo=back)
-        await hands.press("job.previous", seen(play, "previous run", "it crashed here"), undo=back)
+        await hands.press("job.previous_logs", seen(play, "previous run", "it crashed here"), undo=back)
         await hands.press("job.curves", titled(play, "Jobs › bert › curves"), undo=back)
         await hands.press("job.why", seen(play, "› bert › why", "It runs: 2 of 2 pods."), undo=back)
         pod = seen(play, "Pod bert-worker-0 › YAML", "nodeName: a", "name: bert-worker-0")
@@ -25,7 +25,7 @@ async def test_keys_of_one_job_lead_to_what_it_said_and_is(tmp_path: Path) -> No
         assert changes(play) == []
 
 
-@proves("job.events", "job.next_pane", "job.pane_before", "job.full")
+@proves("job.only_events", "job.next_pane", "job.previous_pane", "job.full")
 async def test_keys_of_one_job_go_round_its_panes_and_show_one_alone(tmp_path: Path) -> None:
     async with world(tmp_path) as play:
         hands = Hands.on(play)
@@ -35,14 +35,14 @@ async def test_keys_of_one_job_go_round_its_panes_and_show_one_alone(tmp_path: P
         await hands.press("job.next_pane", drawn_otherwise(play, "conditions", plain))
         await play.press("tab")
         await play.until(lambda: look_of(play, "conditions") == plain)
-        await hands.press("job.pane_before", drawn_otherwise(play, "conditions", plain))
+        await hands.press("job.previous_pane", drawn_otherwise(play, "conditions", plain))
         await hands.press("job.full", unseen(play, "instances 2"), undo=["f"])
-        await hands.press("job.events", unseen(play, "instances 2"), undo=["v"])
+        await hands.press("job.only_events", unseen(play, "instances 2"), undo=["v"])
         assert seen(play, "─ events 1", "Image is there.")()
         assert changes(play) == []
 
 
-@proves("job.clone", "job.hold", "job.resume", "job.delete", "job.forward", "job.shell")
+@proves("job.clone", "job.suspend", "job.resume", "job.delete", "job.port_forward", "job.shell")
 async def test_keys_of_one_job_ask_before_they_act(tmp_path: Path) -> None:
     async with world(tmp_path) as play:
         hands, back = Hands.on(play), ["escape"]
@@ -52,10 +52,10 @@ async def test_keys_of_one_job_ask_before_they_act(tmp_path: Path) -> None:
         await play.press("escape", "k", "enter")
         await play.until(titled(play, "Jobs › bert   "))
         await hands.press("job.clone", titled(play, "New job, like bert"), undo=back)
-        await hands.press("job.hold", seen(play, "Suspend 1 job?", "PyTorchJob default/bert"), undo=back)
+        await hands.press("job.suspend", seen(play, "Suspend 1 job?", "PyTorchJob default/bert"), undo=back)
         await hands.press("job.delete", seen(play, "Delete 1 job?", "PyTorchJob default/bert"), undo=back)
         forwarded = seen(play, "http://127.0.0.1:", "is the TensorBoard of bert")
-        await hands.press("job.forward", forwarded, undo=["F"])
+        await hands.press("job.port_forward", forwarded, undo=["F"])
         await play.press("j")
         await hands.press("job.shell", seen(play, "Could not open a shell in bert-worker-0."))
         assert play.cluster.asked(f"{PODS}/bert-worker-0/exec")

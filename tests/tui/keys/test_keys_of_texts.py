@@ -121,15 +121,15 @@ async def test_keys_of_yaml_show_what_is_folded_and_hidden(tmp_path: Path) -> No
         await hands.press("yaml.secrets", unseen(play, SECRET))
 
 
-@proves("card.close", "card.down", "card.up", "help.close", "help.down", "help.up")
+@proves("detail.close", "detail.down", "detail.up", "help.close", "help.down", "help.up")
 async def test_keys_of_what_lies_over_a_view_scroll_and_close_it(tmp_path: Path) -> None:
     async with world(tmp_path, size=(80, 20)) as play:
         hands = Hands.on(play)
         await play.press("question_mark")
-        await play.until(seen(play, "Here", "Open the job:"))
-        await hands.press("help.down", unseen(play, "Here"), undo=["k"])
+        await play.until(seen(play, "This view", "Open the job:"))
+        await hands.press("help.down", unseen(play, "This view"), undo=["k"])
         await play.press("j")
-        await hands.press("help.up", seen(play, "Here"), undo=["j"])
+        await hands.press("help.up", seen(play, "This view"), undo=["j"])
         await hands.press("help.close", unseen(play, "Open the job:"), undo=["question_mark"])
         await play.press("escape")
         long = event("long", ("Pod", "p"), "Long", "\n".join(f"word {number}" for number in range(60)))
@@ -138,14 +138,14 @@ async def test_keys_of_what_lies_over_a_view_scroll_and_close_it(tmp_path: Path)
         await play.until(seen(play, "pod/p"))
         await play.press("v")
         await play.until(seen(play, "word 0", "word 1"))
-        await hands.press("card.down", unseen(play, "word 0"), undo=["k"])
+        await hands.press("detail.down", unseen(play, "word 0"), undo=["k"])
         await play.press("j")
-        await hands.press("card.up", seen(play, "word 0"), undo=["j"])
-        await hands.press("card.close", unseen(play, "word 9"), undo=["v"])
+        await hands.press("detail.up", seen(play, "word 0"), undo=["j"])
+        await hands.press("detail.close", unseen(play, "word 9"), undo=["v"])
         assert changes(play) == []
 
 
-@proves("dialog.escape", "dialog.before", "dialog.next", "delete.propagation")
+@proves("dialog.escape", "dialog.previous", "dialog.next", "delete.propagation")
 async def test_keys_of_questions_choose_an_answer_and_none_is_given_before(tmp_path: Path) -> None:
     async with world(tmp_path) as play:
         hands = Hands.on(play)
@@ -157,7 +157,9 @@ async def test_keys_of_questions_choose_an_answer_and_none_is_given_before(tmp_p
         await hands.press(
             "dialog.next", drawn_otherwise(play, " Discard ", at_rest["Discard"]), undo=["left"]
         )
-        await hands.press("dialog.before", drawn_otherwise(play, " Go on ", at_rest["Go on"]), undo=["right"])
+        await hands.press(
+            "dialog.previous", drawn_otherwise(play, " Go on ", at_rest["Go on"]), undo=["right"]
+        )
         await hands.press("dialog.escape", unseen(play, "Keep draft"))
         await play.until(titled(play, "New job"))
         await play.press("escape", "right", "enter")

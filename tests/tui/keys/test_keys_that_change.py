@@ -22,15 +22,15 @@ from tests.tui.keys.world import (
     unseen,
     world,
 )
-from tui.keys import COMMANDS, PLACES, Key
+from tui.keys import ACTIONS, Key, key_sections
 
 CHANGING: dict[str, list[Key]] = {
-    place: found for place, keys in PLACES if (found := [key for key in keys if key.changes])
+    place: found for place, keys in key_sections() if (found := [key for key in keys if key.changes_cluster])
 }
 """The keys that change something, by where they are."""
 OPENED = {"Jobs": ["N", "g"], "One job": ["N", "g", "enter"]}
 """What is pressed at home to get there, with the job bert under the cursor."""
-QUESTIONS = ("delete", "hold", "resume")
+QUESTIONS = ("delete", "suspend", "resume")
 """The keys that must ask, by the ends of their ids."""
 
 
@@ -71,7 +71,7 @@ async def test_a_key_that_changes_something_and_enter_at_once_change_nothing(
                 await play.press(name)
                 if what in QUESTIONS:
                     await play.until(seen(play, " Cancel "))
-                    other = {"hold": "Suspend"}.get(what, what.capitalize())
+                    other = what.capitalize()
                     assert look_of(play, " Cancel ") != look_of(play, f" {other} ")
                 await play.press("enter")
                 if what in QUESTIONS:
@@ -118,13 +118,13 @@ async def test_with_readonly_such_a_key_is_neither_in_footer_nor_help_nor_palett
         await play.press("escape", "ctrl+p")
         offered = await palette(play)
         for key in CHANGING[place]:
-            start = key.words[:20]
-            assert (f" {key.shown} {key.short} " in f"{footer} ") == (bool(key.short) and not is_read_only)
+            start = key.help[:20]
+            assert (f" {key.shown} {key.footer} " in f"{footer} ") == (bool(key.footer) and not is_read_only)
             assert (start in helped) != is_read_only, f"{start!r} in the help"
             assert (start in offered) != is_read_only, f"{start!r} in the palette"
-        for command in COMMANDS:
-            if command.changes:
-                assert (f":{command.name}\n" in offered) != is_read_only
+        for command in ACTIONS.commands():
+            if command.changes_cluster:
+                assert (f":{command.commands[0]} " in offered) != is_read_only
 
 
 async def palette(play: Playground) -> str:
@@ -134,5 +134,5 @@ async def palette(play: Playground) -> str:
         options = play.console.screen.query_one(OptionList).options
         return "".join(f"{option.prompt}\n" for option in options)
 
-    await play.until(lambda: ":quit\n" in offered())
+    await play.until(lambda: ":quit " in offered())
     return offered()

@@ -292,3 +292,21 @@ async def test_words_of_a_kubeconfig_never_reach_the_terminal_raw(tmp_path: Path
         await play.press("enter")
         await play.until(lambda: "[/b]<U+202E>red / " in clusters.header)
         assert "\x1b" not in play.text and "\u202e" not in play.text
+
+
+async def test_the_way_back_to_a_list_that_a_change_of_context_opened_does_not_connect_again(
+    tmp_path: Path,
+) -> None:
+    async with console_on(tmp_path, "lab", "prod") as clusters:
+        await clusters.until_shown("lab", "job-lab")
+        await clusters.command("ctx prod")
+        await clusters.until_shown("prod", "job-prod")
+        console = clusters.play.console
+        assert isinstance(console, Console)
+        client = console.client
+        await clusters.command("nodes")
+        await clusters.play.until(lambda: isinstance(clusters.play.console.screen, NodesView))
+        await clusters.play.press("minus")
+        await clusters.play.until(lambda: isinstance(clusters.play.console.screen, JobsView))
+        assert console.client is client and client is not None
+        assert "Connecting" not in clusters.play.text and "job-prod" in clusters.play.text

@@ -12,7 +12,7 @@ from k8s.snapshot import ClusterSnapshot, Missing, NodeRow
 from tests.scripted.server import Answer, Asked, Compute, Reply, refusal
 from tests.support.objects import joined, node
 from tests.tui.console.test_console import Playground, console_on, some_objects
-from tui.actions.about import badge
+from tui.actions.info import badge
 from tui.app import Console
 from tui.feeds.info import address, as_text, verbs_text
 from tui.keys import UserKeys
@@ -31,7 +31,7 @@ async def open_info(play: Playground) -> None:
 def said(play: Playground) -> str:
     """Return the whole text, also what is scrolled away."""
     assert isinstance(play.console.screen, InfoView)
-    return play.console.screen.copied()
+    return play.console.screen.copy_text()
 
 
 def all_but_delete(asked: Asked) -> Reply:
@@ -135,10 +135,10 @@ async def test_where_there_is_no_cluster_all_else_is_told(tmp_path: Path) -> Non
         await pilot.press("colon", *"info", "enter")
         view = console.screen
         assert isinstance(view, InfoView)
-        while "There is no cluster yet." not in view.copied():
+        while "There is no cluster yet." not in view.copy_text():
             await pilot.pause(0.02)
-        assert "There is no current context" in view.copied()
-        assert "REAL" not in view.copied() and str(nowhere) in view.copied()
+        assert "There is no current context" in view.copy_text()
+        assert "REAL" not in view.copy_text() and str(nowhere) in view.copy_text()
         for command in ("events", "volumes", "ns"):
             await pilot.press("colon", *command, "enter")
             await pilot.pause()

@@ -286,7 +286,7 @@ async def test_the_name_of_the_pod_is_copied(tmp_path: Path) -> None:
         view = play.console.screen
         assert isinstance(view, JobView)
         await play.press("j")
-        assert view.copied() == "bert-worker-0"
+        assert view.copy_text() == "bert-worker-0"
         assert isinstance(play.console, Console)
 
 

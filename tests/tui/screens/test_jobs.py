@@ -19,6 +19,7 @@ from tests.support.sample_cluster import MPI_JOBS, ago, lab
 from tests.tui.console.test_console import console_on
 from tui.jobs.filters import choose, is_fault, own_names, silent_ranks
 from tui.options import FINISHED_DAYS
+from tui.screens.base.request import Route
 from tui.screens.lists.jobs import JobsView
 from tui.widgets.table.table import Table
 
@@ -162,7 +163,7 @@ async def test_how_long_finished_jobs_are_shown_is_the_users_to_say(
 
 async def test_jobs_all_shows_the_old_ones_too() -> None:
     view = JobsView()
-    view.wish = JobsView.Go("jobs", "all")
+    view.route = Route("jobs", "all")
     async with hosted(view, picture()) as (app, _):
         assert "ablation-1" in names(app) and "Jobs (14)" in app.text
 
@@ -228,43 +229,43 @@ async def test_the_cursor_stays_at_the_top_while_the_first_lists_come_in() -> No
 
 
 @pytest.mark.parametrize(
-    ("key", "wish"),
+    ("key", "action"),
     {
-        "enter": "open",
-        "d": "open",
+        "enter": "open_job",
+        "d": "open_job",
         "l": "logs",
-        "p": "previous",
+        "p": "previous_logs",
         "W": "why",
         "m": "curves",
         "y": "yaml",
         "s": "shell",
-        "f": "forward",
+        "f": "port_forward",
         "b": "clone",
         "ctrl+d": "delete",
         "H": "suspend",
         "R": "resume",
     }.items(),
 )
-async def test_a_key_wishes_for_something_with_the_job_under_the_cursor(key: str, wish: str) -> None:
+async def test_a_key_asks_for_its_action_with_the_job_under_the_cursor(key: str, action: str) -> None:
     async with hosted(JobsView(), picture()) as (app, pilot):
         await pilot.press("j", key)
-        assert app.wishes == [(wish, "", ("sweep-lr-3e4",))]
+        assert app.requests == [(action, "", ("sweep-lr-3e4",))]
 
 
-@pytest.mark.parametrize(("key", "wish"), [("n", ("new", "")), ("0", ("ns", "all")), ("tab", ("nodes", ""))])
-async def test_a_key_wishes_for_something_that_is_about_no_job(key: str, wish: tuple[str, str]) -> None:
+@pytest.mark.parametrize(("key", "action"), [("n", "new"), ("0", "all_namespaces"), ("tab", "next_view")])
+async def test_a_key_asks_for_an_action_that_is_about_no_job(key: str, action: str) -> None:
     async with hosted(JobsView(), picture()) as (app, pilot):
         await pilot.press(key)
-        assert app.wishes == [(*wish, ())]
+        assert [name for name, *_ in app.requests] == [action]
 
 
-@pytest.mark.parametrize(("key", "wish"), [("ctrl+d", "delete"), ("H", "suspend"), ("R", "resume")])
-async def test_marked_jobs_are_meant_together(key: str, wish: str) -> None:
+@pytest.mark.parametrize(("key", "action"), [("ctrl+d", "delete"), ("H", "suspend"), ("R", "resume")])
+async def test_marked_jobs_are_meant_together(key: str, action: str) -> None:
     async with hosted(JobsView(), picture()) as (app, pilot):
         await pilot.press("space", "j", "j", "space", "j")
         assert "2 marked" in app.text
         await pilot.press(key)
-        assert app.wishes == [(wish, "", ("llm-70b-eval", "bert-large-ft"))]
+        assert app.requests == [(action, "", ("llm-70b-eval", "bert-large-ft"))]
 
 
 async def test_an_empty_list_says_what_is_true_and_what_to_press() -> None:

@@ -22,6 +22,7 @@ from k8s.snapshot import ClusterSnapshot, Instance, Job
 from k8s.status import Status
 from tests import ROOT
 from tests.scripted.logs import QUICK, Fault, Run, ScriptedPod, connected
+from tui.screens.base.request import ActionRequest
 from tui.screens.base.view import View
 from tui.screens.job.logs import LogsScreen
 from tui.widgets.log.view import LogView
@@ -90,7 +91,7 @@ class Host(App[None]):
         super().__init__()
         self._logs_client = client
         self._folder = folder
-        self.wishes: list[str] = []
+        self.requests: list[str] = []
         for palette in themes.load().values():
             self.register_theme(Theme(**palette))
         self.theme = themes.DEFAULT
@@ -104,8 +105,9 @@ class Host(App[None]):
         screen.data_bind(snapshot=Host.snapshot)
         self.push_screen(screen)
 
-    def on_view_go(self, event: View.Go) -> None:
-        self.wishes.append(event.where)
+    def on_action_request(self, event: ActionRequest) -> None:
+        if not (event.name == "back" and isinstance(self.screen, View) and self.screen.step_back()):
+            self.requests.append(event.name)
 
 
 @asynccontextmanager
@@ -257,7 +259,7 @@ async def test_escape_leaves_one_thing_after_the_other(tmp_path: Path) -> None:
         assert not app.screen.has_class("-full")
         await pilot.press("escape")
         await pilot.pause()
-        assert app.wishes == ["back"]
+        assert app.requests == ["back"]
 
 
 async def test_leaving_the_screen_closes_every_connection(tmp_path: Path) -> None:

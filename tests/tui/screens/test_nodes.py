@@ -170,20 +170,20 @@ async def test_nodes_are_sorted_by_name_and_by_what_is_free() -> None:
 
 
 @pytest.mark.parametrize(
-    ("keys", "wish"),
+    ("keys", "request_made"),
     [
-        (("enter",), ("holders", "a100-1", ())),
-        (("d",), ("holders", "a100-1", ())),
-        (("o",), ("open", "", ("bert-large-ft",))),
-        (("tab",), ("events", "", ())),
+        (("enter",), ("node_gpus", "a100-1", ())),
+        (("d",), ("node_gpus", "a100-1", ())),
+        (("o",), ("open_job", "", ("bert-large-ft",))),
+        (("tab",), ("next_view", "a100-1", ())),
     ],
 )
 async def test_keys_lead_from_a_node_to_its_holders_its_job_and_the_next_view(
-    keys: tuple[str, ...], wish: tuple[object, ...]
+    keys: tuple[str, ...], request_made: tuple[object, ...]
 ) -> None:
     async with hosted(NodesView(), picture()) as (app, pilot):
         await pilot.press(*keys)
-        assert app.wishes == [wish]
+        assert app.requests == [request_made]
 
 
 async def test_a_node_that_nobody_holds_or_others_do_leads_to_no_job_and_that_is_said() -> None:
@@ -192,7 +192,7 @@ async def test_a_node_that_nobody_holds_or_others_do_leads_to_no_job_and_that_is
         assert "Whoever holds its GPUs is in another namespace" in app.text
         await pilot.press("G", "o")
         assert "Nobody holds a GPU here." in app.text
-        assert app.wishes == []
+        assert app.requests == []
 
 
 async def test_without_nodes_the_list_says_why_and_what_to_press() -> None:
@@ -223,18 +223,18 @@ async def test_holders_are_told_each_with_job_pod_and_since_when_and_what_is_lef
 
 
 @pytest.mark.parametrize(
-    ("key", "wish"),
+    ("key", "request_made"),
     [
-        ("enter", ("open", "", ("bert-large-ft",))),
-        ("d", ("open", "", ("bert-large-ft",))),
+        ("enter", ("open_job", "worker-0", ("bert-large-ft",))),
+        ("d", ("open_job", "worker-0", ("bert-large-ft",))),
         ("l", ("logs", "worker-0", ("bert-large-ft",))),
-        ("W", ("why", "", ("bert-large-ft",))),
+        ("W", ("why", "worker-0", ("bert-large-ft",))),
     ],
 )
-async def test_keys_lead_from_a_holder_to_its_job(key: str, wish: tuple[object, ...]) -> None:
+async def test_keys_lead_from_a_holder_to_its_job(key: str, request_made: tuple[object, ...]) -> None:
     async with hosted(NodeGpusView("a100-1"), picture()) as (app, pilot):
         await pilot.press("j", key)
-        assert app.wishes == [wish]
+        assert app.requests == [request_made]
 
 
 async def test_free_gpus_and_other_peoples_lead_nowhere_and_that_is_said() -> None:
@@ -243,7 +243,7 @@ async def test_free_gpus_and_other_peoples_lead_nowhere_and_that_is_said() -> No
         assert "Its job is in another namespace" in app.text
         await pilot.press("G", "enter")
         assert "Nobody holds these." in app.text
-        assert app.wishes == []
+        assert app.requests == []
 
 
 async def test_holders_are_sorted_by_since_when_they_hold() -> None:

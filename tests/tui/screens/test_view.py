@@ -12,6 +12,7 @@ from tests.support.objects import pytorch_job
 from tests.tui.console.test_console import console_on, some_objects
 from tui.app import Console
 from tui.screens.base.list_view import ListView
+from tui.screens.base.request import Route
 from tui.screens.dialogs.jump import JumpScreen
 from tui.screens.dialogs.too_small import TooSmall
 from tui.screens.job.job import JobView
@@ -24,7 +25,7 @@ from tui.widgets.table.table import Cell, Column, Row, Table
 async def test_minus_goes_to_the_view_before_and_back_again_without_end(tmp_path: Path) -> None:
     async with console_on(tmp_path, **some_objects()) as play:
         await play.press("minus")
-        assert "no other view yet" in play.text
+        assert "No previous view yet" in play.text
         await play.press("enter")
         assert isinstance(play.console.screen, JobView)
         for _ in range(3):
@@ -59,7 +60,7 @@ async def test_a_view_draws_below_a_question_but_below_another_view_only_once_it
     async with console_on(tmp_path, **some_objects()) as play:
         console, jobs = play.console, Drawn()
         assert isinstance(console, Console)
-        console.switch(jobs)
+        console.views.switch(Route("drawn"), jobs)
 
         async def add_job(name: str) -> None:
             play.watches["jobs"].event("ADDED", pytorch_job(name))
@@ -195,8 +196,8 @@ async def test_nothing_that_changes_the_cluster_is_offered_when_reading_only(tmp
         await play.press("n")
         assert isinstance(play.console.screen, JobsView)
         await play.press("question_mark")
-        await play.until(lambda: "Logs, live" in play.text)
-        assert "Delete" not in play.text
+        await play.until(lambda: "Logs (live)" in play.text)
+        assert "Delete" not in play.text and "New job" not in play.text
 
 
 async def test_a_terminal_too_small_says_so_and_gives_everything_back(tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ async def test_secrets_are_shown_after_a_question_only_and_never_copied(tmp_path
         await play.until(lambda: TOKEN in play.text and "SECRETS SHOWN" in title(play))
         screen = play.console.screen
         assert isinstance(screen, YamlScreen)
-        copied = screen.copied()
+        copied = screen.copy_text()
         assert "value: ••••" in copied and TOKEN not in copied
         assert "managedFields" not in copied and copied.startswith("apiVersion: kubeflow.org/v1\n")
         await play.press("x")

@@ -16,7 +16,7 @@ from textual.message import Message
 from tests.load.running import LoadServer
 from tests.support.terminal import Terminal
 from tests.tui.terminal.test_resized import chosen, rows
-from tui.keys import JOBS, PLACES
+from tui.keys import key_sections, view_keys
 
 ESCAPE = "\x1b"
 ARROWS = {
@@ -113,7 +113,7 @@ def test_arrows_in_pieces_move_the_cursor_and_nothing_else(server: LoadServer, t
 def test_an_arrow_that_comes_too_late_changes_nothing_and_can_be_gone_back_from(
     server: LoadServer, tmp_path: Path
 ) -> None:
-    asking = {key.keys for key in JOBS if key.changes}
+    asking = {key.keys for key in view_keys("jobs") if key.changes_cluster}
     with opened(server, tmp_path, AT_ONCE_MS) as console:
         for tail in ARROWS:
             console.send(":nodes\r")
@@ -135,7 +135,7 @@ def test_an_arrow_that_comes_too_late_changes_nothing_and_can_be_gone_back_from(
 
 def test_no_key_is_a_bracket_that_an_arrow_in_pieces_leaves_behind() -> None:
     brackets = {"[", "]", "left_square_bracket", "right_square_bracket"}
-    bound = {key.strip() for _, keys in PLACES for each in keys for key in each.keys.split(",")}
+    bound = {key.strip() for _, keys in key_sections() for each in keys for key in each.keys.split(",")}
     assert not bound & brackets
 
 

@@ -72,9 +72,9 @@ def test_ctrl_c_leaves_and_restores_the_terminal(console: Terminal) -> None:
 def test_a_cluster_that_is_away_is_said_and_q_asks_before_it_leaves(console: Terminal) -> None:
     console.wait_for("Connection refused")
     console.send("q")
-    console.wait_for("Leave gpuconsole?")
+    console.wait_for("Quit gpuconsole?")
     console.send("\r")
-    console.wait_for(lambda screen: "Leave gpuconsole?" not in screen)
+    console.wait_for(lambda screen: "Quit gpuconsole?" not in screen)
     console.send(":quit\r")
     assert console.wait_for_end() == 0
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tui.keys import COMMANDS, PLACES, remapped
+from tui.keys import ACTIONS, key_sections, remapped
 
 
 def as_text(keymap: Mapping[str, str]) -> str:
     """Return the table as the terminal shows it, with the user's own keys."""
     lines = []
-    for place, table in PLACES:
+    for place, table in key_sections():
         lines.append(place)
         lines += [
-            f"  {key.id:<24}  {key.all_shown:<12}  {key.words}".rstrip() for key in remapped(table, keymap)
+            f"  {key.id:<24}  {key.all_shown:<12}  {key.help}".rstrip() for key in remapped(table, keymap)
         ]
         lines.append("")
     return "\n".join(lines)
@@ -22,12 +22,12 @@ def as_text(keymap: Mapping[str, str]) -> str:
 def as_markdown() -> str:
     """Return the table as README shows it."""
     lines = []
-    for place, table in PLACES:
+    for place, table in key_sections():
         lines += [f"**{place}**", "", "| key | does | id |", "|---|---|---|"]
-        lines += [f"| {_code(key.all_shown)} | {key.words} | `{key.id}` |" for key in table]
+        lines += [f"| {_code(key.all_shown)} | {key.help} | `{key.id}` |" for key in table]
         lines.append("")
     lines += ["**Commands**", "", "| after `:` | does |", "|---|---|"]
-    lines += [f"| `{f'{each.name} {each.takes.upper()}'.strip()}` | {each.words} |" for each in COMMANDS]
+    lines += [f"| `{each.usage}` | {each.help} |" for each in ACTIONS.commands()]
     return "\n".join(lines) + "\n"
 
 

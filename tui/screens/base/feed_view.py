@@ -27,8 +27,6 @@ class FeedView(ListView):
 
     NOUN: ClassVar[str] = "objects"
     """What is listed, as in `No events`."""
-    NEXT_VIEW: ClassVar[str] = "jobs"
-    """Where `tab` goes."""
 
     def __init__(self, cluster_feed: Reach, *followed: ListFeed[Any]) -> None:
         """Show what `followed` finds, the first of which is what the view is about."""
@@ -122,27 +120,10 @@ class FeedView(ListView):
             return f"The {self.NOUN} could not be read yet. They are asked for again; ctrl+r asks at once."
         return first.progress or no_cluster(self.snapshot) or f"Reading {self.NOUN}…"
 
-    def action_retry(self) -> None:
+    def refresh_feeds(self) -> None:
         """Ask again at once, also what was refused."""
-        super().action_retry()
         for each in self._followed:
             each.poke()
-
-    def action_all_namespaces(self) -> None:
-        """Show all namespaces, or again only ours."""
-        self.post_message(self.Go("ns", "all") if self.snapshot.namespace else self.Go("own-namespace"))
-
-    def action_next_view(self) -> None:
-        """Go to the next list."""
-        self.post_message(self.Go(self.NEXT_VIEW))
-
-    def on_table_row_selected(self, event: Table.RowSelected) -> None:
-        """Open what the cursor is on."""
-        event.stop()
-        self.action_open()
-
-    def action_open(self) -> None:
-        """Open what the cursor is on."""
 
 
 def _where(namespace: str) -> str:

@@ -35,6 +35,8 @@ class ListView(View):
     """The table's columns, left to right."""
     ORDER: ClassVar[tuple[str, bool] | None] = ("name", False)
     """How the table is sorted at first: see `Table.order`; None: in the order in which rows are given."""
+    ON_ENTER: ClassVar[str] = ""
+    """The action that enter asks for."""
     PREVIEWS: ClassVar[bool] = False
     """Whether a wide terminal shows beside the table what is under the cursor: see `subject`."""
 
@@ -140,20 +142,29 @@ class ListView(View):
         """Tell of what the cursor is on now, and find out what may be done with it."""
         event.stop()
         self.show_preview()
-        self.ask_rights()
+        self.ask_permissions()
+
+    def on_table_row_selected(self, event: Table.RowSelected) -> None:
+        """Open what the cursor is on."""
+        event.stop()
+        self.action_request(self.ON_ENTER)
+
+    def selected_row(self) -> str:
+        """Return the key of the row under the cursor."""
+        return self.query_one(Table).cursor_key or ""
 
     def labels_of(self, key: str) -> Mapping[str, str]:
         """Return the labels of what the row with this key stands for, for the filter `-l`."""
         return {}
 
-    def copied(self) -> str:
+    def copy_text(self) -> str:
         """Return the names of the rows that are marked, or of the one under the cursor."""
         table = self.query_one(Table)
         keys = table.marks or (table.cursor_key,)
         first = next((index for index, column in enumerate(table.columns) if column.title), 0)
         return "\n".join(row.cells[first].text for row in table.shown_rows if row.key in keys)
 
-    def saved(self) -> tuple[list[str], list[list[str]]]:
+    def export_rows(self) -> tuple[list[str], list[list[str]]]:
         """Return the titles of all columns, and the rows that the filter lets through."""
         table = self.query_one(Table)
         titles = [column.title for column in table.columns]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from textual.app import ComposeResult
-from textual.binding import BindingType
+from textual.binding import BindingsMap
 from textual.message import Message
 from textual.reactive import reactive
 from textual.screen import ModalScreen, Screen
@@ -16,10 +16,10 @@ from textual.widgets import Input, Label
 
 from k8s.snapshot import ClusterSnapshot
 from k8s.text.sanitize import sanitize_lines
-from tui.keys import EVERYWHERE, PROMPT, Key, remapped
-from tui.keys.commands import Argument
+from tui.keys import ACTIONS, EVERYWHERE, PROMPT, ActionTable, Argument, Key, remapped, view_keys
 from tui.keys.completion import complete
 from tui.options import FINISHED_DAYS
+from tui.screens.base.request import ActionRequest, Route
 from tui.widgets.bindings import bindings
 from tui.widgets.key_bar import KeyBar
 from tui.widgets.prompt import Prompt
@@ -29,15 +29,14 @@ if TYPE_CHECKING:
     from k8s.client.client import Client
     from k8s.kinds import JobRef
 
-__all__ = ["View", "ViewContext", "bindings"]
-
 FLASH_S = 5.0
 """How long a word about what just happened stays."""
 
 MOST_TYPED = 100
 """Filters, and commands, that are remembered."""
 
-_VIEW_KEYS = tuple(key for key in EVERYWHERE if key.id != "app.interrupt")
+INTERRUPT = f"{EVERYWHERE}.interrupt"
+"""The one key of every view that the app binds itself, for it works in dialogs too."""
 
 
 def _no_names() -> Mapping[Argument, Sequence[str]]:
@@ -72,19 +71,31 @@ class ViewContext:
     """Jobs whose TensorBoard is forwarded, and its address here."""
     recent: list[str] = field(default_factory=list)
     """Namespaces of this cluster that were gone to, the newest first."""
+    actions: ActionTable = ACTIONS
+    """What views can ask for."""
 
-    def keys(self, table: Sequence[Key]) -> tuple[Key, ...]:
-        """Return the keys of a part of the table that are there for this user."""
-        return tuple(key for key in remapped(table, self.keymap) if not (self.is_read_only and key.changes))
+    def keys(self, keys: Sequence[Key]) -> tuple[Key, ...]:
+        """Return those of the keys that are there for this user, as the user has mapped them."""
+        return tuple(
+            key for key in remapped(keys, self.keymap) if not (self.is_read_only and key.changes_cluster)
+        )
+
+    def view_keys(self, view: str) -> tuple[Key, ...]:
+        """Return the keys of the view with this name, without those of every view."""
+        return self.keys(view_keys(view, self.actions))
+
+    @property
+    def everywhere_keys(self) -> tuple[Key, ...]:
+        """Return the keys of every view."""
+        return self.keys(self.actions.keys(EVERYWHERE))
 
 
 class View(Screen[None]):
     """One full-width view; subclasses fill the middle."""
 
-    BINDINGS: ClassVar[list[BindingType]] = bindings(_VIEW_KEYS)
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (110, "-wide")]  # noqa: RUF012
-    KEYS: ClassVar[tuple[Key, ...]] = ()
-    """The keys of this view, beside those that work everywhere."""
+    NAME: ClassVar[str] = ""
+    """What the tables of keys call this view."""
 
     snapshot: reactive[ClusterSnapshot] = reactive(ClusterSnapshot, repaint=False)
     """What is shown."""
@@ -93,42 +104,20 @@ class View(Screen[None]):
     refused: reactive[Mapping[str, str]] = reactive(dict, layout=False)
     """Ids of keys that the cluster would refuse this user, and why."""
 
-    class Go(Message):
-        """The user wants another view, or something done that concerns more than this view."""
+    class PermissionsNeeded(Message):
+        """What this user may do here, with the selected job, should be found out."""
 
-        def __init__(
-            self,
-            where: str,
-            argument: str = "",
-            refs: Sequence[JobRef] = (),
-            *,
-            hidden: int = 0,
-            is_typed: bool = False,
-        ) -> None:
-            super().__init__()
-            self.where = where
-            """The name of a wish: see `tui.actions.WISHES`."""
-            self.argument = argument
-            """What was typed after the command, or an instance's name."""
-            self.refs = tuple(refs)
-            """The jobs that are meant."""
-            self.hidden = hidden
-            """How many of them are marked, but hidden by the filter."""
-            self.is_typed = is_typed
-            """It was typed as a command: keys behind it wait until it is done."""
-
-        @property
-        def place(self) -> tuple[object, ...]:
-            """Return what two wishes for the same view have in common."""
-            return (self.where, self.argument, self.refs)
+        def can_replace(self, message: Message) -> bool:
+            """Ask once for what the cursor rests on last."""
+            return isinstance(message, View.PermissionsNeeded)
 
     def __init__(self) -> None:
         """Make the view."""
         super().__init__()
         self.context = ViewContext()
         """What the application gives; set before the view is shown."""
-        self.wish: View.Go | None = None
-        """The wish that it was made for; set before the view is shown."""
+        self.route: Route | None = None
+        """What it shows; set before the view is shown."""
         self.is_shown = False
         """Whether no other view covers it; a question above it does not."""
         self._is_behind = True
@@ -143,16 +132,25 @@ class View(Screen[None]):
         yield Label("", id="totals", markup=False)
         yield Label("", id="flash", markup=False)
         yield Prompt(remapped(PROMPT, self.context.keymap))
-        yield KeyBar(self.context.keys((*self.KEYS, *EVERYWHERE))).data_bind(View.refused)
+        yield KeyBar((*self.keys, *self.context.everywhere_keys)).data_bind(View.refused)
 
     def compose_body(self) -> ComposeResult:
         """Lay out the middle of the view."""
         return iter(())
 
+    def on_mount(self) -> None:
+        """Bind the keys that are there for this user; which they are the context knows, not the class."""
+        keys = [key for key in (*self.keys, *self.context.everywhere_keys) if key.id != INTERRUPT]
+        ours = BindingsMap(bindings(keys)).key_to_bindings
+        self._bindings = BindingsMap.from_keys({**self._bindings.key_to_bindings, **ours})
+
+    @property
+    def keys(self) -> tuple[Key, ...]:
+        """Return the keys of this view, without those of every view."""
+        return self.context.view_keys(self.NAME)
+
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Leave `/` and `:` to a field that is being typed in, and change nothing where that is meant."""
-        if self.context.is_read_only and any(key.changes and _names(key, action) for key in self.KEYS):
-            return False
+        """Leave `/` and `:` to a field that is being typed in."""
         return not (action in ("filter", "command") and isinstance(self.focused, Input))
 
     @property
@@ -193,32 +191,51 @@ class View(Screen[None]):
     def _end_flash(self) -> None:
         self.remove_class("-flashing")
 
-    def action_back(self) -> None:
-        """Clear the filter, or go back."""
-        if self.filter_text:
-            self.filter_text = ""
-        else:
-            self.post_message(self.Go("back"))
+    def action_request(self, name: str) -> None:
+        """Ask the app for an action, with what is selected here."""
+        action = self.context.actions.find(name)
+        takes_many = action is not None and action.takes_many
+        job = self.current_job()
+        targets = self.targets() if takes_many else [job] if job is not None else []
+        self.post_message(
+            ActionRequest(
+                name,
+                targets=targets,
+                instance=self.selected_instance(),
+                selected=self.selected_object(),
+                hidden=self.hidden_targets() if takes_many else 0,
+            )
+        )
 
-    def action_quit_or_back(self) -> None:
-        """Go back; at home ask whether to leave."""
-        self.post_message(self.Go("quit-or-back"))
+    def current_job(self) -> JobRef | None:
+        """Return the job that the view's keys act on, where there is one."""
+        return self.route.job if self.route is not None else None
 
-    def action_help(self) -> None:
-        """Show the keys."""
-        self.post_message(self.Go("help"))
+    def targets(self) -> Sequence[JobRef]:
+        """Return the jobs that an action for many acts on: the marked ones, otherwise the current one."""
+        job = self.current_job()
+        return [job] if job is not None else []
 
-    def action_retry(self) -> None:
-        """Ask the cluster again."""
-        self.post_message(self.Go("retry"))
+    def hidden_targets(self) -> int:
+        """Return how many of the targets the filter hides."""
+        return 0
 
-    def action_last_view(self) -> None:
-        """Go to the view that was shown before this one."""
-        self.post_message(self.Go("last"))
+    def selected_instance(self) -> str:
+        """Return the instance of the current job under the cursor."""
+        return ""
 
-    def about(self) -> JobRef | None:
-        """Return the job that the view's keys act on now, where there is one."""
-        return None
+    def selected_object(self) -> str:
+        """Return what is under the cursor where that is no job: a node, `NAMESPACE/CLAIM`, `pod/NAME`."""
+        return ""
+
+    def step_back(self) -> bool:
+        """Undo one step inside the view, as a filter; tell whether there was one."""
+        has_filter = bool(self.filter_text)
+        self.filter_text = ""
+        return has_filter
+
+    def refresh_feeds(self) -> None:
+        """Ask again for what only this view shows."""
 
     def redraw(self) -> None:
         """Draw what is known; a view that another one covers draws once it is shown again."""
@@ -242,7 +259,7 @@ class View(Screen[None]):
             self.uncovered()
         if self._is_behind:
             self.redraw()
-        self.ask_rights()
+        self.ask_permissions()
 
     def on_screen_suspend(self) -> None:
         """Rest while another view is shown; a question above this one is none."""
@@ -250,39 +267,18 @@ class View(Screen[None]):
             self.is_shown = False
             self.covered()
 
-    def ask_rights(self) -> None:
+    def ask_permissions(self) -> None:
         """Find out which of the view's keys would be refused."""
-        if any(key.right for key in self.KEYS):
-            ref = self.about()
-            self.post_message(self.Go("permissions", refs=[ref] if ref else []))
+        if any(key.permission for key in self.keys):
+            self.post_message(self.PermissionsNeeded())
 
-    def action_copy(self) -> None:
-        """Copy what is under the cursor."""
-        self.post_message(self.Go("copy", self.copied()))
-
-    def copied(self) -> str:
+    def copy_text(self) -> str:
         """Return the text that is copied from here."""
         return self._written.get("title", "")
-
-    def action_save(self) -> None:
-        """Save what is shown to a file."""
-        self.post_message(self.Go("save"))
-
-    def action_palette(self) -> None:
-        """Search all keys and commands."""
-        self.post_message(self.Go("palette"))
-
-    def action_jump(self) -> None:
-        """Show a letter for each place that can have the focus."""
-        self.post_message(self.Go("jump"))
 
     def action_preview(self) -> None:
         """Show or hide what is beside a list; here is nothing."""
         self.flash("Only the lists of jobs and of nodes have a preview.")
-
-    def action_suspend(self) -> None:
-        """Go to the shell that started the console."""
-        self.app.action_suspend_process()
 
     def action_filter(self) -> None:
         """Type a filter."""
@@ -296,7 +292,9 @@ class View(Screen[None]):
         self.add_class("-typing")
         self.query_one(Prompt).open(
             ":",
-            complete=lambda text: complete(text, names, typed, is_read_only=self.context.is_read_only),
+            complete=lambda text: complete(
+                text, names, typed, is_read_only=self.context.is_read_only, actions=self.context.actions
+            ),
             history=typed,
             on_submit=lambda text: self.context.hold_keys() if text.strip() else None,
         )
@@ -318,9 +316,9 @@ class View(Screen[None]):
         if event.mark == "/":
             self.filter_text = event.text
         elif event.is_final:
-            where, _, argument = event.text.strip().partition(" ")
-            if where:
-                self.post_message(self.Go(where, argument.strip(), is_typed=True))
+            word, _, argument = event.text.strip().partition(" ")
+            if word:
+                self.post_message(ActionRequest(word, argument.strip(), is_typed=True))
 
     def on_prompt_closed(self, event: Prompt.Closed) -> None:
         """Forget the filter that was being typed."""
@@ -343,7 +341,3 @@ class View(Screen[None]):
             for widget in self.query(self.AUTO_FOCUS):
                 self.set_focus(widget)
                 return
-
-
-def _names(key: Key, action: str) -> bool:
-    return key.action.partition("(")[0] == action

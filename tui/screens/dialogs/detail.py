@@ -10,7 +10,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Label, Static
 
 from k8s.text.sanitize import sanitize
-from tui.keys import CARD
+from tui.keys import DETAIL
 from tui.widgets.bindings import bindings
 from tui.widgets.scroll_pane import ScrollPane
 
@@ -20,7 +20,7 @@ class DetailScreen(ModalScreen[None]):
 
     CSS_PATH = "detail.tcss"
     AUTO_FOCUS: ClassVar[str] = "ScrollPane"
-    BINDINGS: ClassVar[list[BindingType]] = bindings(CARD)
+    BINDINGS: ClassVar[list[BindingType]] = bindings(DETAIL)
 
     def __init__(self, heading: str, text: str) -> None:
         """Show `text` under `heading`; both may come from a cluster."""
@@ -33,7 +33,7 @@ class DetailScreen(ModalScreen[None]):
         with ScrollPane(classes="pane") as pane:
             pane.border_title = self._heading
             yield Static(self._text, markup=False)
-            yield Label(" · ".join(f"{key.shown} {key.short}" for key in CARD if key.short), id="keys")
+            yield Label(" · ".join(f"{key.shown} {key.footer}" for key in DETAIL if key.footer), id="keys")
 
     def action_close(self) -> None:
         """Go back to the view."""

@@ -14,7 +14,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from k8s.text.sanitize import sanitize
-from tui.keys import COMMANDS, EVERYWHERE, HELP, PROMPT, TABLE, Key
+from tui.keys import HELP, PROMPT, TABLE, Key
 from tui.screens.base.view import ViewContext
 from tui.text.filter_query import FILTERS
 from tui.widgets.bindings import bindings
@@ -65,7 +65,7 @@ class HelpScreen(ModalScreen[None]):
     def _write(self) -> None:
         here = [*self._section(self._view, self._keys), *self._section("In tables", TABLE)]
         everywhere = [
-            *self._section("Everywhere", EVERYWHERE),
+            *self._section("Everywhere", self._view_context.everywhere_keys),
             *self._section("While typing", PROMPT),
             *_filters(),
             *self._commands(),
@@ -80,14 +80,14 @@ class HelpScreen(ModalScreen[None]):
         yield title, "", "heading"
         for key in self._view_context.keys(keys):
             why = sanitize(self._refused.get(key.id, ""))
-            yield key.all_shown, f"{key.words}. {why}" if why else key.words, "refused" if why else "key"
+            yield key.all_shown, f"{key.help}. {why}" if why else key.help, "refused" if why else "key"
         yield "", "", "key"
 
     def _commands(self) -> Iterator[Line]:
         yield "Commands, after :", "", "heading"
-        for command in COMMANDS:
-            if not (command.changes and self._view_context.is_read_only):
-                yield f"{command.name} {command.takes.upper()}".strip(), command.words, "key"
+        context = self._view_context
+        for action in context.actions.commands(is_read_only=context.is_read_only):
+            yield action.usage, action.help, "key"
 
     def _text(self, lines: Sequence[Line], width: int) -> Text:
         """Set keys at the left and words at the right, with an edge of their own where they wrap."""

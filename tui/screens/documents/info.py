@@ -81,11 +81,6 @@ class InfoView(TextView):
         """Say in the title how real the cluster is."""
         return [self._badge(self.snapshot)]
 
-    def action_retry(self) -> None:
-        """Ask the cluster again, and what the user may do there."""
-        super().action_retry()
-        self.post_message(self.Go("retry"))
-
 
 def _line(text: str) -> TextLine:
     """Return a line, drawn apart where it is a heading."""

@@ -32,7 +32,7 @@ from tui.jobs.new_job.draft import DraftError
 from tui.jobs.new_job.form_state import FormState
 from tui.jobs.new_job.preflight import PreflightLine, preflight
 from tui.keys import NEW_JOB, Key
-from tui.screens.base.view import View
+from tui.screens.base.request import ActionRequest
 from tui.screens.dialogs.confirm import ConfirmScreen
 from tui.screens.documents.submit import Submission, SubmitScreen
 from tui.text.format import age
@@ -50,7 +50,7 @@ class NewJobScreen(SubmitScreen):
     AUTO_FOCUS: ClassVar[str] = "#field-name TextField"
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide")]  # noqa: RUF012
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(key.keys, key.action, key.words, show=False, priority=key.keys != "escape", id=key.id)
+        Binding(key.keys, key.action, key.help, show=False, priority=key.keys != "escape", id=key.id)
         for key in NEW_JOB
     ]
     focused: Reactive[Widget | None] = Reactive(None, repaint=False)
@@ -289,7 +289,7 @@ class NewJobScreen(SubmitScreen):
 
     def action_jump(self) -> None:
         """Show a letter for each field."""
-        self.post_message(View.Go("jump"))
+        self.post_message(ActionRequest("jump"))
 
     def action_yaml(self) -> None:
         """Focus the YAML, or go back to where the focus was."""

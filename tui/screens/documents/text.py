@@ -8,13 +8,11 @@ from typing import ClassVar
 
 from textual import work
 from textual.app import ComposeResult
-from textual.binding import BindingType
 from textual.widgets import Label
 
 from k8s.errors import KubeError
 from k8s.text.sanitize import sanitize
-from tui.keys import TEXT, Key
-from tui.screens.base.view import View, bindings
+from tui.screens.base.view import View
 from tui.widgets.log.text import pattern_of
 from tui.widgets.text_lines import TextLine, TextLines
 
@@ -27,8 +25,7 @@ class TextView(View):
 
     CSS_PATH = "text.tcss"
     AUTO_FOCUS: ClassVar[str] = "TextLines"
-    KEYS: ClassVar[tuple[Key, ...]] = TEXT
-    BINDINGS: ClassVar[list[BindingType]] = bindings(TEXT)
+    NAME: ClassVar[str] = "text"
     WRAPS: ClassVar[bool] = True
     """Whether long lines are broken at first."""
 
@@ -86,7 +83,7 @@ class TextView(View):
         found = f"/{sanitize(self.filter_text)}  {self._reader.match_words}" if self.filter_text else ""
         self.set_title("   ".join(filter(None, (self._heading, found, words))))
 
-    def copied(self) -> str:
+    def copy_text(self) -> str:
         """Return the text, clean."""
         return "\n".join(map(sanitize, self._text.splitlines()))
 
@@ -115,6 +112,6 @@ class TextView(View):
         """Break long lines, or let them go on to the right."""
         self._reader.wraps = not self._reader.wraps
 
-    def action_retry(self) -> None:
+    def refresh_feeds(self) -> None:
         """Ask again."""
         self.read()

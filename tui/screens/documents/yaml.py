@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from textual import work
-from textual.binding import BindingType
 
 from k8s.client.client import Client
 from k8s.errors import Forbidden, Invalid, KubeError, NotFound
@@ -16,8 +15,6 @@ from k8s.text.sanitize import sanitize
 from k8s.text.yaml_writer import to_text
 from k8s.watch.backoff import ServerProbe
 from tui.feeds.object_feed import follow_object
-from tui.keys import YAML, Key
-from tui.screens.base.view import bindings
 from tui.screens.dialogs.confirm import ConfirmScreen
 from tui.screens.documents.text import TextView
 from tui.text.format import plural
@@ -27,8 +24,7 @@ from tui.text.object_yaml import ObjectText, is_fold, object_text
 class YamlScreen(TextView):
     """The YAML of an object, followed by a watch while it is shown."""
 
-    KEYS: ClassVar[tuple[Key, ...]] = YAML
-    BINDINGS: ClassVar[list[BindingType]] = bindings(key for key in YAML if key not in TextView.KEYS)
+    NAME: ClassVar[str] = "yaml"
     WRAPS: ClassVar[bool] = False
 
     def __init__(
@@ -131,7 +127,7 @@ class YamlScreen(TextView):
             else "",
         ]
 
-    def copied(self) -> str:
+    def copy_text(self) -> str:
         """Return the YAML, always without secrets; managedFields only where they are shown."""
         if self._object is None:
             return ""

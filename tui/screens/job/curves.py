@@ -7,15 +7,13 @@ from typing import ClassVar
 
 from textual import work
 from textual.app import ComposeResult
-from textual.binding import BindingType
 from textual.containers import VerticalScroll
 from textual.widgets import Label
 
 from k8s.kinds import JobRef
 from tui.charts.series import Series
 from tui.feeds.curve_feed import CurveFeed
-from tui.keys import CURVES, Key
-from tui.screens.base.view import View, bindings
+from tui.screens.base.view import View
 from tui.text.filter_query import matcher
 from tui.text.format import plural
 from tui.widgets.curve_chart import CurveChart, PlotCurve
@@ -29,8 +27,7 @@ class CurvesView(View):
 
     CSS_PATH = "curves.tcss"
     AUTO_FOCUS: ClassVar[str] = "CurveChart"
-    KEYS: ClassVar[tuple[Key, ...]] = CURVES
-    BINDINGS: ClassVar[list[BindingType]] = bindings(CURVES)
+    NAME: ClassVar[str] = "curves"
 
     def __init__(self, ref: JobRef, feed: CurveFeed) -> None:
         """Show what `feed` reads of the job `ref`."""
@@ -156,12 +153,12 @@ class CurvesView(View):
         for chart in self._charts.values():
             chart.set_class(chart is target, "-alone")
 
-    def action_back(self) -> None:
-        """Show all charts again, or go back."""
+    def step_back(self) -> bool:
+        """Show all charts again, or clear the filter."""
         if self.has_class("-full"):
             self.action_full()
-        else:
-            super().action_back()
+            return True
+        return super().step_back()
 
 
 def _rank(tag: str) -> int:

@@ -8,10 +8,11 @@ from typing import ClassVar
 
 from textual import work
 from textual.app import ComposeResult
-from textual.binding import BindingType
 from textual.widgets import Label
 
 from k8s.client.client import Client
+from k8s.diagnosis import answer_why
+from k8s.errors import KubeError
 from k8s.kinds import JobRef
 from k8s.logs import targets_of
 from k8s.logs.last import LastLines
@@ -24,11 +25,9 @@ from k8s.watch.backoff import ServerProbe
 from tui.feeds.curve_feed import CurveFeed
 from tui.feeds.list_feed import ListFeed, follow
 from tui.jobs.events import FoldedEvent, JobEventFilter, full_text, happenings
-from tui.keys import JOB, Key
-from tui.screens.base.view import bindings
+from tui.screens.base.view import View
 from tui.screens.dialogs.detail import DetailScreen
 from tui.screens.job.job_title import job_title
-from tui.screens.job.job_why import WHY_REST_S, ExplainedJob
 from tui.screens.job.panes import JobPanes
 from tui.screens.job.rows import (
     AGE_STEP_S,
@@ -44,18 +43,19 @@ from tui.text.progress import progress_in
 from tui.widgets.table.row_order import row_filter
 from tui.widgets.table.table import Table
 
+WHY_REST_S = 10.0
+"""Shortest time between two looks for why it waits."""
 SAYS_FROM = 140
 """From so many columns on, the newest line of each instance is shown."""
 
 
-class JobView(ExplainedJob):
+class JobView(View):
     """Instances, curve, conditions and events of one job. It asks for nothing while it is not shown."""
 
     CSS_PATH = "job.tcss"
     AUTO_FOCUS: ClassVar[str] = ""
     VERTICAL_BREAKPOINTS = [(0, "-short"), (32, "-tall")]  # noqa: RUF012
-    KEYS: ClassVar[tuple[Key, ...]] = JOB
-    BINDINGS: ClassVar[list[BindingType]] = bindings(JOB)
+    NAME: ClassVar[str] = "job"
 
     def __init__(
         self,
@@ -75,7 +75,15 @@ class JobView(ExplainedJob):
             pods: Returns the pods that are known, by uid.
             why_rest_s: Shortest time between two looks for why it waits.
         """
-        super().__init__(client, ref, why_rest_s=why_rest_s)
+        super().__init__()
+        self.ref = ref
+        """The job that is shown."""
+        self.why = ""
+        """Why it waits, in a sentence; empty where there is nothing to explain."""
+        self._client = client
+        self._asked_about: tuple[str, ...] = ()
+        self._why_rest_s = why_rest_s
+        self._ask_again_at_s = 0.0
         self._probe = probe or ServerProbe(client)
         self._pods = pods
         self._panes = JobPanes()
@@ -168,7 +176,7 @@ class JobView(ExplainedJob):
                 self.flash(problem, "warning")
         self.redraw()
 
-    def about(self) -> JobRef:
+    def current_job(self) -> JobRef:
         """Return the job."""
         return self.ref
 
@@ -185,7 +193,7 @@ class JobView(ExplainedJob):
             self._draw_panes(job, clock)
         title = job_title(self.ref, job, clock, self.size.width - 2, progress=self._progress, is_gone=is_gone)
         self.set_title(f"{title}   /{sanitize(self.filter_text)}" if self.filter_text else title)
-        self.consider_why(None if is_gone else job)
+        self._consider_why(None if is_gone else job)
         reason = "" if job is None or is_gone or self.why else job.reason
         self.put("why", self.why)
         self.put("notice", "\n".join(map(sanitize, (self.snapshot.stale or reason).split("\n"))))
@@ -239,29 +247,51 @@ class JobView(ExplainedJob):
         line = self._lines.newest.get(chief)
         return (progress_in(log_text(line.raw)) if line is not None else "") or self._progress
 
-    def instance_meant(self) -> str:
+    def _consider_why(self, job: Job | None) -> None:
+        """Ask why it waits when that is not known yet; what is known is dropped when it is no longer so."""
+        if job is None or not _waits(job):
+            self._asked_about, self.why = (), ""
+            return
+        about = (str(job.status), job.reason)
+        if self.snapshot.is_synced and not self.snapshot.stale and about != self._asked_about:
+            self._asked_about = about
+            self._ask_why(job)
+
+    @work(group="why", exclusive=True)
+    async def _ask_why(self, job: Job) -> None:
+        clock = asyncio.get_running_loop().time
+        await asyncio.sleep(max(0.0, self._ask_again_at_s - clock()))
+        self._ask_again_at_s = clock() + self._why_rest_s
+        try:
+            answer = await answer_why(self._client, job, self.snapshot)
+        except KubeError:
+            return  # that the cluster is away is said elsewhere; the reason stays where this would be
+        self.why = sanitize(answer.sentence)
+        self.redraw()
+
+    def selected_instance(self) -> str:
         """Return the instance under the cursor."""
         return self._panes.instances.cursor_key or ""
 
-    def pod_meant(self) -> str:
-        """Return its pod while the instances have the focus; else nothing."""
+    def selected_object(self) -> str:
+        """Return the pod of the instance under the cursor while the instances have the focus."""
         if self._last is None or self._panes.focused is not self._panes.instances:
             return ""
-        name = self.instance_meant()
-        return next((each.pod for each in self._last.instances if each.name == name), "")
+        name = self.selected_instance()
+        return next((f"pod/{each.pod}" for each in self._last.instances if each.name == name), "")
 
     def on_table_row_selected(self, event: Table.RowSelected) -> None:
         """Show the logs of an instance, an event in full, or the whole of a condition."""
         event.stop()
         if event.table is self._panes.instances:
-            self.action_logs()
+            self.action_request("logs")
         elif event.table is self._panes.events and (found := self._happened.get(event.key)) is not None:
             self.app.push_screen(DetailScreen(f"{found.newest.reason or 'event'}", full_text(found)))
         elif event.table is self._panes.conditions:
             words = [f"{title.lower():<11} {text}" for title, text in self._said(event.table).items()]
             self.app.push_screen(DetailScreen("condition", "\n".join(words)))
 
-    def copied(self) -> str:
+    def copy_text(self) -> str:
         """Return what the row under the cursor is about: a pod's name, an event's message."""
         focused = self._panes.focused
         said = self._said(focused) if isinstance(focused, Table) else {}
@@ -286,7 +316,7 @@ class JobView(ExplainedJob):
         """Begin with the events, among the other panes."""
         self._panes.go_to(self._panes.events)
 
-    def action_events(self) -> None:
+    def action_only_events(self) -> None:
         """Show the events alone; from there, all panes again."""
         panes = self._panes
         if panes.focused is panes.events and panes.is_full:
@@ -297,13 +327,20 @@ class JobView(ExplainedJob):
             if not panes.is_full:
                 panes.toggle_full()
 
-    def action_back(self) -> None:
-        """Show all panes again, clear the filter, or go back."""
+    def step_back(self) -> bool:
+        """Show all panes again, or clear the filter."""
         if self._panes.is_full and not self.filter_text:
             self._panes.toggle_full()
-        else:
-            super().action_back()
+            return True
+        return super().step_back()
 
     def focus_body(self) -> None:
         """Give the focus back to the pane that had it."""
         self._panes.go_to(self._panes.focused)
+
+
+def _waits(job: Job) -> bool:
+    """Tell whether there is something to explain: it has not ended well, nor do all of its pods run."""
+    if job.status is Status.RUNNING:
+        return job.instances_running < len([each for each in job.instances if not each.status.is_final])
+    return job.status is not Status.SUCCEEDED

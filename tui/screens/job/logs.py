@@ -9,7 +9,6 @@ from typing import ClassVar
 
 from textual import work
 from textual.app import ComposeResult
-from textual.binding import BindingType
 from textual.containers import Container, Horizontal
 
 from k8s.client.client import Client
@@ -17,8 +16,8 @@ from k8s.kinds import JobRef
 from k8s.logs import EVERYTHING, Feed, JobLogs, LogLine, LogRequest, LogSelection, RankRow, Target, targets_of
 from k8s.text.sanitize import sanitize
 from tui.jobs.instances import rank_words
-from tui.keys import LOGS, Key
-from tui.screens.base.view import View, bindings
+from tui.screens.base.request import ActionRequest
+from tui.screens.base.view import View
 from tui.screens.job.rows import SILENT_S
 from tui.text.format import NOTHING, age, count, plural
 from tui.widgets.log.view import LogView
@@ -67,8 +66,7 @@ class LogsScreen(View):
 
     CSS_PATH = "logs.tcss"
     AUTO_FOCUS: ClassVar[str] = "LogView"
-    KEYS: ClassVar[tuple[Key, ...]] = LOGS
-    BINDINGS: ClassVar[list[BindingType]] = bindings(LOGS)
+    NAME: ClassVar[str] = "logs"
 
     def __init__(
         self,
@@ -248,7 +246,7 @@ class LogsScreen(View):
     def on_log_view_copy(self, event: LogView.Copy) -> None:
         """Have the text copied."""
         event.stop()
-        self.post_message(self.Go("copy", event.text))
+        self.post_message(ActionRequest("copy", event.text))
 
     def on_log_view_changed(self, event: LogView.Changed) -> None:
         """Say whether it follows, and which match it is at."""
@@ -322,7 +320,7 @@ class LogsScreen(View):
         """Show nothing but the log, or everything again."""
         self.toggle_class("-full")
 
-    def action_previous(self) -> None:
+    def action_previous_run(self) -> None:
         """Show the runs before the last restart, or the present ones again."""
         self._is_previous = not self._is_previous
         self._restart(BEFORE if self._is_previous else self._window[1])
@@ -342,19 +340,19 @@ class LogsScreen(View):
         self._read()
         self._arrange()
 
-    def action_retry(self) -> None:
+    def refresh_feeds(self) -> None:
         """Ask for every log again now."""
         self._logs.wake()
-        super().action_retry()
 
-    def action_back(self) -> None:
-        """Close the list of ranks, show the frame again, clear the filter, or go back."""
+    def step_back(self) -> bool:
+        """Close the list of ranks, show the frame again, or clear the filter."""
         if self.has_class("-picking"):
             self.action_ranks()
         elif self.has_class("-full"):
             self.action_full()
         else:
-            super().action_back()
+            return super().step_back()
+        return True
 
 
 def _key(choice: LogSelection) -> str:

@@ -7,14 +7,11 @@ from collections.abc import Callable
 from typing import ClassVar
 
 from textual import work
-from textual.binding import BindingType
 
 from k8s.client.auth.kubeconfig import Context, Kubeconfig
 from k8s.errors import NoCluster
 from k8s.text.sanitize import sanitize
-from tui.keys import CONTEXTS, Key
 from tui.screens.base.list_view import ListView
-from tui.screens.base.view import bindings
 from tui.text.format import NOTHING, plural
 from tui.widgets.table.table import Cell, Column, Row, Table
 
@@ -31,8 +28,8 @@ COLUMNS = (
 class ContextsView(ListView):
     """The list of contexts. It comes from files, so it is there while no cluster is."""
 
-    KEYS: ClassVar[tuple[Key, ...]] = CONTEXTS
-    BINDINGS: ClassVar[list[BindingType]] = bindings(CONTEXTS)
+    NAME: ClassVar[str] = "contexts"
+    ON_ENTER: ClassVar[str] = "switch_context"
     COLUMNS: ClassVar[tuple[Column, ...]] = COLUMNS
 
     def __init__(self, read: Callable[[], Kubeconfig]) -> None:
@@ -68,17 +65,11 @@ class ContextsView(ListView):
         self.put("notice", self._problem)
         self.put("totals", f"Σ {plural(amount, 'context')}" + (f" · now {sanitize(here)}" if here else ""))
 
-    def on_table_row_selected(self, event: Table.RowSelected) -> None:
-        """Go to the cluster."""
-        event.stop()
-        self.action_open()
+    def selected_object(self) -> str:
+        """Return the context under the cursor."""
+        return self.selected_row()
 
-    def action_open(self) -> None:
-        """Go to the cluster of the context under the cursor."""
-        if (key := self.query_one(Table).cursor_key) is not None:
-            self.post_message(self.Go("ctx", key))
-
-    def action_retry(self) -> None:
+    def refresh_feeds(self) -> None:
         """Read the kubeconfigs again."""
         self._reread()
 

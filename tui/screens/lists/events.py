@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import ClassVar
 
-from textual.binding import BindingType
-
 from k8s.kinds import JobRef
 from k8s.models import Event
 from k8s.models.resources import EVENTS as RESOURCE
@@ -16,9 +14,8 @@ from k8s.text.sanitize import sanitize
 from tui.feeds.list_feed import ListFeed
 from tui.jobs.event_groups import EventGroup, EventGrouper, Place, jobs_by_place
 from tui.jobs.events import full_text
-from tui.keys import EVENTS, Key
 from tui.screens.base.feed_view import FeedView, Reach
-from tui.screens.base.view import bindings
+from tui.screens.base.request import ActionRequest
 from tui.text.format import NOTHING, Clock, Look, count, plural
 from tui.widgets.table.row_cache import RowCache
 from tui.widgets.table.table import Cell, Column, Row, Table
@@ -39,12 +36,10 @@ ONLY_WARNINGS = "events.warnings"
 class EventsView(FeedView):
     """The list of events."""
 
-    KEYS: ClassVar[tuple[Key, ...]] = EVENTS
-    BINDINGS: ClassVar[list[BindingType]] = bindings(EVENTS)
+    NAME: ClassVar[str] = "events"
     COLUMNS: ClassVar[tuple[Column, ...]] = COLUMNS
     NOUN: ClassVar[str] = "events"
     ORDER: ClassVar[tuple[str, bool]] = ("age", False)
-    NEXT_VIEW: ClassVar[str] = "volumes"
 
     def __init__(self, cluster_feed: Reach) -> None:
         """Make the view."""
@@ -110,15 +105,20 @@ class EventsView(FeedView):
         self.context.switches[ONLY_WARNINGS] = not self._only_warnings
         self.redraw()
 
-    def action_open(self) -> None:
+    def on_table_row_selected(self, event: Table.RowSelected) -> None:
+        """Open what the event is about."""
+        event.stop()
+        self.action_open_event()
+
+    def action_open_event(self) -> None:
         """Open the job that an event is about; where there is none, show the whole event."""
         told = self._under_cursor()
         if told is not None and told.job is not None:
-            self.post_message(self.Go("open", refs=[told.job]))
+            self.post_message(ActionRequest("open_job", targets=[told.job]))
         else:
-            self.action_whole()
+            self.action_whole_event()
 
-    def action_whole(self) -> None:
+    def action_whole_event(self) -> None:
         """Show all that an event says."""
         from tui.screens.dialogs.detail import DetailScreen
 

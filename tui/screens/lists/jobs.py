@@ -6,15 +6,11 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar
 
-from textual.binding import BindingType
-
 from k8s.snapshot import ClusterSnapshot, Job, Missing
 from k8s.status import Status
 from tui.feeds.preview_text import status_words
 from tui.jobs.filters import FilteredJobs, choose, is_loud, own_names, silent_ranks
-from tui.keys import JOBS, Key
 from tui.screens.base.list_view import ListView, progress_of
-from tui.screens.base.view import bindings
 from tui.text.empty_states import no_faults, no_jobs, only_older
 from tui.text.format import NOTHING, STATUS_LOOKS, Clock, Run, compact_ranges, count, plural
 from tui.widgets.table.row_cache import RowCache
@@ -42,10 +38,10 @@ _STATUSES = tuple(Status)
 class JobsView(ListView):
     """The list of jobs."""
 
-    KEYS: ClassVar[tuple[Key, ...]] = JOBS
-    BINDINGS: ClassVar[list[BindingType]] = bindings(JOBS)
+    NAME: ClassVar[str] = "jobs"
     COLUMNS: ClassVar[tuple[Column, ...]] = COLUMNS
     ORDER: ClassVar[tuple[str, bool] | None] = ("age", False)
+    ON_ENTER: ClassVar[str] = "open_job"
     PREVIEWS: ClassVar[bool] = True
 
     def __init__(self) -> None:
@@ -59,7 +55,7 @@ class JobsView(ListView):
         """Let ages grow though nothing changes."""
         for table in self.query(Table):
             self.watch(table, "is_wide", self.redraw, init=False)
-        if self.wish is not None and self.wish.argument == "all":
+        if self.route is not None and self.route.argument == "all":
             self.context.switches["older"] = True
         self.set_interval(10, self.redraw)
 
@@ -141,92 +137,24 @@ class JobsView(ListView):
         """Return the job of a row."""
         return self._by_uid.get(key or "")
 
-    def about(self) -> JobRef | None:
+    def current_job(self) -> JobRef | None:
         """Return the job under the cursor."""
-        return next(iter(self._under_cursor()), None)
+        job = self.subject(self.selected_row())
+        return job.ref if job is not None else None
 
-    def _chosen(self) -> list[JobRef]:
+    def targets(self) -> Sequence[JobRef]:
         """Return the marked jobs, or the one under the cursor."""
         marks = self.query_one(Table).marks
-        return [self._by_uid[key].ref for key in marks if key in self._by_uid] or self._under_cursor()
+        return [self._by_uid[key].ref for key in marks if key in self._by_uid] or super().targets()
 
-    def _under_cursor(self) -> list[JobRef]:
-        job = self.subject(self.query_one(Table).cursor_key)
-        return [job.ref] if job is not None else []
-
-    def _go(self, where: str, refs: list[JobRef], *, hidden: int = 0) -> None:
-        if refs:
-            self.post_message(self.Go(where, refs=refs, hidden=hidden))
-
-    def _go_with_all(self, where: str) -> None:
-        """Wish for something with what is marked; how much of that is hidden is told with the question."""
-        self._go(where, self._chosen(), hidden=self.query_one(Table).hidden_marks)
-
-    def on_table_row_selected(self, event: Table.RowSelected) -> None:
-        """Open the job."""
-        event.stop()
-        self._go("open", self._under_cursor())
+    def hidden_targets(self) -> int:
+        """Return how many of the marked jobs the filter hides."""
+        return self.query_one(Table).hidden_marks
 
     def on_table_row_marked(self, event: Table.RowMarked) -> None:
         """Count the marks."""
         event.stop()
         self.redraw()
-
-    def action_open(self) -> None:
-        """Open the job under the cursor."""
-        self._go("open", self._under_cursor())
-
-    def action_logs(self) -> None:
-        """Show the logs of the job under the cursor."""
-        self._go("logs", self._under_cursor())
-
-    def action_previous(self) -> None:
-        """Show what the job under the cursor said before its last restart."""
-        self._go("previous", self._under_cursor())
-
-    def action_curves(self) -> None:
-        """Show the curves of the job under the cursor."""
-        self._go("curves", self._under_cursor())
-
-    def action_why(self) -> None:
-        """Show why the job under the cursor is as it is."""
-        self._go("why", self._under_cursor())
-
-    def action_yaml(self) -> None:
-        """Show the object of the job under the cursor."""
-        self._go("yaml", self._under_cursor())
-
-    def action_events(self) -> None:
-        """Show what happened to the job under the cursor."""
-        self._go("events", self._under_cursor())
-
-    def action_shell(self) -> None:
-        """Open a shell in the job under the cursor."""
-        self._go("shell", self._under_cursor())
-
-    def action_forward(self) -> None:
-        """Forward the TensorBoard of the job under the cursor."""
-        self._go("forward", self._under_cursor())
-
-    def action_clone(self) -> None:
-        """Fill in a new job like the one under the cursor."""
-        self._go("clone", self._under_cursor())
-
-    def action_delete(self) -> None:
-        """Ask whether to delete what is marked, or the job under the cursor."""
-        self._go_with_all("delete")
-
-    def action_hold(self) -> None:
-        """Ask whether to suspend what is marked, or the job under the cursor."""
-        self._go_with_all("suspend")
-
-    def action_resume(self) -> None:
-        """Ask whether to resume what is marked, or the job under the cursor."""
-        self._go_with_all("resume")
-
-    def action_new_job(self) -> None:
-        """Fill in a new job."""
-        self.post_message(self.Go("new"))
 
     def action_mine(self) -> None:
         """Show my jobs only, or all, for as long as the console runs."""
@@ -244,14 +172,6 @@ class JobsView(ListView):
         """Show only the jobs that need somebody, or all."""
         self._only_faults = not self._only_faults
         self.redraw()
-
-    def action_all_namespaces(self) -> None:
-        """Show all namespaces, or again only ours."""
-        self.post_message(self.Go("ns", "all") if self.snapshot.namespace else self.Go("own-namespace"))
-
-    def action_next_view(self) -> None:
-        """Go to the nodes."""
-        self.post_message(self.Go("nodes"))
 
 
 def _missing_words(missing: Sequence[Missing]) -> str:

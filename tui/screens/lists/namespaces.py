@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from textual.binding import BindingType
-
 from k8s.models.namespace import Namespace, Quota
 from k8s.models.resources import NAMESPACES as RESOURCE
 from k8s.models.resources import QUOTAS
 from k8s.snapshot import ClusterSnapshot
 from k8s.text.sanitize import sanitize
 from tui.feeds.list_feed import ListFeed
-from tui.jobs.namespace_usage import ALL, NamespaceUsage, QuotaUsage, places, recent_first, together
-from tui.keys import NAMESPACES, Key
+from tui.jobs.namespace_usage import NamespaceUsage, QuotaUsage, places, recent_first, together
 from tui.screens.base.feed_view import FeedView, Reach
-from tui.screens.base.view import bindings
 from tui.text.format import NOTHING, Clock, Look, plural
 from tui.widgets.table.table import Cell, Column, Row, Table
 
@@ -36,8 +32,8 @@ ALL_KEY = "*"
 class NamespacesView(FeedView):
     """The list of namespaces."""
 
-    KEYS: ClassVar[tuple[Key, ...]] = NAMESPACES
-    BINDINGS: ClassVar[list[BindingType]] = bindings(NAMESPACES)
+    NAME: ClassVar[str] = "namespaces"
+    ON_ENTER: ClassVar[str] = "switch_namespace"
     COLUMNS: ClassVar[tuple[Column, ...]] = COLUMNS
     NOUN: ClassVar[str] = "namespaces"
     ORDER: ClassVar[tuple[str, bool] | None] = None
@@ -84,11 +80,9 @@ class NamespacesView(FeedView):
             return f"{missing.words}\nThese are your own and those of pods and jobs; :ns NAME goes to any."
         return super().notice(snapshot)
 
-    def action_open(self) -> None:
-        """Show the jobs of the namespace under the cursor."""
-        if (key := self.query_one(Table).cursor_key) is not None:
-            self.post_message(self.Go("ns", ALL if key == ALL_KEY else key))
-            self.post_message(self.Go("jobs"))
+    def selected_object(self) -> str:
+        """Return the namespace; `*` for all under the cursor."""
+        return self.selected_row()
 
 
 def _row(place: NamespaceUsage, clock: Clock, here: str) -> Row:

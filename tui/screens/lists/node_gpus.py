@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from textual.binding import BindingType
-
 from k8s.kinds import JobRef
 from k8s.snapshot import ClusterSnapshot, Holder, Instance, Job, NodeRow
 from k8s.text.sanitize import sanitize
 from tui.feeds.preview_text import model_words, node_status
-from tui.keys import HOLDERS, Key
 from tui.screens.base.list_view import ListView
-from tui.screens.base.view import bindings
 from tui.text.empty_states import no_cluster
 from tui.text.format import NOTHING, STATUS_LOOKS, Clock, Look, plural
 from tui.text.gpu_bar import BAD, FREE, MOST_CELLS, job_mark
@@ -38,8 +34,8 @@ _LOOKS: tuple[tuple[str, str, str, Look], ...] = (
 class NodeGpusView(ListView):
     """The pods that hold GPUs of one node, and those that nobody holds."""
 
-    KEYS: ClassVar[tuple[Key, ...]] = HOLDERS
-    BINDINGS: ClassVar[list[BindingType]] = bindings(HOLDERS)
+    NAME: ClassVar[str] = "node_gpus"
+    ON_ENTER: ClassVar[str] = "open_job"
     COLUMNS: ClassVar[tuple[Column, ...]] = COLUMNS
     ORDER: ClassVar[tuple[str, bool] | None] = None
 
@@ -69,40 +65,28 @@ class NodeGpusView(ListView):
         jobs, pods = len(node.jobs) if node else 0, len(node.holders) if node else 0
         self.put("totals", f"Σ {plural(pods, 'pod')} of {plural(jobs, 'job')}{held}")
 
-    def about(self) -> JobRef | None:
+    def current_job(self) -> JobRef | None:
         """Return the job of the pod under the cursor."""
         found = self._under_cursor()
         return found[0].ref if found else None
 
-    def _under_cursor(self) -> tuple[Job, Instance] | None:
-        return self._jobs.get(self.query_one(Table).cursor_key or "")
+    def selected_instance(self) -> str:
+        """Return the instance that the pod under the cursor is."""
+        found = self._under_cursor()
+        return found[1].name if found else ""
 
-    def _go(self, where: str) -> None:
-        """Do something with the job under the cursor, its pod first."""
-        if found := self._under_cursor():
-            instance = found[1].name if where == "logs" else ""
-            self.post_message(self.Go(where, instance, refs=[found[0].ref]))
-        elif self.query_one(Table).cursor_key in ("free", "unhealthy", None):
+    def _under_cursor(self) -> tuple[Job, Instance] | None:
+        return self._jobs.get(self.selected_row())
+
+    def action_request(self, name: str) -> None:
+        """Ask for it where the row has a job, otherwise say why it has none."""
+        action = self.context.actions.find(name)
+        if self._under_cursor() or action is None or all(on.view != self.NAME for on in action.on):
+            super().action_request(name)
+        elif self.selected_row() in ("free", "unhealthy", ""):
             self.flash("Nobody holds these.")
         else:
             self.flash("Its job is in another namespace; :ns all shows all.")
-
-    def on_table_row_selected(self, event: Table.RowSelected) -> None:
-        """Open the job."""
-        event.stop()
-        self._go("open")
-
-    def action_open(self) -> None:
-        """Open the job of the pod under the cursor."""
-        self._go("open")
-
-    def action_logs(self) -> None:
-        """Show the logs of the job, beginning with the pod under the cursor."""
-        self._go("logs")
-
-    def action_why(self) -> None:
-        """Show why the job is as it is."""
-        self._go("why")
 
 
 def _title(name: str, node: NodeRow | None, clock: Clock) -> str:

@@ -7,15 +7,12 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import ClassVar
 
-from textual.binding import BindingType
-
 from k8s.snapshot import ClusterSnapshot, Job, Missing, NodeRow
 from k8s.status import Status
 from k8s.text.sanitize import sanitize
 from tui.feeds.preview_text import node_look, node_status, taint_words, telling_taints
-from tui.keys import NODES, Key
 from tui.screens.base.list_view import ListView, progress_of
-from tui.screens.base.view import bindings
+from tui.screens.base.request import ActionRequest
 from tui.text.empty_states import no_nodes
 from tui.text.format import NOTHING, Clock, count, memory, plural
 from tui.text.gpu_bar import holder_words, node_cells
@@ -44,8 +41,8 @@ _WAITING = (Status.QUEUED, Status.PENDING)
 class NodesView(ListView):
     """The list of nodes."""
 
-    KEYS: ClassVar[tuple[Key, ...]] = NODES
-    BINDINGS: ClassVar[list[BindingType]] = bindings(NODES)
+    NAME: ClassVar[str] = "nodes"
+    ON_ENTER: ClassVar[str] = "node_gpus"
     COLUMNS: ClassVar[tuple[Column, ...]] = COLUMNS
     PREVIEWS: ClassVar[bool] = True
 
@@ -84,32 +81,22 @@ class NodesView(ListView):
         """Return the node of a row."""
         return next((node for node in self.snapshot.nodes if node.name == key), None)
 
-    def on_table_row_selected(self, event: Table.RowSelected) -> None:
-        """Show who holds each GPU of the node."""
-        event.stop()
-        self.post_message(self.Go("holders", event.key))
+    def selected_object(self) -> str:
+        """Return the node under the cursor."""
+        return self.selected_row()
 
-    def action_holders(self) -> None:
-        """Show who holds each GPU of the node under the cursor."""
-        if (key := self.query_one(Table).cursor_key) is not None:
-            self.post_message(self.Go("holders", key))
-
-    def action_owner(self) -> None:
+    def action_largest_job(self) -> None:
         """Open the job that holds most of the node under the cursor."""
         node = self.subject(self.query_one(Table).cursor_key)
         jobs = {(job.ref.namespace, job.ref.name): job for job in self.snapshot.jobs}
         for namespace, name, _ in node.jobs if node else ():
             if job := jobs.get((namespace, name)):
-                self.post_message(self.Go("open", refs=[job.ref]))
+                self.post_message(ActionRequest("open_job", targets=[job.ref]))
                 return
         held = (
             "Whoever holds its GPUs is in another namespace; :ns all shows all." if node and node.jobs else ""
         )
         self.flash(held or "Nobody holds a GPU here.")
-
-    def action_next_view(self) -> None:
-        """Go to the events."""
-        self.post_message(self.Go("events"))
 
 
 def totals(snapshot: ClusterSnapshot) -> str:

@@ -5,17 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from textual.binding import BindingType
-
 from k8s.models import Event
 from k8s.models.claim import Claim
 from k8s.models.resources import CLAIMS, EVENTS
 from k8s.text.sanitize import sanitize
 from tui.feeds.list_feed import ListFeed
 from tui.feeds.volume_claims import CLAIM_EVENTS, bytes_of, newest_by_claim, owner_of, why_pending
-from tui.keys import VOLUMES, Key
 from tui.screens.base.feed_view import FeedView, Reach
-from tui.screens.base.view import bindings
 from tui.text.format import NOTHING, Clock, Look, memory, plural
 from tui.widgets.table.table import Cell, Column, Row, Table
 
@@ -41,8 +37,8 @@ _LOOKS: dict[str, Look] = {
 class VolumesView(FeedView):
     """The list of volume claims."""
 
-    KEYS: ClassVar[tuple[Key, ...]] = VOLUMES
-    BINDINGS: ClassVar[list[BindingType]] = bindings(VOLUMES)
+    NAME: ClassVar[str] = "volumes"
+    ON_ENTER: ClassVar[str] = "volume"
     COLUMNS: ClassVar[tuple[Column, ...]] = COLUMNS
     NOUN: ClassVar[str] = "volume claims"
 
@@ -76,11 +72,10 @@ class VolumesView(FeedView):
             + (f" · {waiting} without a volume yet" if waiting else ""),
         )
 
-    def action_open(self) -> None:
-        """Show all that is known of the claim under the cursor, and who uses it."""
-        claim = self._claims.objects.get(self.query_one(Table).cursor_key or "")
-        if claim is not None:
-            self.post_message(self.Go("volume", f"{claim.metadata.namespace}/{claim.metadata.name}"))
+    def selected_object(self) -> str:
+        """Return the claim under the cursor, as `NAMESPACE/NAME`."""
+        claim = self._claims.objects.get(self.selected_row())
+        return f"{claim.metadata.namespace}/{claim.metadata.name}" if claim is not None else ""
 
 
 def _row(claim: Claim, columns: Sequence[Column], event: Event | None, clock: Clock) -> Row:

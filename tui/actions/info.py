@@ -13,7 +13,7 @@ from k8s.errors import NoCluster
 from k8s.kinds import KINDS
 from k8s.snapshot import ClusterSnapshot
 from tui.feeds.info import AllowedVerbs, address, as_text, fetch_allowed_verbs, files, verbs_text, versions
-from tui.screens.base.view import View
+from tui.screens.base.request import ActionRequest, Route
 from tui.terminal import clipboard, tty_state
 from tui.text.format import SKEW_S, duration
 
@@ -24,7 +24,7 @@ Fields = Iterator[tuple[str, str]]
 """Names and what is said of them; what is empty is left out."""
 
 
-def info(console: Console, wish: View.Go) -> None:
+def info(console: Console, request: ActionRequest) -> None:
     """Show all that is known of this console, its cluster and its user."""
     from tui.screens.documents.info import InfoView
 
@@ -51,7 +51,7 @@ def info(console: Console, wish: View.Go) -> None:
     def badge_of(snapshot: ClusterSnapshot) -> str:
         return badge(snapshot, is_sandbox=_is_sandbox(console, snapshot))
 
-    console.show(InfoView(describe, badge_of, learn))
+    console.views.show(Route("info"), InfoView(describe, badge_of, learn))
 
 
 def _namespace(console: Console) -> str:

@@ -1,0 +1,172 @@
+"""One row of the action table is all that it takes: every place that names an action follows from it."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from textual.binding import Binding
+from textual.dom import DOMNode
+from textual.widgets import OptionList
+
+import tui
+from k8s.jobs.permissions import needs_of
+from k8s.kinds import JobRef
+from tests.support.objects import node, pytorch_job
+from tests.tui.console.test_console import Playground, console_on
+from tui.app import Console
+from tui.keys import ACTIONS, EVERYWHERE, Action, On, view_keys
+from tui.keys.local_keys import LOCAL_KEYS
+from tui.screens.base.request import ActionRequest
+from tui.screens.base.view import View
+
+JOB = JobRef("lab", "bert", "PyTorchJob", "kubeflow.org/v1")
+
+
+def subclasses(owner: type[DOMNode]) -> Iterator[type[DOMNode]]:
+    """Yield every class of ours below `owner`, all modules imported."""
+    for found in pkgutil.walk_packages(tui.__path__, "tui."):
+        if not found.name.endswith("__main__"):
+            importlib.import_module(found.name)
+    todo = list(owner.__subclasses__())
+    while todo:
+        each = todo.pop()
+        todo += each.__subclasses__()
+        if each.__module__.startswith("tui."):
+            yield each
+
+
+VIEWS = {each.NAME: each for each in subclasses(View) if issubclass(each, View) and each.NAME}
+"""The views that have keys of their own, by their names."""
+
+
+def has_method(owner: type[object], action: str) -> bool:
+    """Tell whether a Textual action, as `sort('name')` or `app.focus_next`, has a method there."""
+    name = action.partition("(")[0]
+    owner = Console if name.startswith("app.") else owner
+    return callable(getattr(owner, f"action_{name.removeprefix('app.')}", None))
+
+
+@pytest.mark.parametrize("action", ACTIONS.actions, ids=lambda action: action.name)
+def test_every_row_resolves(action: Action) -> None:
+    assert bool(action.function) != bool(action.method)
+    if action.function:
+        assert list(inspect.signature(action.resolve()).parameters) == ["console", "request"]
+    for on in action.on:
+        assert on.view == EVERYWHERE or on.view in VIEWS
+        owner = Console if action.name == "interrupt" else VIEWS.get(on.view, View)
+        assert has_method(owner, action.key(on).action)
+    if action.permission:
+        assert needs_of(action.permission, JOB)
+    assert action.on or action.commands, "nobody can ask for it"
+    assert action.name in action.commands or not action.commands
+
+
+def test_every_action_and_command_stands_once_in_the_table() -> None:
+    names = [each.name for each in ACTIONS]
+    words = [word for each in ACTIONS for word in each.commands]
+    assert (len(names), len(words)) == (len(set(names)), len(set(words)))
+
+
+def test_every_key_that_a_view_or_widget_handles_itself_has_its_method() -> None:
+    for view, keys in LOCAL_KEYS.items():
+        assert [key.id for key in keys if not has_method(VIEWS[view], key.action)] == []
+    for owner in subclasses(DOMNode):
+        for binding in Binding.make_bindings(owner.__dict__.get("BINDINGS", ())):
+            assert has_method(owner, binding.action), f"{binding.id} of {owner.__name__}"
+
+
+def test_no_view_forwards_an_action_of_the_table() -> None:
+    """The app does them; a view says only what is selected."""
+    names = {f"action_{each.name}" for each in ACTIONS if each.function}
+    for view in (View, *VIEWS.values()):
+        assert not names & vars(view).keys(), view
+
+
+def test_nothing_dispatches_by_name_past_the_table() -> None:
+    root = Path(tui.__file__).parent
+    found = [
+        path.relative_to(root).as_posix()
+        for path in sorted(root.rglob("*.py"))
+        if re.search(r"getattr\(import_module|getattr\(module", path.read_text())
+    ]
+    assert found == ["keys/action.py"]
+
+
+GREETED: list[tuple[str, ...]] = []
+"""Whom the action below was asked to greet."""
+
+
+def greet(console: Console, request: ActionRequest) -> None:
+    """Greet the selected jobs."""
+    GREETED.append(tuple(ref.name for ref in request.targets))
+    console.notify("Hello there.")
+
+
+GREET = Action(
+    name="greet",
+    help="Greet the selected jobs",
+    footer="greet",
+    function=greet,
+    on=(On("jobs", "X"),),
+    commands=("greet", "hail"),
+    changes_cluster=True,
+    takes_many=True,
+)
+
+
+async def offered(play: Playground) -> str:
+    """Return what the palette offers once it has offered all."""
+
+    def options() -> str:
+        return "\n".join(str(each.prompt) for each in play.console.screen.query_one(OptionList).options)
+
+    await play.until(lambda: play.console.screen.query(OptionList) and ":quit " in options())
+    return options()
+
+
+@pytest.mark.parametrize("is_read_only", [False, True])
+async def test_a_row_that_is_added_is_in_footer_help_palette_commands_and_completion(
+    tmp_path: Path, is_read_only: bool
+) -> None:
+    GREETED.clear()
+    is_there = not is_read_only
+    jobs = [pytorch_job(name, uid=f"uid-{name}") for name in ("bert", "vit")]
+    async with console_on(
+        tmp_path,
+        nodes=[node("a", 8)],
+        jobs=jobs,
+        size=(200, 120),
+        actions=ACTIONS.extended([GREET]),
+        is_read_only=is_read_only,
+    ) as play:
+        await play.until(lambda: len(play.table.shown_rows) == 2)
+        assert ("X greet" in play.text.splitlines()[-1]) == is_there
+        await play.press("question_mark")
+        await play.until(lambda: "Commands, after :" in play.text)
+        assert (play.text.count("Greet the selected jobs") == 2) == is_there
+        await play.press("escape", "ctrl+p")
+        palette = await offered(play)
+        assert ("X           Greet the selected jobs" in palette) == is_there
+        assert (":greet      Greet the selected jobs" in palette) == is_there
+        await play.press("escape", "colon", *"gre")
+        assert ("greet" in play.text) == is_there
+        await play.press("tab", "escape", "V", "G", "V", "X")
+        if is_there:
+            await play.until(lambda: GREETED == [("bert", "vit")])
+            await play.until(lambda: "Hello there." in play.text)
+            await play.press("colon", *"hail", "enter")
+            await play.until(lambda: len(GREETED) == 2)
+        else:
+            await play.press("colon", *"hail", "enter")
+            await play.until(lambda: "Nothing is changed with --readonly." in play.text)
+            assert GREETED == []
+
+
+def test_a_row_that_is_added_changes_no_other_table() -> None:
+    assert GREET not in ACTIONS and all(key.id != "jobs.greet" for key in view_keys("jobs"))

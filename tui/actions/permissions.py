@@ -1,0 +1,40 @@
+"""Finding out what this user may do with what is selected, so that keys which would be refused say so."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from tui.screens.base.view import View
+
+if TYPE_CHECKING:
+    from k8s.jobs.permissions import Permissions
+    from k8s.kinds import JobRef
+    from tui.app import Console
+
+CURSOR_RESTS_S = 0.5
+"""How long the cursor stays on a job before the cluster is asked what may be done with it."""
+
+
+def find_permissions(console: Console, view: View) -> None:
+    """Mark the keys of the view that the cluster would refuse this user, once that is known."""
+    if console.permissions is not None and console.client is not None:
+        job = view.current_job()
+        namespace = job.namespace if job else console.snapshot.namespace or console.client.config.namespace
+        console.begin(_find, console.permissions, view, namespace, job, group="permissions", exclusive=True)
+
+
+async def _find(
+    console: Console, permissions: Permissions, view: View, namespace: str, job: JobRef | None
+) -> None:
+    """Ask once the cursor rests; what is known already is shown at once."""
+    keys = [key for key in view.keys if key.permission]
+
+    def show() -> None:
+        found = {key.id: permissions.known(key.permission, namespace, job) for key in keys}
+        view.refused = {id: each.why for id, each in found.items() if each.is_allowed is False}
+
+    show()
+    await asyncio.sleep(CURSOR_RESTS_S)
+    await permissions.fetch_all(dict.fromkeys(key.permission for key in keys), namespace, job)
+    show()
