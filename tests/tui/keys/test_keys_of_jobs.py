@@ -75,7 +75,7 @@ async def test_keys_of_the_list_of_jobs_ask_before_they_act_on_the_job_under_the
         hands, back = Hands.on(play), ["escape"]
         await play.press("N", "g")
         await hands.press("jobs.new", titled(play, "New job"), undo=back)
-        await hands.press("jobs.clone", titled(play, "New job, like bert"), undo=back)
+        await hands.press("jobs.clone", titled(play, "New job, clone of bert"), undo=back)
         await hands.press("jobs.delete", seen(play, "Delete 1 job?", "PyTorchJob default/bert"), undo=back)
         await hands.press("jobs.suspend", seen(play, "Suspend 1 job?", "2 pods will be ended"), undo=back)
         await play.press("j")

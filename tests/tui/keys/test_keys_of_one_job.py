@@ -51,7 +51,7 @@ async def test_keys_of_one_job_ask_before_they_act(tmp_path: Path) -> None:
         await hands.press("job.resume", seen(play, "Resume 1 job?", "Job default/paused"), undo=back)
         await play.press("escape", "k", "enter")
         await play.until(titled(play, "Jobs › bert   "))
-        await hands.press("job.clone", titled(play, "New job, like bert"), undo=back)
+        await hands.press("job.clone", titled(play, "New job, clone of bert"), undo=back)
         await hands.press("job.suspend", seen(play, "Suspend 1 job?", "PyTorchJob default/bert"), undo=back)
         await hands.press("job.delete", seen(play, "Delete 1 job?", "PyTorchJob default/bert"), undo=back)
         forwarded = seen(play, "http://127.0.0.1:", "is the TensorBoard of bert")

@@ -150,17 +150,17 @@ async def test_keys_of_questions_choose_an_answer_and_none_is_given_before(tmp_p
     async with world(tmp_path) as play:
         hands = Hands.on(play)
         await play.press("N", "g", "n", "x", "escape")
-        await play.until(seen(play, "Keep draft", "Discard", "Go on"))
-        answers = ("Keep draft", "Discard", "Go on")
+        await play.until(seen(play, "Save draft", "Discard", "Keep editing"))
+        answers = ("Save draft", "Discard", "Keep editing")
         at_rest = {answer: look_of(play, f" {answer} ") for answer in answers}
 
         await hands.press(
             "dialog.next", drawn_otherwise(play, " Discard ", at_rest["Discard"]), undo=["left"]
         )
         await hands.press(
-            "dialog.previous", drawn_otherwise(play, " Go on ", at_rest["Go on"]), undo=["right"]
+            "dialog.previous", drawn_otherwise(play, " Keep editing ", at_rest["Keep editing"]), undo=["right"]
         )
-        await hands.press("dialog.escape", unseen(play, "Keep draft"))
+        await hands.press("dialog.escape", unseen(play, "Save draft"))
         await play.until(titled(play, "New job"))
         await play.press("escape", "right", "enter")
         await play.until(titled(play, "Jobs ("))
