@@ -158,7 +158,9 @@ async def test_keys_of_questions_choose_an_answer_and_none_is_given_before(tmp_p
             "dialog.next", drawn_otherwise(play, " Discard ", at_rest["Discard"]), undo=["left"]
         )
         await hands.press(
-            "dialog.previous", drawn_otherwise(play, " Keep editing ", at_rest["Keep editing"]), undo=["right"]
+            "dialog.previous",
+            drawn_otherwise(play, " Keep editing ", at_rest["Keep editing"]),
+            undo=["right"],
         )
         await hands.press("dialog.escape", unseen(play, "Save draft"))
         await play.until(titled(play, "New job"))
