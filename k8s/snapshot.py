@@ -89,7 +89,7 @@ class NodeRow:
     status: str
     """Ready or NotReady, and `, cordoned`."""
     is_simulated: bool
-    """Its accelerators are make-believe: the sandbox says so itself."""
+    """Its accelerators are simulated, as those of the sandbox."""
     gpu_model: str
     resources: Mapping[str, Share]
     """Resource name to its share; empty on a node without accelerators."""
@@ -155,7 +155,7 @@ class NodeRow:
 
 
 class Instance(msgspec.Struct, frozen=True, gc=False):
-    """One pod of a job, or the place of one that does not exist yet."""
+    """One pod of a job, or a replica whose pod does not exist yet."""
 
     name: str
     """Short name within the job: `worker-2`."""
@@ -327,7 +327,7 @@ class ClusterSnapshot:
 
     @property
     def is_simulated(self) -> bool:
-        """Tell whether any accelerator shown is make-believe."""
+        """Tell whether any accelerator shown is simulated."""
         return any(node.is_simulated for node in self.nodes)
 
     def job(self, ref: JobRef) -> Job | None:

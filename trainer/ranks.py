@@ -27,7 +27,7 @@ _LAUNCHERS = (
 
 @dataclass(frozen=True, slots=True)
 class Ranks:
-    """The place of this process among all processes of the job."""
+    """The rank of this process in the job and on its node, and of how many."""
 
     rank: int
     """0 to `world_size` - 1 over the whole job."""
@@ -42,7 +42,7 @@ class Ranks:
 
     @property
     def is_first(self) -> bool:
-        """Whether this process speaks and writes for all."""
+        """Whether this process logs and writes for all: rank 0."""
         return self.rank == 0
 
     @property

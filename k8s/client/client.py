@@ -322,7 +322,7 @@ class Client:
             path: Where to.
             doing: What is tried, as in "open a shell in bert-master-0".
             query: Its parameters.
-            protocols: What may be spoken on it, the best first.
+            protocols: Subprotocols to offer, the preferred one first.
             silence_s: Longest silence, after which reading raises `TimeoutError`; None waits for ever.
             is_ponging: Answer pings unseen; else whoever reads is given them, and pongs too.
         """
@@ -339,7 +339,7 @@ class Client:
                 socket = await connect()
             except aiohttp.WSServerHandshakeError as error:
                 # A handshake does not say why it was refused. Asked plainly the server does, or old
-                # credentials are renewed, or a pause sat out: then only the missing upgrade is left.
+                # credentials are renewed, or a pause is waited out: then only the missing upgrade is left.
                 try:
                     await self._read("GET", path, doing, query=query)
                 except Invalid as invalid:

@@ -36,7 +36,7 @@ _KEEPALIVE: Sequence[tuple[str, int]] = (
 )
 """A silent connection is asked after 30 s whether it lives; after another 30 s of silence it is dead."""
 CLOSE_S = 1.0
-"""How long a websocket's other side may take to say goodbye."""
+"""How long the closing handshake of a websocket may take."""
 
 
 class Connection:

@@ -38,9 +38,9 @@ class Member(msgspec.Struct, gc=False, eq=False):
     is_holder: bool
     """It holds or wants accelerators."""
     root: Root | None
-    """What it is part of."""
+    """The job, or the topmost owner, that it belongs to."""
     age: tuple[datetime, str, str]
-    """The larger, the younger."""
+    """A sort key: creation time, name, uid."""
     role: str
     """The role that its labels tell, if they do."""
     slot: _Slot | None
@@ -55,7 +55,7 @@ class Member(msgspec.Struct, gc=False, eq=False):
 
     @classmethod
     def of(cls, pod: Pod, find_root: Callable[[Pod, bool], Root | None]) -> Self:
-        """Work out what does not depend on other pods."""
+        """Make a member of a pod: all of it that does not depend on other pods."""
         held = accelerators.of_pod(pod.spec)
         is_holder = bool(held) and not pod.is_finished
         root = find_root(pod, is_holder)
@@ -79,7 +79,7 @@ class Member(msgspec.Struct, gc=False, eq=False):
 
     @property
     def liveliness(self) -> tuple[int, tuple[datetime, str, str]]:
-        """Return how much it still does: the larger, the more and the younger."""
+        """Return a sort key: pods that run or wait after those that have ended, the younger last."""
         return _LIVELINESS.get(self.pod.status.phase, 2), self.age
 
 

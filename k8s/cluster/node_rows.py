@@ -11,7 +11,7 @@ from k8s.models import Node, Pod
 from k8s.snapshot import Holder, NodeRow, Share, SharedGpuMemory
 
 SIMULATED = "gpuconsole.dev/simulated"
-"""Label on nodes whose accelerators are make-believe."""
+"""Label on nodes whose accelerators are simulated: the sandbox's."""
 _ROLE = "node-role.kubernetes.io/"
 _GROUP, _VISIBLE = "topology.kubernetes.io/gpu-group", "topology.kubernetes.io/gpu-visible"
 """Where ACK's scheduler writes which GPUs of a node it chose for a pod, by their topology."""

@@ -87,7 +87,7 @@ def read_suspendable(obj: Manifest, kind: JobKind, *, succeeded: str) -> Declare
 
 
 def instance_in_set(pod: Pod) -> tuple[str, int] | None:
-    """Return the place of a pod of a JobSet, from its labels or, on old servers, its annotations."""
+    """Return the role and index of a JobSet's pod, from its labels or, on old servers, its annotations."""
 
     def label(key: str) -> str:
         return pod.metadata.label(key) or pod.metadata.annotation(key)

@@ -235,7 +235,7 @@ class JobReader:
 
 
 def _trimmed(job: DeclaredJob) -> DeclaredJob:
-    """Return a job whose replicas keep only what a picture of a thousand jobs needs of them."""
+    """Return a job whose replicas keep only what a snapshot of a thousand jobs needs of them."""
     templates = {id(each.template): _trimmed_template(each.template) for each in job.replicas}
     return replace(job, replicas=tuple([_with_trimmed_template(each, templates) for each in job.replicas]))
 

@@ -92,7 +92,7 @@ class Mark(StrEnum):
 
 
 class Marker(msgspec.Struct, frozen=True):
-    """Something that happened to a stream, at its place among the lines."""
+    """Something that happened to a stream, between the lines where it happened."""
 
     mark: Mark
     text: str

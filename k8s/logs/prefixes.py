@@ -1,6 +1,6 @@
 """Whose line is it: the marks that launchers and frameworks put before a rank's lines.
 
-Some name the global rank, which proves it. Some name only the place on the node, from which
+Some name the global rank, which proves it. Some name only the local rank, from which
 the rank follows if the pod's ranks are known. Rules are few and strict: a line that is taken
 from the wrong rank is worse than one that stays with its pod.
 
@@ -137,7 +137,7 @@ class RankReader:
         """Read the lines of a pod.
 
         Args:
-            ranks: The global ranks that it is known or assumed to run, in the order of their places.
+            ranks: The global ranks that it is known or assumed to run, in the order of their local ranks.
             prints_all_ranks: It is a launcher, where all ranks print.
         """
         self._ranks = tuple(ranks)
@@ -168,5 +168,5 @@ class RankReader:
             return LineOwner(number, False, prefix_bytes)
         if number < len(ranks):
             return LineOwner(ranks[number], False, prefix_bytes)
-        # A place on the node without a known rank: say nothing, hide nothing.
+        # A local rank without a known global one: claim nothing, hide nothing.
         return NO_OWNER

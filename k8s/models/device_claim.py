@@ -82,7 +82,7 @@ class SliceDevice(Value, frozen=True):
 
     @property
     def type(self) -> str:
-        """Return what the driver calls this sort of device: `gpu`, `mig`; empty when it does not tell."""
+        """Return what the driver calls this type of device: `gpu`, `mig`; empty when it does not tell."""
         attributes = self.attributes or self.basic.attributes or {}
         return attributes["type"].string if "type" in attributes else ""
 

@@ -34,9 +34,9 @@ class Backoff:
     absent_s: float = 60.0
     """While a kind is not served, or may not be read."""
     watch_s: int = 290
-    """How long the server is asked to keep one watch open, and up to a tenth more: none is immortal."""
+    """Server-side timeout of one watch, plus up to a tenth, so that not all end at once."""
     grace_s: float = 30.0
-    """How much longer than that a watch may be silent before its connection is taken for dead."""
+    """How much longer than that a watch may stay silent before its connection counts as dead."""
     discovery_s: float = 60.0
     """Before the server is asked again which kinds it has."""
     idle_s: float = 240.0
@@ -57,7 +57,7 @@ class Backoff:
 
 
 DEFAULT_BACKOFF = Backoff()
-"""For clusters; tests are in more of a hurry."""
+"""For clusters; tests pass shorter ones."""
 
 
 class ServerProbe:

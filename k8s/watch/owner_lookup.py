@@ -1,7 +1,7 @@
-"""Finds who stands above the pods of no known job: the controller of a controller, up to the top.
+"""Looks up the owners of pods of no known job: the controller's controller, up to the topmost.
 
 Each owner is asked for once, one at a time, so that a cluster full of Deployments takes
-no more than one request from all others. No picture waits for it: until an owner is
+no more than one request from all others. No snapshot waits for it: until an owner is
 found its pods are shown under the one below it.
 """
 
@@ -26,7 +26,7 @@ ResourceOf = Callable[[str, str], Awaitable[Resource | None]]
 
 
 class OwnerLookup:
-    """The owners asked for, as far as they are found."""
+    """Metadata of owners that no mirror lists, fetched one by one and kept while they are needed."""
 
     def __init__(self, client: Client, resource_of: ResourceOf, on_change: Callable[[], None]) -> None:
         """Prepare to look for owners.
@@ -36,49 +36,49 @@ class OwnerLookup:
             resource_of: Knows the plurals of kinds, as discovery does.
             on_change: Called after every owner found; must return at once.
         """
-        self.found: Mapping[str, Meta] = {}
+        self.owners: Mapping[str, Meta] = {}
         """Metadata of owners by uid, replaced at every change. One that may not be read has no controller."""
         self._client = client
         self._resource_of = resource_of
         self._on_change = on_change
         self._missing: dict[str, tuple[str, OwnerReference]] = {}
-        self._is_asked = asyncio.Event()
+        self._has_work = asyncio.Event()
 
     def update(self, above: Mapping[str, tuple[str, OwnerReference]]) -> None:
-        """Say which owners are wanted now; those not among them are forgotten. Returns at once.
+        """Set which owners are needed now; others are forgotten. Returns at once.
 
         Args:
             above: By uid, the namespace of the pods below an owner and how they refer to it:
                 `k8s.cluster.Joiner.above`.
         """
-        if any(uid not in above for uid in self.found):
-            self.found = {uid: meta for uid, meta in self.found.items() if uid in above}
-        self._missing = {uid: asked for uid, asked in above.items() if uid not in self.found}
+        if any(uid not in above for uid in self.owners):
+            self.owners = {uid: meta for uid, meta in self.owners.items() if uid in above}
+        self._missing = {uid: reference for uid, reference in above.items() if uid not in self.owners}
         if self._missing:
-            self._is_asked.set()
+            self._has_work.set()
 
     async def run(self) -> None:
         """Look for what is wanted, for ever."""
         while True:
-            await self._is_asked.wait()
-            self._is_asked.clear()
+            await self._has_work.wait()
+            self._has_work.clear()
             try:
-                await self.find()
+                await self.fetch_missing()
             except KubeError:
                 await asyncio.sleep(RETRY_S)
-                self._is_asked.set()
+                self._has_work.set()
 
-    async def find(self) -> None:
+    async def fetch_missing(self) -> None:
         """Look for everything that is wanted now, and for what `on_change` makes wanted meanwhile.
 
         Raises:
             KubeError: The cluster does not answer.
         """
-        while self._missing and len(self.found) < MOST_OWNERS:
+        while self._missing and len(self.owners) < MOST_OWNERS:
             uid, (namespace, reference) = next(iter(self._missing.items()))
             meta = await self._fetch(namespace, reference)
             if self._missing.pop(uid, None) is not None:
-                self.found = {**self.found, uid: meta}
+                self.owners = {**self.owners, uid: meta}
                 self._on_change()
 
     async def _fetch(self, namespace: str, reference: OwnerReference) -> Meta:

@@ -29,7 +29,7 @@ class Found(NamedTuple):
 
 
 class EventRecord(NamedTuple):
-    """What one payload holds; the places are -1 where a field is absent."""
+    """What one payload holds; the offsets are -1 where a field is absent."""
 
     wall_time: float
     step: int

@@ -83,7 +83,7 @@ class ClusterFeed:
         self._joiner = Joiner()
         self._reasons = PendingReasons()
         self._rest_mapper = RestMapper(client)
-        self._owners = OwnerLookup(client, self._rest_mapper.resource_of, self._changed.set)
+        self._owner_lookup = OwnerLookup(client, self._rest_mapper.resource_of, self._changed.set)
 
     @property
     def _mirrors(self) -> list[Mirror[Any]]:
@@ -131,7 +131,7 @@ class ClusterFeed:
             for mirror in self._mirrors:
                 self._start(mirror)
             self._running.create_task(self._keep_discovering())
-            self._running.create_task(self._owners.run())
+            self._running.create_task(self._owner_lookup.run())
             while True:
                 await self._changed.wait()
                 self._changed.clear()
@@ -234,9 +234,9 @@ class ClusterFeed:
         await asyncio.gather(_list_once(self._nodes), _list_once(self._pods), self._list_jobs_once())
         snapshot, found = self.snapshot(), None
         with suppress(KubeError):  # without its owner a pod has the name of the one below it
-            while found is not self._owners.found:
-                found = self._owners.found
-                await self._owners.find()
+            while found is not self._owner_lookup.owners:
+                found = self._owner_lookup.owners
+                await self._owner_lookup.fetch_missing()
                 snapshot = self.snapshot()
         return replace(snapshot, is_synced=True)
 
@@ -292,11 +292,11 @@ class ClusterFeed:
             [each for each in devices if isinstance(each, ResourceClaim)],
             [each for each in devices if isinstance(each, ResourceSlice)],
         )
-        return nodes, pods, self._declared(), self._owners.found
+        return nodes, pods, self._declared(), self._owner_lookup.owners
 
     def _picture(self, said: ClusterSnapshot, nodes: tuple[NodeRow, ...]) -> ClusterSnapshot:
         """Put the rows into what was said of the objects that they were made of."""
-        self._owners.update(self._joiner.above)
+        self._owner_lookup.update(self._joiner.above)
         self.all_jobs = jobs = self._reasons.jobs
         if said.namespace:
             jobs = tuple(job for job in jobs if job.ref.namespace == said.namespace)

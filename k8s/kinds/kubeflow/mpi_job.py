@@ -84,7 +84,7 @@ def launcher_and_workers(obj: Manifest, *, launcher_name: str) -> tuple[Replica,
 
 
 def launcher_or_worker(pod: Pod, job_name: str, role: str) -> tuple[str, int] | None:
-    """Return the place of a pod with this role.
+    """Return the role and index of a pod whose label says `role`.
 
     A worker's number is the one in its name: where the launcher works too, the label
     counts from one.

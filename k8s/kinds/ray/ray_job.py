@@ -82,7 +82,7 @@ class RayJob:
         return ""
 
     def instance_of(self, pod: Pod) -> tuple[str, int | None] | None:
-        """Return the submitter, which no cluster has, or the place in the cluster."""
+        """Return the submitter, which no cluster has, or the role in the cluster."""
         return instance_in_cluster(pod) if pod.metadata.label(CLUSTER) else (_SUBMITTER, 0)
 
 

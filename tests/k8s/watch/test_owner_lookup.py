@@ -59,11 +59,11 @@ class Watched:
     def __init__(self, cluster: ScriptedCluster, client: Any) -> None:
         self.cluster = cluster
         self._changed = asyncio.Event()
-        self.owners = OwnerLookup(client, resource_of, self._changed.set)
+        self.lookup = OwnerLookup(client, resource_of, self._changed.set)
 
     async def until_found(self, uid: str) -> None:
         async with asyncio.timeout(WAIT_S):
-            while uid not in self.owners.found:
+            while uid not in self.lookup.owners:
                 self._changed.clear()
                 await self._changed.wait()
 
@@ -79,11 +79,11 @@ async def test_an_owner_is_asked_for_once_and_its_own_controller_is_known_then()
     async with looking() as watched:
         watched.cluster.say(f"{REPLICA_SETS}/web-1", stored("ReplicaSet", "web-1", deployment))
         above = wanted(reference("ReplicaSet", "web-1"))
-        watched.owners.update(above)
-        await watched.owners.find()
-        watched.owners.update(above)
-        await watched.owners.find()
-        assert watched.owners.found["ReplicaSet-web-1"].controller == deployment
+        watched.lookup.update(above)
+        await watched.lookup.fetch_missing()
+        watched.lookup.update(above)
+        await watched.lookup.fetch_missing()
+        assert watched.lookup.owners["ReplicaSet-web-1"].controller == deployment
         assert len(watched.cluster.asked(f"{REPLICA_SETS}/web-1")) == 1
 
 
@@ -91,10 +91,10 @@ async def test_owners_wanted_later_are_found_in_the_background() -> None:
     async with looking() as watched:
         watched.cluster.say(f"{REPLICA_SETS}/web-1", stored("ReplicaSet", "web-1"))
         watched.cluster.say(f"{DEPLOYMENTS}/web", stored("Deployment", "web"))
-        task = asyncio.create_task(watched.owners.run())
-        watched.owners.update(wanted(reference("ReplicaSet", "web-1")))
+        task = asyncio.create_task(watched.lookup.run())
+        watched.lookup.update(wanted(reference("ReplicaSet", "web-1")))
         await watched.until_found("ReplicaSet-web-1")
-        watched.owners.update(wanted(reference("ReplicaSet", "web-1"), reference("Deployment", "web")))
+        watched.lookup.update(wanted(reference("ReplicaSet", "web-1"), reference("Deployment", "web")))
         await watched.until_found("Deployment-web")
         task.cancel()
         await asyncio.wait([task])
@@ -104,17 +104,17 @@ async def test_owners_wanted_later_are_found_in_the_background() -> None:
 async def test_an_owner_that_may_not_be_read_is_the_top_one_that_is_known(code: int) -> None:
     async with looking() as watched:
         watched.cluster.say(f"{DEPLOYMENTS}/web", refusal(code, "no"))
-        watched.owners.update(wanted(reference("Deployment", "web")))
-        await watched.owners.find()
-        meta = watched.owners.found["Deployment-web"]
+        watched.lookup.update(wanted(reference("Deployment", "web")))
+        await watched.lookup.fetch_missing()
+        meta = watched.lookup.owners["Deployment-web"]
         assert (meta.name, meta.namespace, meta.controller) == ("web", "default", None)
 
 
 async def test_a_kind_that_nobody_serves_is_the_top_one_without_asking() -> None:
     async with looking() as watched:
-        watched.owners.update(wanted(reference("Notebook", "mine", "kubeflow.org/v1")))
-        await watched.owners.find()
-        assert watched.owners.found["Notebook-mine"].controller is None
+        watched.lookup.update(wanted(reference("Notebook", "mine", "kubeflow.org/v1")))
+        await watched.lookup.fetch_missing()
+        assert watched.lookup.owners["Notebook-mine"].controller is None
         assert watched.cluster.requests == []
 
 
@@ -123,44 +123,44 @@ async def test_the_owner_of_another_uid_with_the_same_name_tells_nothing() -> No
         watched.cluster.say(
             f"{REPLICA_SETS}/web-1", stored("ReplicaSet", "web-1", reference("Deployment", "web"), uid="new")
         )
-        watched.owners.update(wanted(reference("ReplicaSet", "web-1", uid="old")))
-        await watched.owners.find()
-        assert watched.owners.found["old"].controller is None
+        watched.lookup.update(wanted(reference("ReplicaSet", "web-1", uid="old")))
+        await watched.lookup.fetch_missing()
+        assert watched.lookup.owners["old"].controller is None
 
 
 async def test_an_owner_of_no_namespace_is_found_where_it_is() -> None:
     async with looking() as watched:
         watched.cluster.say("/apis/example.com/v1/fleets/all", stored("Fleet", "all"))
-        watched.owners.update(wanted(reference("Fleet", "all", "example.com/v1")))
-        await watched.owners.find()
-        assert watched.owners.found["Fleet-all"].name == "all"
+        watched.lookup.update(wanted(reference("Fleet", "all", "example.com/v1")))
+        await watched.lookup.fetch_missing()
+        assert watched.lookup.owners["Fleet-all"].name == "all"
 
 
 async def test_owners_that_nobody_wants_any_more_are_forgotten() -> None:
     async with looking() as watched:
         for name in ("web-1", "web-2"):
             watched.cluster.say(f"{REPLICA_SETS}/{name}", stored("ReplicaSet", name))
-        watched.owners.update(wanted(reference("ReplicaSet", "web-1"), reference("ReplicaSet", "web-2")))
-        await watched.owners.find()
-        watched.owners.update(wanted(reference("ReplicaSet", "web-2")))
-        assert list(watched.owners.found) == ["ReplicaSet-web-2"]
+        watched.lookup.update(wanted(reference("ReplicaSet", "web-1"), reference("ReplicaSet", "web-2")))
+        await watched.lookup.fetch_missing()
+        watched.lookup.update(wanted(reference("ReplicaSet", "web-2")))
+        assert list(watched.lookup.owners) == ["ReplicaSet-web-2"]
 
 
 async def test_the_number_of_owners_remembered_has_an_end() -> None:
     most = owner_lookup.MOST_OWNERS
     async with looking() as watched:
         many = [reference("Notebook", f"n{number}", "kubeflow.org/v1") for number in range(most + 5)]
-        watched.owners.update(wanted(*many))
-        await watched.owners.find()
-        assert len(watched.owners.found) == most
+        watched.lookup.update(wanted(*many))
+        await watched.lookup.fetch_missing()
+        assert len(watched.lookup.owners) == most
 
 
 async def test_while_the_cluster_is_away_nothing_is_taken_for_known() -> None:
     async with looking() as watched:
         watched.cluster.say(f"{DEPLOYMENTS}/web", refusal(500, "busy"), stored("Deployment", "web"))
-        watched.owners.update(wanted(reference("Deployment", "web")))
+        watched.lookup.update(wanted(reference("Deployment", "web")))
         with pytest.raises(ServerFailed):
-            await watched.owners.find()
-        assert watched.owners.found == {}
-        await watched.owners.find()
-        assert list(watched.owners.found) == ["Deployment-web"]
+            await watched.lookup.fetch_missing()
+        assert watched.lookup.owners == {}
+        await watched.lookup.fetch_missing()
+        assert list(watched.lookup.owners) == ["Deployment-web"]
