@@ -1,4 +1,4 @@
-"""What is asked before jobs are deleted: which they are, what goes with them, and what stays."""
+"""What deleting jobs would do, for the question before it: in the console and on the command line."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from k8s.text.sanitize import sanitize
 from tui.text.format import plural
 
 MOST_WITHOUT_TYPING = 5
-"""Jobs that may be deleted by a button alone; for more the answer has to be typed."""
+"""Jobs that a button alone may delete; for more a word has to be typed."""
 _MOST_NAMED = 10
 Propagation = Literal["Background", "Foreground", "Orphan"]
-"""What becomes of a job's pods, as the API calls it."""
+"""The API's propagationPolicy: what becomes of the pods."""
 PROPAGATIONS: Mapping[Propagation, str] = {
-    "Background": "the jobs go at once, then their pods",
-    "Foreground": "the pods go first, the jobs last",
-    "Orphan": "the jobs alone go; their pods run on and hold their GPUs",
+    "Background": "jobs now, pods afterwards",
+    "Foreground": "pods first, jobs last",
+    "Orphan": "jobs only; pods keep running and hold their GPUs",
 }
-"""What can be chosen, the usual one first, and what each means."""
+"""The policies, the default first, and what each means."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeletePlan:
-    """Jobs that are to be deleted, as they were when that was asked."""
+    """Jobs to delete, as they were when the user asked for it."""
 
     context: str
-    """On which cluster."""
+    """The cluster's."""
     jobs: tuple[Job, ...]
     propagation: Propagation = "Background"
     hidden: int = 0
-    """How many of them are not to be seen where they were marked."""
+    """How many of them are marked but hidden by a filter."""
 
     @property
     def pods(self) -> tuple[Instance, ...]:
@@ -42,7 +42,7 @@ class DeletePlan:
 
     @property
     def running(self) -> int:
-        """Return how many of them have not ended yet."""
+        """Return how many of the pods are not finished."""
         return sum(not each.status.is_final for each in self.pods)
 
     @property
@@ -52,22 +52,22 @@ class DeletePlan:
 
     @property
     def question(self) -> str:
-        """Return what is asked: `Delete 3 jobs?`."""
+        """Return the question: `Delete 3 jobs?`."""
         return f"Delete {plural(len(self.jobs), 'job')}?"
 
     @property
     def word(self) -> str:
-        """Return what has to be typed before it is done; nothing for a few jobs."""
+        """Return what has to be typed to confirm; nothing for a few jobs."""
         return f"delete {len(self.jobs)}" if len(self.jobs) > MOST_WITHOUT_TYPING else ""
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """Return what to read before answering: the jobs, then what goes and what stays."""
+        """Return the jobs, then what is deleted and what is kept."""
         return *self.names, "", *self.consequences
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return the jobs, each with how it is, or the first of very many."""
+        """Return the jobs, each with its status; of very many the first."""
         named = [_line(job) for job in self.jobs[:_MOST_NAMED]]
         if len(self.jobs) > _MOST_NAMED:
             named.append(f"and {len(self.jobs) - _MOST_NAMED} more")
@@ -75,12 +75,12 @@ class DeletePlan:
 
     @property
     def consequences(self) -> tuple[str, ...]:
-        """Return what goes and what stays, in sentences."""
-        return _CONSEQUENCES[self.propagation](self), "Volume claims stay, with what was written there."
+        """Return what is deleted and what is kept, in sentences."""
+        return _CONSEQUENCES[self.propagation](self), "Volume claims and their files are kept."
 
     @property
     def sentence(self) -> str:
-        """Return all of it as one question, for a command line."""
+        """Return question and consequences as one sentence, for the command line."""
         names = ", ".join(sanitize(f"{job.ref.kind} {job.ref.namespace}/{job.ref.name}") for job in self.jobs)
         return f"Delete {names}, {_ENDS[self.propagation](self)}?"
 
@@ -92,11 +92,11 @@ def delete_plan(
     propagation: Propagation = "Background",
     hidden: int = 0,
 ) -> DeletePlan:
-    """Return what deleting these jobs means; those that are gone already are left out.
+    """Return what deleting these jobs would do; those that are gone already are left out.
 
     Args:
-        snapshot: The newest picture.
-        refs: The jobs, in the order in which they are named.
+        snapshot: The newest.
+        refs: The jobs, in order.
         propagation: What becomes of their pods.
         hidden: How many of them are marked but hidden by a filter.
     """
@@ -111,7 +111,7 @@ def pods_of(job: Job) -> tuple[Instance, ...]:
 
 
 def hidden_words(hidden: int) -> tuple[str, ...]:
-    """Say how many of the jobs that are meant cannot be seen in the list; nothing where all can be."""
+    """Say how many of the jobs are hidden in the list; nothing where none is."""
     return (f"{hidden} of these {'is' if hidden == 1 else 'are'} hidden by the filter.",) if hidden else ()
 
 
@@ -123,53 +123,56 @@ def _line(job: Job) -> str:
     return sanitize(f"{job.ref.kind} {job.ref.namespace}/{job.ref.name}  {said}")
 
 
-def _going(plan: DeletePlan) -> str:
-    pods, running = len(plan.pods), plan.running
+def deleted_pods(pods: int, finished: int, gpus: int) -> str:
+    """Say that pods are deleted: `Deletes 4 pods (1 finished) and their logs, and frees 24 GPUs.`."""
     if not pods:
-        return "There are no pods to end."
+        return "There are no pods to delete."
+    noun = "finished pod" if finished == pods else "pod"
+    some = f" ({finished} finished)" if 0 < finished < pods else ""
     logs = "its logs" if pods == 1 else "their logs"
-    if not running:
-        return f"{plural(pods, 'pod')} that {'has' if pods == 1 else 'have'} ended and {logs} go too."
-    freed = f" and {plural(plan.gpus, 'GPU')} freed" if plan.gpus else ""
-    return f"{plural(running, 'pod')} will be ended{freed}; {logs} go too."
+    freed = f", and frees {plural(gpus, 'GPU')}" if gpus and finished < pods else ""
+    return f"Deletes {plural(pods, noun)}{some} and {logs}{freed}."
 
 
-def _pods_first(plan: DeletePlan) -> str:
-    return f"{_going(plan)} The jobs stay in the list until their pods are gone."
+def _background(plan: DeletePlan) -> str:
+    return deleted_pods(len(plan.pods), len(plan.pods) - plan.running, plan.gpus)
 
 
-def _running_on(plan: DeletePlan) -> str:
+def _foreground(plan: DeletePlan) -> str:
+    return f"{_background(plan)} The jobs stay listed until their pods are gone."
+
+
+def _orphan(plan: DeletePlan) -> str:
     if not plan.running:
-        return "Only the jobs go: no pod of theirs runs, and those that have ended stay with their logs."
-    one = plan.running == 1
-    runs, holds, them = ("runs", "holds", "it") if one else ("run", "hold", "them")
-    held = f" and {holds} {plural(plan.gpus, 'GPU')}" if plan.gpus else ""
+        return "Deletes the jobs only: finished pods and their logs are kept."
+    verbs = ("keeps", "holds", "is") if plan.running == 1 else ("keep", "hold", "are")
+    held = f", {verbs[1]} {plural(plan.gpus, 'GPU')}" if plan.gpus else ""
     pods = plural(plan.running, "pod")
-    return f"Only the jobs go: {pods} {runs} on{held}, and nobody ends {them} or starts {them} anew."
+    return f"Deletes the jobs only: {pods} {verbs[0]} running{held} and {verbs[2]} no longer managed."
 
 
 _CONSEQUENCES: Mapping[Propagation, Callable[[DeletePlan], str]] = {
-    "Background": _going,
-    "Foreground": _pods_first,
-    "Orphan": _running_on,
+    "Background": _background,
+    "Foreground": _foreground,
+    "Orphan": _orphan,
 }
 
 
-def _freeing(plan: DeletePlan) -> str:
+def _with_pods(plan: DeletePlan) -> str:
     logs = "its logs" if len(plan.pods) == 1 else "their logs"
     freed = f", freeing {plural(plan.gpus, 'GPU')}" if plan.gpus else ""
     return f"with {plural(len(plan.pods), 'pod')} and {logs}{freed}"
 
 
-def _leaving(plan: DeletePlan) -> str:
+def _without_pods(plan: DeletePlan) -> str:
     if not plan.running:
-        return "but leave the pods, which have ended"
+        return "but leave the finished pods"
     held = f", holding {plural(plan.gpus, 'GPU')}" if plan.gpus else ""
     return f"but leave {plural(plan.running, 'pod')} running{held}"
 
 
 _ENDS: Mapping[Propagation, Callable[[DeletePlan], str]] = {
-    "Background": _freeing,
-    "Foreground": _freeing,
-    "Orphan": _leaving,
+    "Background": _with_pods,
+    "Foreground": _with_pods,
+    "Orphan": _without_pods,
 }

@@ -1,4 +1,4 @@
-"""What is asked before jobs are suspended or resumed: which they are, which cannot be, and what it does."""
+"""What suspending or resuming jobs would do, for the question before it, and which jobs are skipped."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from k8s.jobs.suspend import why_not
 from k8s.snapshot import Job
 from k8s.text.sanitize import sanitize
-from tui.jobs.delete_plan import hidden_words, pods_of
+from tui.jobs.delete_plan import deleted_pods, hidden_words, pods_of
 from tui.text.format import plural
 
 _MOST_NAMED = 10
@@ -16,36 +16,36 @@ _MOST_NAMED = 10
 
 @dataclass(frozen=True, slots=True)
 class SuspendPlan:
-    """Jobs that are to be suspended, or resumed."""
+    """Jobs to suspend or to resume."""
 
     jobs: tuple[Job, ...]
-    """Those with which it can be tried."""
+    """Those that can be."""
     refused: tuple[tuple[Job, str], ...]
-    """The others, each with why not, as a sentence."""
+    """The others, each with a sentence why not."""
     is_suspended: bool
-    """What they are to be."""
+    """Whether to suspend; else to resume."""
     hidden: int = 0
-    """How many of those that were meant are not to be seen where they were marked."""
+    """How many of them are marked but hidden by a filter."""
 
     @property
     def question(self) -> str:
-        """Return what is asked: `Suspend 3 jobs?`."""
+        """Return the question: `Suspend 3 jobs?`."""
         return f"{self._verb} {plural(len(self.jobs), 'job')}?"
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """Return what to read before answering: the jobs, what it does, and which are left as they are."""
+        """Return the jobs, what happens to them, and which are skipped."""
         named = [_title(job) for job in self.jobs[:_MOST_NAMED]]
         if len(self.jobs) > _MOST_NAMED:
             named.append(f"and {len(self.jobs) - _MOST_NAMED} more")
-        left = [f"{_title(job)} stays as it is: {sanitize(why)}" for job, why in self.refused[:_MOST_NAMED]]
+        skipped = [f"{_title(job)} is skipped: {sanitize(why)}" for job, why in self.refused[:_MOST_NAMED]]
         if len(self.refused) > _MOST_NAMED:
-            left.append(f"and so do {len(self.refused) - _MOST_NAMED} more.")
-        return (*named, *hidden_words(self.hidden), "", self._consequence, *left)
+            skipped.append(f"and {len(self.refused) - _MOST_NAMED} more are skipped.")
+        return (*named, *hidden_words(self.hidden), "", self._consequence, *skipped)
 
     @property
     def sentence(self) -> str:
-        """Return it as one question, for a command line."""
+        """Return question and consequence as one sentence, for the command line."""
         names = ", ".join(map(_title, self.jobs))
         return f"{self._verb} {names}? {self._consequence}"
 
@@ -57,17 +57,15 @@ class SuspendPlan:
     def _consequence(self) -> str:
         if not self.is_suspended:
             wanted = plural(sum(job.gpus_requested for job in self.jobs), "GPU")
-            return f"It starts anew, from its last checkpoint if it reads one, and asks for {wanted}."
-        pods = sum(len(pods_of(job)) for job in self.jobs)
+            return f"Starts over, from the last checkpoint if it loads one, and requests {wanted}."
+        pods = [each for job in self.jobs for each in pods_of(job)]
+        finished = sum(each.status.is_final for each in pods)
         gpus = sum(job.gpus_allocated for job in self.jobs)
-        they, their = ("it has", "its") if pods == 1 else ("they have", "their")
-        freed = f" and {plural(gpus, 'GPU')} freed" if gpus else ""
-        ended = f"{plural(pods, 'pod')} will be ended{freed}"
-        return f"{ended}; what {they} not saved is lost, and {their} logs go."
+        return f"{deleted_pods(len(pods), finished, gpus)} Progress since the last checkpoint is lost."
 
 
 def suspend_plan(jobs: Iterable[Job], *, is_suspended: bool, hidden: int = 0) -> SuspendPlan:
-    """Return what suspending, or resuming, these jobs means; `hidden` of them cannot be seen in the list."""
+    """Return what suspending or resuming these jobs would do; `hidden` of them are hidden by a filter."""
     answers = [(job, why_not(job, is_suspended=is_suspended)) for job in jobs]
     return SuspendPlan(
         tuple(job for job, why in answers if not why),

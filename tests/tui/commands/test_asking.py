@@ -78,5 +78,5 @@ async def test_a_suspend_says_what_is_lost_and_enter_means_no(
     run: CommandLine, cluster: ScriptedCluster
 ) -> None:
     with terminal(run, "suspend", "waits") as asking:
-        assert await answer(asking, "8 GPUs freed; what they have not saved is lost", "\r") == 1
+        assert await answer(asking, "frees 8 GPUs. Progress since the last checkpoint is lost", "\r") == 1
     assert cluster.asked(PATH, method="PATCH") == []

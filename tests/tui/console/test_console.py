@@ -218,7 +218,7 @@ async def test_delete_asks_with_the_focus_on_cancel_and_paints_nothing_the_serve
         play.cluster.say(ONE_JOB, page([]), method="DELETE")
         await play.press("N", "g", "ctrl+d")
         assert isinstance(play.console.screen, DeleteScreen)
-        assert "2 pods will be ended and 8 GPUs freed" in play.text
+        assert "Deletes 2 pods and their logs, and frees 8 GPUs" in play.text
         await play.press("enter")
         assert isinstance(play.console.screen, JobsView)
         assert play.cluster.asked(ONE_JOB, method="DELETE") == []

@@ -49,8 +49,8 @@ def test_a_plan_says_what_goes_and_what_stays() -> None:
     assert plan.lines == (
         "PyTorchJob default/bert  Running, 3 pods, 24 GPUs",
         "",
-        "3 pods will be ended and 24 GPUs freed; their logs go too.",
-        "Volume claims stay, with what was written there.",
+        "Deletes 3 pods and their logs, and frees 24 GPUs.",
+        "Volume claims and their files are kept.",
     )
     assert plan.word == ""
     assert plan.sentence == "Delete PyTorchJob default/bert, with 3 pods and their logs, freeing 24 GPUs?"
@@ -61,10 +61,14 @@ def test_a_plan_says_what_goes_and_what_stays() -> None:
     [
         (
             "Foreground",
-            "3 pods will be ended and 24 GPUs freed; their logs go too. The jobs stay",
+            "Deletes 3 pods and their logs, and frees 24 GPUs. The jobs stay listed",
             "freeing 24",
         ),
-        ("Orphan", "Only the jobs go: 3 pods run on and hold 24 GPUs, and nobody ends them", "leave 3 pods"),
+        (
+            "Orphan",
+            "Deletes the jobs only: 3 pods keep running, hold 24 GPUs and are no longer managed.",
+            "leave 3 pods",
+        ),
     ],
 )
 def test_each_propagation_says_what_becomes_of_the_pods(
@@ -82,22 +86,22 @@ def test_each_propagation_says_what_becomes_of_the_pods(
             "Succeeded",
             8,
             "Background",
-            "1 pod that has ended and its logs go too.",
+            "Deletes 1 finished pod and its logs.",
             "with 1 pod and its logs?",
         ),
-        ("Running", 0, "Background", "1 pod will be ended; its logs go too.", "with 1 pod and its logs?"),
+        ("Running", 0, "Background", "Deletes 1 pod and its logs.", "with 1 pod and its logs?"),
         (
             "Failed",
             8,
             "Orphan",
-            "Only the jobs go: no pod of theirs runs",
-            "but leave the pods, which have ended?",
+            "Deletes the jobs only: finished pods and their logs are kept.",
+            "but leave the finished pods?",
         ),
         (
             "Running",
             0,
             "Orphan",
-            "Only the jobs go: 1 pod runs on, and nobody ends it or",
+            "Deletes the jobs only: 1 pod keeps running and is no longer managed.",
             "leave 1 pod running?",
         ),
     ],
@@ -113,8 +117,16 @@ def test_what_has_ended_is_not_ended_and_what_holds_no_gpus_frees_none(
     assert plan.sentence.endswith(end)
 
 
-def test_a_job_without_pods_has_none_to_end() -> None:
-    assert plan_of(seen([], [], [BERT])).consequences[0] == "There are no pods to end."
+def test_finished_pods_are_counted_among_those_that_go() -> None:
+    job = pytorch_job("bert", workers=2, gpus=8)
+    pods = [pod_of(job, "master-0", on="n1", gpus=8), pod_of(job, "worker-0", on="n1", gpus=8)]
+    pods[1]["status"] = {**pods[1]["status"], "phase": "Succeeded"}
+    plan = plan_of(seen([node("n1", 16)], pods, [job]))
+    assert plan.consequences[0] == "Deletes 2 pods (1 finished) and their logs, and frees 8 GPUs."
+
+
+def test_a_job_without_pods_has_none_to_delete() -> None:
+    assert plan_of(seen([], [], [BERT])).consequences[0] == "There are no pods to delete."
 
 
 def test_more_than_a_few_have_to_be_typed_and_marks_that_are_hidden_are_counted() -> None:

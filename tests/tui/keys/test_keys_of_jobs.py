@@ -77,7 +77,7 @@ async def test_keys_of_the_list_of_jobs_ask_before_they_act_on_the_job_under_the
         await hands.press("jobs.new", titled(play, "New job"), undo=back)
         await hands.press("jobs.clone", titled(play, "New job, clone of bert"), undo=back)
         await hands.press("jobs.delete", seen(play, "Delete 1 job?", "PyTorchJob default/bert"), undo=back)
-        await hands.press("jobs.suspend", seen(play, "Suspend 1 job?", "2 pods will be ended"), undo=back)
+        await hands.press("jobs.suspend", seen(play, "Suspend 1 job?", "Deletes 2 pods"), undo=back)
         await play.press("j")
         await hands.press("jobs.resume", seen(play, "Resume 1 job?", "Job default/paused"), undo=back)
         await play.press("k")
