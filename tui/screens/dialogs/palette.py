@@ -10,7 +10,7 @@ from textual.content import Content
 
 from tui.screens.base.request import ActionRequest
 from tui.screens.base.view import INTERRUPT, View
-from tui.text.format import cell_len
+from tui.text.cells import cell_len
 
 _NOT_HERE = ("app.palette", INTERRUPT)
 _KEY_CELLS = 12
