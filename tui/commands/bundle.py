@@ -18,25 +18,27 @@ from tui.text.format import plural
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Let the command take a job and a file."""
     parser.add_argument("job", metavar="JOB", help=NAME_HELP)
-    parser.add_argument("-o", "--output", metavar="FILE", default="", help="the .tar.gz to write (made here)")
     parser.add_argument(
-        "-t", "--tail", type=int, default=TAIL, metavar="N", help=f"lines of each rank's log ({TAIL})"
+        "-o", "--output", metavar="FILE", default="", help="path of the .tar.gz (default: in this folder)"
+    )
+    parser.add_argument(
+        "-t", "--tail", type=int, default=TAIL, metavar="N", help=f"log lines per rank (default {TAIL})"
     )
 
 
 async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     """Write the bundle and print where it is."""
     if flags.tail < 0:
-        raise WrongUsage("--tail: a number of lines, 0 or more.")
+        raise WrongUsage("--tail: must be 0 or more.")
     async with cluster(options) as client:
         snapshot = await read_jobs(options, client)
         job = find_job(snapshot, flags.job)
         path = Path(flags.output or bundle_name(job, time.time())).expanduser()
         bundle = await make_bundle(client, snapshot, job, path, tail=flags.tail, progress=_progress())
     for problem in bundle.problems:
-        say(f"Not in it: {problem}")
+        say(f"Left out: {problem}")
     places = plural(sum(bundle.removed.values()), "place")
-    say(f"{plural(len(bundle.parts), 'file')}, secrets redacted in {places}; look before you send it.")
+    say(f"{plural(len(bundle.parts), 'file')}, secrets redacted in {places}. Check it before you share it.")
     write(str(bundle.path))
     return 0
 

@@ -18,21 +18,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Let the command take a job and a name."""
     add = parser.add_argument
     add("job", metavar="JOB", help=NAME_HELP)
-    add("--name", default="", help="the new job's name (the next that is free, as bert-2 after bert)")
+    add("--name", default="", help="name of the new job (default: the next free one, e.g. bert-2 after bert)")
     add(
         "--dry-run",
         choices=("client", "server"),
         default="",
-        help="create nothing: let the server check it, or show it",
+        help="do not create it: let the server validate it, or only print it",
     )
     add(
         "-o",
         "--output",
         choices=("yaml", "json"),
         default="",
-        help="print the manifest instead of a sentence",
+        help="print the manifest",
     )
-    add("-y", "--yes", action="store_true", help="do not ask; needed in scripts")
+    add("-y", "--yes", action="store_true", help="do not ask for confirmation; required in scripts")
 
 
 async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
@@ -40,7 +40,9 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     if not flags.dry_run:
         check_may_change(options, "clone a job")
         if not flags.yes and not is_interactive():
-            raise WrongUsage("There is nobody to ask here: say --yes to create it, or --dry-run.")
+            raise WrongUsage(
+                "Cannot ask for confirmation without a terminal: pass --yes to create it, or --dry-run."
+            )
     async with cluster(options) as client:
         snapshot = await read_jobs(options, client)
         ref = find_job(snapshot, flags.job).ref
@@ -50,12 +52,12 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         what = f"{ref.kind} {ref.namespace}/{found.name}"
         if found.names_left:
             say(found.names_left)
-        if not (flags.dry_run or flags.yes or confirm(f"Create {what}, like {found.like}?")):
+        if not (flags.dry_run or flags.yes or confirm(f"Create {what} as a copy of {found.like}?")):
             return 1
         if flags.dry_run != "client":
             is_dry = flags.dry_run == "server"
             await create_manifest(client, found.resource, found.manifest, ref.namespace, dry_run=is_dry)
-    words = {"": "is created", "server": "would be created", "client": "looks right; it was not sent"}
+    words = {"": "created", "server": "created (server dry run)", "client": "created (dry run)"}
     _print(found, f"{what} {words[flags.dry_run]}.", flags.output)
     return 0
 

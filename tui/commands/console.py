@@ -30,10 +30,7 @@ def prepare(options: ConsoleOptions) -> ConsoleOptions:
     """
     if not tty_state.is_usable():
         _print_jobs(options)
-        raise WrongUsage(
-            "The console needs a terminal, and this is none.\n"
-            "Commands work without one; what it prints instead is: gpuconsole list"
-        )
+        raise WrongUsage("The console needs a terminal.\nWithout one, use commands, e.g. gpuconsole list")
     options = replace(options, kept_theme=read_theme(options.state_folder, options.config_theme))
     theme = choose_theme(options, tty_state.colours())
     # The palette does what it asks for; Textual itself would make greys of the terminal's own colours.
@@ -41,9 +38,9 @@ def prepare(options: ConsoleOptions) -> ConsoleOptions:
     if not options.is_sandbox and not _has_cluster(options):
         from k8s.client.auth.kubeconfig import SANDBOX_HINT
 
-        say("There is no kubeconfig. The sandbox is a cluster of processes on this machine.")
+        say("No kubeconfig found. The sandbox is a cluster of processes on this machine.")
         if not confirm("Start the sandbox?", default=True):
-            raise NoCluster("No cluster to talk to.", hint=SANDBOX_HINT)
+            raise NoCluster("No cluster to connect to.", hint=SANDBOX_HINT)
         options = replace(options, is_sandbox=True)
     tty_state.prepare()
     return replace(

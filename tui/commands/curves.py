@@ -30,8 +30,10 @@ class NoCurves(KubeError):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Let the command take a job or a folder."""
-    parser.add_argument("source", metavar="JOB|FOLDER", help=f"{NAME_HELP}; or a folder with event files")
-    parser.add_argument("--tag", action="append", default=[], metavar="TEXT", help="only tags with this text")
+    parser.add_argument("source", metavar="JOB|FOLDER", help=f"{NAME_HELP}, or a folder with event files")
+    parser.add_argument(
+        "--tag", action="append", default=[], metavar="TEXT", help="only tags that contain this text"
+    )
     add_format(parser, ("plot", "json", "csv"))
 
 
@@ -49,7 +51,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         names = ", ".join(line.name for line in lines)
         lines = [line for line in lines if any(text in line.name for text in flags.tag)]
         if not lines:
-            raise NoCurves(f"No tag has {' or '.join(flags.tag)} in it.", f"There are: {names}.")
+            raise NoCurves(f"No tag contains {' or '.join(flags.tag)}.", f"Tags: {names}.")
     _print(lines, source, flags.output, is_ascii=options.is_ascii)
     return 0
 
@@ -87,7 +89,7 @@ async def _from_job(client: Client, job: Job) -> tuple[list[PlotLine], str]:
     found = read_log_points(said)
     if not found:
         raise NoCurves(
-            f"There are no curves of {titles([job.ref])}.",
+            f"There are no curves for {titles([job.ref])}.",
             problem,
             "Lines such as `step 10 loss 1.5` in its log are drawn too.",
         )

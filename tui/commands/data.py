@@ -32,7 +32,7 @@ COLUMNS = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Let the command take `list`."""
     views = parser.add_subparsers(dest="view", required=True, metavar="list")
-    add_format(views.add_parser("list", aliases=["ls"], help="volume claims"))
+    add_format(views.add_parser("list", aliases=["ls"], help="list volume claims"))
 
 
 async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:

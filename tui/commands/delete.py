@@ -32,13 +32,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=next(iter(PROPAGATIONS)),
         help="; ".join(f"{name}: {words}" for name, words in PROPAGATIONS.items()),
     )
-    parser.add_argument("--wait", action="store_true", help="until the jobs and their pods are gone")
+    parser.add_argument("--wait", action="store_true", help="wait until the jobs and their pods are gone")
     parser.add_argument(
         "--timeout",
         type=float,
         default=LONGEST_S,
         metavar="SECONDS",
-        help=f"of --wait, {LONGEST_S:.0f} unless told; what is left then is named",
+        help=f"how long to wait (default {LONGEST_S:.0f})",
     )
 
 

@@ -49,7 +49,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     elif happened := happenings(events, relatives, job.created):
         write_table(COLUMNS, [_row(each, clock) for each in reversed(happened)])
     else:
-        say(f"No events of {titles([job.ref])}; clusters forget them after an hour.")
+        say(f"No events for {titles([job.ref])}; clusters keep them for about an hour.")
     return 0
 
 

@@ -27,25 +27,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("job", metavar="JOB", help=NAME_HELP)
     which = parser.add_mutually_exclusive_group()
     which.add_argument(
-        "port", metavar="PORT", nargs="?", type=port, help="of the pod; without one, TensorBoard's"
+        "port", metavar="PORT", nargs="?", type=port, help="port of the pod (default: TensorBoard's)"
     )
-    which.add_argument("--tensorboard", action="store_true", help="wherever the job's TensorBoard is")
+    which.add_argument("--tensorboard", action="store_true", help="forward to the job's TensorBoard")
     add("-i", "--instance", default="", metavar="NAME", help=INSTANCE_HELP)
-    add("--local", type=port, default=0, metavar="PORT", help="listen on this port of this machine")
+    add("--local", type=port, default=0, metavar="PORT", help="local port (default: a free one)")
 
 
 def port(text: str) -> int:
     """Read the number of a port."""
     number = int(text) if text.isascii() and text.isdecimal() else 0
     if not 0 < number <= HIGHEST_PORT:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a port, a number from 1 to {HIGHEST_PORT}")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port number from 1 to {HIGHEST_PORT}")
     return number
 
 
 async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     """Print the address and forward until ctrl+c, or another signal."""
     if flags.port is None and flags.instance:
-        raise WrongUsage("An instance is named, but not which port of it.")
+        raise WrongUsage("--instance needs a PORT.")
     async with cluster(options) as client:
         job = find_job(await read_jobs(options, client), flags.job)
         target = await _target(client, job, flags)
@@ -67,7 +67,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
             on_signals(end)
             write(opened.address if flags.port else f"http://{opened.address}")
             sys.stdout.flush()
-            say(f"-- port {target.port} of {target.pod}, until ctrl+c")
+            say(f"-- forwarding to port {target.port} of {target.pod}; ctrl+c to stop")
             code = await caught.get()
     return 0 if code == EXIT_CODES[signal.SIGINT] else code
 

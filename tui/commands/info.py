@@ -19,7 +19,9 @@ from tui.options import ConsoleOptions
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Let the command take `-o`, and print the keys instead."""
     add_format(parser, ("table", "json", "yaml"))
-    parser.add_argument("--keys", action="store_true", help="the console's keys, with the ids for keys.yaml")
+    parser.add_argument(
+        "--keys", action="store_true", help="list the key bindings and their ids for keys.yaml"
+    )
 
 
 async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:

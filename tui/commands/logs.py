@@ -27,23 +27,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Let the command take a job, and which part of its logs."""
     add = parser.add_argument
     add("job", metavar="JOB", help=NAME_HELP)
-    add("-f", "--follow", action="store_true", help="go on until the job ends")
-    add("-t", "--tail", type=int, default=-1, metavar="N", help="begin N lines before the end")
-    add("--since", type=seconds, metavar="TIME", help="begin so long ago, as 90s, 10m, 2h")
-    add("--since-time", default="", metavar="TIME", help="begin at this time, as 2026-11-20T18:00:00Z")
-    add("--previous", action="store_true", help="the run before the last restart")
-    add("--timestamps", action="store_true", help="put the time of writing before each line")
-    add("-c", "--container", default="", metavar="NAME", help="this container of a pod")
+    add("-f", "--follow", action="store_true", help="follow the log until the job ends")
+    add("-t", "--tail", type=int, default=-1, metavar="N", help="print the last N lines")
+    add("--since", type=seconds, metavar="TIME", help="only lines newer than this, e.g. 90s, 10m, 2h")
+    add(
+        "--since-time",
+        default="",
+        metavar="TIME",
+        help="only lines after this time, e.g. 2026-11-20T18:00:00Z",
+    )
+    add("--previous", action="store_true", help="print the log of the container before its last restart")
+    add("--timestamps", action="store_true", help="print the timestamp of each line")
+    add("-c", "--container", default="", metavar="NAME", help="container name")
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("-i", "--instance", default="", metavar="NAME", help="one pod, as worker-2")
-    which.add_argument("-r", "--rank", type=int, metavar="N", help="one rank of the whole job")
-    which.add_argument("--all", action="store_true", help="all pods, merged by time")
+    which.add_argument("-i", "--instance", default="", metavar="NAME", help="one instance, e.g. worker-2")
+    which.add_argument("-r", "--rank", type=int, metavar="N", help="one rank")
+    which.add_argument("--all", action="store_true", help="all instances, merged by time")
 
 
 def seconds(text: str) -> int:
     """Read a time as in `90s` or `1h30m`."""
     if not re.fullmatch(r"(\d{1,9}[smhd])+", text):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a time such as 90s, 10m, 1h30m")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a duration such as 90s, 10m, 1h30m")
     return sum(int(number) * _UNITS_S[unit] for number, unit in re.findall(r"(\d+)([smhd])", text))
 
 
@@ -76,7 +81,8 @@ def _check_container(job: Job, container: str) -> None:
     names = dict.fromkeys(name for each in job.instances for name in each.containers)
     if container and names and container not in names:
         raise NotFound(
-            f"There is no container {container} in {titles([job.ref])}.", f"There is: {', '.join(names)}."
+            f"There is no container {container} in {titles([job.ref])}.",
+            f"Its containers: {', '.join(names)}.",
         )
 
 
@@ -126,8 +132,8 @@ async def _pods_as_they_come(
                 break
             if not known and job.reason != said:
                 said = job.reason
-                say(f"-- {titles([ref])} waits: {said}")
+                say(f"-- {titles([ref])} is waiting: {said}")
     finally:
         mirroring.cancel()
     if not known:
-        raise NotFound("There is no log to read.", f"{titles([ref])} ended, and its pods are gone.")
+        raise NotFound("There is no log to print.", f"{titles([ref])} ended, and its pods are gone.")

@@ -34,16 +34,16 @@ COLUMNS = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Let the command be told which jobs."""
     add = parser.add_argument
-    add("--older-than", type=seconds, required=True, metavar="TIME", help="ended so long ago, as 7d or 12h")
+    add("--older-than", type=seconds, required=True, metavar="TIME", help="age of the end, e.g. 7d or 12h")
     add(
         "--status",
         type=_statuses,
         default=ENDED,
         metavar="STATUS",
-        help=f"only these: {', '.join(ENDED)}, both unless told",
+        help=f"only jobs of this status: {' or '.join(ENDED)} (default both)",
     )
-    add("--all-users", action="store_true", help="not only jobs of yours")
-    add("--dry-run", action="store_true", help="show them, delete nothing")
+    add("--all-users", action="store_true", help="jobs of all users, not only yours")
+    add("--dry-run", action="store_true", help="list the jobs, delete nothing")
     add_yes(parser)
     add_format(parser, ("table", "json", "yaml"))
 
@@ -53,7 +53,7 @@ def _statuses(text: str) -> tuple[Status, ...]:
     chosen = [by_word.get(word.strip().lower()) for word in text.split(",")]
     found = tuple(status for status in chosen if status is not None)
     if len(found) < len(chosen):
-        raise argparse.ArgumentTypeError(f"{text!r} is not one of {', '.join(ENDED)}, or both with a comma")
+        raise argparse.ArgumentTypeError(f"{text!r} is not {' or '.join(ENDED)}; separate both with a comma")
     return found
 
 
@@ -100,9 +100,9 @@ def ended_at(job: Job) -> datetime | None:
 
 def _say_what_stays(ended: Iterable[Job], old: Sequence[Job], jobs: Sequence[Job]) -> None:
     if undated := [job for job in ended if ended_at(job) is None]:
-        say(f"{plural(len(undated), 'job')} of which nobody knows when they ended stay.")
+        say(f"Kept: {plural(len(undated), 'job')} without a known end.")
     if others := len(old) - len(jobs):
-        say(f"{plural(others, 'job')} of other users {'stays' if others == 1 else 'stay'}; see --all-users.")
+        say(f"Kept: {plural(others, 'job')} of other users; see --all-users.")
 
 
 def _write(jobs: Sequence[Job], snapshot: ClusterSnapshot, now: datetime, output: str) -> None:

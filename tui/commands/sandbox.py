@@ -25,12 +25,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Let the command take what to do."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     start = actions.add_parser("start", help="start it in the background")
-    start.add_argument("--nodes", type=int, default=0, metavar="N", help="how many nodes")
-    start.add_argument("--gpus-per-node", type=int, default=-1, metavar="N", help="simulated GPUs of each")
-    actions.add_parser("stop", help="stop it and its pods; objects and volumes stay")
-    add_format(actions.add_parser("status", help="whether it runs, and where"), ("table", "json", "yaml"))
+    start.add_argument("--nodes", type=int, default=0, metavar="N", help="number of nodes")
+    start.add_argument("--gpus-per-node", type=int, default=-1, metavar="N", help="simulated GPUs per node")
+    actions.add_parser("stop", help="stop it and its pods; keep objects and volumes")
+    add_format(
+        actions.add_parser("status", help="show whether it runs, and where"), ("table", "json", "yaml")
+    )
     reset = actions.add_parser("reset", help="stop it and delete its objects, volumes and logs")
-    reset.add_argument("-y", "--yes", action="store_true", help="do not ask; needed in scripts")
+    reset.add_argument(
+        "-y", "--yes", action="store_true", help="do not ask for confirmation; required in scripts"
+    )
     actions.add_parser("kubeconfig", help="print the path of its kubeconfig")
 
 
@@ -41,7 +45,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
             return await _start(options, flags)
         case "stop":
             check_may_change(options, "stop the sandbox")
-            write("The sandbox is stopped." if await sandbox.stop() else "The sandbox does not run.")
+            write("Stopped the sandbox." if await sandbox.stop() else "The sandbox is not running.")
             return 0
         case "status":
             return await _status(flags.output)
@@ -49,7 +53,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
             return await _reset(options, is_sure=flags.yes)
     path = sandbox.kubeconfig_path()
     if not path.exists():
-        say("The sandbox was never started: gpuconsole sandbox start")
+        say("The sandbox has never been started. To start it: gpuconsole sandbox start")
         return 1
     write(str(path))
     return 0
@@ -58,12 +62,12 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
 async def _start(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     check_may_change(options, "start the sandbox")
     if flags.nodes < 0 or flags.gpus_per_node < -1:
-        raise WrongUsage("--nodes and --gpus-per-node: numbers are not negative.")
+        raise WrongUsage("--nodes and --gpus-per-node: must be 0 or more.")
     shape = sandbox.SandboxOptions(nodes=flags.nodes, gpus_per_node=flags.gpus_per_node)
     address = await sandbox.start(shape)
     if address.was_running and (flags.nodes or flags.gpus_per_node >= 0):
-        say("It ran already and keeps its shape; to change that: gpuconsole sandbox stop")
-    write(f"The sandbox runs at {address.url}, process {address.pid}.")
+        say("It was already running, with its own nodes. To change them, first: gpuconsole sandbox stop")
+    write(f"The sandbox is running at {address.url} (process {address.pid}).")
     write(f"For kubectl: export KUBECONFIG={address.kubeconfig}")
     return 0
 
@@ -85,7 +89,11 @@ async def _status(form: str) -> int:
         write_object(words, form)
         return 0
     state = (
-        "does not run" if not found.is_running else "runs" if found.answers else "runs, but does not answer"
+        "is not running"
+        if not found.is_running
+        else "is running"
+        if found.answers
+        else "is running but does not respond"
     )
     write(f"The sandbox {state}.")
     write_fields(
@@ -105,10 +113,12 @@ async def _reset(options: ConsoleOptions, *, is_sure: bool) -> int:
     check_may_change(options, "reset the sandbox")
     if not is_sure:
         if not is_interactive():
-            raise WrongUsage("There is nobody to ask here: say --yes to delete what the sandbox holds.")
+            raise WrongUsage(
+                "Cannot ask for confirmation without a terminal: pass --yes to reset the sandbox."
+            )
         folder = (await sandbox.status()).folder
         if not confirm(f"Delete all jobs, volumes and logs of the sandbox in {folder}?"):
             return 1
     await sandbox.reset()
-    write("The sandbox is stopped and empty.")
+    write("Stopped and emptied the sandbox.")
     return 0

@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "%(prog)s JOB [-i INSTANCE] [-c CONTAINER] [-- COMMAND …]"
     parser.add_argument("job", metavar="JOB", help=NAME_HELP)
     parser.add_argument("-i", "--instance", default="", metavar="NAME", help=INSTANCE_HELP)
-    parser.add_argument("-c", "--container", default="", metavar="NAME", help="this container of the pod")
+    parser.add_argument("-c", "--container", default="", metavar="NAME", help="container name")
 
 
 async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
@@ -63,7 +63,7 @@ async def _on_terminal(
     try:
         code = await shell
         if code == LEFT:
-            say(f"\n-- left; what runs in {instance.pod} may run on")
+            say(f"\n-- disconnected; processes in {instance.pod} may keep running")
         return code
     except asyncio.CancelledError:
         if not ended_by:
@@ -115,4 +115,4 @@ async def _feed(remote: exec.ExecSession) -> None:
             was_sent = True
         await remote.end_input()
     if was_sent and not remote.can_end_input:
-        say("-- This cluster cannot be told that the input has ended; ctrl+c ends what waits for that.")
+        say("-- This cluster cannot signal the end of input; ctrl+c ends a command that waits for it.")

@@ -24,12 +24,16 @@ SANDBOX_IMAGE = "local"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Let the command take a kind of job and its flags, or `-f`."""
-    parser.add_argument("-f", "--filename", metavar="FILE", help="create what it says; - is standard input")
+    parser.add_argument(
+        "-f", "--filename", metavar="FILE", help="create the manifests in this file; - reads standard input"
+    )
     _add_common(parser)
     kinds = parser.add_subparsers(dest="kind", metavar="KIND")
     for kind in CREATABLE:
         word, *aliases = words_for(kind)
-        child = kinds.add_parser(word, aliases=aliases, help=f"a {kind.title}", epilog="ARGUMENTS after --")
+        child = kinds.add_parser(
+            word, aliases=aliases, help=f"create a {kind.title}", epilog="ARGUMENTS go after --"
+        )
         add_spec_arguments(child)
         _add_common(child)
 
@@ -46,14 +50,14 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
         "--dry-run",
         choices=("client", "server"),
         default=argparse.SUPPRESS,
-        help="create nothing: check it here, or let the server check it",
+        help="do not create it: validate it here, or let the server validate it",
     )
     parser.add_argument(
         "-o",
         "--output",
         choices=("yaml", "json"),
         default=argparse.SUPPRESS,
-        help="print the manifest instead of a sentence",
+        help="print the manifest",
     )
 
 
@@ -64,13 +68,13 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         check_may_change(options, "submit a job")
     if bool(flags.filename) == bool(flags.kind):
         words = ", ".join(words_for(kind)[0] for kind in CREATABLE)
-        raise WrongUsage(f"Say what to submit: a kind of job ({words}), or -f FILE.")
+        raise WrongUsage(f"Nothing to submit: name a kind of job ({words}) or a file with -f.")
     # Mistakes are answered before a cluster is reached for; standard input can be read only once.
     wanted = _from_file(flags, options.namespace) if flags.filename else _from_flags(flags, options, "")
     if dry_run == "client":
         namespace = await _namespace(options)
         wanted = wanted if flags.filename else _from_flags(flags, options, namespace)
-        _print(wanted, namespace, "looks right; it was not sent.", output)
+        _print(wanted, namespace, "created (dry run).", output)
         return 0
     async with cluster(options) as client:
         namespace = client.config.namespace
@@ -80,18 +84,18 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         for each in wanted:
             home = _home(each.manifest, namespace)
             await create_manifest(client, each.resource, each.manifest, home, dry_run=dry_run == "server")
-            _print([each], namespace, "would be created." if dry_run else "is created.", output)
+            _print([each], namespace, "created (server dry run)." if dry_run else "created.", output)
     return 0
 
 
 def _from_file(flags: argparse.Namespace, namespace: str) -> list[ManifestOptions]:
     if flags.rest:
-        raise WrongUsage("Words after -- make no sense with -f.")
+        raise WrongUsage("Words after -- are not allowed with -f.")
     wanted = read_manifests(flags.filename)
     for _, manifest in wanted:
         said = manifest["metadata"].get("namespace")
         if namespace and said and said != namespace:
-            raise WrongUsage(f"-n {namespace}: the manifest is for namespace {said}.")
+            raise WrongUsage(f"-n {namespace}: the manifest names namespace {said}.")
     return wanted
 
 
@@ -110,7 +114,7 @@ async def _warn_of_missing_claims(client: Client, namespace: str, spec: JobSpec)
     except KubeError:
         return  # it may not be asked; the cluster will tell by itself
     for name in missing:
-        say(f"There is no volume claim {name} in {namespace}: the pods will wait until there is. See: -d")
+        say(f"There is no volume claim {name} in namespace {namespace}: pods will wait for it. See -d.")
 
 
 async def _namespace(options: ConsoleOptions) -> str:

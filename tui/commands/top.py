@@ -44,8 +44,12 @@ JOB_COLUMNS = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Let the command take `nodes` or `jobs`."""
     views = parser.add_subparsers(dest="view", required=True, metavar="nodes|jobs")
-    add_format(views.add_parser("nodes", aliases=["node"], help="GPUs of each node, and who holds them"))
-    add_format(views.add_parser("jobs", aliases=["job"], help="GPUs that each job asks for and holds"))
+    add_format(
+        views.add_parser("nodes", aliases=["node"], help="show the GPUs of each node and who holds them")
+    )
+    add_format(
+        views.add_parser("jobs", aliases=["job"], help="show the GPUs that each job requests and holds")
+    )
 
 
 async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:

@@ -9,7 +9,7 @@ from k8s.snapshot import Instance, Job
 from k8s.status import Status
 from tui.text.format import NOTHING
 
-INSTANCE_HELP = "one pod, as worker-2; the chief's unless named"
+INSTANCE_HELP = "instance name, e.g. worker-2 (default: the chief)"
 """For arguments that name an instance."""
 
 
@@ -22,14 +22,14 @@ def find_instance(job: Job, name: str = "") -> Instance:
     title = f"{job.ref.kind} {job.ref.namespace}/{job.ref.name}"
     with_pods = [each for each in job.instances if each.pod]
     if not with_pods:
-        raise NotFound(f"{title} has no pod.", job.reason)
+        raise NotFound(f"{title} has no pods.", job.reason)
     if not name:
         return min(with_pods, key=lambda each: (each.status is not Status.RUNNING, not each.is_chief))
     for instance in with_pods:
         if name in (instance.name, instance.pod):
             return instance
     names = ", ".join(each.name for each in with_pods)
-    raise NotFound(f"There is no instance {name} in {title}.", f"It has {names}.")
+    raise NotFound(f"There is no instance {name} in {title}.", f"Its instances: {names}.")
 
 
 def rank_words(ranks: Sequence[int], proof: str) -> str:
@@ -49,5 +49,5 @@ def find_container(instance: Instance, name: str = "") -> str:
     """
     if name and instance.containers and name not in instance.containers:
         names = ", ".join(instance.containers)
-        raise NotFound(f"There is no container {name} in {instance.name}.", f"There is: {names}.")
+        raise NotFound(f"There is no container {name} in {instance.name}.", f"Its containers: {names}.")
     return name or next(iter(instance.containers), "")

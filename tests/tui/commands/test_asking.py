@@ -70,7 +70,7 @@ async def test_more_than_a_few_jobs_are_deleted_only_for_the_words_that_say_so(
         cluster.say(path, Answer({"status": "Success"}), method="DELETE")
     for typed, status, times in (("y", 1, 0), ("delete 5", 1, 0), ("delete 6", 0, 1)):
         with terminal(run, "delete", *names) as asking:
-            assert await answer(asking, 'Type "delete 6" to go on:', f"{typed}\r") == status
+            assert await answer(asking, 'Type "delete 6" to continue:', f"{typed}\r") == status
         assert [len(cluster.asked(path, method="DELETE")) for path in paths] == [times] * 6
 
 

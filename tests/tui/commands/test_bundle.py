@@ -109,7 +109,7 @@ async def test_what_cannot_be_read_is_a_line_in_the_readme_and_never_the_end(
     assert "job.yaml: The cluster says: you may not get pytorchjobs" in readme
     assert "logs/master-0.log: The cluster says: container is waiting to start" in readme
     assert "events.yaml: " in readme
-    assert "Not in it: job.yaml: The cluster says: you may not get pytorchjobs" in ended.err
+    assert "Left out: job.yaml: The cluster says: you may not get pytorchjobs" in ended.err
 
 
 async def test_a_folder_that_is_not_there_is_said(run: CommandLine, cluster: ScriptedCluster) -> None:

@@ -26,7 +26,7 @@ async def test_a_job_is_made_once_more_with_all_that_its_object_says(
 ) -> None:
     job = serve(cluster, "pytorch-dist-git")
     ended = await run("clone", "pytorch-dist-git", "--yes")
-    assert (ended.status, ended.out) == (0, "PyTorchJob default/pytorch-dist-git-2 is created.\n")
+    assert (ended.status, ended.out) == (0, "PyTorchJob default/pytorch-dist-git-2 created.\n")
     assert ended.err == "Still says pytorch-dist-git: labels.release, labels.master-pod-name, name.\n"
     (asked,) = cluster.asked(JOBS, method="POST")
     made = json.loads(asked.body)
@@ -45,7 +45,7 @@ async def test_what_would_be_created_is_shown_and_nothing_is_sent(
     assert yaml.safe_load(ended.out)["metadata"]["name"] == "again"
     assert cluster.asked(JOBS, method="POST") == []
     ended = await run("clone", "done", "--dry-run", "server")
-    assert ended.out == "PyTorchJob default/done-2 would be created.\n"
+    assert ended.out == "PyTorchJob default/done-2 created (server dry run).\n"
     (asked,) = cluster.asked(JOBS, method="POST")
     assert asked.query["dryRun"] == "All"
 

@@ -154,7 +154,7 @@ async def test_a_job_without_curves_is_told(run: CommandLine, cluster: ScriptedC
     job_writing_to(cluster, "")
     ended = await run("curves", "running")
     assert (ended.status, ended.out) == (1, "")
-    assert "There are no curves of PyTorchJob default/running." in ended.err
+    assert "There are no curves for PyTorchJob default/running." in ended.err
 
 
 SOURCE = Target("default", "pod")

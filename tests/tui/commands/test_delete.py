@@ -50,7 +50,7 @@ async def test_a_name_that_two_kinds_share_is_not_guessed(run: CommandLine, clus
     cluster.say("/apis/batch/v1/namespaces/default/jobs/waits", Answer({}), method="DELETE")
     ended = await run("delete", "waits", "--yes")
     assert (ended.status, ended.out) == (1, "")
-    assert "2 jobs are called waits." in ended.err
+    assert "2 jobs are named waits." in ended.err
     assert {"PyTorchJob/waits", "Job/waits"} <= set(ended.err.split())
     assert (await run("delete", "job/waits", "--yes")).out == "Job default/waits is being deleted.\n"
 

@@ -119,12 +119,12 @@ async def test_following_a_job_that_went_before_it_had_pods_is_told(
     live.say("/apis/kubeflow.org/v1/pytorchjobs", jobs, watch=True)
     child = await run.start("logs", "-f", "waits")
     assert child.stderr is not None
-    assert b"PyTorchJob default/waits waits: no pods yet" in await child.stderr.readline()
+    assert b"PyTorchJob default/waits is waiting: no pods yet" in await child.stderr.readline()
     waits = next(each for each in recorded("pytorchjobs") if each["metadata"]["name"] == "waits")
     jobs.event("DELETED", waits)
     out, err = await child.communicate()
     assert (child.returncode, out) == (1, b"")
-    assert b"There is no log to read." in err
+    assert b"There is no log to print." in err
 
 
 async def test_what_stands_above_the_owner_of_a_pod_can_be_followed(

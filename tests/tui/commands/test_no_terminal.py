@@ -17,7 +17,7 @@ async def test_in_a_pipe_it_prints_the_jobs_and_says_that_it_needs_a_terminal(ru
     alone = await run()
     assert (alone.status, alone.out) == (2, listed.out)
     assert alone.out.splitlines()[0].split()[0] == "NAME"
-    assert alone.err.splitlines()[0] == "The console needs a terminal, and this is none."
+    assert alone.err.splitlines()[0] == "The console needs a terminal."
     assert gc.isenabled()
 
 

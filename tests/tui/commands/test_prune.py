@@ -57,8 +57,8 @@ async def test_what_ended_long_ago_and_is_ones_own_goes(run: CommandLine, cluste
     assert found.titles() == ["NAME", "KIND", "STATUS", "ENDED", "USER"]
     assert found.row("old") == ["old", "PyTorchJob", "Succeeded", "8d2h", "li"]
     assert found.row("old-failed")[2:4] == ["Failed", "9d2h"]
-    assert "1 job of which nobody knows when they ended" in found.err
-    assert "1 job of other users stays; see --all-users." in found.err
+    assert "Kept: 1 job without a known end." in found.err
+    assert "Kept: 1 job of other users; see --all-users." in found.err
     assert "PyTorchJob default/old is being deleted." in found.err
 
 

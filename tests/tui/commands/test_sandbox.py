@@ -9,8 +9,8 @@ async def test_a_sandbox_that_does_not_run_is_said_not_to(alone: CommandLine) ->
     found = (await alone("sandbox", "status", "-o", "json")).values
     assert (found["is_running"], found["pid"], found["started"]) == (False, 0, None)
     assert found["folder"] == str(alone.home / "data/gpuconsole/sandbox")
-    assert (await alone("sandbox", "status")).out.startswith("The sandbox does not run.\n")
-    assert (await alone("sandbox", "stop")).out == "The sandbox does not run.\n"
+    assert (await alone("sandbox", "status")).out.startswith("The sandbox is not running.\n")
+    assert (await alone("sandbox", "stop")).out == "The sandbox is not running.\n"
 
 
 async def test_a_kubeconfig_that_was_never_written_is_not_printed(alone: CommandLine) -> None:

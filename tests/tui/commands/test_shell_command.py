@@ -70,7 +70,7 @@ async def test_an_old_cluster_that_waits_for_the_end_of_input_is_explained(
     child.stdin.write(b"abc")
     child.stdin.close()
     async with asyncio.timeout(WAIT_S):
-        assert b"cannot be told that the input has ended" in await child.stderr.readline()
+        assert b"cannot signal the end of input" in await child.stderr.readline()
     has_said.set()
     assert await child.wait() == 0
 
@@ -85,7 +85,7 @@ async def test_an_old_cluster_that_waits_for_the_end_of_input_is_explained(
         (("shell", "bert", "-i", "master-0"), 1, "pod bert-master-0 is not running"),
         (("list", "--", "x"), 2, "Only submit and shell take words after --"),
         (("forward", "bert"), 1, "bert has no TensorBoard that is known here."),
-        (("forward", "bert", "-i", "worker-0"), 2, "not which port of it"),
+        (("forward", "bert", "-i", "worker-0"), 2, "--instance needs a PORT"),
         (("forward", "bert", "0"), 2, "'0' is not a port"),
         (("forward", "bert", "80", "--tensorboard"), 2, "not allowed with argument"),
         (("forward", "bert", "80", "-i", "master-0"), 1, "pod bert-master-0 is not running"),
@@ -120,7 +120,7 @@ async def test_a_forward_prints_its_address_and_lasts_until_a_signal(
     assert child.stdout is not None and child.stderr is not None
     async with asyncio.timeout(WAIT_S):
         host, _, port = (await child.stdout.readline()).decode().strip().partition(":")
-        assert b"port 80 of bert-worker-0, until ctrl+c" in await child.stderr.readline()
+        assert b"forwarding to port 80 of bert-worker-0; ctrl+c to stop" in await child.stderr.readline()
         reader, writer = await asyncio.open_connection(host, int(port))
         writer.write(b"x")
         assert await reader.readexactly(7) == b"heard x"

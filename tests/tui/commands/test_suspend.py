@@ -89,7 +89,7 @@ async def test_without_a_terminal_it_wants_to_be_told_to_be_sure(
     for verb in ("suspend", "resume"):
         ended = await run.process(verb, "waits")
         assert (ended.status, ended.out) == (2, "")
-        assert f"say --yes to {verb}" in ended.err
+        assert f"pass --yes to {verb}" in ended.err
     assert cluster.requests == []
 
 

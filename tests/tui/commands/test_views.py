@@ -177,7 +177,7 @@ async def test_events_of_a_job_are_those_of_the_job_and_its_pods(run: CommandLin
     assert {each["about"] for each in found} == {"job", "master-0"}
     ended = await run("events", "done")
     assert (ended.status, ended.out) == (0, "")
-    assert ended.err.startswith("No events of PyTorchJob default/done")
+    assert ended.err.startswith("No events for PyTorchJob default/done")
 
 
 async def test_data_list_shows_the_claims(run: CommandLine) -> None:

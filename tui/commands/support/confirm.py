@@ -26,7 +26,9 @@ def add_jobs(parser: argparse.ArgumentParser) -> None:
 
 def add_yes(parser: argparse.ArgumentParser) -> None:
     """Let a command be told not to ask."""
-    parser.add_argument("-y", "--yes", action="store_true", help="do not ask; needed in scripts")
+    parser.add_argument(
+        "-y", "--yes", action="store_true", help="do not ask for confirmation; required in scripts"
+    )
 
 
 def check_can_ask(flags: argparse.Namespace, verb: str) -> None:
@@ -36,7 +38,7 @@ def check_can_ask(flags: argparse.Namespace, verb: str) -> None:
         WrongUsage: That is so.
     """
     if not flags.yes and not is_interactive():
-        raise WrongUsage(f"There is nobody to ask here: say --yes to {verb}.")
+        raise WrongUsage(f"Cannot ask for confirmation without a terminal: pass --yes to {verb}.")
 
 
 def is_agreed(flags: argparse.Namespace, question: str, word: str = "") -> bool:

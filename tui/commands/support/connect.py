@@ -39,7 +39,7 @@ async def with_sandbox(options: ConsoleOptions, progress: Callable[[str], None] 
 
     address = await sandbox.start(progress=progress)
     if not address.was_running and progress is _silent:
-        say("The sandbox was started, and stays in the background until: gpuconsole sandbox stop")
+        say("Started the sandbox; it runs in the background. To stop it: gpuconsole sandbox stop")
     return replace(options, kubeconfig=str(address.kubeconfig), context="")
 
 
@@ -76,7 +76,9 @@ def check_may_change(options: ConsoleOptions, doing: str) -> None:
         KubeError: It was asked for.
     """
     if options.is_read_only:
-        raise KubeError(f"Could not {doing}.", "Nothing is changed with --readonly.", "Leave that flag out.")
+        raise KubeError(
+            f"Could not {doing}.", "Nothing is changed with --readonly.", "Run it again without --readonly."
+        )
 
 
 def server_clock(client: Client) -> Clock:

@@ -12,7 +12,7 @@ from k8s.snapshot import ClusterSnapshot, Job
 from tui.commands.support.output import WrongUsage
 from tui.commands.support.partial import missing_line
 
-NAME_HELP = "name of the job, or KIND/NAME"
+NAME_HELP = "job name, or KIND/NAME"
 """For arguments that name a job."""
 
 OWNERS = (
@@ -34,7 +34,7 @@ def split_name(words: str) -> tuple[str, str]:
     """
     kind_words, slash, name = words.rpartition("/")
     if not name or (slash and not kind_words):
-        raise WrongUsage(f"{words!r} names no job: write NAME or KIND/NAME.")
+        raise WrongUsage(f"{words!r} is not a job name: use NAME or KIND/NAME.")
     return kind_words, name
 
 
@@ -66,20 +66,20 @@ def find_job(snapshot: ClusterSnapshot, words: str) -> Job:
         raise NotFound(
             f"There is no {kind} {name} in {where}.",
             missing_line(snapshot.missing_jobs),
-            "See what there is: gpuconsole list -A",
+            "To list all jobs: gpuconsole list -A",
         )
     if len(found) > 1:
         has_namespace = bool(snapshot.namespace)
         kinds = Counter((job.ref.kind, job.ref.namespace) for job in found)
         raise Ambiguous(
-            f"{len(found)} jobs are called {name}.",
+            f"{len(found)} jobs are named {name}.",
             "\n".join(
                 _flags(
                     job.ref, has_namespace=has_namespace, has_group=kinds[job.ref.kind, job.ref.namespace] > 1
                 )
                 for job in found
             ),
-            "Say which one, as above.",
+            "Name one of these.",
         )
     return found[0]
 
@@ -100,7 +100,7 @@ def _kind_called(words: str, snapshot: ClusterSnapshot) -> str:
         if is_called(kind, words):
             return kind.resource.kind
     names = ", ".join(dict.fromkeys(kind.resource.kind for kind in known))
-    raise WrongUsage(f"There is no kind of job called {words!r}. There is: {names}.")
+    raise WrongUsage(f"Unknown kind {words!r}. Known kinds: {names}.")
 
 
 def _flags(ref: JobRef, *, has_namespace: bool, has_group: bool) -> str:

@@ -56,7 +56,9 @@ def _read(path: str, where: str) -> str:
     except OSError as error:
         raise BadManifest(f"Could not read {where}.", f"{error.strerror or error}.") from error
     if len(raw) > LARGEST_BYTES:
-        raise BadManifest(f"Could not read {where}.", "It is larger than any manifest may be, 3 MiB.")
+        raise BadManifest(
+            f"Could not read {where}.", "It is larger than 3 MiB, the most that a cluster takes."
+        )
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -78,20 +80,20 @@ def _load(text: str, where: str) -> Iterator[Any]:
     except (yaml.YAMLError, RecursionError) as error:
         raise BadManifest(f"{where} is not YAML.", f"{str(error) or 'It never ends'}.") from error
     except (TypeError, ValueError) as error:
-        raise BadManifest(f"{where} holds something that no manifest can.", f"{error}.") from error
+        raise BadManifest(f"{where} holds a value that a manifest cannot.", f"{error}.") from error
 
 
 def _checked(obj: object, where: str) -> ManifestOptions:
     if not isinstance(obj, dict):
-        raise BadManifest(f"{where}, is no manifest.", f"It is a {type(obj).__name__}, not an object.")
+        raise BadManifest(f"{where}, is not a manifest.", f"It is a {type(obj).__name__}, not an object.")
     api_version, kind, meta = obj.get("apiVersion"), obj.get("kind"), obj.get("metadata")
     for name, value in (("apiVersion", api_version), ("kind", kind)):
         if not isinstance(value, str) or not value:
-            raise BadManifest(f"{where}, has no {name}.", hint="Add it, as in kind: Job.")
+            raise BadManifest(f"{where}, has no {name}.", hint="Add it, e.g. kind: Job.")
     if not isinstance(meta, dict) or not (meta.get("name") or meta.get("generateName")):
         raise BadManifest(f"{where}, has no metadata.name.", hint="Add a name.")
     for resource in KNOWN:
         if (resource.kind, resource.api_version) == (kind, api_version):
             return ManifestOptions(resource, obj)
     names = ", ".join(f"{each.kind} {each.api_version}" for each in KNOWN)
-    raise BadManifest(f"{where}, is a {kind} {api_version}, which is not known here.", f"Known are: {names}.")
+    raise BadManifest(f"{where}, is a {kind} {api_version}, which is not supported.", f"Supported: {names}.")

@@ -45,7 +45,11 @@ def say(text: str) -> None:
 def add_format(parser: argparse.ArgumentParser, formats: Sequence[str] = FORMATS) -> None:
     """Let a command take `-o`."""
     parser.add_argument(
-        "-o", "--output", choices=formats, default=formats[0], help=f"one of {', '.join(formats)}"
+        "-o",
+        "--output",
+        choices=formats,
+        default=formats[0],
+        help=f"output format: {', '.join(formats)} (default {formats[0]})",
     )
 
 
@@ -97,7 +101,7 @@ def confirm(question: str, *, default: bool = False) -> bool:
 
 def confirm_by_word(question: str, word: str) -> bool:
     """Ask a question on the terminal that only `word`, typed in full, says yes to."""
-    return _answer(f'{sanitize(question)}\nType "{word}" to go on: ') == word
+    return _answer(f'{sanitize(question)}\nType "{word}" to continue: ') == word
 
 
 def _answer(prompt: str) -> str | None:

@@ -39,20 +39,20 @@ class _Parser(argparse.ArgumentParser):
 
 def _add_global_flags(parser: argparse.ArgumentParser) -> None:
     """Let a parser take what holds for every command, before and after its name."""
-    group = parser.add_argument_group("for every command")
+    group = parser.add_argument_group("global options")
     for names, metavar, words in (
-        (("--kubeconfig",), "FILE", "the kubeconfig to use"),
-        (("--context",), "NAME", "the context in it"),
-        (("-n", "--namespace"), "NAME", "whose jobs"),
-        (("--theme",), "NAME", "the console's palette"),
+        (("--kubeconfig",), "FILE", "path to the kubeconfig file"),
+        (("--context",), "NAME", "kubeconfig context to use"),
+        (("-n", "--namespace"), "NAME", "namespace to use"),
+        (("--theme",), "NAME", "theme of the console"),
     ):
         group.add_argument(*names, metavar=metavar, default=argparse.SUPPRESS, help=words)
     for names, words in (
-        (("-A", "--all-namespaces"), "jobs of all namespaces"),
-        (("--sandbox",), "the single-machine cluster, started if need be"),
-        (("--readonly",), "change nothing on the cluster"),
+        (("-A", "--all-namespaces"), "use all namespaces"),
+        (("--sandbox",), "use the sandbox, a cluster on this machine; start it if needed"),
+        (("--readonly",), "do not change anything on the cluster"),
         (("--mono",), "no colours"),
-        (("--ascii",), "nothing but ASCII"),
+        (("--ascii",), "draw with ASCII only"),
     ):
         group.add_argument(*names, action="store_true", default=argparse.SUPPRESS, help=words)
 
@@ -61,8 +61,8 @@ def make_parser() -> argparse.ArgumentParser:
     """Make the parser of the whole command line."""
     parser = _Parser(
         prog="gpuconsole",
-        description="A console for people who train models on GPU clusters. Without a command it opens.",
-        epilog="Exit status: 0 done, 1 it could not be done, 2 wrong usage.",
+        description="A terminal console for training jobs on GPU clusters. Opens without a command.",
+        epilog="Exit status: 0 done, 1 failed, 2 wrong usage.",
     )
     parser.add_argument("--version", action="store_true", help="print the version")
     chosen = parser.add_subparsers(dest="chosen", metavar="COMMAND", title="commands")

@@ -29,29 +29,68 @@ _FLAGS: Mapping[str, str] = {
 def add_spec_arguments(parser: argparse.ArgumentParser) -> None:
     """Let a parser take a job."""
     add = parser.add_argument
-    add("command", metavar="COMMAND", nargs="*", help="one quoted line for the shell; or words after --")
-    add("--name", default="", help="the job's name")
-    add("--image", default="", help="what its containers start from")
-    add("--workers", type=int, default=1, metavar="N", help="pods in all, the master among them (1)")
-    add("--gpus", type=int, default=0, metavar="N", help="GPUs of each pod (0)")
-    add("--device", type=_pair, metavar="RESOURCE=N", help="other accelerators of each pod, as amd.com/gpu=2")
-    add("--nproc-per-node", type=int, metavar="N", help="processes of each pod (one for each GPU)")
-    add("--cpu", default="", metavar="QUANTITY", help="cores of each pod, as 4 or 500m")
-    add("--memory", default="", metavar="QUANTITY", help="memory of each pod, as 32Gi")
-    add("--share-memory", default="2Gi", metavar="QUANTITY", help="size of /dev/shm (2Gi)")
-    add("--retry", type=int, default=0, metavar="N", help="how often the job may start again (0)")
-    add("--clean-task-policy", choices=("None", "Running", "All"), default="None", help="pods to remove then")
-    add("--working-dir", default="", metavar="FOLDER", help="where the command starts")
-    add("--shell", default="sh", help="what runs COMMAND (sh)")
-    add("-e", "--env", type=_pair, action="append", default=[], metavar="NAME=VALUE", help="a variable")
-    add("-l", "--label", type=_pair, action="append", default=[], metavar="NAME=VALUE", help="a label")
     add(
-        "-d", "--data", type=_mount, action="append", default=[], metavar="CLAIM:/PATH", help="a volume claim"
+        "command",
+        metavar="COMMAND",
+        nargs="*",
+        help="command to run: one quoted line for the shell, or words after --",
     )
-    add("-p", "--priority", default="", metavar="CLASS", help="the priority class")
+    add("--name", default="", help="job name")
+    add("--image", default="", help="container image")
+    add("--workers", type=int, default=1, metavar="N", help="number of pods, master included (default 1)")
+    add("--gpus", type=int, default=0, metavar="N", help="GPUs per pod (default 0)")
+    add("--device", type=_pair, metavar="RESOURCE=N", help="other accelerators per pod, e.g. amd.com/gpu=2")
+    add("--nproc-per-node", type=int, metavar="N", help="processes per pod (default: one per GPU)")
+    add("--cpu", default="", metavar="QUANTITY", help="CPU per pod, e.g. 4 or 500m")
+    add("--memory", default="", metavar="QUANTITY", help="memory per pod, e.g. 32Gi")
+    add("--share-memory", default="2Gi", metavar="QUANTITY", help="size of /dev/shm (default 2Gi)")
+    add("--retry", type=int, default=0, metavar="N", help="retries after a failure (default 0)")
+    add(
+        "--clean-task-policy",
+        choices=("None", "Running", "All"),
+        default="None",
+        help="pods to delete when the job ends (default None)",
+    )
+    add("--working-dir", default="", metavar="FOLDER", help="working directory of the command")
+    add("--shell", default="sh", help="shell that runs COMMAND (default sh)")
+    add(
+        "-e",
+        "--env",
+        type=_pair,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="environment variable; may be repeated",
+    )
+    add(
+        "-l",
+        "--label",
+        type=_pair,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="label; may be repeated",
+    )
+    add(
+        "-d",
+        "--data",
+        type=_mount,
+        action="append",
+        default=[],
+        metavar="CLAIM:/PATH",
+        help="volume claim to mount; may be repeated",
+    )
+    add("-p", "--priority", default="", metavar="CLASS", help="priority class")
     names = ", ".join(trainer.name for trainer in TRAINERS)
-    add("--trainer", default="", metavar="NAME", help=f"run a packaged trainer: {names}; arguments after --")
-    add("--logdir", default="", metavar="FOLDER", help="where COMMAND writes event files, for the curves")
+    add(
+        "--trainer",
+        default="",
+        metavar="NAME",
+        help=f"run a packaged trainer ({names}) with the arguments after --",
+    )
+    add(
+        "--logdir", default="", metavar="FOLDER", help="folder that COMMAND writes event files to, for curves"
+    )
 
 
 def spec_of(flags: argparse.Namespace, namespace: str) -> JobSpec:
@@ -64,7 +103,7 @@ def spec_of(flags: argparse.Namespace, namespace: str) -> JobSpec:
     if flags.device:
         resource, amount = flags.device
         if gpus or not amount.isdecimal():
-            raise WrongUsage("--device: write RESOURCE=N, and not --gpus beside it.")
+            raise WrongUsage("--device: use RESOURCE=N, without --gpus.")
         gpus = int(amount)
     command, log_dir, mounts = _command(flags)
     spec = JobSpec(
@@ -101,10 +140,10 @@ def _command(flags: argparse.Namespace) -> tuple[tuple[str, ...], str, tuple[Mou
     mounts = tuple(flags.data)
     if flags.trainer:
         if flags.command:
-            raise WrongUsage("COMMAND: leave it out with --trainer; the trainer's arguments come after --")
+            raise WrongUsage("COMMAND: not allowed with --trainer; put the trainer's arguments after --")
         return _trainer_command(_find(flags.trainer), flags.rest, flags, mounts)
     if flags.command and flags.rest:
-        raise WrongUsage("COMMAND: either one quoted line, or words after --, not both.")
+        raise WrongUsage("COMMAND: use one quoted line or words after --, not both.")
     words = tuple(flags.rest)
     line = words[0] if len(words) == 1 and " " in words[0] else " ".join(flags.command)
     return (flags.shell, "-c", line) if line else words, flags.logdir, mounts
