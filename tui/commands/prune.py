@@ -34,7 +34,13 @@ COLUMNS = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Let the command be told which jobs."""
     add = parser.add_argument
-    add("--older-than", type=seconds, required=True, metavar="TIME", help="age of the end, e.g. 7d or 12h")
+    add(
+        "--older-than",
+        type=seconds,
+        required=True,
+        metavar="TIME",
+        help="only jobs that ended longer ago, e.g. 7d or 12h",
+    )
     add(
         "--status",
         type=_statuses,

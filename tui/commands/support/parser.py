@@ -61,7 +61,7 @@ def make_parser() -> argparse.ArgumentParser:
     """Make the parser of the whole command line."""
     parser = _Parser(
         prog="gpuconsole",
-        description="A terminal console for training jobs on GPU clusters. Opens without a command.",
+        description="Console for training jobs on GPU clusters. Without a command, opens the console.",
         epilog="Exit status: 0 done, 1 failed, 2 wrong usage.",
     )
     parser.add_argument("--version", action="store_true", help="print the version")
