@@ -1,4 +1,4 @@
-"""Asks a cluster for things that may be refused, missing or nonsense, and notes what could not be seen."""
+"""Fetches what may be forbidden, missing or malformed, and notes what could not be read."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ T = TypeVar("T", bound=models.Value)
 
 
 class Fetcher:
-    """One round of questions."""
+    """Fetches objects for one diagnosis."""
 
     def __init__(self, client: Client) -> None:
-        """Prepare to ask `client`."""
+        """Prepare to fetch from `client`."""
         self._client = client
         self._turns = asyncio.Semaphore(AT_ONCE)
         self._unseen: dict[str, None] = {}
 
     @property
     def unseen(self) -> tuple[str, ...]:
-        """Return what could not be looked at, in words."""
+        """Return what could not be read, in words."""
         return tuple(self._unseen)
 
     async def get(self, resource: Resource, name: str, namespace: str) -> dict[str, Any] | KubeError:

@@ -253,8 +253,8 @@ def _group_names(evidence: Evidence) -> list[str]:
     found = [meta.annotation(key) or meta.label(key) for meta in metas for key in GROUP_KEYS]
     for instance in _one_of_each_role(evidence.unfinished):
         template = evidence.template(instance)
-        for place in ("annotations", "labels"):
-            named = dig(template, "metadata", place)
+        for section in ("annotations", "labels"):
+            named = dig(template, "metadata", section)
             found += [named[key] for key in GROUP_KEYS if isinstance(named, Mapping) and key in named]
     return list(dict.fromkeys(name for name in found if isinstance(name, str) and name))[:2]
 

@@ -51,12 +51,12 @@ def no_pods_yet(seen: Evidence) -> Cause | None:
     if not seen.podless or seen.job.status is Status.SUSPENDED:
         return None
     made = len(seen.job.instances) - len(seen.podless)
-    said = max(
+    newest = max(
         (each for each in seen.job.conditions if each.status == "True" and each.message),
         key=lambda each: order(each.last_transition_time),
         default=None,
     )
-    facts = (Fact("job", condition_words(said)),) if said is not None else ()
+    facts = (Fact("job", condition_words(newest)),) if newest is not None else ()
     if not seen.job.instances:
         return None
     total = len(seen.job.instances)

@@ -100,8 +100,10 @@ def _pull_words(seen: Evidence, instance: Instance, message: str) -> str:
     if message and not message.startswith("Back-off pulling image"):
         return cut(message)
     failed = seen.events_of("Pod", "Failed", names={instance.pod})
-    said = next((event.message for event in failed if (event.message or "").startswith("Failed to pull")), "")
-    return cut(said or message)
+    pull_error = next(
+        (event.message for event in failed if (event.message or "").startswith("Failed to pull")), ""
+    )
+    return cut(pull_error or message)
 
 
 def _pull_cause(reason: str, message: str) -> tuple[str, str]:

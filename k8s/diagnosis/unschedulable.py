@@ -1,4 +1,4 @@
-"""Why pods have no node: claims, a scheduler that is not there, no room, a gang that must go together."""
+"""Why pods have no node: claims, a scheduler that is not there, too little capacity, a gang."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def scaling_up(seen: Evidence) -> Cause | None:
 
 
 def capacity(seen: Evidence) -> Cause | None:
-    """The nodes have no room, by arithmetic."""
+    """The nodes have too little capacity, by arithmetic."""
     if seen.capacity is None or not seen.capacity.nodes or not seen.pod_sets:
         return None
     cause = insufficient_capacity(seen.pod_sets, seen.capacity, seen.holders_by_node)
@@ -136,30 +136,32 @@ def gang(seen: Evidence) -> Cause | None:
     group = seen.pod_group
     if group is None or not seen.unscheduled or group.status.phase in _GROUP_RUNS:
         return None
-    said = [each for each in group.status.conditions or () if each.status == "True" and each.message]
-    unschedulable = next((each for each in said if each.type == "Unschedulable"), None)
+    messages = [each for each in group.status.conditions or () if each.status == "True" and each.message]
+    unschedulable = next((each for each in messages if each.type == "Unschedulable"), None)
     why = f": {cut(unschedulable.message)}" if unschedulable is not None else ""
     queue = f" in queue {group.spec.queue}" if group.spec.queue else ""
     together = f"; {group.spec.min_member} pods must start together" if group.spec.min_member > 1 else ""
     phase = group.status.phase or "new"
     return Cause(
         f"Waits for its gang: PodGroup {group.metadata.name} is {phase}{queue}{together}{why}.",
-        tuple(Fact("gang", f"{each.type}: {cut(each.message)}") for each in said),
+        tuple(Fact("gang", f"{each.type}: {cut(each.message)}") for each in messages),
         ("Wait until all of them fit at once, or ask for fewer or smaller pods.",),
     )
 
 
 def nominated(seen: Evidence) -> Cause | None:
     """Pods of lower priority are being ended to make room for it."""
-    places = {
+    nodes_by_instance = {
         each.name: node
         for each in seen.unscheduled
         if each.pod in seen.pods and (node := seen.pods[each.pod].status.nominated_node_name)
     }
-    if not places:
+    if not nodes_by_instance:
         return None
-    nodes = names(places.values())
-    return Cause(f"Waits until pods of lower priority have left {nodes}: {names(places)} goes there next.")
+    nodes = names(nodes_by_instance.values())
+    return Cause(
+        f"Waits until pods of lower priority have left {nodes}: {names(nodes_by_instance)} goes there next."
+    )
 
 
 def scheduler_says(seen: Evidence) -> Cause | None:
@@ -206,11 +208,14 @@ def _beside(spec: SchedulingSpec) -> list[str]:
 
 def _scheduler_facts(seen: Evidence) -> list[Fact]:
     """Return what the scheduler says of the waiting pods, each thing once."""
-    said: dict[str, list[str]] = {}
+    instances_by_message: dict[str, list[str]] = {}
     for each in seen.unscheduled:
         if message := _scheduler_words(seen, each):
-            said.setdefault(message, []).append(each.name)
-    return [Fact("scheduler", f"{names(instances)}: {message}") for message, instances in said.items()]
+            instances_by_message.setdefault(message, []).append(each.name)
+    return [
+        Fact("scheduler", f"{names(instances)}: {message}")
+        for message, instances in instances_by_message.items()
+    ]
 
 
 def _scheduler_words(seen: Evidence, instance: Instance) -> str:

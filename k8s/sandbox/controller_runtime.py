@@ -1,4 +1,4 @@
-"""What every controller of the sandbox is made of: informers kept by watch, events, and one loop.
+"""What every controller of the sandbox is made of: informers, a recorder of events, and one loop.
 
 A controller is level-triggered: whenever anything changed it looks at everything again and
 does what is missing. So it may be killed at any point, and a lost message costs nothing.
@@ -24,7 +24,7 @@ Manifest = dict[str, Any]
 SETTLE_S = 0.02
 """How long a controller waits for more changes after the first."""
 FIRST_DELAY_S, LONGEST_DELAY_S = 0.5, 30.0
-"""Between tries of a look that failed."""
+"""Between tries of a reconciliation that failed."""
 
 log = logging.getLogger(__name__)
 
@@ -96,11 +96,11 @@ class Controller(Protocol):
     """Something that makes the cluster be as it was asked to be."""
 
     async def reconcile(self) -> float | None:
-        """Do what is missing; return after how many seconds to look again even if nothing changes."""
+        """Do what is missing; return after how many seconds to do so again even if nothing changes."""
 
 
 async def run_controller(controller: Controller, waker: asyncio.Event, *informers: Informer) -> None:
-    """Let a controller look whenever something changed, for ever; what fails is tried later and later."""
+    """Let a controller reconcile after every change, for ever; what fails is tried later and later."""
     delay_s = FIRST_DELAY_S
     requeue_after_s: float | None = None
     while True:

@@ -133,8 +133,8 @@ class ClusterCapacity:
         placed = 0
         fit = [each for each in self.nodes.values() if each.name not in unfit]
         for capacity in sorted(fit, key=lambda each: each.free.get(main, 0)):
-            room = min(int(capacity.free[each] // requested[each]) for each in requested)
-            here = min(pods - placed, room)
+            most = min(int(capacity.free[each] // requested[each]) for each in requested)
+            here = min(pods - placed, most)
             nodes[capacity.name] = capacity.less({each: requested[each] * here for each in requested})
             placed += here
         return ClusterCapacity(nodes), placed

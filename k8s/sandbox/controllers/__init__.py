@@ -1,5 +1,5 @@
 """What decides: which pods a job has, and on which nodes they run. Clients of the API, of any cluster's.
 
-`operators` compares each job with its pods and carries out a plan (`plans`), made in `batch` for a Job
-and in `replicated` for every other kind; `scheduler` paths the pods, all of a job or none, by `placement`.
+`operators` compares each job with its pods and applies a plan (`reconcile`), made in `batch` for a Job
+and in `replicated` for every other kind; `scheduler` binds the pods, all of a job or none, by `placement`.
 """

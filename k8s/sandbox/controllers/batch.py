@@ -72,18 +72,18 @@ def _run(job: Manifest, pods: Sequence[Manifest], plan: Plan) -> None:
     is_suspended = is_true(status["conditions"], "Suspended")
     if not spec.get("suspend"):
         if is_suspended:
-            _say(plan, "Suspended", "JobResumed", "Job resumed", "Resumed", is_so=False)
+            _report(plan, "Suspended", "JobResumed", "Job resumed", "Resumed", is_so=False)
             status["startTime"] = now_text()
         status.setdefault("startTime", now_text())
         if verdict := _verdict(spec, status, pods, plan):
-            _say(plan, "Failed", *verdict, verdict[0])
+            _report(plan, "Failed", *verdict, verdict[0])
         elif _is_complete(spec, status, active):
             words = "Reached expected number of succeeded pods"
-            _say(plan, "Complete", "CompletionsReached", words, "Completed")
+            _report(plan, "Complete", "CompletionsReached", words, "Completed")
             status["completionTime"] = now_text()
     else:
         if not is_suspended:
-            _say(plan, "Suspended", "JobSuspended", "Job suspended", "Suspended")
+            _report(plan, "Suspended", "JobSuspended", "Job suspended", "Suspended")
         status.pop("startTime", None)
     if spec.get("suspend") or _is_over(plan):
         plan.delete, active = active, []
@@ -92,12 +92,12 @@ def _run(job: Manifest, pods: Sequence[Manifest], plan: Plan) -> None:
     status["active"], status["ready"] = len(active), sum(map(_is_ready, active))
 
 
-def _say(plan: Plan, condition: str, reason: str, words: str, event: str, *, is_so: bool = True) -> None:
-    """Set a condition, and tell it."""
+def _report(plan: Plan, condition: str, reason: str, words: str, event: str, *, is_so: bool = True) -> None:
+    """Set a condition, and record an event of it."""
     conditions = plan.status["conditions"]
     plan.status["conditions"] = set_condition(conditions, condition, is_so, reason, words)
-    told = "Job completed" if condition == "Complete" else words
-    plan.events.append((event, told, condition == "Failed"))
+    message = "Job completed" if condition == "Complete" else words
+    plan.events.append((event, message, condition == "Failed"))
 
 
 def _is_complete(spec: Manifest, status: Manifest, active: Sequence[Manifest]) -> bool:

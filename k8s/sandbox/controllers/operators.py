@@ -25,7 +25,7 @@ from k8s.sandbox.controllers import batch, replicated
 from k8s.sandbox.controllers.reconcile import RESTARTS, apply_plan
 
 FIRST_RETRY_S, LONGEST_RETRY_S = 1.0, 60.0
-"""Before a job is tended again of which something was refused, doubled each time."""
+"""Before a job is reconciled again of which a write failed, doubled each time."""
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ class Operators:
 
     @property
     def informers(self) -> list[Informer]:
-        """Return everything that must be listed before it may look."""
+        """Return everything that must be listed before it may reconcile."""
         return [self._pods, *self._jobs.values()]
 
     async def reconcile(self) -> float | None:

@@ -37,7 +37,7 @@ class Scheduler:
 
     @property
     def informers(self) -> list[Informer]:
-        """Return everything that must be listed before it may look."""
+        """Return everything that must be listed before it may reconcile."""
         return [self._pods, self._nodes, self._claims]
 
     async def reconcile(self) -> None:

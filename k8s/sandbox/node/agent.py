@@ -41,7 +41,7 @@ class Agent:
         self.runs: dict[str, PodRun] = {}
         """The pods that run, by uid."""
         self.pods = informers.of(PODS)
-        """What must be listed before it may look."""
+        """What must be listed before it may reconcile."""
         self._client = informers.client
         self._recorder = Recorder(informers.client, "sandbox-agent")
         self._paths = paths

@@ -108,16 +108,18 @@ class PodRun:
         """Wait for its volumes and texts; tell whether they came before it shall stop."""
         delay_s = FIRST_DELAY_S
         scratch = self._paths.scratch / self.uid
-        said = ""
+        last_error = ""
         while not self.is_stopping.is_set():
             try:
                 make_private(scratch / "home" / "tmp")
                 texts = await fetch_texts(self._client, str(self.pod["metadata"]["namespace"]))
                 volumes = await prepare(self.pod, self._client, texts, scratch / "volumes")
             except (NotYet, KubeError, OSError) as error:
-                if str(error) != said:
-                    said = str(error)
-                    await self._event("FailedMount", f"MountVolume.SetUp failed: {said}", is_warning=True)
+                if str(error) != last_error:
+                    last_error = str(error)
+                    await self._event(
+                        "FailedMount", f"MountVolume.SetUp failed: {last_error}", is_warning=True
+                    )
                 await self._rest(delay_s)
                 delay_s = min(delay_s * 2, LONGEST_DELAY_S)
             else:

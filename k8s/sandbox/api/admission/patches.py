@@ -174,5 +174,5 @@ def _ordered(field: str, merged: list[Any], order: list[Any]) -> list[Any]:
     def name(element: Any) -> Any:
         return element.get(key) if key and isinstance(element, Mapping) else element
 
-    paths = [name(element) for element in order]
-    return sorted(merged, key=lambda each: paths.index(name(each)) if name(each) in paths else len(paths))
+    wanted = [name(element) for element in order]
+    return sorted(merged, key=lambda each: wanted.index(name(each)) if name(each) in wanted else len(wanted))

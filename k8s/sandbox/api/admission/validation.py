@@ -1,4 +1,4 @@
-"""Whether the values of an object make sense: the refusals of a real server that users meet.
+"""Whether the values of an object make sense: as a real server checks them where users notice.
 
 Each check yields the fields that are wrong, with the server's own words.
 Source: `pkg/apis/core/validation` and `pkg/apis/batch/validation`, Kubernetes 1.31.

@@ -1,4 +1,4 @@
-"""Request bodies and options: bytes and queries to values, with a real server's refusals."""
+"""Request bodies and options: bytes and queries to values, with a real server's errors."""
 
 from __future__ import annotations
 

@@ -135,7 +135,7 @@ class Server:
             await self._runner.cleanup()
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
-        """Let in who has the token, and turn refusals into `Status` answers."""
+        """Let in who has the token, and turn errors into `Status` answers."""
         sent = request.headers.get("Authorization", "").partition(" ")[2].strip().encode()
         counts = [used for token, used in self._tokens.items() if token and hmac.compare_digest(token, sent)]
         if not counts and request.path not in OPEN_PATHS:

@@ -1,4 +1,4 @@
-"""The sandbox's scheduler and `why` count alike: what one paths, the other finds room for."""
+"""The sandbox's scheduler and `why` count alike: where one finds nodes, the other does."""
 
 from __future__ import annotations
 

@@ -39,14 +39,14 @@ def decide(job: Manifest, pods: list[Manifest], restarts: int = 0, **owners: str
     )
 
 
-def said(plan: Plan) -> dict[str, str]:
+def condition_statuses(plan: Plan) -> dict[str, str]:
     return {each["type"]: each["status"] for each in plan.status["conditions"]}
 
 
 def test_a_new_job_gets_its_pods_with_labels_environment_and_owner() -> None:
     job = stored(pytorch_job("bert", "true", workers=1, restart="ExitCode"))
     plan = decide(job, [])
-    assert said(plan) == {"Created": "True"}
+    assert condition_statuses(plan) == {"Created": "True"}
     assert [each["metadata"]["name"] for each in plan.create] == ["bert-master-0", "bert-worker-0"]
     assert [each["metadata"]["name"] for each in plan.services] == ["bert-master-0", "bert-worker-0"]
     worker = plan.create[1]
@@ -130,7 +130,7 @@ def test_the_phases_of_the_pods_become_the_conditions_of_the_job(
 ) -> None:
     pods = [as_pod("bert-master-0", *master), as_pod("bert-worker-0", *worker)]
     plan = decide(stored(pytorch_job("bert", "true", restart=restart)), pods)
-    assert said(plan) == conditions
+    assert condition_statuses(plan) == conditions
     found = plan.status["replicaStatuses"]["Master"]
     assert {key: value for key, value in found.items() if key != "selector"} == counts
 
@@ -138,12 +138,12 @@ def test_the_phases_of_the_pods_become_the_conditions_of_the_job(
 def test_running_and_restarting_exclude_each_other() -> None:
     job = pytorch_job("bert", "true", workers=0, restart="ExitCode")
     first = decide(stored(job), [as_pod("bert-master-0", "Running")])
-    assert said(first) == {"Created": "True", "Running": "True"}
+    assert condition_statuses(first) == {"Created": "True", "Running": "True"}
     second = decide(stored(job, first.status), [as_pod("bert-master-0", "Failed", 137)])
-    assert said(second) == {"Created": "True", "Restarting": "True"}
+    assert condition_statuses(second) == {"Created": "True", "Restarting": "True"}
     assert [each["metadata"]["name"] for each in second.delete] == ["bert-master-0"]
     third = decide(stored(job, second.status), [as_pod("bert-master-0", "Running")])
-    assert said(third) == {"Created": "True", "Running": "True"}
+    assert condition_statuses(third) == {"Created": "True", "Running": "True"}
 
 
 def test_after_its_failure_nothing_about_a_job_changes() -> None:
@@ -166,9 +166,9 @@ def test_a_job_without_a_master_needs_all_its_workers() -> None:
     job = pytorch_job("bert", "true", workers=2)
     del job["spec"]["pytorchReplicaSpecs"]["Master"]
     pods = [as_pod("bert-worker-0", "Succeeded", 0), as_pod("bert-worker-1", "Running")]
-    assert said(decide(stored(job), pods)) == {"Created": "True", "Running": "True"}
+    assert condition_statuses(decide(stored(job), pods)) == {"Created": "True", "Running": "True"}
     pods[1] = as_pod("bert-worker-1", "Succeeded", 0)
-    assert said(decide(stored(job), pods))["Succeeded"] == "True"
+    assert condition_statuses(decide(stored(job), pods))["Succeeded"] == "True"
 
 
 def test_a_name_that_belongs_to_another_job_is_left_alone() -> None:
@@ -197,7 +197,7 @@ def test_a_job_gives_up_at_its_limit(limit: int, restarts: int, in_place: int, g
     pod = as_pod("bert-master-0", phase, None if in_place else 130, restarts=in_place)
     job = pytorch_job("bert", "true", workers=0, restart="OnFailure", backoffLimit=limit)
     plan = decide(stored(job), [pod], restarts)
-    assert (said(plan).get("Failed") == "True") == gives_up
+    assert (condition_statuses(plan).get("Failed") == "True") == gives_up
 
 
 @pytest.mark.parametrize(
@@ -220,12 +220,12 @@ def test_a_suspended_job_gives_up_its_pods_and_a_resumed_one_starts_anew() -> No
     job = pytorch_job("bert", "true", workers=0, suspend=True)
     running = decide(stored(pytorch_job("bert", "true", workers=0)), [as_pod("bert-master-0", "Running")])
     paused = decide(stored(job, running.status), [as_pod("bert-master-0", "Running")])
-    assert said(paused) == {"Created": "True", "Running": "False", "Suspended": "True"}
+    assert condition_statuses(paused) == {"Created": "True", "Running": "False", "Suspended": "True"}
     assert len(paused.delete) == 1
     assert [reason for reason, _, _ in paused.events] == ["PyTorchJobSuspended"]
     old = {**paused.status, "startTime": ago(3600)}
     resumed = decide(stored(pytorch_job("bert", "true", workers=0), old), [])
-    assert said(resumed)["Suspended"] == "False"
+    assert condition_statuses(resumed)["Suspended"] == "False"
     assert resumed.status["startTime"] > old["startTime"]
     assert len(resumed.create) == 1
 
@@ -234,7 +234,7 @@ def test_time_limits_ask_to_look_again() -> None:
     job = pytorch_job("bert", "true", activeDeadlineSeconds=100, ttlSecondsAfterFinished=50)
     assert 95 < (decide(stored(job, {"startTime": ago(3)}), []).requeue_after_s or 0) < 98
     over = decide(stored(job, {"startTime": ago(101)}), [])
-    assert said(over)["Failed"] == "True"
+    assert condition_statuses(over)["Failed"] == "True"
     late = {**over.status, "completionTime": ago(51)}
     assert decide(stored(job, late), []).delete_job
 
