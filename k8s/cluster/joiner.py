@@ -111,12 +111,15 @@ class Joiner:
     @property
     def above(self) -> dict[str, tuple[str, OwnerReference]]:
         """Return the owners of pods with accelerators that are no jobs, for `owner_lookup` to look for."""
-        return {
-            reference.uid: (member.pod.metadata.namespace, reference)
-            for member in self._without_job.values()
-            if member.root is not None
-            for reference in member.root.through
-        }
+        found: dict[str, tuple[str, OwnerReference]] = {}
+        for member in self._without_job.values():
+            namespace = member.pod.metadata.namespace
+            for reference in member.root.through if member.root is not None else ():
+                known = found.get(reference.uid)
+                # Of references that contradict each other always the same one, in whatever order pods come.
+                if known is None or _by_name(namespace, reference) < _by_name(*known):
+                    found[reference.uid] = namespace, reference
+        return found
 
     def join(
         self,
@@ -301,6 +304,10 @@ def _link(job: DeclaredJob) -> tuple[JobRef, str]:
     """Return what places a job among the others."""
     above = job.meta.controller
     return job.ref, above.uid if above is not None else ""
+
+
+def _by_name(namespace: str, reference: OwnerReference) -> tuple[str, str, str]:
+    return namespace, reference.kind, reference.name
 
 
 def _by_pod(member: Member) -> tuple[str, str, str]:
