@@ -82,9 +82,9 @@ NEW_JOB = (
     Key("new.next_section", "ctrl+n,pagedown", "section(1)", "Next section"),
     Key("new.previous_section", "ctrl+p,pageup", "section(-1)", "Previous section"),
     Key("new.create", "ctrl+o", "create", "Create the job (asks first)", "create"),
-    Key("new.check", "ctrl+t", "check", "Dry run on the server; creates nothing", "check"),
+    Key("new.dry_run", "ctrl+t", "dry_run", "Dry run on the server; creates nothing", "dry run"),
     Key("new.yaml", "ctrl+y", "yaml", "YAML (toggle)", "yaml"),
-    Key("new.keep", "ctrl+s", "keep", "Save as draft", "draft"),
+    Key("new.save_draft", "ctrl+s", "save_draft", "Save as a draft", "draft"),
     Key("new.jump", "ctrl+g", "jump", "Jump to a field by its letter"),
     Key("new.leave", "escape", "leave", "Back (asks first if there are unsaved changes)", "back"),
 )

@@ -32,6 +32,8 @@ RENAMED_IDS: Mapping[str, str] = {
     "logs.before": "logs.previous_rank",
     "curves.before": "curves.previous",
     "new.section_before": "new.previous_section",
+    "new.check": "new.dry_run",
+    "new.keep": "new.save_draft",
     "card.close": "detail.close",
     "card.down": "detail.down",
     "card.up": "detail.up",

@@ -33,9 +33,9 @@ def created(play: Playground, *, dry: bool) -> list[str]:
     "new.next_section",
     "new.previous_section",
     "new.create",
-    "new.check",
+    "new.dry_run",
     "new.yaml",
-    "new.keep",
+    "new.save_draft",
     "new.jump",
     "new.leave",
 )
@@ -55,8 +55,8 @@ async def test_keys_of_the_form_for_a_new_job(tmp_path: Path) -> None:
         await play.press("x")
         await hands.press("new.leave", seen(play, "Save a draft before leaving?"), undo=["escape"])
         draft = tmp_path / "state" / FILE
-        await hands.press("new.keep", lambda: draft.is_file() and '"x"' in draft.read_text())
-        await hands.press("new.check", seen(play, "dry run passed at"))
+        await hands.press("new.save_draft", lambda: draft.is_file() and '"x"' in draft.read_text())
+        await hands.press("new.dry_run", seen(play, "dry run passed at"))
         assert created(play, dry=True) == ["x"]
         await hands.press("new.create", seen(play, "Create PyTorchJob x in default?"))
         assert created(play, dry=False) == []

@@ -28,7 +28,7 @@ from tui.widgets.form.job_fields import CreateBar, Notice
 from tui.widgets.key_bar import KeyBar
 from tui.widgets.status_line import StatusLine
 
-KEYS = tuple(key for key in NEW_JOB if key.action in ("create", "check", "leave"))
+KEYS = tuple(key for key in NEW_JOB if key.action in ("create", "dry_run", "leave"))
 """Those of the new-job form that work here."""
 
 

@@ -234,7 +234,7 @@ class NewJobScreen(SubmitScreen):
             await self.query_one(JobFields).set_claims(names)
         self._show_state()
 
-    async def action_keep(self) -> None:
+    async def action_save_draft(self) -> None:
         """Save the values as a draft."""
         if await self._save_draft():
             self.notify("Draft saved.", markup=False)

@@ -65,10 +65,10 @@ class SubmitScreen(Screen[JobRef | None]):
         """Close with the job that was created, or None."""
         self.dismiss(ref)
 
-    def action_check(self) -> None:
+    def action_dry_run(self) -> None:
         """Ask the server for a dry run."""
         if not self.busy and (submission := self.make_submission()) is not None:
-            self._start(submission, is_check=True)
+            self._start(submission, is_dry_run_only=True)
 
     def action_create(self) -> None:
         """Ask whether to create the job, and create it."""
@@ -88,21 +88,21 @@ class SubmitScreen(Screen[JobRef | None]):
         if not self.busy and (submission := self.make_submission()) is not None:
             self._start(submission)
 
-    def _start(self, submission: Submission, *, is_check: bool = False) -> None:
+    def _start(self, submission: Submission, *, is_dry_run_only: bool = False) -> None:
         # Set here, not in the worker: a second key may come before the worker's first step.
         self.busy = DRY_RUN
-        self._submit(submission, is_check=is_check)
+        self._submit(submission, is_dry_run_only=is_dry_run_only)
 
     @work(exclusive=True, group="submit")
-    async def _submit(self, submission: Submission, *, is_check: bool) -> None:
+    async def _submit(self, submission: Submission, *, is_dry_run_only: bool) -> None:
         """Ask for a dry run, and create the job unless that is all that is wanted."""
         try:
             if await _dry_run(submission):
                 self.show_dry_run_passed(submission)
-            elif is_check:
+            elif is_dry_run_only:
                 text = "The server cannot dry-run this: one of its admission webhooks does not support it."
                 self.query_one(Notice).show(text, is_error=False)
-            if not is_check:
+            if not is_dry_run_only:
                 self.busy = CREATING
                 ref = await submission.send(False)
                 await self.after_create(submission)
