@@ -13,15 +13,15 @@ from k8s.models import Event
 from k8s.scheduling import requests
 
 
-def cannot_create(seen: Evidence) -> Cause | None:
+def cannot_create(evidence: Evidence) -> Cause | None:
     """Its pods are refused when they are to be made."""
-    if not seen.podless:
+    if not evidence.podless:
         return None
-    for event in seen.events_of(None, "FailedCreate"):
+    for event in evidence.events_of(None, "FailedCreate"):
         message = cut(event.message)
         for pattern, explain in _REJECTIONS:
             if found := pattern.search(message):
-                cause = explain(seen, found)
+                cause = explain(evidence, found)
                 return Cause(cause.sentence, (_event_fact(event), *cause.facts), cause.help)
         return Cause(f"Its pods cannot be created: {message}.", (_event_fact(event),))
     return None
@@ -32,7 +32,7 @@ def _event_fact(event: Event) -> Fact:
     return Fact("event", f"{about.kind}/{about.name} {event.reason}: {cut(event.message)}")
 
 
-def _over_quota(seen: Evidence, found: re.Match[str]) -> Cause:
+def _over_quota(evidence: Evidence, found: re.Match[str]) -> Cause:
     quota, requested, used, limited = found.groups()
     names_of = [each.partition("=")[0] for each in requested.split(",")]
     limits = dict(each.split("=", 1) for each in limited.split(",") if "=" in each)
@@ -41,7 +41,7 @@ def _over_quota(seen: Evidence, found: re.Match[str]) -> Cause:
     left = names(f"{uses.get(each, '?')} of {limits.get(each, '?')} {each} used" for each in names_of)
     return Cause(
         f"Waits for quota: a pod wants {asks}; quota {quota} has {left}.",
-        help=(f"Ask for less, end other jobs in {seen.job.ref.namespace}, or ask for more quota.",),
+        help=(f"Ask for less, end other jobs in {evidence.job.ref.namespace}, or ask for more quota.",),
     )
 
 
@@ -90,10 +90,10 @@ _REJECTIONS: tuple[tuple[re.Pattern[str], Callable[[Evidence, re.Match[str]], Ca
 """What servers say when they refuse a pod, and what that means; the first that is found counts."""
 
 
-def no_such_priority(seen: Evidence) -> Cause | None:
+def no_such_priority(evidence: Evidence) -> Cause | None:
     """Its PriorityClass is not there."""
-    missing = [name for name, found in seen.priorities.items() if found is None]
-    if not missing or not seen.podless:
+    missing = [name for name, found in evidence.priorities.items() if found is None]
+    if not missing or not evidence.podless:
         return None
     return Cause(
         f"Its pods cannot be created: there is no PriorityClass {names(missing)}.",
@@ -101,10 +101,10 @@ def no_such_priority(seen: Evidence) -> Cause | None:
     )
 
 
-def no_such_account(seen: Evidence) -> Cause | None:
+def no_such_account(evidence: Evidence) -> Cause | None:
     """Its ServiceAccount is not there."""
-    missing = [name for name, found in seen.accounts.items() if found is None]
-    if not missing or not seen.podless:
+    missing = [name for name, found in evidence.accounts.items() if found is None]
+    if not missing or not evidence.podless:
         return None
     return Cause(
         f"Its pods cannot be created: there is no ServiceAccount {names(missing)}.",
@@ -112,11 +112,11 @@ def no_such_account(seen: Evidence) -> Cause | None:
     )
 
 
-def over_quota(seen: Evidence) -> Cause | None:
+def over_quota(evidence: Evidence) -> Cause | None:
     """The namespace's quota has too little left, by arithmetic, where no event says so."""
-    for instance in seen.podless:
-        wanted = requests.of_pod(seen.spec(instance))
-        for quota in seen.quotas:
+    for instance in evidence.podless:
+        wanted = requests.of_pod(evidence.spec(instance))
+        for quota in evidence.quotas:
             if quota.spec.scopes or quota.spec.scope_selector:
                 continue  # for some pods only; an event tells when it is for these
             hard = requests.from_quantities(quota.status.hard)
@@ -131,7 +131,9 @@ def over_quota(seen: Evidence) -> Cause | None:
                     f"Waits for quota: {instance.name} wants {amount(key, want)}; quota {name} has "
                     f"{bare_amount(key, left)} of {bare_amount(key, limit)} left."
                 )
-                advice = f"Ask for less, end other jobs in {seen.job.ref.namespace}, or ask for more quota."
+                advice = (
+                    f"Ask for less, end other jobs in {evidence.job.ref.namespace}, or ask for more quota."
+                )
                 return Cause(sentence, help=(advice,))
     return None
 
@@ -139,12 +141,12 @@ def over_quota(seen: Evidence) -> Cause | None:
 _RESOURCE_OF: Mapping[str, str] = {"count/pods": requests.PODS}
 
 
-def out_of_limits(seen: Evidence) -> Cause | None:
+def out_of_limits(evidence: Evidence) -> Cause | None:
     """A LimitRange allows no such pods, by arithmetic, where no event says so."""
-    for instance in seen.podless:
-        containers = [requests.of_container(each) for each in seen.spec(instance).containers]
+    for instance in evidence.podless:
+        containers = [requests.of_container(each) for each in evidence.spec(instance).containers]
         asked = {"Container": containers, "Pod": [requests.add(containers)]}
-        for limit_range in seen.limit_ranges:
+        for limit_range in evidence.limit_ranges:
             for limit in limit_range.spec.limits or ():
                 for each in asked.get(limit.type, ()):
                     if words := _beyond(limit, each):

@@ -50,10 +50,10 @@ class _End:
         return f"ended with exit {self.state.exit_code}"
 
 
-def evicted(seen: Evidence) -> Cause | None:
+def evicted(evidence: Evidence) -> Cause | None:
     """A node put a pod out, or a pod of higher priority took its place."""
-    for instance in seen.job.instances:
-        pod = seen.pods.get(instance.pod)
+    for instance in evidence.job.instances:
+        pod = evidence.pods.get(instance.pod)
         if pod is not None and pod.status.phase == "Failed" and pod.status.reason:
             where = f" from {instance.node}" if instance.node else ""
             how = {"Evicted": f"was evicted{where}", "Preempting": f"was preempted{where}"}.get(
@@ -62,18 +62,20 @@ def evicted(seen: Evidence) -> Cause | None:
             message = f": {cut(pod.status.message)}" if pod.status.message else ""
             if pod.status.reason == "DeadlineExceeded":
                 continue
-            return Cause(f"{_verb(seen)}: {instance.name} {how}{message}.", tuple(_operator_facts(seen)))
-    for event in seen.events_of("Pod", "Preempted"):
+            return Cause(
+                f"{_verb(evidence)}: {instance.name} {how}{message}.", tuple(_operator_facts(evidence))
+            )
+    for event in evidence.events_of("Pod", "Preempted"):
         return Cause(
-            f"{_verb(seen)}: {event.involved_object.name} was preempted: {cut(event.message)}.",
+            f"{_verb(evidence)}: {event.involved_object.name} was preempted: {cut(event.message)}.",
             help=("Give it a higher priority, or wait: it is placed again when there is room.",),
         )
     return None
 
 
-def container_ended(seen: Evidence) -> Cause | None:
+def container_ended(evidence: Evidence) -> Cause | None:
     """A process ended badly; the first that did is to blame, but not one that was only asked to stop."""
-    ends = [end for instance in seen.job.instances for end in _ends(seen, instance)]
+    ends = [end for instance in evidence.job.instances for end in _ends(evidence, instance)]
     if not ends:
         return None
     first = min(ends, key=lambda end: (end.state.exit_code in _ASKED_TO_STOP, order(end.state.finished_at)))
@@ -81,10 +83,10 @@ def container_ended(seen: Evidence) -> Cause | None:
     at = clock(first.state.finished_at)
     several = len({end.instance.name for end in ends}) > 1
     when = f"{' first' if several else ''}{f', {at}' if at else ''}"
-    limit, advice = _limit(seen)
+    limit, advice = _limit(evidence)
     times = f", {count(first.restarts, 'restart')} so far" if first.restarts else ""
-    memory = _memory_limit(seen, first)
-    sentence = f"{_verb(seen)}: {who} {first.words}{when}{memory}{times}{f'; {limit}' if limit else ''}."
+    memory = _memory_limit(evidence, first)
+    sentence = f"{_verb(evidence)}: {who} {first.words}{when}{memory}{times}{f'; {limit}' if limit else ''}."
     facts = [
         Fact("pods", f"{end.instance.name}: {end.container} {end.words}{_at(end.state.finished_at)}")
         for end in sorted(ends, key=lambda end: order(end.state.finished_at))[:8]
@@ -93,18 +95,18 @@ def container_ended(seen: Evidence) -> Cause | None:
         facts.insert(0, Fact("pods", f"{first.instance.name} says: {cut(first.state.message)}"))
     if first.state.reason in ("", "Error") and (meaning := _EXIT_CODES.get(first.state.exit_code)):
         facts.append(Fact("pods", f"exit {first.state.exit_code} means {meaning}"))
-    log = f"See what it printed: gpuconsole logs {seen.job.ref.name} -i {first.instance.name}"
+    log = f"See what it printed: gpuconsole logs {evidence.job.ref.name} -i {first.instance.name}"
     previous = " --previous" if first.instance.status is Status.RESTARTING else ""
     return Cause(
         sentence,
-        (*facts, *_operator_facts(seen)),
+        (*facts, *_operator_facts(evidence)),
         (*_memory_help(first), log + previous, *([advice] if advice else [])),
     )
 
 
-def _ends(seen: Evidence, instance: Instance) -> list[_End]:
+def _ends(evidence: Evidence, instance: Instance) -> list[_End]:
     found = []
-    for status, _ in seen.containers(instance):
+    for status, _ in evidence.containers(instance):
         ended = status.state.terminated
         if ended is None and status.state.waiting is not None:
             ended = status.last_state.terminated
@@ -120,10 +122,10 @@ def _with_ranks(instance: Instance) -> str:
     return f"{instance.name} ({f'rank {first}' if first == last else f'ranks {first}-{last}'})"
 
 
-def _memory_limit(seen: Evidence, end: _End) -> str:
+def _memory_limit(evidence: Evidence, end: _End) -> str:
     if end.state.reason != "OOMKilled":
         return ""
-    for container in seen.spec(end.instance).containers:
+    for container in evidence.spec(end.instance).containers:
         limits = container.resources.limits if container.resources is not None else None
         if container.name == end.container and limits and "memory" in limits:
             return f", its limit is {limits['memory']} of memory"
@@ -138,9 +140,9 @@ def _memory_help(end: _End) -> tuple[str, ...]:
     )
 
 
-def _limit(seen: Evidence) -> tuple[str, str]:
+def _limit(evidence: Evidence) -> tuple[str, str]:
     """Return why its operator gave up for good, in words, and what would help."""
-    for condition in seen.job.conditions:
+    for condition in evidence.job.conditions:
         if condition.type == "Failed" and condition.status == "True":
             text = f"{condition.reason} {condition.message}"
             if "backoff limit" in text:
@@ -151,26 +153,26 @@ def _limit(seen: Evidence) -> tuple[str, str]:
     return "", ""
 
 
-def given_up(seen: Evidence) -> Cause | None:
+def given_up(evidence: Evidence) -> Cause | None:
     """Its operator called it failed, and no pod is left that says more."""
-    if seen.job.status is not Status.FAILED:
+    if evidence.job.status is not Status.FAILED:
         return None
-    limit, advice = _limit(seen)
-    deadline = dig(seen.manifest, "spec", "activeDeadlineSeconds") or dig(
-        seen.manifest, "spec", "runPolicy", "activeDeadlineSeconds"
+    limit, advice = _limit(evidence)
+    deadline = dig(evidence.manifest, "spec", "activeDeadlineSeconds") or dig(
+        evidence.manifest, "spec", "runPolicy", "activeDeadlineSeconds"
     )
     of = f" of {span(deadline)}" if isinstance(deadline, int) and "deadline" in limit else ""
-    why = f"{limit}{of}" if limit else cut(seen.job.reason) or "its operator says so, without a reason"
-    gone = "" if seen.pods else "; its pods are gone, and their logs with them"
-    facts = _operator_facts(seen)
+    why = f"{limit}{of}" if limit else cut(evidence.job.reason) or "its operator says so, without a reason"
+    gone = "" if evidence.pods else "; its pods are gone, and their logs with them"
+    facts = _operator_facts(evidence)
     return Cause(f"Failed: {why}{gone}.", tuple(facts), (advice,) if advice else ())
 
 
-def _operator_facts(seen: Evidence) -> list[Fact]:
+def _operator_facts(evidence: Evidence) -> list[Fact]:
     """Return what its operator says of its end."""
     return [
         Fact("job", f"{each.type}: {cut(each.message) or each.reason}{_at(each.last_transition_time)}")
-        for each in seen.job.conditions
+        for each in evidence.job.conditions
         if each.type in ("Failed", "Restarting", "FailureTarget") and each.status == "True"
     ]
 
@@ -179,14 +181,14 @@ def _at(moment: datetime | None) -> str:
     return f", {clock(moment)}" if moment is not None and clock(moment) else ""
 
 
-def _verb(seen: Evidence) -> str:
-    return "Failed" if seen.job.status is Status.FAILED else "Restarts"
+def _verb(evidence: Evidence) -> str:
+    return "Failed" if evidence.job.status is Status.FAILED else "Restarts"
 
 
-def restarting(seen: Evidence) -> Cause | None:
+def restarting(evidence: Evidence) -> Cause | None:
     """It restarts, and nothing says more than its status does."""
-    if seen.job.status is not Status.RESTARTING:
+    if evidence.job.status is not Status.RESTARTING:
         return None
-    who = [each.name for each in seen.job.instances if each.status in (Status.RESTARTING, Status.FAILED)]
-    why = cut(seen.job.reason) or "its operator says so"
-    return Cause(f"Restarts: {names(who) or 'its pods'}; {why}.", tuple(_operator_facts(seen)))
+    who = [each.name for each in evidence.job.instances if each.status in (Status.RESTARTING, Status.FAILED)]
+    why = cut(evidence.job.reason) or "its operator says so"
+    return Cause(f"Restarts: {names(who) or 'its pods'}; {why}.", tuple(_operator_facts(evidence)))

@@ -11,58 +11,58 @@ PATIENCE_S = 60.0
 """How long an operator or a scheduler may take before its silence means something."""
 
 
-def gone(seen: Evidence) -> Cause | None:
+def gone(evidence: Evidence) -> Cause | None:
     """The job is no longer there."""
-    if not seen.is_gone:
+    if not evidence.is_gone:
         return None
-    ref = seen.job.ref
+    ref = evidence.job.ref
     return Cause(f"It is gone: {ref.kind} {ref.name} was deleted.")
 
 
-def being_deleted(seen: Evidence) -> Cause | None:
+def being_deleted(evidence: Evidence) -> Cause | None:
     """Somebody has deleted it and something keeps it."""
-    if seen.job.status is not Status.TERMINATING:
+    if evidence.job.status is not Status.TERMINATING:
         return None
-    pods = [each for each in seen.unfinished if each.pod]
-    found = dig(seen.manifest, "metadata", "finalizers")
+    pods = [each for each in evidence.unfinished if each.pod]
+    found = dig(evidence.manifest, "metadata", "finalizers")
     finalizers = [each for each in (found if isinstance(found, list) else ()) if isinstance(each, str)]
     held = f"; finalizers keep it: {names(finalizers)}" if finalizers and not pods else ""
     nodes = f" on {names(each.node for each in pods if each.node)}" if any(each.node for each in pods) else ""
     return Cause(f"Is being deleted: {count(len(pods), 'pod')} left{nodes}{held}.")
 
 
-def operator_absent(seen: Evidence) -> Cause | None:
+def operator_absent(evidence: Evidence) -> Cause | None:
     """Nothing reacts to its object."""
-    has_answer = bool(seen.manifest.get("status")) or any(each.pod for each in seen.job.instances)
-    if not seen.manifest or has_answer or seen.events_of(None, names={seen.job.ref.name}):
+    has_answer = bool(evidence.manifest.get("status")) or any(each.pod for each in evidence.job.instances)
+    if not evidence.manifest or has_answer or evidence.events_of(None, names={evidence.job.ref.name}):
         return None
-    ref = seen.job.ref
-    if seen.age_s < PATIENCE_S:
-        return Cause(f"Was created {span(seen.age_s)} ago; its operator has not answered yet.")
+    ref, age = evidence.job.ref, span(evidence.age_s)
+    if evidence.age_s < PATIENCE_S:
+        return Cause(f"Was created {age} ago; its operator has not answered yet.")
     return Cause(
-        f"No operator acts on it: {ref.kind} {ref.name} has no status and no pods after {span(seen.age_s)}.",
+        f"No operator acts on it: {ref.kind} {ref.name} has no status and no pods after {age}.",
         (Fact("job", f"{ref.api_version} {ref.kind}, no status, no events, no pods"),),
         (f"Ask an administrator whether the operator for {ref.kind} runs.",),
     )
 
 
-def no_pods_yet(seen: Evidence) -> Cause | None:
+def no_pods_yet(evidence: Evidence) -> Cause | None:
     """Its operator has made no pods, and no reason was found."""
-    if not seen.podless or seen.job.status is Status.SUSPENDED:
+    if not evidence.podless or evidence.job.status is Status.SUSPENDED:
         return None
-    made = len(seen.job.instances) - len(seen.podless)
+    made = len(evidence.job.instances) - len(evidence.podless)
     newest = max(
-        (each for each in seen.job.conditions if each.status == "True" and each.message),
+        (each for each in evidence.job.conditions if each.status == "True" and each.message),
         key=lambda each: order(each.last_transition_time),
         default=None,
     )
     facts = (Fact("job", condition_words(newest)),) if newest is not None else ()
-    if not seen.job.instances:
+    if not evidence.job.instances:
         return None
-    total = len(seen.job.instances)
+    total, age = len(evidence.job.instances), span(evidence.age_s)
     sentence = (
         f"Has {made} of {count(total, 'pod')}: its operator has not made the rest."
         if made
-        else f"Has no pods: its operator has made none of {total}, {span(seen.age_s)} after it was created."
+        else f"Has no pods: its operator has made none of {total}, {age} after it was created."
     )
     return Cause(sentence, facts)

@@ -22,16 +22,16 @@ _CODE_INITS = ("init-code",)
 _LOST = ("", "Unknown")
 
 
-def node_lost(seen: Evidence) -> Cause | None:
+def node_lost(evidence: Evidence) -> Cause | None:
     """A node that holds some of its pods does not answer, or is gone."""
-    if seen.nodes is None:
+    if evidence.nodes is None:
         return None
-    nodes = {node.metadata.name: node for node in seen.nodes}
-    for instance in seen.unstarted:
+    nodes = {node.metadata.name: node for node in evidence.nodes}
+    for instance in evidence.unstarted:
         node = nodes.get(instance.node)
         if node is not None and is_ready(node):
             continue
-        bound = [each.name for each in seen.unfinished if each.node == instance.node]
+        bound = [each.name for each in evidence.unfinished if each.node == instance.node]
         who = f"{names(bound)} {verb(bound, 'is', 'are')} bound to it"
         ready = next(
             (each for each in (node.status.conditions if node else None) or () if each.type == "Ready"), None
@@ -39,7 +39,9 @@ def node_lost(seen: Evidence) -> Cause | None:
         if node is None:
             how = "which is no longer there"
         elif ready is None or ready.status in _LOST:
-            since = span(seconds_between(ready.last_transition_time, seen.now)) if ready is not None else ""
+            since = (
+                span(seconds_between(ready.last_transition_time, evidence.now)) if ready is not None else ""
+            )
             how = f"which has not answered for {since}" if since else "which does not answer"
         else:
             how = "which is not ready"
@@ -63,26 +65,26 @@ def node_lost(seen: Evidence) -> Cause | None:
     return None
 
 
-def image(seen: Evidence) -> Cause | None:
+def image(evidence: Evidence) -> Cause | None:
     """An image cannot be had."""
-    for instance in seen.unstarted:
-        for status, _ in seen.containers(instance):
+    for instance in evidence.unstarted:
+        for status, _ in evidence.containers(instance):
             waiting = status.state.waiting
             if waiting is None or waiting.reason not in PULL_REASONS:
                 continue
-            message = _pull_words(seen, instance, waiting.message)
-            what = seen.image_of(instance, status.name) or "its image"
+            message = _pull_words(evidence, instance, waiting.message)
+            what = evidence.image_of(instance, status.name) or "its image"
             same = [
                 each.name
-                for each in seen.unstarted
+                for each in evidence.unstarted
                 if any(
                     s.state.waiting and s.state.waiting.reason in PULL_REASONS
-                    for s, _ in seen.containers(each)
+                    for s, _ in evidence.containers(each)
                 )
             ]
-            where = f"{names(same)} on {names(e.node for e in seen.unstarted if e.name in same)}"
+            where = f"{names(same)} on {names(e.node for e in evidence.unstarted if e.name in same)}"
             why, advice = _pull_cause(waiting.reason, message)
-            missing = [name for name, found in seen.secrets.items() if found is None]
+            missing = [name for name, found in evidence.secrets.items() if found is None]
             secret = (Fact("image", f"there is no image pull secret {names(missing)}"),) if missing else ()
             return Cause(
                 f"Waits for its image: {what} {why} ({where}).",
@@ -95,11 +97,11 @@ def image(seen: Evidence) -> Cause | None:
     return None
 
 
-def _pull_words(seen: Evidence, instance: Instance, message: str) -> str:
+def _pull_words(evidence: Evidence, instance: Instance, message: str) -> str:
     """Return the kubelet's message; while it only backs off, the one before that."""
     if message and not message.startswith("Back-off pulling image"):
         return cut(message)
-    failed = seen.events_of("Pod", "Failed", names={instance.pod})
+    failed = evidence.events_of("Pod", "Failed", names={instance.pod})
     pull_error = next(
         (event.message for event in failed if (event.message or "").startswith("Failed to pull")), ""
     )
@@ -153,10 +155,10 @@ _PULLS: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
 """What kubelets and registries say, what it means for the image, and what would help; the first counts."""
 
 
-def config(seen: Evidence) -> Cause | None:
+def config(evidence: Evidence) -> Cause | None:
     """A container cannot be made from its spec: a ConfigMap, a Secret, a command is missing."""
-    for instance in seen.unstarted:
-        for status, _ in seen.containers(instance):
+    for instance in evidence.unstarted:
+        for status, _ in evidence.containers(instance):
             waiting = status.state.waiting
             if waiting is None or waiting.reason not in _CONFIG_REASONS:
                 continue
@@ -175,10 +177,10 @@ def config(seen: Evidence) -> Cause | None:
     return None
 
 
-def mounts(seen: Evidence) -> Cause | None:
+def mounts(evidence: Evidence) -> Cause | None:
     """A volume cannot be mounted, or the pod's network cannot be made."""
-    starting = {each.pod: each for each in seen.unstarted if not _has_begun(seen, each)}
-    for event in seen.events_of("Pod", *_NODE_TROUBLES, names=set(starting)):
+    starting = {each.pod: each for each in evidence.unstarted if not _has_begun(evidence, each)}
+    for event in evidence.events_of("Pod", *_NODE_TROUBLES, names=set(starting)):
         about = _NODE_TROUBLES[next(each for each in _NODE_TROUBLES if (event.reason or "").startswith(each))]
         instance = starting[event.involved_object.name]
         message = cut(event.message)
@@ -203,27 +205,27 @@ def _times(event: Event) -> str:
     return count(event.count or 1, "time")
 
 
-def _has_begun(seen: Evidence, instance: Instance) -> bool:
+def _has_begun(evidence: Evidence, instance: Instance) -> bool:
     return any(
         status.state.running is not None or status.state.terminated is not None
-        for status, _ in seen.containers(instance)
+        for status, _ in evidence.containers(instance)
     )
 
 
-def init(seen: Evidence) -> Cause | None:
+def init(evidence: Evidence) -> Cause | None:
     """An init container has not ended well."""
     waiting_for_master: list[Instance] = []
-    for instance in seen.unstarted:
-        status = _current_init(seen, instance)
+    for instance in evidence.unstarted:
+        status = _current_init(evidence, instance)
         if status is None:
             continue
         if status.name in _MASTER_INITS and _last_end(status) is None:
             waiting_for_master.append(instance)
             continue
-        return _init_cause(seen, instance, status)
+        return _init_cause(evidence, instance, status)
     if not waiting_for_master:
         return None
-    chief = next((each for each in seen.job.instances if each.is_chief), None)
+    chief = next((each for each in evidence.job.instances if each.is_chief), None)
     how = f"{chief.name} is {chief.status}" if chief is not None else "there is none"
     because = f": {cut(chief.reason)}" if chief is not None and chief.reason else ""
     who = names(each.name for each in waiting_for_master)
@@ -237,9 +239,9 @@ def init(seen: Evidence) -> Cause | None:
     )
 
 
-def _current_init(seen: Evidence, instance: Instance) -> ContainerStatus | None:
+def _current_init(evidence: Evidence, instance: Instance) -> ContainerStatus | None:
     """Return the init container that has begun and has not ended well."""
-    for status, is_init in seen.containers(instance):
+    for status, is_init in evidence.containers(instance):
         if not is_init:
             return None
         state = status.state
@@ -248,7 +250,7 @@ def _current_init(seen: Evidence, instance: Instance) -> ContainerStatus | None:
         has_begun = state.running is not None or state.terminated is not None or bool(status.restart_count)
         sidecar = any(
             each.name == status.name and each.restart_policy == "Always"
-            for each in seen.spec(instance).init_containers or ()
+            for each in evidence.spec(instance).init_containers or ()
         )
         if sidecar and state.running is not None:
             continue
@@ -260,12 +262,12 @@ def _last_end(status: ContainerStatus) -> Terminated | None:
     return status.state.terminated or status.last_state.terminated
 
 
-def _init_cause(seen: Evidence, instance: Instance, status: ContainerStatus) -> Cause:
+def _init_cause(evidence: Evidence, instance: Instance, status: ContainerStatus) -> Cause:
     ended = _last_end(status)
     fetch = (
         "The code cannot be fetched" if status.name in _CODE_INITS else f"Init container {status.name} fails"
     )
-    log = f"See what it printed: gpuconsole logs {seen.job.ref.name} -i {instance.name} -c {status.name}"
+    log = f"See what it printed: gpuconsole logs {evidence.job.ref.name} -i {instance.name} -c {status.name}"
     if ended is not None:
         message = f": {cut(ended.message)}" if ended.message else ""
         times = f", {count(status.restart_count, 'restart')} so far" if status.restart_count else ""
@@ -275,7 +277,7 @@ def _init_cause(seen: Evidence, instance: Instance, status: ContainerStatus) -> 
             (log,),
         )
     running = status.state.running
-    since_s = seconds_between(running.started_at, seen.now) if running is not None else 0.0
+    since_s = seconds_between(running.started_at, evidence.now) if running is not None else 0.0
     doing = "fetches the code" if status.name in _CODE_INITS else "runs"
     return Cause(
         f"Waits for init container {status.name}, which {doing} in {instance.name} for {span(since_s)}.",
@@ -284,21 +286,23 @@ def _init_cause(seen: Evidence, instance: Instance, status: ContainerStatus) -> 
     )
 
 
-def starting(seen: Evidence) -> Cause | None:
+def starting(evidence: Evidence) -> Cause | None:
     """Pods are bound and their nodes are starting them."""
     bound = [
-        each for each in seen.unstarted if each.status in (Status.STARTING, Status.PENDING, Status.UNKNOWN)
+        each
+        for each in evidence.unstarted
+        if each.status in (Status.STARTING, Status.PENDING, Status.UNKNOWN)
     ]
     if not bound:
         return None
     pulling = [
         each.name
         for each in bound
-        if (last := next(iter(seen.events_of("Pod", "Pull", names={each.pod})), None))
+        if (last := next(iter(evidence.events_of("Pod", "Pull", names={each.pod})), None))
         and last.reason == "Pulling"
     ]
     if pulling:
-        images = {seen.spec(each).containers[0].image for each in bound if seen.spec(each).containers}
+        images = {evidence.spec(each).containers[0].image for each in bound if evidence.spec(each).containers}
         return Cause(
             f"Pulls its image: {names(pulling)} {verb(pulling, 'waits', 'wait')} for {names(sorted(images))}."
         )

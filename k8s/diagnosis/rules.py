@@ -103,28 +103,32 @@ _BLOCKERS: frozenset[Rule] = frozenset(
 """Causes below which nothing else counts: nobody has tried anything yet."""
 
 
-def explain(seen: Evidence) -> Answer:
+def explain(evidence: Evidence) -> Answer:
     """Say why a job is as it is."""
-    job = seen.job
+    job = evidence.job
     if job.status is Status.SUCCEEDED:
-        return Answer(str(job.status), f"It ended well: {_progress_words(seen)}.", tuple(_pod_facts(seen)))
+        return Answer(
+            str(job.status), f"It ended well: {_progress_words(evidence)}.", tuple(_pod_facts(evidence))
+        )
     if job.status in (Status.FAILED, Status.RESTARTING):
-        return _answer(seen, _found(seen, ENDED))
+        return _answer(evidence, _found(evidence, ENDED))
     if job.status is Status.RUNNING and not any(
-        each.status is not Status.RUNNING for each in seen.unfinished
+        each.status is not Status.RUNNING for each in evidence.unfinished
     ):
         return Answer(
-            str(job.status), f"It runs: {_progress_words(seen)}.", (*_lost_nodes(seen), *_pod_facts(seen))
+            str(job.status),
+            f"It runs: {_progress_words(evidence)}.",
+            (*_lost_nodes(evidence), *_pod_facts(evidence)),
         )
-    return _answer(seen, _found(seen, WAITING))
+    return _answer(evidence, _found(evidence, WAITING))
 
 
-def _found(seen: Evidence, rules: tuple[Rule, ...]) -> list[Cause]:
+def _found(evidence: Evidence, rules: tuple[Rule, ...]) -> list[Cause]:
     found: dict[Rule, Cause] = {}
     for rule in rules:
         if _ALTERNATIVES.get(rule, frozenset()) & found.keys():
             continue
-        cause = rule(seen)
+        cause = rule(evidence)
         if cause is not None:
             found[rule] = cause
             if rule in _BLOCKERS or rules is ENDED:
@@ -132,53 +136,59 @@ def _found(seen: Evidence, rules: tuple[Rule, ...]) -> list[Cause]:
     return list(found.values())
 
 
-def _answer(seen: Evidence, causes: list[Cause]) -> Answer:
-    unseen = tuple(Fact("unseen", text) for text in seen.unseen)
-    status = str(seen.job.status)
+def _answer(evidence: Evidence, causes: list[Cause]) -> Answer:
+    unseen = tuple(Fact("unseen", text) for text in evidence.unseen)
+    status = str(evidence.job.status)
     if not causes:
         return Answer(
             status,
-            f"Nothing that was looked at explains it: {_progress_words(seen)}{_own_words(seen)}.",
-            (*_looked_at(seen), *_pod_facts(seen), *unseen),
+            f"Nothing that was looked at explains it: {_progress_words(evidence)}{_own_words(evidence)}.",
+            (*_looked_at(evidence), *_pod_facts(evidence), *unseen),
         )
     first, *others = causes
     also = tuple(Fact("also", cause.sentence) for cause in others)
     facts = dict.fromkeys(
-        (*also, *first.facts, *(fact for cause in others for fact in cause.facts), *_pod_facts(seen), *unseen)
+        (
+            *also,
+            *first.facts,
+            *(fact for cause in others for fact in cause.facts),
+            *_pod_facts(evidence),
+            *unseen,
+        )
     )
     advice = dict.fromkeys(line for cause in causes for line in cause.help)
     return Answer(status, first.sentence, tuple(facts), tuple(advice))
 
 
-def _progress_words(seen: Evidence) -> str:
-    job = seen.job
+def _progress_words(evidence: Evidence) -> str:
+    job = evidence.job
     done = sum(each.status in (Status.RUNNING, Status.SUCCEEDED) for each in job.instances)
     return f"{done} of {count(len(job.instances), 'pod')}"
 
 
-def _own_words(seen: Evidence) -> str:
-    return f"; its status says {cut(seen.job.reason)}" if seen.job.reason else ""
+def _own_words(evidence: Evidence) -> str:
+    return f"; its status says {cut(evidence.job.reason)}" if evidence.job.reason else ""
 
 
-def _pod_facts(seen: Evidence) -> list[Fact]:
+def _pod_facts(evidence: Evidence) -> list[Fact]:
     """Return how its instances are, those of one status together."""
     by_status: dict[Status, list[str]] = {}
-    for each in seen.job.instances:
+    for each in evidence.job.instances:
         by_status.setdefault(each.status, []).append(each.name)
     return [Fact("pods", f"{status}: {names(found)}") for status, found in by_status.items()]
 
 
-def _lost_nodes(seen: Evidence) -> list[Fact]:
+def _lost_nodes(evidence: Evidence) -> list[Fact]:
     lost = [
         name
-        for name in seen.job.nodes
-        if (row := seen.node_rows.get(name)) and row.status.startswith("NotReady")
+        for name in evidence.job.nodes
+        if (row := evidence.node_rows.get(name)) and row.status.startswith("NotReady")
     ]
     return [Fact("nodes", f"{names(lost)} does not answer, so this may be old")] if lost else []
 
 
-def _looked_at(seen: Evidence) -> list[Fact]:
-    events = count(len(seen.events), "event")
-    nodes = count(len(seen.nodes), "node") if seen.nodes is not None else "no nodes"
-    looked = f"{count(len(seen.pods), 'pod')}, {nodes}, {events}, created {span(seen.age_s)} ago"
+def _looked_at(evidence: Evidence) -> list[Fact]:
+    events = count(len(evidence.events), "event")
+    nodes = count(len(evidence.nodes), "node") if evidence.nodes is not None else "no nodes"
+    looked = f"{count(len(evidence.pods), 'pod')}, {nodes}, {events}, created {span(evidence.age_s)} ago"
     return [Fact("looked", looked)]

@@ -17,24 +17,26 @@ _MEANS_UNSCHEDULED = "PodScheduled"
 _GROUP_RUNS = ("Running", "Scheduled", "Finished", "Completed")
 
 
-def claims(seen: Evidence) -> Cause | None:
+def claims(evidence: Evidence) -> Cause | None:
     """A volume claim is missing, or has no volume."""
-    waiting = [*seen.unscheduled, *seen.unstarted]
+    waiting = [*evidence.unscheduled, *evidence.unstarted]
     mounting: dict[str, list[str]] = {}
     for each in waiting:
-        for name in seen.spec(each).claims:
+        for name in evidence.spec(each).claims:
             mounting.setdefault(name, []).append(each.name)
     for name, instances in mounting.items():
-        if name in seen.claims and (cause := _claim_cause(seen, name, seen.claims[name], instances)):
+        if name in evidence.claims and (
+            cause := _claim_cause(evidence, name, evidence.claims[name], instances)
+        ):
             return cause
     return None
 
 
-def _claim_cause(seen: Evidence, name: str, claim: Claim | None, instances: list[str]) -> Cause | None:
+def _claim_cause(evidence: Evidence, name: str, claim: Claim | None, instances: list[str]) -> Cause | None:
     who = names(instances)
     if claim is None:
         return Cause(
-            f"Waits for volume claim {name}, which does not exist in {seen.job.ref.namespace}.",
+            f"Waits for volume claim {name}, which does not exist in {evidence.job.ref.namespace}.",
             (Fact("claim", f"{who} {verb(instances, 'mounts', 'mount')} {name}"),),
             (f"Create the claim {name}, or name one that exists: gpuconsole data list",),
         )
@@ -45,9 +47,9 @@ def _claim_cause(seen: Evidence, name: str, claim: Claim | None, instances: list
     if claim.status.phase == "Bound" or not claim.status.phase:
         return None
     class_name = claim.spec.storage_class_name
-    storage = seen.storage_classes.get(class_name)
+    storage = evidence.storage_classes.get(class_name)
     fact = Fact("claim", f"{name} is {claim.status.phase}, storage class {class_name or 'none'}")
-    if class_name and class_name in seen.storage_classes and storage is None:
+    if class_name and class_name in evidence.storage_classes and storage is None:
         return Cause(
             f"Waits for volume claim {name}: there is no storage class {class_name}.",
             (fact,),
@@ -69,15 +71,17 @@ def _claim_cause(seen: Evidence, name: str, claim: Claim | None, instances: list
     )
 
 
-def no_scheduler(seen: Evidence) -> Cause | None:
+def no_scheduler(evidence: Evidence) -> Cause | None:
     """No scheduler has looked at its pods."""
-    ignored = [each for each in seen.unscheduled if each.pod in seen.pods and _is_ignored(seen, each)]
+    ignored = [
+        each for each in evidence.unscheduled if each.pod in evidence.pods and _is_ignored(evidence, each)
+    ]
     if not ignored:
         return None
     age_s = max(
-        seconds_between(seen.pods[each.pod].metadata.creation_timestamp, seen.now) for each in ignored
+        seconds_between(evidence.pods[each.pod].metadata.creation_timestamp, evidence.now) for each in ignored
     )
-    scheduler = seen.pods[ignored[0].pod].spec.scheduler_name or "default-scheduler"
+    scheduler = evidence.pods[ignored[0].pod].spec.scheduler_name or "default-scheduler"
     which = names(each.name for each in ignored)
     if age_s < PATIENCE_S:
         return Cause(f"Waits for scheduler {scheduler}, which has not looked at {which} for {span(age_s)}.")
@@ -88,25 +92,27 @@ def no_scheduler(seen: Evidence) -> Cause | None:
     )
 
 
-def _is_ignored(seen: Evidence, instance: Instance) -> bool:
-    pod = seen.pods[instance.pod]
+def _is_ignored(evidence: Evidence, instance: Instance) -> bool:
+    pod = evidence.pods[instance.pod]
     if pod.spec.scheduling_gates:
         return False
     conditions = pod.status.conditions or ()
     heard = any(each.type == _MEANS_UNSCHEDULED and (each.message or each.reason) for each in conditions)
-    return not heard and not seen.events_of("Pod", "FailedScheduling", "Scheduled", names={instance.pod})
+    return not heard and not evidence.events_of("Pod", "FailedScheduling", "Scheduled", names={instance.pod})
 
 
-def scaling_up(seen: Evidence) -> Cause | None:
+def scaling_up(evidence: Evidence) -> Cause | None:
     """The cluster's autoscaler makes nodes for it.
 
     Source: cluster-autoscaler's events on pods, TriggeredScaleUp and NotTriggerScaleUp.
     """
-    waiting = {each.pod for each in seen.unscheduled if each.pod}
-    newest = next(iter(seen.events_of("Pod", "TriggeredScaleUp", "NotTriggerScaleUp", names=waiting)), None)
+    waiting = {each.pod for each in evidence.unscheduled if each.pod}
+    newest = next(
+        iter(evidence.events_of("Pod", "TriggeredScaleUp", "NotTriggerScaleUp", names=waiting)), None
+    )
     if newest is None or newest.reason != "TriggeredScaleUp":
         return None
-    age_s = seconds_between(newest.at, seen.now)
+    age_s = seconds_between(newest.at, evidence.now)
     if age_s > SCALE_UP_S:
         return None
     return Cause(
@@ -114,27 +120,27 @@ def scaling_up(seen: Evidence) -> Cause | None:
     )
 
 
-def capacity(seen: Evidence) -> Cause | None:
+def capacity(evidence: Evidence) -> Cause | None:
     """The nodes have too little capacity, by arithmetic."""
-    if seen.capacity is None or not seen.capacity.nodes or not seen.pod_sets:
+    if evidence.capacity is None or not evidence.capacity.nodes or not evidence.pod_sets:
         return None
-    cause = insufficient_capacity(seen.pod_sets, seen.capacity, seen.holders_by_node)
+    cause = insufficient_capacity(evidence.pod_sets, evidence.capacity, evidence.holders_by_node)
     if cause is None:
         return None
-    unseen = () if seen.sees_all_pods else (Fact("unseen", "pods of others, so that less may be free"),)
-    group = seen.pod_group
+    unseen = () if evidence.sees_all_pods else (Fact("unseen", "pods of others, so that less may be free"),)
+    group = evidence.pod_group
     gang = (
         (Fact("gang", f"PodGroup {group.metadata.name}: all {group.spec.min_member} pods must fit at once"),)
         if group is not None and group.spec.min_member > 1
         else ()
     )
-    return Cause(cause.sentence, (*cause.facts, *gang, *_scheduler_facts(seen), *unseen), cause.help)
+    return Cause(cause.sentence, (*cause.facts, *gang, *_scheduler_facts(evidence), *unseen), cause.help)
 
 
-def gang(seen: Evidence) -> Cause | None:
+def gang(evidence: Evidence) -> Cause | None:
     """Its PodGroup has not been let in as a whole."""
-    group = seen.pod_group
-    if group is None or not seen.unscheduled or group.status.phase in _GROUP_RUNS:
+    group = evidence.pod_group
+    if group is None or not evidence.unscheduled or group.status.phase in _GROUP_RUNS:
         return None
     messages = [each for each in group.status.conditions or () if each.status == "True" and each.message]
     unschedulable = next((each for each in messages if each.type == "Unschedulable"), None)
@@ -149,12 +155,12 @@ def gang(seen: Evidence) -> Cause | None:
     )
 
 
-def nominated(seen: Evidence) -> Cause | None:
+def nominated(evidence: Evidence) -> Cause | None:
     """Pods of lower priority are being ended to make room for it."""
     nodes_by_instance = {
         each.name: node
-        for each in seen.unscheduled
-        if each.pod in seen.pods and (node := seen.pods[each.pod].status.nominated_node_name)
+        for each in evidence.unscheduled
+        if each.pod in evidence.pods and (node := evidence.pods[each.pod].status.nominated_node_name)
     }
     if not nodes_by_instance:
         return None
@@ -164,19 +170,21 @@ def nominated(seen: Evidence) -> Cause | None:
     )
 
 
-def scheduler_says(seen: Evidence) -> Cause | None:
+def scheduler_says(evidence: Evidence) -> Cause | None:
     """The scheduler gives a reason that arithmetic does not find, or nobody may see the nodes."""
-    waiting = [each for each in seen.unscheduled if each.pod]
+    waiting = [each for each in evidence.unscheduled if each.pod]
     if not waiting:
         return None
-    facts = _scheduler_facts(seen)
+    facts = _scheduler_facts(evidence)
     messages = [fact.text.partition(": ")[2] for fact in facts]
     if not messages:
         return None
     first = messages[0].partition(" preemption: ")[0].rstrip(", .")
-    beside = sorted({words for each in waiting for words in _beside(seen.spec(each))})
+    beside = sorted({words for each in waiting for words in _beside(evidence.spec(each))})
     fits = (
-        () if seen.capacity is None else (Fact("nodes", "by requests and labels alone there would be room"),)
+        ()
+        if evidence.capacity is None
+        else (Fact("nodes", "by requests and labels alone there would be room"),)
     )
     return Cause(
         f"Waits for a node: {names(each.name for each in waiting)}; the scheduler says {first}.",
@@ -206,11 +214,11 @@ def _beside(spec: SchedulingSpec) -> list[str]:
     return found
 
 
-def _scheduler_facts(seen: Evidence) -> list[Fact]:
+def _scheduler_facts(evidence: Evidence) -> list[Fact]:
     """Return what the scheduler says of the waiting pods, each thing once."""
     instances_by_message: dict[str, list[str]] = {}
-    for each in seen.unscheduled:
-        if message := _scheduler_words(seen, each):
+    for each in evidence.unscheduled:
+        if message := _scheduler_words(evidence, each):
             instances_by_message.setdefault(message, []).append(each.name)
     return [
         Fact("scheduler", f"{names(instances)}: {message}")
@@ -218,20 +226,20 @@ def _scheduler_facts(seen: Evidence) -> list[Fact]:
     ]
 
 
-def _scheduler_words(seen: Evidence, instance: Instance) -> str:
-    pod = seen.pods.get(instance.pod)
+def _scheduler_words(evidence: Evidence, instance: Instance) -> str:
+    pod = evidence.pods.get(instance.pod)
     for each in (pod.status.conditions if pod is not None else None) or ():
         if each.type == _MEANS_UNSCHEDULED and each.status == "False" and each.message:
             return cut(each.message)
-    newest = next(iter(seen.events_of("Pod", "FailedScheduling", names={instance.pod})), None)
+    newest = next(iter(evidence.events_of("Pod", "FailedScheduling", names={instance.pod})), None)
     if newest is not None:
         return cut(newest.message)
     return cut(instance.reason) if instance.pod and " nodes are available" in instance.reason else ""
 
 
-def not_scheduled(seen: Evidence) -> Cause | None:
+def not_scheduled(evidence: Evidence) -> Cause | None:
     """Pods are without a node, and nobody says why."""
-    waiting = [each for each in seen.unscheduled if each.pod]
+    waiting = [each for each in evidence.unscheduled if each.pod]
     if not waiting:
         return None
     words = f"{count(len(waiting), 'pod')} without a node, {names(each.name for each in waiting)}"

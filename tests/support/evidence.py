@@ -144,7 +144,7 @@ def held(name: str, total: int, **gpus_by_job: int) -> NodeRow:
     return NodeRow(name, "", (), "Ready", False, "", {GPU: share}, holders, None)
 
 
-def seen(
+def evidence_of(
     *instances: Instance,
     status: Status = Status.PENDING,
     reason: str = "",

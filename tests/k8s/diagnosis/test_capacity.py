@@ -8,7 +8,7 @@ from typing import Any
 from k8s.diagnosis import explain
 from k8s.diagnosis.evidence import Evidence
 from k8s.status import Status
-from tests.support.evidence import held, instance, labelled, pod, seen, silent, spec_of
+from tests.support.evidence import evidence_of, held, instance, labelled, pod, silent, spec_of
 from tests.support.objects import GPU, Object, node
 
 WORKERS = ("master-0", "worker-0", "worker-1", "worker-2")
@@ -17,7 +17,7 @@ WORKERS = ("master-0", "worker-0", "worker-1", "worker-2")
 def gang(nodes: list[Object], *names: str, spec: Object | None = None, **parts: Any) -> Evidence:
     """Return a job of pods that no scheduler has found nodes for."""
     found = names or WORKERS
-    return seen(*map(instance, found), pods=[pod(name, spec) for name in found], nodes=nodes, **parts)
+    return evidence_of(*map(instance, found), pods=[pod(name, spec) for name in found], nodes=nodes, **parts)
 
 
 def test_the_largest_free_block_is_held_against_what_each_pod_wants() -> None:
@@ -63,7 +63,7 @@ def test_a_busy_cluster_says_how_many_are_in_use_and_who_to_wait_for() -> None:
 def test_a_job_is_never_told_to_wait_for_itself() -> None:
     own = instance("master-0", Status.RUNNING, node="a")
     rows = [held("a", 8, bert=8), held("b", 8, gpt=8)]
-    evidence = seen(
+    evidence = evidence_of(
         own, instance("worker-0"), pods=[pod("worker-0")], nodes=[node("a"), node("b")], rows=rows
     )
     assert explain(evidence).help == ("Wait for gpt on b (8 GPUs).",)
@@ -145,7 +145,7 @@ def test_gpus_on_one_node_and_cpu_on_another_are_no_room() -> None:
 def test_pods_that_want_different_things_are_placed_one_kind_after_the_other() -> None:
     pods = [pod("launcher-0", spec_of(0)), pod("worker-0"), pod("worker-1")]
     names = ("launcher-0", "worker-0", "worker-1")
-    evidence = seen(*map(instance, names), pods=pods, nodes=[node("a")], rows=[held("a", 8)])
+    evidence = evidence_of(*map(instance, names), pods=pods, nodes=[node("a")], rows=[held("a", 8)])
     assert explain(evidence).sentence == (
         "Waits for GPUs: room for 1 of 2 pods, each wants 8 nvidia.com/gpu "
         "(8 free in all, together they want 16)."

@@ -12,11 +12,11 @@ from tests.support.evidence import (
     ago,
     ended,
     event,
+    evidence_of,
     held,
     instance,
     on_node,
     pod,
-    seen,
     silent,
     spec_of,
     starting,
@@ -29,15 +29,15 @@ MOUNTS = spec_of(volumes=[{"name": "d", "persistentVolumeClaim": {"claimName": "
 
 
 def test_a_node_that_does_not_answer_or_is_gone_is_named() -> None:
-    lost = explain(seen(on_node(), on_node("worker-1"), nodes=[silent("a")]))
+    lost = explain(evidence_of(on_node(), on_node("worker-1"), nodes=[silent("a")]))
     assert lost.sentence == (
         "Waits for node a, which has not answered for 10 min: worker-0 and worker-1 are bound to it."
     )
-    gone = explain(seen(on_node(), nodes=[node("b")]))
+    gone = explain(evidence_of(on_node(), nodes=[node("b")]))
     assert gone.sentence == "Waits for node a, which is no longer there: worker-0 is bound to it."
     ill = node("a")
     ill["status"]["conditions"] = [{"type": "Ready", "status": "False", "message": "disk is full"}]
-    assert explain(seen(on_node(), nodes=[ill])).sentence == (
+    assert explain(evidence_of(on_node(), nodes=[ill])).sentence == (
         "Waits for node a, which is not ready: worker-0 is bound to it."
     )
 
@@ -58,7 +58,9 @@ def test_a_node_that_does_not_answer_or_is_gone_is_named() -> None:
 )  # fmt: skip
 def test_an_image_that_cannot_be_had_says_why(reason: str, message: str, why: str) -> None:
     broken = starting(containerStatuses=[waiting(reason, message)])
-    answer = explain(seen(on_node(reason=f"waits for image: {reason}"), pods=[broken], nodes=[node("a")]))
+    answer = explain(
+        evidence_of(on_node(reason=f"waits for image: {reason}"), pods=[broken], nodes=[node("a")])
+    )
     assert answer.sentence.startswith(f"Waits for its image: lab/train:1 {why}")
     assert answer.sentence.endswith("(worker-0 on a).")
 
@@ -69,7 +71,7 @@ def test_while_the_kubelet_backs_off_its_earlier_words_count() -> None:
     )
     failed = event("bert-worker-0", "Failed", 'Failed to pull image "lab/train:1": 403 Forbidden')
     answer = explain(
-        seen(
+        evidence_of(
             on_node(),
             pods=[backing_off],
             nodes=[node("a")],
@@ -85,10 +87,10 @@ def test_a_config_map_or_a_secret_that_is_missing_is_named() -> None:
     broken = starting(
         containerStatuses=[waiting("CreateContainerConfigError", 'configmap "settings" not found')]
     )
-    answer = explain(seen(on_node(), pods=[broken], nodes=[node("a")]))
+    answer = explain(evidence_of(on_node(), pods=[broken], nodes=[node("a")]))
     assert answer.sentence == "Waits for ConfigMap settings, which does not exist (worker-0)."
     no_command = starting(containerStatuses=[waiting("RunContainerError", 'exec: "trian": not found')])
-    answer = explain(seen(on_node(), pods=[no_command], nodes=[node("a")]))
+    answer = explain(evidence_of(on_node(), pods=[no_command], nodes=[node("a")]))
     assert answer.sentence == 'Cannot start worker-0: exec: "trian": not found.'
 
 
@@ -96,7 +98,7 @@ def test_a_volume_that_cannot_be_mounted_says_the_kubelets_words() -> None:
     failed = event(
         "bert-worker-0", "FailedMount", 'MountVolume.SetUp failed for volume "x": secret "y" not found'
     )
-    answer = explain(seen(on_node(), pods=[starting()], nodes=[node("a")], events=(failed,)))
+    answer = explain(evidence_of(on_node(), pods=[starting()], nodes=[node("a")], events=(failed,)))
     assert answer.sentence == (
         'Waits for its volumes on a: MountVolume.SetUp failed for volume "x": secret "y" not '
         "found (worker-0)."
@@ -110,7 +112,7 @@ def init_status(name: str, **state: Any) -> Any:
 def test_workers_that_wait_for_the_master_say_how_the_master_is() -> None:
     running = init_status("init-pytorch", state={"running": {"startedAt": ago(60)}})
     master = instance("master-0", Status.STARTING, "waits for image: ErrImagePull", node="a")
-    answer = explain(seen(master, on_node(), pods=[running], nodes=[node("a")]))
+    answer = explain(evidence_of(master, on_node(), pods=[running], nodes=[node("a")]))
     assert answer.sentence == (
         "Waits for the master: worker-0 looks for its name; master-0 is Starting: waits for "
         "image: ErrImagePull."
@@ -124,14 +126,14 @@ def test_code_that_cannot_be_fetched_is_said_with_where_to_read_on() -> None:
         lastState={"terminated": {"exitCode": 128, "message": "could not resolve host"}},
         restartCount=3,
     )
-    answer = explain(seen(on_node(), pods=[failing], nodes=[node("a")]))
+    answer = explain(evidence_of(on_node(), pods=[failing], nodes=[node("a")]))
     assert answer.sentence == (
         "The code cannot be fetched: init-code of worker-0 ended with exit 128, 3 restarts so far: "
         "could not resolve host."
     )
     assert answer.help == ("See what it printed: gpuconsole logs bert -i worker-0 -c init-code",)
     running = init_status("init-code", state={"running": {"startedAt": ago(90)}})
-    assert explain(seen(on_node(), pods=[running], nodes=[node("a")])).sentence == (
+    assert explain(evidence_of(on_node(), pods=[running], nodes=[node("a")])).sentence == (
         "Waits for init container init-code, which fetches the code in worker-0 for 90 s."
     )
 
@@ -139,17 +141,17 @@ def test_code_that_cannot_be_fetched_is_said_with_where_to_read_on() -> None:
 def test_a_pod_that_is_just_being_started_is_no_mystery() -> None:
     pulling = event("bert-worker-0", "Pulling", 'Pulling image "lab/train:1"')
     there: dict[str, Any] = {"pods": [starting()], "nodes": [node("a")]}
-    assert explain(seen(on_node(), events=(pulling,), **there)).sentence == (
+    assert explain(evidence_of(on_node(), events=(pulling,), **there)).sentence == (
         "Pulls its image: worker-0 waits for lab/train:1."
     )
-    assert explain(seen(on_node(reason="bound, its node has not started it"), **there)).sentence == (
+    assert explain(evidence_of(on_node(reason="bound, its node has not started it"), **there)).sentence == (
         "Is being started: worker-0 on a; bound, its node has not started it."
     )
 
 
 def failed(*pods: Any, instances: Any = None, **parts: Any) -> Answer:
     found = instances or [instance(each.metadata.name[5:], Status.FAILED, node="a") for each in pods]
-    return explain(seen(*found, status=Status.FAILED, pods=pods, **parts))
+    return explain(evidence_of(*found, status=Status.FAILED, pods=pods, **parts))
 
 
 def test_the_first_rank_that_ended_badly_is_to_blame() -> None:
@@ -194,7 +196,7 @@ def test_an_eviction_and_a_preemption_are_said_in_the_clusters_words() -> None:
     )
     preempted = event("bert-worker-0", "Preempted", "Preempted by vision/urgent on node a")
     answer = explain(
-        seen(instance("worker-0", Status.RESTARTING), status=Status.RESTARTING, events=(preempted,))
+        evidence_of(instance("worker-0", Status.RESTARTING), status=Status.RESTARTING, events=(preempted,))
     )
     assert answer.sentence == "Restarts: bert-worker-0 was preempted: Preempted by vision/urgent on node a."
 
@@ -244,24 +246,24 @@ def test_a_restart_says_how_often_and_how_it_ended_last() -> None:
         ],
     )
     restarting = instance("worker-0", Status.RESTARTING, node="a")
-    answer = explain(seen(restarting, status=Status.RESTARTING, pods=[crashed]))
+    answer = explain(evidence_of(restarting, status=Status.RESTARTING, pods=[crashed]))
     assert answer.sentence == "Restarts: worker-0 ended with exit 137, 11:59:30 UTC, 4 restarts so far."
     assert answer.help == ("See what it printed: gpuconsole logs bert -i worker-0 --previous",)
 
 
 def test_a_job_that_runs_or_has_ended_well_says_so() -> None:
     up = [instance(f"worker-{index}", Status.RUNNING, node="a") for index in range(4)]
-    answer = explain(seen(*up, status=Status.RUNNING))
+    answer = explain(evidence_of(*up, status=Status.RUNNING))
     assert answer.sentence == "It runs: 4 of 4 pods."
     assert texts(answer, "pods") == ["Running: worker-0, worker-1, worker-2 and worker-3"]
     done = [instance(each.name, Status.SUCCEEDED, node="a") for each in up]
-    assert explain(seen(*done, status=Status.SUCCEEDED)).sentence == "It ended well: 4 of 4 pods."
+    assert explain(evidence_of(*done, status=Status.SUCCEEDED)).sentence == "It ended well: 4 of 4 pods."
 
 
 def test_a_job_that_runs_in_part_says_why_the_rest_does_not() -> None:
     up = instance("master-0", Status.RUNNING, node="a")
     answer = explain(
-        seen(
+        evidence_of(
             up,
             instance("worker-0"),
             status=Status.RUNNING,
@@ -276,7 +278,7 @@ def test_a_job_that_runs_in_part_says_why_the_rest_does_not() -> None:
 def test_several_causes_are_all_said_the_deepest_first() -> None:
     broken = starting(containerStatuses=[waiting("ErrImagePull", "not found")])
     answer = explain(
-        seen(
+        evidence_of(
             on_node(),
             instance("worker-1"),
             pods=[broken, pod("worker-1", MOUNTS)],
@@ -294,7 +296,7 @@ def test_several_causes_are_all_said_the_deepest_first() -> None:
 
 def test_what_nothing_explains_is_said_to_be_unexplained_with_what_was_looked_at() -> None:
     odd = instance("worker-0", Status.RESTARTING, node="a")
-    answer = explain(seen(odd, status=Status.PENDING, reason="who knows", nodes=[node("a")]))
+    answer = explain(evidence_of(odd, status=Status.PENDING, reason="who knows", nodes=[node("a")]))
     assert answer.sentence == (
         "Nothing that was looked at explains it: 0 of 1 pod; its status says who knows."
     )
@@ -302,7 +304,7 @@ def test_what_nothing_explains_is_said_to_be_unexplained_with_what_was_looked_at
 
 
 def test_the_whole_answer_reads_from_the_sentence_down() -> None:
-    answer = explain(seen(instance(), pods=[pod("master-0", MOUNTS)], claims={"corpus": None}))
+    answer = explain(evidence_of(instance(), pods=[pod("master-0", MOUNTS)], claims={"corpus": None}))
     assert answer.as_text().splitlines()[:4] == [
         "Waits for volume claim corpus, which does not exist in default.",
         "",

@@ -12,11 +12,11 @@ from k8s.models.claim import Claim
 from tests.support.evidence import (
     ago,
     event,
+    evidence_of,
     held,
     instance,
     pod,
     read,
-    seen,
     spec_of,
     texts,
 )
@@ -73,7 +73,7 @@ def test_a_claim_that_cannot_be_mounted_is_said_before_anything_about_nodes(
     found: Any, classes: dict[str, Any], sentence: str
 ) -> None:
     answer = explain(
-        seen(
+        evidence_of(
             instance(),
             pods=[pod("master-0", MOUNTS)],
             nodes=[node("a")],
@@ -87,7 +87,7 @@ def test_a_claim_that_cannot_be_mounted_is_said_before_anything_about_nodes(
 
 def test_a_claim_that_waits_for_its_first_pod_keeps_none_from_being_placed() -> None:
     answer = explain(
-        seen(
+        evidence_of(
             instance(),
             pods=[pod("master-0", MOUNTS)],
             nodes=[node("a")],
@@ -101,10 +101,12 @@ def test_a_claim_that_waits_for_its_first_pod_keeps_none_from_being_placed() -> 
 
 def test_a_scheduler_that_is_not_there_is_said_after_a_minute() -> None:
     ignored = spec_of(schedulerName="nobody")
-    answer = explain(seen(instance(), pods=[pod("master-0", ignored, conditions=[])], nodes=[node("a")]))
+    answer = explain(
+        evidence_of(instance(), pods=[pod("master-0", ignored, conditions=[])], nodes=[node("a")])
+    )
     assert answer.sentence == "No scheduler acts on it: nobody has not looked at master-0 for 5 min."
     young = pod("master-0", ignored, age_s=20, conditions=[])
-    assert explain(seen(instance(), pods=[young], nodes=[node("a")])).sentence == (
+    assert explain(evidence_of(instance(), pods=[young], nodes=[node("a")])).sentence == (
         "Waits for scheduler nobody, which has not looked at master-0 for 20 s."
     )
 
@@ -114,7 +116,7 @@ def test_nodes_that_an_autoscaler_makes_are_waited_for_until_it_has_had_its_time
         asked = event("bert-master-0", "TriggeredScaleUp", "gpu-pool 1->2", seconds_ago=seconds_ago)
         nodes, rows = [node("a")], [held("a", 8, gpt=8)]
         pods = [pod("master-0")]
-        return explain(seen(instance(), pods=pods, nodes=nodes, rows=rows, events=(asked, *more)))
+        return explain(evidence_of(instance(), pods=pods, nodes=nodes, rows=rows, events=(asked, *more)))
 
     answer = ask(40)
     assert answer.sentence == "Waits for new nodes, for which the autoscaler asked 40 s ago: gpu-pool 1->2."
@@ -141,14 +143,16 @@ def test_a_gang_that_is_not_let_in_says_its_phase_and_its_schedulers_words() -> 
     )
     room = [node("a")]
     answer = explain(
-        seen(instance(), pods=[pod("master-0")], nodes=room, rows=[held("a", 8)], pod_group=group)
+        evidence_of(instance(), pods=[pod("master-0")], nodes=room, rows=[held("a", 8)], pod_group=group)
     )
     assert answer.sentence == (
         "Waits for its gang: PodGroup bert is Inqueue in queue lab; 4 pods must start together: "
         "2/4 tasks in gang."
     )
     full = explain(
-        seen(instance(), pods=[pod("master-0")], nodes=room, rows=[held("a", 8, gpt=8)], pod_group=group)
+        evidence_of(
+            instance(), pods=[pod("master-0")], nodes=room, rows=[held("a", 8, gpt=8)], pod_group=group
+        )
     )
     assert full.sentence.startswith("Waits for GPUs:")
     assert "PodGroup bert: all 4 pods must fit at once" in texts(full, "gang")
@@ -157,7 +161,7 @@ def test_a_gang_that_is_not_let_in_says_its_phase_and_its_schedulers_words() -> 
 
 def test_a_pod_that_takes_anothers_place_says_where_it_goes() -> None:
     answer = explain(
-        seen(
+        evidence_of(
             instance(), pods=[pod("master-0", nominatedNodeName="a")], nodes=[node("a")], rows=[held("a", 8)]
         )
     )
@@ -171,7 +175,7 @@ def test_what_arithmetic_does_not_see_is_said_in_the_schedulers_words() -> None:
     words = "0/1 nodes are available: 1 node(s) didn't match pod anti-affinity rules. preemption: none helps."
     unscheduled = {"type": "PodScheduled", "status": "False", "message": words}
     answer = explain(
-        seen(
+        evidence_of(
             instance(),
             pods=[pod("master-0", spec, conditions=[unscheduled])],
             nodes=[node("a")],
@@ -191,7 +195,7 @@ def test_who_may_not_see_nodes_gets_the_schedulers_words_and_what_was_not_seen()
     )
     bare = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
     answer = explain(
-        seen(
+        evidence_of(
             instance(),
             pods=[pod("master-0", conditions=[bare])],
             events=(failed,),

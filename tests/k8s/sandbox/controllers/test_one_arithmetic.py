@@ -13,7 +13,7 @@ from k8s.diagnosis.objects import WholePod
 from k8s.diagnosis.unschedulable import capacity
 from k8s.sandbox.controllers.placement import node_capacity, pending_pod, place
 from k8s.scheduling import requests
-from tests.support.evidence import instance, labelled, seen
+from tests.support.evidence import evidence_of, instance, labelled
 from tests.support.objects import GPU, Object
 
 _amounts = st.fixed_dictionaries(
@@ -65,7 +65,7 @@ def test_why_finds_a_shortage_exactly_where_the_sandbox_cannot_place_a_job_of_eq
     pods = [_pod(f"worker-{index}", spec) for index in range(number)]
     there = [node_capacity(node, [_pod("other", own)] if own else []) for node, own in nodes]
     placed, _ = place([pending_pod(pod) for pod in pods], there)
-    evidence = seen(
+    evidence = evidence_of(
         *(instance(f"worker-{index}") for index in range(number)),
         pods=[models.convert(pod, WholePod) for pod in pods],
         nodes=[node for node, _ in nodes],
