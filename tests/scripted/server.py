@@ -274,11 +274,11 @@ class ScriptedCluster:
         *,
         request_s: float = WAIT_S,
         limiter: RateLimiter | None = None,
-        **access: Any,
+        **config: Any,
     ) -> Client:
         """Return a client of this server, in more of a hurry than one of a real server's is."""
-        reached = ClusterConfig(host=self.host, context="scripted", namespace=namespace, user="li", **access)
-        return Client(reached, request_s=request_s, limiter=limiter or RateLimiter(1000, 1000))
+        cluster = ClusterConfig(host=self.host, context="scripted", namespace=namespace, user="li", **config)
+        return Client(cluster, request_s=request_s, limiter=limiter or RateLimiter(1000, 1000))
 
     async def __aenter__(self) -> Self:
         # Bound but not listening, it keeps the port ours while the server is away.
