@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return FAILED
     # Only now is it known that these are ours.
     from k8s.errors import KubeError
-    from tui.commands.support.output import WrongUsage, say
+    from tui.commands.support.output import WrongUsage, write_stderr
 
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -52,10 +52,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return status
     except KubeError as error:
-        say(str(error))
+        write_stderr(str(error))
         return FAILED
     except WrongUsage as error:
-        say(f"{error}\nSee gpuconsole --help")
+        write_stderr(f"{error}\nSee gpuconsole --help")
         return WRONG_USAGE
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -64,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return PIPE_CLOSED
     except OSError as error:
-        say(f"This machine would not do it.\n{error}.")
+        write_stderr(f"Could not do that on this machine.\n{error}.")
         return FAILED
 
 
@@ -107,12 +107,12 @@ def _run(words: list[str]) -> int:
         return _do(options, flags)
     # Slow to import, and most people set nothing.
     from k8s.devices.accelerators import recognising
-    from tui.commands.support.output import say
+    from tui.commands.support.output import write_stderr
     from tui.files.config_file import read_config
 
     config = read_config(options.config_file)
     for key in config.unknown:
-        say(f"{options.config_file} names what is no setting: {key}")
+        write_stderr(f"{options.config_file}: unknown setting {key}")
     options = replace(options, config_theme=config.theme, finished_days=config.finished_days)
     with recognising(config.accelerators):
         return _do(options, flags)

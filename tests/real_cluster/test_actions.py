@@ -27,7 +27,7 @@ from tests.real_cluster.feed import feed_of, job_called
 from tui.commands.support.confirm import wait_until_gone
 from tui.feeds.cluster_feed import ClusterFeed
 from tui.jobs.delete_plan import DeletePlan, delete_plan
-from tui.jobs.leftovers import told
+from tui.jobs.leftovers import leftover_lines
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -180,11 +180,11 @@ async def test_what_a_delete_leaves_is_named_until_it_is_gone(admin: Client) -> 
     (job,) = plan.jobs
     await delete_job(admin, job.ref, job.uid, propagation=plan.propagation)
     master = replace(job, instances=tuple(each for each in job.instances if each.pod == "bert-master-0"))
-    assert told(await wait_until_gone(admin, namespace, replace(plan, jobs=(master,))), 5.0) == (
+    assert leftover_lines(await wait_until_gone(admin, namespace, replace(plan, jobs=(master,))), 5.0) == (
         "bert is gone.",
     )
     left = await wait_until_gone(admin, namespace, plan, longest_s=1.0)
-    (words,) = told(left, 60.0)
+    (words,) = leftover_lines(left, 60.0)
     assert re.fullmatch(
         r"bert: 1 pod still there after 60 s: "
         r"bert-worker-0 (Failed|Succeeded) on real-node-0 \(kept by finalizer lab.io/keep\)\.",
@@ -192,7 +192,7 @@ async def test_what_a_delete_leaves_is_named_until_it_is_gone(admin: Client) -> 
     )
     await admin.patch(PODS, "bert-worker-0", {"metadata": {"finalizers": None}}, namespace)
     left = await wait_until_gone(admin, namespace, plan)
-    assert told(left, 5.0) == ("bert is gone.",)
+    assert leftover_lines(left, 5.0) == ("bert is gone.",)
 
 
 @pytest.mark.parametrize("propagation", ["Foreground", "Orphan"])
@@ -205,9 +205,9 @@ async def test_pods_go_first_or_run_on_as_was_chosen(admin: Client, propagation:
     left = await wait_until_gone(admin, namespace, plan)
     pods = await admin.list(PODS, namespace)
     if propagation == "Foreground":
-        assert (told(left, 9.0), pods) == (("bert is gone.",), [])
+        assert (leftover_lines(left, 9.0), pods) == (("bert is gone.",), [])
         return
-    assert told(left, 9.0) == ("bert is gone; 2 pods of it run on as asked, with 2 GPUs.",)
+    assert leftover_lines(left, 9.0) == ("bert is gone; 2 pods of it run on as asked, with 2 GPUs.",)
     assert sorted(pod["metadata"]["name"] for pod in pods) == ["bert-master-0", "bert-worker-0"]
     assert all("deletionTimestamp" not in pod["metadata"] for pod in pods)
     snapshot = await ClusterFeed(admin, namespace).read_once()

@@ -116,17 +116,17 @@ async def _tell_leftovers(console: Console, plan: DeletePlan) -> None:
     """Wait until what was deleted is gone, but not for ever; then say so, or what is left."""
     import asyncio
 
-    from tui.jobs.leftovers import is_over, told, what_is_left
+    from tui.jobs.leftovers import find_leftovers, is_over, leftover_lines
 
     clock = asyncio.get_running_loop().time
     began_s = clock()
     cluster_feed = console.cluster_feed
     while cluster_feed is not None and console.cluster_feed is cluster_feed:
-        left = what_is_left(plan, console.snapshot, cluster_feed.pods)
+        left = find_leftovers(plan, console.snapshot, cluster_feed.pods)
         waited_s = clock() - began_s
         if is_over(left, waited_s):
             are_gone = all(each.is_gone for each in left)
-            words = "\n".join(told(left, waited_s))
+            words = "\n".join(leftover_lines(left, waited_s))
             if are_gone:
                 console.notify(words)
             else:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tui.commands.support.connect import cluster, read_jobs
 from tui.commands.support.job_name import NAME_HELP, find_job
-from tui.commands.support.output import WrongUsage, say, write
+from tui.commands.support.output import WrongUsage, write, write_stderr
 from tui.files.support_bundle import TAIL, Progress, bundle_name, make_bundle
 from tui.options import ConsoleOptions
 from tui.text.format import plural
@@ -36,9 +36,11 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         path = Path(flags.output or bundle_name(job, time.time())).expanduser()
         bundle = await make_bundle(client, snapshot, job, path, tail=flags.tail, progress=_progress())
     for problem in bundle.problems:
-        say(f"Left out: {problem}")
+        write_stderr(f"Left out: {problem}")
     places = plural(sum(bundle.removed.values()), "place")
-    say(f"{plural(len(bundle.parts), 'file')}, secrets redacted in {places}. Check it before you share it.")
+    write_stderr(
+        f"{plural(len(bundle.parts), 'file')}, secrets redacted in {places}. Check it before you share it."
+    )
     write(str(bundle.path))
     return 0
 

@@ -10,7 +10,7 @@ from k8s.kinds import kind_of
 from k8s.text.yaml_writer import to_yaml
 from tui.commands.support.connect import check_may_change, cluster, read_jobs
 from tui.commands.support.job_name import NAME_HELP, find_job
-from tui.commands.support.output import WrongUsage, confirm, is_interactive, say, write, write_object
+from tui.commands.support.output import WrongUsage, confirm, is_interactive, write, write_object, write_stderr
 from tui.options import ConsoleOptions, login_name
 
 
@@ -51,7 +51,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         found = clone(obj, taken, name=flags.name, user=login_name())
         what = f"{ref.kind} {ref.namespace}/{found.name}"
         if found.names_left:
-            say(found.names_left)
+            write_stderr(found.names_left)
         if not (flags.dry_run or flags.yes or confirm(f"Create {what} as a copy of {found.like}?")):
             return 1
         if flags.dry_run != "client":

@@ -15,7 +15,7 @@ import themes
 from k8s.client.auth.kubeconfig import kubeconfig_files
 from k8s.errors import KubeError, NoCluster
 from k8s.text.sanitize import sanitize
-from tui.commands.support.output import WrongUsage, confirm, say
+from tui.commands.support.output import WrongUsage, confirm, write_stderr
 from tui.files.theme_file import read_theme
 from tui.options import ConsoleOptions
 from tui.terminal import tty_state
@@ -38,7 +38,7 @@ def prepare(options: ConsoleOptions) -> ConsoleOptions:
     if not options.is_sandbox and not _has_cluster(options):
         from k8s.client.auth.kubeconfig import SANDBOX_HINT
 
-        say("No kubeconfig found. The sandbox is a cluster of processes on this machine.")
+        write_stderr("No kubeconfig found. The sandbox is a cluster of processes on this machine.")
         if not confirm("Start the sandbox?", default=True):
             raise NoCluster("No cluster to connect to.", hint=SANDBOX_HINT)
         options = replace(options, is_sandbox=True)
@@ -70,7 +70,7 @@ def _print_jobs(options: ConsoleOptions) -> None:
     try:
         asyncio.run(list_command.run(options, argparse.Namespace(output="table")))
     except KubeError as error:
-        say(str(error))
+        write_stderr(str(error))
 
 
 def choose_theme(options: ConsoleOptions, colours: tty_state.Colours) -> str:

@@ -18,7 +18,7 @@ from k8s.snapshot import Job
 from trainer.tfevents import EventFiles, EventFolder, ScalarCurve
 from tui.commands.support.connect import cluster, read_jobs
 from tui.commands.support.job_name import NAME_HELP, find_job, titles
-from tui.commands.support.output import add_format, say, write, write_object
+from tui.commands.support.output import add_format, write, write_object, write_stderr
 from tui.commands.support.plots import PlotLine, plot
 from tui.feeds.curve_feed import CurveFeed, read_log_points
 from tui.options import ConsoleOptions
@@ -93,7 +93,7 @@ async def _from_job(client: Client, job: Job) -> tuple[list[PlotLine], str]:
             problem,
             "Lines such as `step 10 loss 1.5` in its log are drawn too.",
         )
-    say(problem)
+    write_stderr(problem)
     lines = [PlotLine(tag, one.steps, one.wall_times, one.values) for tag, one in sorted(found.items())]
     return lines, f"the log of {said[0].source.name}"
 
@@ -101,7 +101,7 @@ async def _from_job(client: Client, job: Job) -> tuple[list[PlotLine], str]:
 def _lines(events: EventFiles) -> list[PlotLine]:
     """Return the curves, named by their tags, and by run or file too where a tag has several."""
     for path, problem in events.problems.items():
-        say(f"{path}: {problem}")
+        write_stderr(f"{path}: {problem}")
     curves = [curve for curve in events.curves() if len(curve)]
     tags = Counter(curve.tag for curve in curves)
     runs = Counter((curve.tag, curve.run) for curve in curves)

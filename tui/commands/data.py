@@ -9,9 +9,9 @@ from k8s.models import Meta, Reader
 from k8s.models.claim import Claim
 from k8s.models.resources import CLAIMS
 from k8s.watch.mirror import Mirror
-from tui.commands.support.connect import cluster, scope, server_clock
-from tui.commands.support.output import OutputColumn, add_format, say, write_table
-from tui.commands.support.partial import say_missing, write_items
+from tui.commands.support.connect import cluster, namespace_in_use, server_clock
+from tui.commands.support.output import OutputColumn, add_format, write_stderr, write_table
+from tui.commands.support.partial import write_items, write_missing
 from tui.commands.support.values import Values, seconds_since, timestamp
 from tui.feeds.volume_claims import owner_of
 from tui.options import ConsoleOptions
@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     """Print the volume claims."""
     async with cluster(options) as client:
-        namespace = scope(options, client)
+        namespace = namespace_in_use(options, client)
         scopes = (namespace,) if namespace else ("", client.config.namespace)
         mirror: Mirror[Claim] = Mirror(client, CLAIMS, scopes, Reader(Claim), _meta, lambda: None)
         await mirror.list_once()
@@ -48,12 +48,12 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     if flags.output in ("json", "yaml"):
         write_items([_values(claim, clock.now) for claim in found], missing, flags.output)
     elif not found:
-        say(f"No volume claims in namespace {namespace}." if namespace else "No volume claims.")
+        write_stderr(f"No volume claims in namespace {namespace}." if namespace else "No volume claims.")
     else:
         skipped = 1 if namespace else 0
         rows = [_row(claim, clock)[skipped:] for claim in found]
         write_table(COLUMNS[skipped:], rows, is_wide=flags.output == "wide")
-    say_missing(missing)
+    write_missing(missing)
     return 0
 
 

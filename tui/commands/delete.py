@@ -9,16 +9,16 @@ from dataclasses import replace
 from tui.commands.support.confirm import (
     add_jobs,
     add_yes,
-    check_can_ask,
+    check_can_confirm,
     delete_each,
     find_jobs,
-    is_agreed,
+    is_confirmed,
     wait_until_gone,
 )
 from tui.commands.support.connect import check_may_change, cluster, read_jobs
-from tui.commands.support.output import say, write
+from tui.commands.support.output import write, write_stderr
 from tui.jobs.delete_plan import PROPAGATIONS, delete_plan
-from tui.jobs.leftovers import LONGEST_S, told
+from tui.jobs.leftovers import LONGEST_S, leftover_lines
 from tui.options import ConsoleOptions
 
 
@@ -45,12 +45,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     """Delete jobs; one that cannot be deleted does not keep the others."""
     check_may_change(options, "delete jobs")
-    check_can_ask(flags, "delete")
+    check_can_confirm(flags, "delete")
     async with cluster(options) as client:
         snapshot = await read_jobs(options, client)
         jobs, are_found = find_jobs(snapshot, flags.jobs)
         plan = delete_plan(snapshot, (job.ref for job in jobs), propagation=flags.propagation)
-        if not jobs or not is_agreed(flags, plan.sentence, plan.word):
+        if not jobs or not is_confirmed(flags, plan.sentence, plan.word):
             return 1
         failed = await delete_each(client, plan)
         is_done = are_found and not failed
@@ -61,6 +61,6 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         left = await wait_until_gone(client, snapshot.namespace, plan, flags.timeout)
         waited_s = asyncio.get_running_loop().time() - began_s
     are_gone = all(each.is_gone for each in left)
-    for sentence in told(left, waited_s):
-        (write if are_gone else say)(sentence)
+    for sentence in leftover_lines(left, waited_s):
+        (write if are_gone else write_stderr)(sentence)
     return 0 if is_done and are_gone else 1

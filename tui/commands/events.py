@@ -13,9 +13,9 @@ from k8s.models import Event, convert
 from k8s.models.resources import EVENTS
 from tui.commands.support.connect import cluster, read_feed, server_clock
 from tui.commands.support.job_name import NAME_HELP, find_job, titles
-from tui.commands.support.output import OutputColumn, add_format, say, write_object, write_table
+from tui.commands.support.output import OutputColumn, add_format, write_object, write_stderr, write_table
 from tui.commands.support.values import Values, seconds_since, timestamp
-from tui.jobs.events import FoldedEvent, JobEventFilter, happenings, in_time, relevant
+from tui.jobs.events import FoldedEvent, JobEventFilter, event_order, fold_job_events, select_job_events
 from tui.options import ConsoleOptions
 from tui.text.format import NOTHING, Clock
 
@@ -44,12 +44,14 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         events = await _fetch_events(client, job.ref.namespace)
         clock = server_clock(client)
     if flags.output in ("json", "yaml"):
-        found = sorted(relevant(events, relatives, job.created), key=lambda each: in_time(each[1]))
+        found = sorted(
+            select_job_events(events, relatives, job.created), key=lambda each: event_order(each[1])
+        )
         write_object({"items": [_values(*each, clock.now) for each in found]}, flags.output)
-    elif happened := happenings(events, relatives, job.created):
-        write_table(COLUMNS, [_row(each, clock) for each in reversed(happened)])
+    elif folded := fold_job_events(events, relatives, job.created):
+        write_table(COLUMNS, [_row(each, clock) for each in reversed(folded)])
     else:
-        say(f"No events for {titles([job.ref])}; clusters keep them for about an hour.")
+        write_stderr(f"No events for {titles([job.ref])}; clusters keep them for about an hour.")
     return 0
 
 
@@ -62,14 +64,14 @@ async def _fetch_events(client: Client, namespace: str) -> list[Event]:
     return found
 
 
-def _row(happening: FoldedEvent, clock: Clock) -> tuple[str, ...]:
-    event = happening.newest
+def _row(folded: FoldedEvent, clock: Clock) -> tuple[str, ...]:
+    event = folded.newest
     return (
         clock.age(event.at),
         event.type or NOTHING,
-        happening.about,
+        folded.about,
         event.reason or NOTHING,
-        str(happening.count),
+        str(folded.count),
         event.message or NOTHING,
     )
 

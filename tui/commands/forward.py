@@ -13,7 +13,7 @@ from k8s.jobs.tensorboard import PodPort, find_tensorboard
 from k8s.snapshot import Job
 from tui.commands.support.connect import cluster, read_jobs
 from tui.commands.support.job_name import NAME_HELP, find_job
-from tui.commands.support.output import WrongUsage, say, write
+from tui.commands.support.output import WrongUsage, write, write_stderr
 from tui.jobs.instances import INSTANCE_HELP, find_instance
 from tui.options import ConsoleOptions
 from tui.terminal.tty_state import EXIT_CODES, on_signals
@@ -67,7 +67,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
             on_signals(end)
             write(opened.address if flags.port else f"http://{opened.address}")
             sys.stdout.flush()
-            say(f"-- forwarding to port {target.port} of {target.pod}; ctrl+c to stop")
+            write_stderr(f"-- forwarding to port {target.port} of {target.pod}; ctrl+c to stop")
             code = await caught.get()
     return 0 if code == EXIT_CODES[signal.SIGINT] else code
 
@@ -88,5 +88,5 @@ class _Errors:
     def tell(self, forwarded: Forward) -> None:
         """Say what is wrong now, unless it was said."""
         if forwarded.last_error and forwarded.last_error != self._said:
-            say(forwarded.last_error)
+            write_stderr(forwarded.last_error)
         self._said = forwarded.last_error

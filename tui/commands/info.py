@@ -9,7 +9,7 @@ from k8s.errors import KubeError
 from k8s.jobs.permissions import review
 from tui.commands.support.connect import cluster
 from tui.commands.support.key_table import as_text
-from tui.commands.support.output import add_format, say, write, write_fields, write_object
+from tui.commands.support.output import add_format, write, write_fields, write_object, write_stderr
 from tui.commands.support.values import Values
 from tui.feeds.info import address, fetch_allowed_verbs, files, verbs_text, versions
 from tui.files.keys_file import read_keys
@@ -30,7 +30,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         keys = read_keys(options.keys_file)
         write(as_text(keys.keymap))
         for problem in keys.problems:
-            say(problem)
+            write_stderr(problem)
         return 0
     installed, paths = versions(), files(options)
     reached: Values = {}

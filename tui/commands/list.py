@@ -6,8 +6,8 @@ import argparse
 
 from k8s.snapshot import Job
 from tui.commands.support.connect import cluster, read_jobs, server_clock
-from tui.commands.support.output import OutputColumn, add_format, say, write_table
-from tui.commands.support.partial import no_jobs, say_missing, write_items
+from tui.commands.support.output import OutputColumn, add_format, write_stderr, write_table
+from tui.commands.support.partial import no_jobs, write_items, write_missing
 from tui.commands.support.values import duration_text, job_values
 from tui.options import ConsoleOptions
 from tui.text.format import NOTHING, Clock
@@ -43,12 +43,12 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         jobs = [job_values(job, clock.now) for job in snapshot.jobs]
         write_items(jobs, snapshot.missing_jobs, flags.output)
     elif not snapshot.jobs:
-        say(no_jobs(snapshot))
+        write_stderr(no_jobs(snapshot))
     else:
         skipped = 1 if snapshot.namespace else 0
         rows = [_row(job, clock)[skipped:] for job in snapshot.jobs]
         write_table(COLUMNS[skipped:], rows, is_wide=flags.output == "wide")
-    say_missing(snapshot.missing_jobs)
+    write_missing(snapshot.missing_jobs)
     return 0
 
 

@@ -16,7 +16,7 @@ from k8s.logs import LogLine, Options, Target, printed, read, targets_of
 from k8s.snapshot import ClusterSnapshot, Job
 from tui.commands.support.connect import cluster, read_feed
 from tui.commands.support.job_name import NAME_HELP, find_job, titles
-from tui.commands.support.output import say
+from tui.commands.support.output import write_stderr
 from tui.feeds.cluster_feed import ClusterFeed
 from tui.options import ConsoleOptions
 
@@ -99,7 +99,7 @@ async def _print(
             if wanted.follow:
                 out.flush()
         else:
-            say(f"-- {item.source.name}: {item.text}")
+            write_stderr(f"-- {item.source.name}: {item.text}")
 
 
 async def _pods_as_they_come(
@@ -132,7 +132,7 @@ async def _pods_as_they_come(
                 break
             if not known and job.reason != said:
                 said = job.reason
-                say(f"-- {titles([ref])} is waiting: {said}")
+                write_stderr(f"-- {titles([ref])} is waiting: {said}")
     finally:
         mirroring.cancel()
     if not known:

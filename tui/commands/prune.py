@@ -10,10 +10,10 @@ from k8s.kinds import KINDS, kind_of
 from k8s.snapshot import ClusterSnapshot, Job
 from k8s.status import Status
 from tui.commands.logs import seconds
-from tui.commands.support.confirm import add_yes, check_can_ask, delete_each, is_agreed
+from tui.commands.support.confirm import add_yes, check_can_confirm, delete_each, is_confirmed
 from tui.commands.support.connect import check_may_change, cluster, read_jobs, server_clock
-from tui.commands.support.output import OutputColumn, add_format, say, write_table
-from tui.commands.support.partial import say_missing, write_items
+from tui.commands.support.output import OutputColumn, add_format, write_stderr, write_table
+from tui.commands.support.partial import write_items, write_missing
 from tui.commands.support.values import Values, job_values, seconds_since, timestamp
 from tui.jobs.delete_plan import delete_plan
 from tui.options import ConsoleOptions, login_name
@@ -67,7 +67,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     """Show the jobs that ended long ago, ask, and delete them."""
     if not flags.dry_run:
         check_may_change(options, "prune jobs")
-        check_can_ask(flags, "delete")
+        check_can_confirm(flags, "delete")
     async with cluster(options) as client:
         snapshot = await read_jobs(options, client)
         now = server_clock(client).now
@@ -75,15 +75,15 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         old = [job for job in ended if _is_old(job, now, flags.older_than)]
         user = login_name()
         jobs = old if flags.all_users else [job for job in old if job.user == user]
-        say_missing(snapshot.missing_jobs)
-        _say_what_stays(ended, old, jobs)
+        write_missing(snapshot.missing_jobs)
+        _write_kept(ended, old, jobs)
         _write(jobs, snapshot, now, flags.output)
         if flags.dry_run or not jobs:
             return 0
         plan = delete_plan(snapshot, (job.ref for job in jobs))
-        if not is_agreed(flags, plan.question, plan.word):
+        if not is_confirmed(flags, plan.question, plan.word):
             return 1
-        failed = await delete_each(client, plan, tell=say)
+        failed = await delete_each(client, plan, tell=write_stderr)
     return 1 if failed else 0
 
 
@@ -104,11 +104,11 @@ def ended_at(job: Job) -> datetime | None:
     return job.finished or max(ends, default=None)
 
 
-def _say_what_stays(ended: Iterable[Job], old: Sequence[Job], jobs: Sequence[Job]) -> None:
+def _write_kept(ended: Iterable[Job], old: Sequence[Job], jobs: Sequence[Job]) -> None:
     if undated := [job for job in ended if ended_at(job) is None]:
-        say(f"Kept: {plural(len(undated), 'job')} without a known end.")
+        write_stderr(f"Kept: {plural(len(undated), 'job')} without a known end.")
     if others := len(old) - len(jobs):
-        say(f"Kept: {plural(others, 'job')} of other users; see --all-users.")
+        write_stderr(f"Kept: {plural(others, 'job')} of other users; see --all-users.")
 
 
 def _write(jobs: Sequence[Job], snapshot: ClusterSnapshot, now: datetime, output: str) -> None:
@@ -116,7 +116,7 @@ def _write(jobs: Sequence[Job], snapshot: ClusterSnapshot, now: datetime, output
         write_items([_values(job, now) for job in jobs], snapshot.missing_jobs, output)
     elif not jobs:
         where = f"namespace {snapshot.namespace}" if snapshot.namespace else "any namespace"
-        say(f"Nothing to prune in {where}.")
+        write_stderr(f"Nothing to prune in {where}.")
     else:
         skipped = 1 if snapshot.namespace else 0
         write_table(COLUMNS[skipped:], [_row(job, now)[skipped:] for job in jobs])

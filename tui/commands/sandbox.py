@@ -12,10 +12,10 @@ from tui.commands.support.output import (
     add_format,
     confirm,
     is_interactive,
-    say,
     write,
     write_fields,
     write_object,
+    write_stderr,
 )
 from tui.commands.support.values import timestamp
 from tui.options import ConsoleOptions
@@ -53,7 +53,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
             return await _reset(options, is_sure=flags.yes)
     path = sandbox.kubeconfig_path()
     if not path.exists():
-        say("The sandbox has never been started. To start it: gpuconsole sandbox start")
+        write_stderr("The sandbox has never been started. To start it: gpuconsole sandbox start")
         return 1
     write(str(path))
     return 0
@@ -66,7 +66,7 @@ async def _start(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     shape = sandbox.SandboxOptions(nodes=flags.nodes, gpus_per_node=flags.gpus_per_node)
     address = await sandbox.start(shape)
     if address.was_running and (flags.nodes or flags.gpus_per_node >= 0):
-        say("It was already running, with its own nodes. To change them, first: gpuconsole sandbox stop")
+        write_stderr("It was already running; to change its nodes, first: gpuconsole sandbox stop")
     write(f"The sandbox is running at {address.url} (process {address.pid}).")
     write(f"For kubectl: export KUBECONFIG={address.kubeconfig}")
     return 0

@@ -18,7 +18,7 @@ from k8s.jobs import exec
 from k8s.snapshot import Instance
 from tui.commands.support.connect import check_may_change, cluster, read_jobs
 from tui.commands.support.job_name import NAME_HELP, find_job
-from tui.commands.support.output import say
+from tui.commands.support.output import write_stderr
 from tui.jobs.instances import INSTANCE_HELP, find_container, find_instance
 from tui.options import ConsoleOptions
 from tui.terminal import tty_state
@@ -63,7 +63,7 @@ async def _on_terminal(
     try:
         code = await shell
         if code == LEFT:
-            say(f"\n-- disconnected; processes in {instance.pod} may keep running")
+            write_stderr(f"\n-- disconnected; processes in {instance.pod} may keep running")
         return code
     except asyncio.CancelledError:
         if not ended_by:
@@ -115,4 +115,4 @@ async def _feed(remote: exec.ExecSession) -> None:
             was_sent = True
         await remote.end_input()
     if was_sent and not remote.can_end_input:
-        say("-- This cluster cannot signal the end of input; ctrl+c ends a command that waits for it.")
+        write_stderr("-- This cluster cannot signal the end of input; press ctrl+c to end the command.")

@@ -14,7 +14,7 @@ from k8s.models.job_spec import JobSpec
 from k8s.text.yaml_writer import to_yaml
 from tui.commands.support.connect import check_may_change, cluster
 from tui.commands.support.manifests import ManifestOptions, read_manifests
-from tui.commands.support.output import WrongUsage, say, write, write_object
+from tui.commands.support.output import WrongUsage, write, write_object, write_stderr
 from tui.commands.support.submit_flags import add_spec_arguments, spec_of
 from tui.options import ConsoleOptions
 
@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_common(parser)
     kinds = parser.add_subparsers(dest="kind", metavar="KIND")
     for kind in CREATABLE:
-        word, *aliases = words_for(kind)
+        word, *aliases = names_of(kind)
         child = kinds.add_parser(
             word, aliases=aliases, help=f"create a {kind.title}", epilog="ARGUMENTS go after --"
         )
@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         _add_common(child)
 
 
-def words_for(kind: CreatableKind) -> tuple[str, ...]:
+def names_of(kind: CreatableKind) -> tuple[str, ...]:
     """Return what people type for a kind: Arena's word first, as `pytorch`."""
     title = kind.title.lower()
     return tuple(dict.fromkeys((title.removesuffix("job") or title, title)))
@@ -67,7 +67,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     if not dry_run:
         check_may_change(options, "submit a job")
     if bool(flags.filename) == bool(flags.kind):
-        words = ", ".join(words_for(kind)[0] for kind in CREATABLE)
+        words = ", ".join(names_of(kind)[0] for kind in CREATABLE)
         raise WrongUsage(f"Nothing to submit: name a kind of job ({words}) or a file with -f.")
     # Mistakes are answered before a cluster is reached for; standard input can be read only once.
     wanted = _from_file(flags, options.namespace) if flags.filename else _from_flags(flags, options, "")
@@ -82,7 +82,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
             wanted = _from_flags(flags, options, namespace)
             await _warn_of_missing_claims(client, namespace, spec_of(flags, namespace))
         for each in wanted:
-            home = _home(each.manifest, namespace)
+            home = _namespace_of(each.manifest, namespace)
             await create_manifest(client, each.resource, each.manifest, home, dry_run=dry_run == "server")
             _print([each], namespace, "created (server dry run)." if dry_run else "created.", output)
     return 0
@@ -102,7 +102,7 @@ def _from_file(flags: argparse.Namespace, namespace: str) -> list[ManifestOption
 def _from_flags(flags: argparse.Namespace, options: ConsoleOptions, namespace: str) -> list[ManifestOptions]:
     if options.is_sandbox and not flags.image:
         flags.image = SANDBOX_IMAGE
-    kind = next(kind for kind in CREATABLE if flags.kind in words_for(kind))
+    kind = next(kind for kind in CREATABLE if flags.kind in names_of(kind))
     return [ManifestOptions(kind.resource, kind.manifest(spec_of(flags, namespace)))]
 
 
@@ -114,7 +114,7 @@ async def _warn_of_missing_claims(client: Client, namespace: str, spec: JobSpec)
     except KubeError:
         return  # it may not be asked; the cluster will tell by itself
     for name in missing:
-        say(f"There is no volume claim {name} in namespace {namespace}: pods will wait for it. See -d.")
+        write_stderr(f"No volume claim {name} in namespace {namespace}: pods will wait for it. See -d.")
 
 
 async def _namespace(options: ConsoleOptions) -> str:
@@ -126,7 +126,7 @@ async def _namespace(options: ConsoleOptions) -> str:
     return config.namespace
 
 
-def _home(manifest: Manifest, namespace: str) -> str:
+def _namespace_of(manifest: Manifest, namespace: str) -> str:
     return str(manifest["metadata"].get("namespace") or namespace)
 
 
@@ -139,4 +139,4 @@ def _print(wanted: Iterable[ManifestOptions], namespace: str, words: str, output
         else:
             meta = manifest["metadata"]
             name = meta.get("name") or f"{meta['generateName']}…"
-            write(f"{resource.kind} {_home(manifest, namespace)}/{name} {words}")
+            write(f"{resource.kind} {_namespace_of(manifest, namespace)}/{name} {words}")

@@ -6,9 +6,9 @@ import argparse
 
 from k8s.jobs.suspend import suspend_job
 from k8s.snapshot import Job
-from tui.commands.support.confirm import add_jobs, add_yes, check_can_ask, each, find_jobs, is_agreed
+from tui.commands.support.confirm import add_jobs, add_yes, check_can_confirm, each, find_jobs, is_confirmed
 from tui.commands.support.connect import check_may_change, cluster, read_jobs
-from tui.commands.support.output import say
+from tui.commands.support.output import write_stderr
 from tui.jobs.suspend_plan import suspend_plan
 from tui.options import ConsoleOptions
 
@@ -24,13 +24,13 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     verb = flags.chosen
     is_suspended = verb == "suspend"
     check_may_change(options, f"{verb} jobs")
-    check_can_ask(flags, verb)
+    check_can_confirm(flags, verb)
     async with cluster(options) as client:
         jobs, are_found = find_jobs(await read_jobs(options, client), flags.jobs)
         plan = suspend_plan(jobs, is_suspended=is_suspended)
         for job, why in plan.refused:
-            say(f"Could not {verb} {job.ref.kind} {job.ref.name}.\n{why}")
-        if not plan.jobs or not is_agreed(flags, plan.sentence):
+            write_stderr(f"Could not {verb} {job.ref.kind} {job.ref.name}.\n{why}")
+        if not plan.jobs or not is_confirmed(flags, plan.sentence):
             return 1
 
         async def do(job: Job) -> None:

@@ -7,9 +7,9 @@ from datetime import datetime
 
 from k8s.errors import Forbidden
 from k8s.snapshot import ClusterSnapshot, NodeRow
-from tui.commands.support.connect import cluster, read_jobs, scope, server_clock
-from tui.commands.support.output import OutputColumn, add_format, say, write, write_table
-from tui.commands.support.partial import no_jobs, say_missing, write_items
+from tui.commands.support.connect import cluster, namespace_in_use, read_jobs, server_clock
+from tui.commands.support.output import OutputColumn, add_format, write, write_stderr, write_table
+from tui.commands.support.partial import no_jobs, write_items, write_missing
 from tui.commands.support.values import job_values, node_values
 from tui.feeds.cluster_feed import ClusterFeed
 from tui.options import ConsoleOptions
@@ -56,14 +56,16 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     """Print the GPUs of nodes or of jobs."""
     async with cluster(options) as client:
         if flags.view.startswith("node"):
-            _print_nodes(await ClusterFeed(client, scope(options, client)).read_once(), flags.output)
+            _print_nodes(
+                await ClusterFeed(client, namespace_in_use(options, client)).read_once(), flags.output
+            )
         else:
             _print_jobs(await read_jobs(options, client), server_clock(client).now, flags.output)
     return 0
 
 
 def _print_jobs(snapshot: ClusterSnapshot, now: datetime, form: str) -> None:
-    say_missing(snapshot.missing_jobs)
+    write_missing(snapshot.missing_jobs)
     jobs = sorted(snapshot.jobs, key=lambda job: -job.gpus_requested)
     requested = sum(job.gpus_requested for job in jobs if not job.status.is_final)
     allocated = sum(job.gpus_allocated for job in jobs)
@@ -86,7 +88,7 @@ def _print_jobs(snapshot: ClusterSnapshot, now: datetime, form: str) -> None:
         for job in jobs
     ]
     if not rows:
-        say(no_jobs(snapshot))
+        write_stderr(no_jobs(snapshot))
         return
     write_table(JOB_COLUMNS, rows, is_wide=form == "wide")
     write(f"\nAllocated/Requested GPUs of unfinished jobs: {_share(allocated, requested)}")
@@ -97,7 +99,7 @@ def _print_nodes(snapshot: ClusterSnapshot, form: str) -> None:
     if is_partial and not snapshot.nodes:
         raise Forbidden("Could not list nodes.", "You may not list them, nor any pod on them.")
     missing = snapshot.missing_gpus
-    say_missing(missing)
+    write_missing(missing)
     total, allocated = snapshot.gpus_total, snapshot.gpus_allocated
     if form in ("json", "yaml"):
         items = [node_values(node) for node in snapshot.nodes]

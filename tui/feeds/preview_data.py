@@ -47,7 +47,7 @@ class PreviewData:
     """When it was seen, by our clock."""
 
 
-async def fetch_glance(client: Client, job: Job) -> PreviewData:
+async def fetch_preview(client: Client, job: Job) -> PreviewData:
     """Look at a job, behind whatever the user waits for. Three requests at most; it never raises."""
     (events, events_problem), (log, log_of, log_problem) = await asyncio.gather(
         _events(client, job), _log(client, job)

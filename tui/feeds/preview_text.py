@@ -96,7 +96,7 @@ def telling_taints(node: NodeRow) -> tuple[Taint, ...]:
     return tuple(each for each in node.taints if not each.key.startswith("node.kubernetes.io/"))
 
 
-def job_story(job: Job, glance: PreviewData | None, clock: Clock, width: int, height: int) -> Lines:
+def job_preview(job: Job, glance: PreviewData | None, clock: Clock, width: int, height: int) -> Lines:
     """Tell what a job is, why it is so, what happened to it, and what it says.
 
     Args:
@@ -148,7 +148,7 @@ def job_story(job: Job, glance: PreviewData | None, clock: Clock, width: int, he
     return lines[:height]
 
 
-def node_story(node: NodeRow, users: Mapping[tuple[str, str], str], clock: Clock, width: int) -> Lines:
+def node_preview(node: NodeRow, users: Mapping[tuple[str, str], str], clock: Clock, width: int) -> Lines:
     """Tell what a node is, who holds its GPUs since when, and what keeps pods away.
 
     Args:

@@ -14,7 +14,7 @@ from k8s.models import Event, convert, quantity
 from k8s.models.claim import Claim
 from k8s.models.job_spec import USER_ANNOTATION
 from k8s.models.resources import CLAIMS, EVENTS, PODS
-from tui.jobs.events import in_time
+from tui.jobs.events import event_order
 from tui.text.format import plural
 
 CLAIM_EVENTS = "involvedObject.kind=PersistentVolumeClaim"
@@ -42,7 +42,7 @@ def newest_by_claim(events: Iterable[Event]) -> dict[str, Event]:
     found: dict[str, Event] = {}
     for event in events:
         uid = event.involved_object.uid
-        if uid not in found or in_time(event) >= in_time(found[uid]):
+        if uid not in found or event_order(event) >= event_order(found[uid]):
             found[uid] = event
     return found
 

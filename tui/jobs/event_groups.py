@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from k8s.kinds import JobRef
 from k8s.models import Event, ObjectReference
 from k8s.snapshot import Job
-from tui.jobs.events import FoldedEvent, fold, in_time
+from tui.jobs.events import FoldedEvent, event_order, fold
 
 _SHORT: Mapping[str, str] = {"PersistentVolumeClaim": "pvc", "PersistentVolume": "pv"}
 """Kinds with long names, and what people type for them."""
@@ -25,8 +25,8 @@ class EventGroup:
 
     key: str
     """Stays the same while more of its events come."""
-    happening: FoldedEvent
-    """What happened; `about` is as kubectl has it: `pod/bert-worker-0`, and ` +15` where there are more."""
+    folded: FoldedEvent
+    """Its events as one; `about` is as in kubectl: `pod/bert-worker-0`, and ` +15` where there are more."""
     namespace: str
     """Where."""
     job: JobRef | None
@@ -35,7 +35,7 @@ class EventGroup:
     """All that it is made of."""
 
 
-def jobs_by_place(jobs: Iterable[Job]) -> dict[Place, JobRef]:
+def jobs_by_reference(jobs: Iterable[Job]) -> dict[Place, JobRef]:
     """Return whose each job's object and each of its pods is."""
     found = {(job.ref.namespace, job.ref.kind, job.ref.name): job.ref for job in jobs}
     for job in jobs:
@@ -50,16 +50,16 @@ class EventGrouper:
 
     def __init__(self) -> None:
         """Start without any event."""
-        self._told: dict[tuple[object, ...], EventGroup] = {}
+        self._groups: dict[tuple[object, ...], EventGroup] = {}
 
-    def tell(
+    def group(
         self, events: Iterable[Event], jobs: Mapping[Place, JobRef], *, only_warnings: bool = False
     ) -> list[EventGroup]:
-        """Return what happened, the newest first.
+        """Return the events in groups, the newest first.
 
         Args:
             events: All events, those of an object in the order in which the server has them.
-            jobs: Whose each object is: see `jobs_by_place`.
+            jobs: Whose each object is: see `jobs_by_reference`.
             only_warnings: Leave out what is a matter of course.
         """
         alike: dict[tuple[object, ...], list[Event]] = {}
@@ -71,21 +71,21 @@ class EventGrouper:
             who = jobs.get((namespace, about.kind, about.name)) or about.name
             said = (namespace, about.kind, who, event.type, event.reason, event.message)
             alike.setdefault(said, []).append(event)
-        before, self._told = self._told, {}
+        before, self._groups = self._groups, {}
         for key, same in alike.items():
-            kept, events_told = before.get(key), tuple(same)
-            if kept is None or kept.events != events_told:
-                kept = _told(events_told, jobs)
-            self._told[key] = kept
-        return sorted(self._told.values(), key=lambda told: in_time(told.happening.newest), reverse=True)
+            kept, grouped = before.get(key), tuple(same)
+            if kept is None or kept.events != grouped:
+                kept = _group_of(grouped, jobs)
+            self._groups[key] = kept
+        return sorted(self._groups.values(), key=lambda each: event_order(each.folded.newest), reverse=True)
 
 
-def _told(events: tuple[Event, ...], jobs: Mapping[Place, JobRef]) -> EventGroup:
-    happening = fold((_kubectl_name(event.involved_object), event) for event in events)
-    about = happening.newest.involved_object
-    namespace = about.namespace or happening.newest.metadata.namespace
+def _group_of(events: tuple[Event, ...], jobs: Mapping[Place, JobRef]) -> EventGroup:
+    folded = fold((_kubectl_name(event.involved_object), event) for event in events)
+    about = folded.newest.involved_object
+    namespace = about.namespace or folded.newest.metadata.namespace
     job = jobs.get((namespace, about.kind, about.name))
-    return EventGroup(events[0].metadata.uid, happening, namespace, job, events)
+    return EventGroup(events[0].metadata.uid, folded, namespace, job, events)
 
 
 def _kubectl_name(about: ObjectReference) -> str:

@@ -90,7 +90,7 @@ class JobEventFilter:
         return None
 
 
-def happenings(
+def fold_job_events(
     events: Iterable[Event], relatives: JobEventFilter, since: datetime | None
 ) -> list[FoldedEvent]:
     """Return what happened to a job, the newest first; what was said before it was made is a namesake's.
@@ -98,16 +98,16 @@ def happenings(
     Events that say the same of several objects of one kind are one.
     """
     alike: dict[tuple[str, ...], list[tuple[str, Event]]] = {}
-    for name, event in relevant(events, relatives, since):
+    for name, event in select_job_events(events, relatives, since):
         key = (event.involved_object.kind, event.type or "", event.reason or "", event.message or "")
         alike.setdefault(key, []).append((name, event))
-    return sorted(map(fold, alike.values()), key=lambda each: in_time(each.newest), reverse=True)
+    return sorted(map(fold, alike.values()), key=lambda each: event_order(each.newest), reverse=True)
 
 
-def relevant(
+def select_job_events(
     events: Iterable[Event], relatives: JobEventFilter, since: datetime | None
 ) -> Iterator[tuple[str, Event]]:
-    """Return a job's events, each after what it is about in the job's words; see `happenings`."""
+    """Return a job's events, each after what it is about in the job's words; see `fold_job_events`."""
     for event in events:
         name = relatives.name_of(event.involved_object)
         if name is not None and (since is None or event.at is None or event.at >= since):
@@ -116,7 +116,7 @@ def relevant(
 
 def fold(alike: Iterable[tuple[str, Event]]) -> FoldedEvent:
     """Return events that say the same, each after what it is about, as one."""
-    in_turn = sorted(alike, key=lambda each: in_time(each[1]))
+    in_turn = sorted(alike, key=lambda each: event_order(each[1]))
     names = list(dict.fromkeys(name for name, _ in in_turn))
     starts = [event.first_timestamp or event.at for _, event in in_turn]
     return FoldedEvent(
@@ -127,7 +127,7 @@ def fold(alike: Iterable[tuple[str, Event]]) -> FoldedEvent:
     )
 
 
-def in_time(event: Event) -> tuple[datetime, str]:
+def event_order(event: Event) -> tuple[datetime, str]:
     """Return what puts events in turn: the second, for some know no more, then when each was seen first.
 
     Source: client-go `makeEvent`: a name ends in the time in ns, 16 hexadecimal digits.
@@ -135,16 +135,16 @@ def in_time(event: Event) -> tuple[datetime, str]:
     return (event.at or LONG_AGO).replace(microsecond=0), event.metadata.name.rpartition(".")[2]
 
 
-def full_text(happening: FoldedEvent) -> str:
+def full_text(folded: FoldedEvent) -> str:
     """Return all that an event says, as plain text, one thing a line."""
-    event, about = happening.newest, happening.newest.involved_object
+    event, about = folded.newest, folded.newest.involved_object
     parts = (
         ("about", f"{about.kind} {about.namespace or event.metadata.namespace}/{about.name}"),
-        ("also about", happening.about if " +" in happening.about else ""),
+        ("also about", folded.about if " +" in folded.about else ""),
         ("type", event.type or ""),
         ("reason", event.reason or ""),
-        ("seen", f"{happening.count} times" if happening.count > 1 else "once"),
-        ("first", _moment(happening.first)),
+        ("seen", f"{folded.count} times" if folded.count > 1 else "once"),
+        ("first", _moment(folded.first)),
         ("last", _moment(event.at)),
         ("said by", event.source.component),
         ("event", event.metadata.name),

@@ -1,6 +1,6 @@
-"""What is still there of jobs that were deleted: found in the newest picture, and told in sentences.
+"""What is still there of jobs that were deleted: found in the newest picture, and put into sentences.
 
-A delete is only a wish: a node that does not answer keeps its pods, and a finalizer keeps
+A delete is only a request: a node that does not answer keeps its pods, and a finalizer keeps
 whatever has it. GPUs that are held after a delete are what nobody looks for.
 """
 
@@ -18,7 +18,7 @@ from tui.jobs.delete_plan import DeletePlan, pods_of
 from tui.text.format import plural
 
 LONGEST_S = 60.0
-"""How long a delete may take before what is left of it is told; pods have 30 s to end, as a rule."""
+"""How long a delete may take before what is left of it is shown; pods have 30 s to end, as a rule."""
 _MOST_NAMED = 3
 _NO_ANSWER = "its node does not answer"
 """What `pod_status` says of such a pod, besides that it is being deleted."""
@@ -47,7 +47,7 @@ class Leftover:
         return not self.unknown and not self.is_there and (self.runs_on or not self.pods)
 
 
-def what_is_left(
+def find_leftovers(
     plan: DeletePlan, snapshot: ClusterSnapshot, pods: Mapping[str, Pod]
 ) -> tuple[Leftover, ...]:
     """Return what is left of each job whose deletion was asked for.
@@ -55,7 +55,7 @@ def what_is_left(
     Args:
         plan: What was to be deleted.
         snapshot: The newest picture of the cluster.
-        pods: All pods by uid, as `Live.pods` has them: those that hold no GPUs are not in
+        pods: All pods by uid, as `ClusterFeed.pods` has them: those that hold no GPUs are not in
             the picture once their job is gone.
     """
     by_uid = {job.uid: job for job in snapshot.jobs}
@@ -68,7 +68,7 @@ def is_over(left: Iterable[Leftover], waited_s: float, longest_s: float = LONGES
     return waited_s >= longest_s or all(each.is_gone for each in left)
 
 
-def told(left: Sequence[Leftover], waited_s: float) -> tuple[str, ...]:
+def leftover_lines(left: Sequence[Leftover], waited_s: float) -> tuple[str, ...]:
     """Return what to tell about jobs that were deleted so long ago: one sentence for all that are gone."""
     gone = [each for each in left if each.is_gone and not (each.runs_on and each.pods)]
     sentences = []

@@ -18,7 +18,7 @@ from textual.timer import Timer
 from textual.widget import Widget
 
 from k8s.snapshot import ClusterSnapshot, Job, NodeRow
-from tui.feeds.preview_text import Lines, job_story, node_story
+from tui.feeds.preview_text import Lines, job_preview, node_preview
 from tui.text.cells import cell_len
 from tui.text.format import Clock, Look
 
@@ -107,9 +107,9 @@ class Preview(Widget):
             self.run_worker(self._look(client, job), group="glance", exclusive=True)
 
     async def _look(self, client: Client, job: Job) -> None:
-        from tui.feeds.preview_data import fetch_glance
+        from tui.feeds.preview_data import fetch_preview
 
-        glance = await fetch_glance(client, job)
+        glance = await fetch_preview(client, job)
         self._glances.pop(job.uid, None)
         self._glances[job.uid] = (job, glance, asyncio.get_running_loop().time())
         for uid in list(self._glances)[:-MOST_KEPT]:
@@ -140,9 +140,9 @@ class Preview(Widget):
         clock = Clock.ahead(snapshot.clock_offset_s)
         if isinstance(subject, Job):
             seen = self._glances.get(subject.uid)
-            return job_story(subject, seen[1] if seen else None, clock, width, height)
+            return job_preview(subject, seen[1] if seen else None, clock, width, height)
         users = {(job.ref.namespace, job.ref.name): job.user for job in snapshot.jobs}
-        return node_story(subject, users, clock, width)
+        return node_preview(subject, users, clock, width)
 
     def notify_style_update(self) -> None:
         """Draw in the colours of another theme."""

@@ -128,7 +128,7 @@ async def test_a_claim_that_is_not_there_is_told_of(run: CommandLine, cluster: S
     cluster.say(PYTORCH_JOBS, Compute(echo), method="POST")
     ended = await run("submit", "pytorch", "--name", "demo", "--image", "x", "--trainer", "ddp")
     assert (ended.status, ended.out) == (0, "PyTorchJob default/demo created.\n")
-    assert ended.err.startswith("There is no volume claim workspace in namespace default: pods will wait")
+    assert ended.err.startswith("No volume claim workspace in namespace default: pods will wait")
 
 
 async def test_other_accelerators_are_asked_for_by_their_names(run: CommandLine) -> None:

@@ -109,7 +109,7 @@ async def test_a_resource_named_in_the_settings_counts_as_an_accelerator(
     (folder / "config.yaml").write_text("accelerators:\n- example.com/npu-*\ncolour: red\n")
     ended = await run("top", "nodes", "-o", "json")
     assert (ended.values["gpus_total"], ended.values["gpus_allocated"]) == (4, 1)
-    assert ended.err == f"{folder / 'config.yaml'} names what is no setting: colour (line 3)\n"
+    assert ended.err == f"{folder / 'config.yaml'}: unknown setting colour (line 3)\n"
     assert (await run("info", "-o", "json")).values["files"]["settings"] == str(folder / "config.yaml")
 
 

@@ -12,7 +12,7 @@ from k8s.models import Pod, Reader
 from k8s.snapshot import ClusterSnapshot, Job, Missing
 from tests.support.objects import GPU, Object, batch_job, joined, listed, node, pod_of, pytorch_job
 from tui.jobs.delete_plan import MOST_WITHOUT_TYPING, DeletePlan, Propagation, delete_plan
-from tui.jobs.leftovers import LONGEST_S, Leftover, is_over, told, what_is_left
+from tui.jobs.leftovers import LONGEST_S, Leftover, find_leftovers, is_over, leftover_lines
 
 BERT = pytorch_job("bert", workers=3)
 PODS = [pod_of(BERT, place, on="n1", uid=f"uid-{place}") for place in ("master-0", "worker-0", "worker-1")]
@@ -147,19 +147,19 @@ def test_what_is_gone_already_is_no_part_of_a_plan_nor_is_one_named_twice() -> N
 
 
 def left_of(plan: DeletePlan, snapshot: ClusterSnapshot, *pods: Object) -> Leftover:
-    (left,) = what_is_left(plan, snapshot, read(*pods))
+    (left,) = find_leftovers(plan, snapshot, read(*pods))
     return left
 
 
 def test_what_is_gone_is_told_at_once() -> None:
-    left = what_is_left(plan_of(), seen([node("n1", 32)], [], []), {})
+    left = find_leftovers(plan_of(), seen([node("n1", 32)], [], []), {})
     assert is_over(left, 0.0)
-    assert told(left, 4.0) == ("bert is gone.",)
+    assert leftover_lines(left, 4.0) == ("bert is gone.",)
 
 
 def test_until_pods_are_gone_it_is_waited_for_but_not_for_ever() -> None:
     pods = [going(pod) for pod in PODS]
-    left = what_is_left(plan_of(), seen([node("n1", 32)], pods, []), read(*pods))
+    left = find_leftovers(plan_of(), seen([node("n1", 32)], pods, []), read(*pods))
     assert not is_over(left, LONGEST_S - 1)
     assert is_over(left, LONGEST_S)
 
@@ -170,7 +170,7 @@ def test_what_is_left_is_told_by_name_with_where_it_is_and_what_keeps_it() -> No
     bad = pod_of(BERT, "worker-0", on="n2", uid="uid-worker-0")
     pods = [going(PODS[0]), going(bad, "lab.io/keep", phase="Failed"), PODS[2]]
     left = left_of(plan_of(), seen([silent, node("n2")], pods, []), *pods)
-    assert told([left], 60.0) == (
+    assert leftover_lines([left], 60.0) == (
         "bert: 3 pods still there after 60 s: bert-master-0 Terminating on n1 (its node is not ready); "
         "bert-worker-0 Failed on n2 (kept by finalizer lab.io/keep); "
         "bert-worker-1 Running on n1 (its node is not ready, nothing has asked it to end).",
@@ -201,7 +201,7 @@ def test_pods_that_came_after_the_question_count_too() -> None:
 def test_an_object_that_a_finalizer_keeps_is_told_without_pods() -> None:
     kept = pytorch_job("bert", workers=3, deletionTimestamp="2026-11-20T10:00:00Z", finalizers=["a/b", "c/d"])
     left = left_of(plan_of(), seen([], [], [kept]))
-    assert told([left], 61.2) == (
+    assert leftover_lines([left], 61.2) == (
         "bert is still there after 61 s, without pods, kept by finalizers a/b, c/d.",
     )
 
@@ -217,7 +217,7 @@ def test_pods_that_were_to_run_on_are_no_leftovers_but_their_gpus_are_named() ->
     plan = plan_of(propagation="Orphan")
     left = left_of(plan, seen([node("n1", 32)], orphans, []), *orphans)
     assert left.is_gone
-    assert told([left], 3.0) == ("bert is gone; 3 pods of it run on as asked, with 24 GPUs.",)
+    assert leftover_lines([left], 3.0) == ("bert is gone; 3 pods of it run on as asked, with 24 GPUs.",)
     assert not left_of(plan, BEFORE, *PODS).is_gone
 
 
@@ -234,17 +234,17 @@ def test_pods_that_were_to_run_on_are_no_leftovers_but_their_gpus_are_named() ->
 def test_where_nobody_can_tell_nothing_is_called_gone(said: dict[str, Any], why: str) -> None:
     left = left_of(plan_of(), seen([], [], [], **said))
     assert not left.is_gone
-    assert told([left], 60.0) == (f"bert: nobody can tell whether it is gone. {why}",)
+    assert leftover_lines([left], 60.0) == (f"bert: nobody can tell whether it is gone. {why}",)
 
 
 def test_many_that_are_gone_are_told_in_one_sentence() -> None:
     snapshot = seen([], [], [batch_job(f"job-{number}", gpus=0) for number in range(5)])
     names = [job.ref.name for job in snapshot.jobs]
     gone = [Leftover(job) for job in snapshot.jobs]
-    assert told(gone, 1.0) == (f"{names[0]}, {names[1]}, {names[2]} and 2 more are gone.",)
-    assert told(gone[:2], 1.0) == (f"{names[0]} and {names[1]} are gone.",)
+    assert leftover_lines(gone, 1.0) == (f"{names[0]}, {names[1]}, {names[2]} and 2 more are gone.",)
+    assert leftover_lines(gone[:2], 1.0) == (f"{names[0]} and {names[1]} are gone.",)
     kept = replace(gone[0], is_there=True)
-    assert told([kept, gone[1]], 60.0) == (
+    assert leftover_lines([kept, gone[1]], 60.0) == (
         f"{names[1]} is gone.",
         f"{names[0]} is still there after 60 s, without pods.",
     )
@@ -253,7 +253,11 @@ def test_many_that_are_gone_are_told_in_one_sentence() -> None:
 def test_nothing_from_a_cluster_reaches_the_terminal_as_it_is() -> None:
     job: Job = replace(BEFORE.jobs[0], ref=JobRef("default", "b\x1b[2Jert", "Job", "batch/v1"))
     plan = DeletePlan("lab", (job,))
-    words = (*plan.lines, plan.sentence, *told([Leftover(job, is_there=True, finalizers=("\x1b[1m",))], 60.0))
-    words += told([Leftover(job, pods=(("\x1b]0;x\x07", "Running"),))], 60.0)
+    words = (
+        *plan.lines,
+        plan.sentence,
+        *leftover_lines([Leftover(job, is_there=True, finalizers=("\x1b[1m",))], 60.0),
+    )
+    words += leftover_lines([Leftover(job, pods=(("\x1b]0;x\x07", "Running"),))], 60.0)
     assert not any(ord(char) < 32 for line in words for char in line)
     assert GPU not in "".join(words)

@@ -8,7 +8,7 @@ from k8s import models
 from k8s.models import Event, Pod
 from k8s.snapshot import Job
 from tests.support.objects import Object, batch_job, joined, pod_of, pytorch_job
-from tui.jobs.events import JobEventFilter, full_text, happenings
+from tui.jobs.events import JobEventFilter, fold_job_events, full_text
 
 UID = "0a1b2c3d-0000-4000-8000-000000000000"
 
@@ -93,7 +93,7 @@ def test_events_that_say_the_same_are_one_and_the_newest_come_first() -> None:
         event("Pod", "bert-worker-0", "failed", type="Warning", eventTime="2026-01-01T00:04:00.123456Z"),
         event("PyTorchJob", "bert", "made", lastTimestamp="2025-12-31T00:00:00Z"),
     ]
-    found = happenings(events, relatives, job.created)
+    found = fold_job_events(events, relatives, job.created)
     assert [(each.newest.message, each.about, each.count, each.is_warning) for each in found] == [
         ("failed", "worker-0", 1, True),
         ("pulled", "master-0 +1", 3, False),

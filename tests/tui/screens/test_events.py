@@ -12,7 +12,7 @@ from tests.support.namespace_objects import EVENTS, event, in_namespace, serve
 from tests.support.objects import Object
 from tests.support.sample_cluster import ago
 from tests.tui.console.test_console import Playground, bert, console_on, some_objects
-from tui.jobs.event_groups import EventGrouper, jobs_by_place
+from tui.jobs.event_groups import EventGrouper, jobs_by_reference
 from tui.screens.dialogs.detail import DetailScreen
 from tui.screens.dialogs.help import HelpScreen
 from tui.screens.job.job import JobView
@@ -275,11 +275,11 @@ def events_of(*objects: Object) -> list[Event]:
 
 def test_a_line_is_the_same_value_until_one_of_its_events_changes() -> None:
     teller, events = EventGrouper(), events_of(*no_room, pulled)
-    first = teller.tell(events, {})
+    first = teller.group(events, {})
     assert len(first) == 3, "the pods of no job are told apart"
-    assert [id(each) for each in teller.tell(events, {})] == [id(each) for each in first]
-    again = teller.tell([*events[:2], *events_of({**pulled, "count": 9})], {})
-    assert again[0].happening.count == 9
+    assert [id(each) for each in teller.group(events, {})] == [id(each) for each in first]
+    again = teller.group([*events[:2], *events_of({**pulled, "count": 9})], {})
+    assert again[0].folded.count == 9
     assert [id(each) for each in again[1:]] == [id(each) for each in first[1:]]
 
 
@@ -289,15 +289,15 @@ def test_events_of_an_object_that_turns_out_to_be_a_jobs_are_the_jobs() -> None:
     objects = some_objects()
     _, jobs = joined(objects["nodes"], objects["pods"], objects["jobs"])
     teller, events = EventGrouper(), events_of(*no_room, made)
-    assert {each.job for each in teller.tell(events, {})} == {None}
-    told = teller.tell(events, jobs_by_place(jobs.values()))
+    assert {each.job for each in teller.group(events, {})} == {None}
+    told = teller.group(events, jobs_by_reference(jobs.values()))
     assert [each.job and each.job.name for each in told] == ["bert", "bert"]
     assert bert["metadata"]["name"] == "bert"
 
 
 def test_an_event_that_says_nothing_is_told_all_the_same() -> None:
-    (told,) = EventGrouper().tell(events_of({"metadata": {"uid": "e"}, "reason": None, "count": None}), {})
-    assert (told.happening.about, told.happening.count, told.happening.first) == ("?/", 1, None)
+    (told,) = EventGrouper().group(events_of({"metadata": {"uid": "e"}, "reason": None, "count": None}), {})
+    assert (told.folded.about, told.folded.count, told.folded.first) == ("?/", 1, None)
 
 
 def test_a_message_without_end_is_cut_when_it_is_read() -> None:

@@ -20,8 +20,8 @@ from tests.support.hosted_view import hosted
 from tests.support.objects import joined, node, pod_of, pytorch_job
 from tests.tui.console.test_console import EVENTS, Playground, bert, console_on, some_objects
 from tests.tui.screens.test_jobs import job, picture
-from tui.feeds.preview_data import MOST_EVENTS, MOST_LINES, PreviewData, fetch_glance
-from tui.feeds.preview_text import Lines, job_story, node_story, wrapped
+from tui.feeds.preview_data import MOST_EVENTS, MOST_LINES, PreviewData, fetch_preview
+from tui.feeds.preview_text import Lines, job_preview, node_preview, wrapped
 from tui.screens.lists.contexts import ContextsView
 from tui.screens.lists.jobs import JobsView
 from tui.screens.lists.nodes import NodesView
@@ -75,7 +75,7 @@ def test_a_job_tells_why_what_happened_and_what_it_says_last() -> None:
         log_of="rank 0 · master-0",
         at=NOW,
     )
-    told = text_of(job_story(found, glance, Clock(NOW), 60, 20))
+    told = text_of(job_preview(found, glance, Clock(NOW), 60, 20))
     for words in ("PyTorchJob · default · li", "worker-1 exit 1", "1h00m BackOff ×3: restarting", "step 59"):
         assert words in told
     assert "log of rank 0 · master-0 · read" in told and "step 30" not in told
@@ -86,11 +86,11 @@ def test_a_job_tells_what_could_not_be_seen_and_that_there_is_nothing() -> None:
     refused = PreviewData(
         events_problem="May not list events.", log_problem="No log.", log_of="master-0", at=NOW
     )
-    told = text_of(job_story(job("a"), refused, Clock(NOW), 60, 30))
+    told = text_of(job_preview(job("a"), refused, Clock(NOW), 60, 30))
     assert "May not list events." in told and "No log." in told
-    silent = text_of(job_story(job("a"), PreviewData(log_of="master-0", at=NOW), Clock(NOW), 60, 30))
+    silent = text_of(job_preview(job("a"), PreviewData(log_of="master-0", at=NOW), Clock(NOW), 60, 30))
     assert "None; a cluster forgets them after an hour." in silent and "It says nothing yet." in silent
-    assert "Nothing runs yet" in text_of(job_story(job("a"), PreviewData(), Clock(NOW), 60, 30))
+    assert "Nothing runs yet" in text_of(job_preview(job("a"), PreviewData(), Clock(NOW), 60, 30))
 
 
 def test_a_node_tells_who_holds_it_what_keeps_pods_away_and_what_is_wrong_with_it() -> None:
@@ -106,7 +106,7 @@ def test_a_node_tells_who_holds_it_what_keeps_pods_away_and_what_is_wrong_with_i
     held = pytorch_job("bert", gpus=4)
     pod = pod_of(held, "master-0", on="a", gpus=4, startTime=(NOW - timedelta(hours=2)).isoformat())
     row: NodeRow = joined([obj], [pod], [held])[0]["a"]
-    told = text_of(node_story(row, {("default", "bert"): "li"}, Clock(NOW), 60))
+    told = text_of(node_preview(row, {("default", "bert"): "li"}, Clock(NOW), 60))
     for words in (
         "NotReady 12m",
         "▮▮▮▮▯▯▯▯  4 of 8 held",
@@ -125,7 +125,7 @@ def test_whatever_a_cluster_says_the_story_is_harmless_and_fits(
     told = event(type="Warning", reason=words, message=words)
     found = replace(job("a", user=words, progress=words), reason=words)
     glance = PreviewData((told,) * 3, log=(raw,) * 50, log_of="master-0", at=NOW)
-    lines = job_story(found, glance, Clock(NOW), width, height)
+    lines = job_preview(found, glance, Clock(NOW), width, height)
     assert len(lines) <= height
     for line in lines:
         assert not any(UNSAFE.search(text) for text, _ in line)
@@ -212,7 +212,7 @@ async def test_a_glance_is_three_requests_behind_what_the_user_waits_for() -> No
         cluster.say(EVENTS, page([*many, happened("other", about_uid="an-older-namesake")]))
         lines = "".join(f"[rank0]: step {number}\n[rank1]: no\n" for number in range(2 * MOST_LINES))
         cluster.say(LOG, Answer(lines.encode()))
-        glance = await fetch_glance(client, found)
+        glance = await fetch_preview(client, found)
         assert len(cluster.requests) == 3
         assert sorted(each.query["fieldSelector"] for each in cluster.asked(EVENTS)) == [
             "involvedObject.name=bert",
@@ -229,7 +229,7 @@ async def test_a_glance_that_is_refused_says_so_in_a_sentence() -> None:
         found = joined([], [pod_of(bert, "master-0", on="a", gpus=4)], [bert])[1]["bert"]
         cluster.say(EVENTS, refusal(403, "events is forbidden", "Forbidden"))
         cluster.say(LOG, refusal(403, "pods/log is forbidden", "Forbidden"))
-        glance = await fetch_glance(client, found)
+        glance = await fetch_preview(client, found)
         assert "events is forbidden" in glance.events_problem
         assert "pods/log is forbidden" in glance.log_problem
         assert (glance.events, glance.log) == ((), ())

@@ -12,11 +12,18 @@ from k8s.errors import KubeError
 from k8s.jobs.create import delete_job
 from k8s.snapshot import ClusterSnapshot, Job
 from tui.commands.support.job_name import NAME_HELP, find_job, titles
-from tui.commands.support.output import WrongUsage, confirm, confirm_by_word, is_interactive, say, write
+from tui.commands.support.output import (
+    WrongUsage,
+    confirm,
+    confirm_by_word,
+    is_interactive,
+    write,
+    write_stderr,
+)
 from tui.feeds.cluster_feed import ClusterFeed
 from tui.jobs.change_each import change_each
 from tui.jobs.delete_plan import DeletePlan
-from tui.jobs.leftovers import LONGEST_S, Leftover, is_over, what_is_left
+from tui.jobs.leftovers import LONGEST_S, Leftover, find_leftovers, is_over
 
 
 def add_jobs(parser: argparse.ArgumentParser) -> None:
@@ -31,7 +38,7 @@ def add_yes(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def check_can_ask(flags: argparse.Namespace, verb: str) -> None:
+def check_can_confirm(flags: argparse.Namespace, verb: str) -> None:
     """Refuse to go on where nobody has said yes and nobody can.
 
     Raises:
@@ -41,7 +48,7 @@ def check_can_ask(flags: argparse.Namespace, verb: str) -> None:
         raise WrongUsage(f"Cannot ask for confirmation without a terminal: pass --yes to {verb}.")
 
 
-def is_agreed(flags: argparse.Namespace, question: str, word: str = "") -> bool:
+def is_confirmed(flags: argparse.Namespace, question: str, word: str = "") -> bool:
     """Ask, unless that was answered on the command line; with `word`, that has to be typed."""
     if flags.yes:
         return True
@@ -56,7 +63,7 @@ def find_jobs(snapshot: ClusterSnapshot, names: Iterable[str]) -> tuple[list[Job
         try:
             jobs.append(find_job(snapshot, words))
         except KubeError as error:
-            say(str(error))
+            write_stderr(str(error))
             are_found = False
     return jobs, are_found
 
@@ -71,7 +78,7 @@ async def each(
     failed: list[Job] = []
 
     def fail(job: Job, error: KubeError) -> None:
-        say(str(error))
+        write_stderr(str(error))
         failed.append(job)
 
     await change_each(
@@ -97,12 +104,12 @@ async def wait_until_gone(
     The time counts from the first reading of the cluster, which may take as long as an answer.
     """
     live = ClusterFeed(client, namespace)
-    left: Sequence[Leftover] = what_is_left(plan, ClusterSnapshot(plan.context), {})
+    left: Sequence[Leftover] = find_leftovers(plan, ClusterSnapshot(plan.context), {})
     is_read, is_gone = asyncio.Event(), asyncio.Event()
 
     def look(snapshot: ClusterSnapshot) -> None:
         nonlocal left
-        left = what_is_left(plan, snapshot, live.pods)
+        left = find_leftovers(plan, snapshot, live.pods)
         if snapshot.is_synced:
             is_read.set()
         if is_over(left, 0.0):

@@ -9,7 +9,7 @@ from dataclasses import replace
 from k8s.client.client import Client
 from k8s.errors import FORBIDDEN_HINT, Forbidden, KubeError
 from k8s.snapshot import ClusterSnapshot
-from tui.commands.support.output import say
+from tui.commands.support.output import write_stderr
 from tui.feeds.cluster_feed import ClusterFeed
 from tui.options import ConsoleOptions
 from tui.text.format import Clock
@@ -39,11 +39,11 @@ async def with_sandbox(options: ConsoleOptions, progress: Callable[[str], None] 
 
     address = await sandbox.start(progress=progress)
     if not address.was_running and progress is _silent:
-        say("Started the sandbox; it runs in the background. To stop it: gpuconsole sandbox stop")
+        write_stderr("Started the sandbox; it runs in the background. To stop it: gpuconsole sandbox stop")
     return replace(options, kubeconfig=str(address.kubeconfig), context="")
 
 
-def scope(options: ConsoleOptions, client: Client) -> str:
+def namespace_in_use(options: ConsoleOptions, client: Client) -> str:
     """Return the namespace that is meant; empty for all of them."""
     return "" if options.is_all_namespaces else client.config.namespace
 
@@ -60,7 +60,7 @@ async def read_jobs(options: ConsoleOptions, client: Client) -> ClusterSnapshot:
 
 async def read_feed(options: ConsoleOptions, client: Client) -> tuple[ClusterSnapshot, ClusterFeed]:
     """Read what `read_jobs` reads, and return also the feed, which can go on from there."""
-    feed = ClusterFeed(client, scope(options, client))
+    feed = ClusterFeed(client, namespace_in_use(options, client))
     snapshot = await feed.read_once()
     if feed.reads_nothing:
         where = f" in namespace {snapshot.namespace}" if snapshot.namespace else ""

@@ -38,7 +38,7 @@ def split_name(words: str) -> tuple[str, str]:
     return kind_words, name
 
 
-def is_called(kind: JobKind, words: str) -> bool:
+def matches_kind(kind: JobKind, words: str) -> bool:
     """Tell whether a kind is meant by `Job`, `jobs` or, of several of that name, `jobs.batch`."""
     resource = kind.resource
     return words.lower() in map(
@@ -58,11 +58,11 @@ def find_job(snapshot: ClusterSnapshot, words: str) -> Job:
     found = [
         job
         for job in snapshot.jobs
-        if job.ref.name == name and (not kind_words or is_called(kind_of(job.ref), kind_words))
+        if job.ref.name == name and (not kind_words or matches_kind(kind_of(job.ref), kind_words))
     ]
     if not found:
         where = f"namespace {snapshot.namespace}" if snapshot.namespace else "any namespace"
-        kind = _kind_called(kind_words, snapshot) if kind_words else "job"
+        kind = _kind_named(kind_words, snapshot) if kind_words else "job"
         raise NotFound(
             f"There is no {kind} {name} in {where}.",
             missing_line(snapshot.missing_jobs),
@@ -89,7 +89,7 @@ def titles(refs: Iterable[JobRef]) -> str:
     return ", ".join(f"{ref.kind} {ref.namespace}/{ref.name}" for ref in refs)
 
 
-def _kind_called(words: str, snapshot: ClusterSnapshot) -> str:
+def _kind_named(words: str, snapshot: ClusterSnapshot) -> str:
     """Return a kind's name as in manifests.
 
     Raises:
@@ -97,7 +97,7 @@ def _kind_called(words: str, snapshot: ClusterSnapshot) -> str:
     """
     known = [*KINDS, *OWNERS, *(kind_of(job.ref) for job in snapshot.jobs)]
     for kind in known:
-        if is_called(kind, words):
+        if matches_kind(kind, words):
             return kind.resource.kind
     names = ", ".join(dict.fromkeys(kind.resource.kind for kind in known))
     raise WrongUsage(f"Unknown kind {words!r}. Known kinds: {names}.")

@@ -37,7 +37,7 @@ class WrongUsage(Exception):
     """The command line itself is at fault; the message says what would be right."""
 
 
-def say(text: str) -> None:
+def write_stderr(text: str) -> None:
     """Print on stderr what is not part of the answer."""
     sys.stderr.write("".join(f"{sanitize(line)}\n" for line in text.split("\n")))
 

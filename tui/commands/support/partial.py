@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from k8s.snapshot import ClusterSnapshot, Missing
-from tui.commands.support.output import say, write_object
+from tui.commands.support.output import write_object, write_stderr
 from tui.commands.support.values import Values
 
 
@@ -16,10 +16,10 @@ def write_items(items: Sequence[Values], missing: Sequence[Missing], form: str, 
     write_object({"items": items, **more, **partial}, form)
 
 
-def say_missing(missing: Sequence[Missing]) -> None:
+def write_missing(missing: Sequence[Missing]) -> None:
     """Print on stderr, in one line, what may not be read; nothing when all may be."""
     if missing:
-        say(missing_line(missing))
+        write_stderr(missing_line(missing))
 
 
 def no_jobs(snapshot: ClusterSnapshot) -> str:

@@ -165,15 +165,15 @@ def _trainer_command(
     folders = {"log-dir": "logs", "checkpoint-dir": "checkpoints"}
     words = list(words)
     for name, folder in folders.items():
-        if name in known and not _given(name, words):
+        if name in known and not _flag_value(name, words):
             words += [f"--{name}", f"{WORKSPACE.path}/{flags.name}/{folder}"]
             if all(mount.path != WORKSPACE.path for mount in mounts):
                 mounts = (*mounts, WORKSPACE)
-    log_dir = _given("log-dir", words)
+    log_dir = _flag_value("log-dir", words)
     return tuple(trainer.command(words)), posixpath.join(flags.working_dir, log_dir), mounts
 
 
-def _given(name: str, words: Sequence[str]) -> str:
+def _flag_value(name: str, words: Sequence[str]) -> str:
     """Return the value of a flag among words, the last one; empty when it is not there."""
     value = ""
     for index, word in enumerate(words):

@@ -24,7 +24,7 @@ from k8s.text.sanitize import log_text, sanitize
 from k8s.watch.backoff import ServerProbe
 from tui.feeds.curve_feed import CurveFeed
 from tui.feeds.list_feed import ListFeed, follow
-from tui.jobs.events import FoldedEvent, JobEventFilter, full_text, happenings
+from tui.jobs.events import FoldedEvent, JobEventFilter, fold_job_events, full_text
 from tui.screens.base.view import View
 from tui.screens.dialogs.detail import DetailScreen
 from tui.screens.job.job_title import job_title
@@ -226,7 +226,7 @@ class JobView(View):
         if self._happened_from != (self._events.changes, job):
             self._happened_from = (self._events.changes, job)
             relatives = JobEventFilter(job, self._pods(), self.snapshot.jobs)
-            found = happenings(self._events.objects.values(), relatives, job.created)
+            found = fold_job_events(self._events.objects.values(), relatives, job.created)
             self._happened = {event_row(each, clock).key: each for each in found}
         happened = list(self._happened.values())
         problem = self._events.state.problem

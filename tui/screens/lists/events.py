@@ -12,7 +12,7 @@ from k8s.models.resources import EVENTS as RESOURCE
 from k8s.snapshot import Job
 from k8s.text.sanitize import sanitize
 from tui.feeds.list_feed import ListFeed
-from tui.jobs.event_groups import EventGroup, EventGrouper, Place, jobs_by_place
+from tui.jobs.event_groups import EventGroup, EventGrouper, Place, jobs_by_reference
 from tui.jobs.events import full_text
 from tui.screens.base.feed_view import FeedView, Reach
 from tui.screens.base.request import ActionRequest
@@ -68,7 +68,7 @@ class EventsView(FeedView):
             row_of = {row.key: row for row in ageless}
             return self._kept.rows(
                 told,
-                lambda each: _aged(row_of[each.key], each.happening.newest.at, clock),
+                lambda each: _aged(row_of[each.key], each.folded.newest.at, clock),
                 drawn_for=(columns, clock.is_rough),
                 now_s=clock.now.timestamp(),
                 age_s=lambda each: _age_s(each, clock.now),
@@ -77,7 +77,7 @@ class EventsView(FeedView):
         self.fill(table, ["namespace"] if namespace else [], rows_of)
         self.say("Events", len(told), "warnings only" if self._only_warnings else "")
         events = sum(len(each.events) for each in told)
-        warnings = sum(len(each.events) for each in told if each.happening.is_warning)
+        warnings = sum(len(each.events) for each in told if each.folded.is_warning)
         folded = f" in {plural(len(told), 'line')}" if events != len(told) else ""
         self.put("totals", f"Σ {plural(events, 'event')}{folded} · {plural(warnings, 'warning')}")
 
@@ -86,10 +86,10 @@ class EventsView(FeedView):
         drawn_for = (self._events.changes, self.snapshot.jobs, self._only_warnings)
         before = self._drawn_for
         if before is None or drawn_for[1] is not before[1]:
-            self._jobs = jobs_by_place(self.snapshot.jobs)
+            self._jobs = jobs_by_reference(self.snapshot.jobs)
         if before is None or drawn_for[1] is not before[1] or drawn_for != before:
             events = self._events.objects.values()
-            self._told = self._teller.tell(events, self._jobs, only_warnings=self._only_warnings)
+            self._told = self._teller.group(events, self._jobs, only_warnings=self._only_warnings)
         self._drawn_for = drawn_for
         return self._told
 
@@ -123,7 +123,7 @@ class EventsView(FeedView):
         from tui.screens.dialogs.detail import DetailScreen
 
         if (told := self._under_cursor()) is not None:
-            self.app.push_screen(DetailScreen("event", full_text(told.happening)))
+            self.app.push_screen(DetailScreen("event", full_text(told.folded)))
 
     def _under_cursor(self) -> EventGroup | None:
         key = self.query_one(Table).cursor_key
@@ -137,22 +137,22 @@ def _aged(row: Row, at: datetime | None, clock: Clock) -> Row:
 
 
 def _ageless(told: EventGroup, columns: Sequence[Column]) -> Row:
-    happening, event = told.happening, told.happening.newest
-    look: Look = "pending" if happening.is_warning else "quiet"
+    folded, event = told.folded, told.folded.newest
+    look: Look = "pending" if folded.is_warning else "quiet"
     cells = {
         "age": Cell(""),
         "type": Cell(sanitize(event.type or NOTHING), look),
         "namespace": Cell(sanitize(told.namespace) or NOTHING, "quiet"),
-        "about": Cell(sanitize(happening.about), "bright" if told.job else ""),
+        "about": Cell(sanitize(folded.about), "bright" if told.job else ""),
         "reason": Cell(sanitize(event.reason or NOTHING), look),
-        "count": Cell(count(happening.count), "" if happening.count > 1 else "quiet", sort=happening.count),
+        "count": Cell(count(folded.count), "" if folded.count > 1 else "quiet", sort=folded.count),
         "message": Cell(
-            sanitize(" ".join((event.message or NOTHING).split())), "" if happening.is_warning else "quiet"
+            sanitize(" ".join((event.message or NOTHING).split())), "" if folded.is_warning else "quiet"
         ),
     }
     return Row(told.key, tuple(cells[column.key] for column in columns))
 
 
 def _age_s(told: EventGroup, now: datetime) -> float:
-    at = told.happening.newest.at
+    at = told.folded.newest.at
     return (now - at).total_seconds() if at is not None else float("inf")

@@ -19,7 +19,7 @@ from tests.k8s.sandbox.live.running import Manifest, batch_job, marked, pytorch_
 from tests.real_cluster.feed import feed_of, job_called
 from tui.commands.support.confirm import wait_until_gone
 from tui.jobs.delete_plan import delete_plan
-from tui.jobs.leftovers import told
+from tui.jobs.leftovers import leftover_lines
 
 GPUS = 8
 """All that the sandbox has."""
@@ -73,7 +73,7 @@ async def test_a_suspended_job_frees_its_gpus_for_others_and_a_resumed_one_start
         snapshot = await feed.until(lambda _: is_so("yields", Status.PENDING, 0))
         plan = delete_plan(snapshot, [JobRef("default", "gains", resource.kind, resource.api_version)])
         await delete_job(client, plan.jobs[0].ref, plan.jobs[0].uid)
-        assert told(await wait_until_gone(client, "default", plan), 1.0) == ("gains is gone.",)
+        assert leftover_lines(await wait_until_gone(client, "default", plan), 1.0) == ("gains is gone.",)
         resumed = shown(await feed.until(lambda _: is_so("yields", Status.RUNNING, GPUS)), "yields")
         assert resumed is not None and resumed.uid == uid
         assert not {each.pod_uid for each in before.instances} & {each.pod_uid for each in resumed.instances}
