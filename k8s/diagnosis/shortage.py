@@ -252,7 +252,8 @@ def find_shortage(
 
 def _most_of(resource: str, lists: Iterable[tuple[str, ResourceList]]) -> tuple[Fraction, str]:
     """Return the most that any node has of a resource, and that node, the first of several."""
-    found = ((each.get(resource, Fraction()), name) for name, each in lists)
+    none = Fraction()
+    found = ((each.get(resource, none), name) for name, each in lists)
     return max(found, key=lambda pair: pair[0])
 
 

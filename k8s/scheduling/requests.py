@@ -77,7 +77,7 @@ def add(lists: Iterable[Mapping[str, Fraction]]) -> ResourceList:
 
 def subtract(total: Mapping[str, Fraction], part: Mapping[str, Fraction]) -> ResourceList:
     """Take `part` from `total`; what is not in `total` stays away."""
-    return {name: amount - part.get(name, Fraction()) for name, amount in total.items()}
+    return {name: amount - part.get(name, 0) for name, amount in total.items()}
 
 
 def maximum(one: ResourceList, other: ResourceList) -> ResourceList:
@@ -87,7 +87,7 @@ def maximum(one: ResourceList, other: ResourceList) -> ResourceList:
 
 def insufficient(requested: Mapping[str, Fraction], available: Mapping[str, Fraction]) -> list[str]:
     """Return the resources of which too little is available, in the order in which they are requested."""
-    return [name for name, amount in requested.items() if amount > available.get(name, Fraction())]
+    return [name for name, amount in requested.items() if amount > available.get(name, 0)]
 
 
 def allocatable_of(node: Node) -> ResourceList:
