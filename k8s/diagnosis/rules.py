@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from k8s.diagnosis import admission, ended, held_back, not_started, queued, unschedulable
 from k8s.diagnosis.answer import Answer, Cause, Fact
+from k8s.diagnosis.causes import admission, ended, held_back, not_started, queued, unschedulable
 from k8s.diagnosis.evidence import Evidence
 from k8s.diagnosis.words import count, cut, names, span
 from k8s.status import Status

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from k8s import models
+from k8s.diagnosis.causes.unschedulable import capacity
 from k8s.diagnosis.objects import WholePod
-from k8s.diagnosis.unschedulable import capacity
 from k8s.sandbox.controllers.placement import node_capacity, pending_pod, place
 from k8s.scheduling import requests
 from tests.support.evidence import evidence_of, instance, labelled

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from k8s.diagnosis.answer import Cause, Fact
-from k8s.diagnosis.capacity import insufficient_capacity
+from k8s.diagnosis.causes.capacity import insufficient_capacity
+from k8s.diagnosis.causes.held_back import PATIENCE_S
 from k8s.diagnosis.evidence import Evidence
-from k8s.diagnosis.held_back import PATIENCE_S
 from k8s.diagnosis.words import count, cut, names, seconds_between, span, verb
 from k8s.models.claim import Claim
 from k8s.scheduling.scheduling_spec import SchedulingSpec
