@@ -87,14 +87,13 @@ class DrivenApp(PacedApp[int]):
             self.tell(is_ended=True)
 
     def tell(self, **more: Any) -> None:
-        outlet = self.driver.outlet if self.driver is not None else None
+        writer = self.driver.writer if self.driver is not None else None
         report = {
             "ticks": self.ticks,
             "keys": self.keys,
             "frames": self.frames,
             "is_halted": self.is_halted,
-            "is_stuck": outlet is not None and outlet.is_stuck,
-            "waiting_characters": outlet.waiting_characters if outlet is not None else 0,
+            "is_stuck": writer is not None and writer.is_stuck,
             **more,
         }
         os.write(self._pipe, json.dumps(report).encode() + b"\n")
@@ -143,7 +142,7 @@ def main() -> None:
     tty_state.prepare()
 
     class Driver(ConsoleDriver):
-        def make_pace(self) -> FrameRate:
+        def make_frame_rate(self) -> FrameRate:
             return FrameRate(is_remote=False, period_s=period_s)
 
     app = DrivenApp(pipe)

@@ -137,7 +137,7 @@ def _terminal(console: Console) -> Fields:
     yield "colours", tty_state.colours()
     yield "theme", themes.short(console.theme) + (", ASCII only" if console.options.is_ascii else "")
     if console.driver is not None:
-        period_s = console.driver.pace.period_s(asyncio.get_running_loop().time())
+        period_s = console.driver.frame_rate.period_s(asyncio.get_running_loop().time())
         yield "pace", f"{1 / period_s:.0f} frames a second at most, and at once after a key"
     yield "over SSH", "yes" if tty_state.is_remote() else "no"
     yield "copies go to", clipboard.way()

@@ -57,11 +57,6 @@ class TerminalWriter:
         """Whether the terminal does not read."""
         return not self.is_empty and time.monotonic() >= self.stuck_at_s
 
-    @property
-    def waiting_characters(self) -> int:
-        """How much is kept that is not being written yet."""
-        return self._waiting_characters
-
     def write(self, text: str) -> None:
         """Have a text written; one that would have to wait for a stuck terminal is dropped."""
         if not text:

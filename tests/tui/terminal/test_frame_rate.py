@@ -15,53 +15,53 @@ from tui.terminal.frame_rate import (
 
 
 def test_what_changes_first_is_painted_at_once_and_then_ten_times_a_second() -> None:
-    pace = FrameRate(is_remote=False)
-    assert pace.due_s(100.0) == 100.0 + TOGETHER_S
-    pace.paint(100.0)
-    assert pace.due_s(100.01) == 100.0 + PERIOD_S == 100.1
-    assert pace.due_s(103.0) == 103.0 + TOGETHER_S
+    rate = FrameRate(is_remote=False)
+    assert rate.due_s(100.0) == 100.0 + TOGETHER_S
+    rate.paint(100.0)
+    assert rate.due_s(100.01) == 100.0 + PERIOD_S == 100.1
+    assert rate.due_s(103.0) == 103.0 + TOGETHER_S
 
 
 def test_over_ssh_it_is_painted_four_times_a_second() -> None:
-    pace = FrameRate(is_remote=True)
-    pace.paint(100.0)
-    assert pace.due_s(100.01) == 100.0 + SLOW_PERIOD_S == 100.25
+    rate = FrameRate(is_remote=True)
+    rate.paint(100.0)
+    assert rate.due_s(100.01) == 100.0 + SLOW_PERIOD_S == 100.25
 
 
 def test_what_follows_a_key_never_waits_for_the_next_frame() -> None:
-    pace = FrameRate(is_remote=True)
-    pace.paint(100.0)
-    pace.press(100.01)
-    assert pace.due_s(100.02) == 100.02 + TOGETHER_S
-    pace.paint(100.03)
-    assert pace.due_s(100.05) == 100.05 + TOGETHER_S
-    pace.paint(100.05)
-    assert pace.due_s(100.01 + PRESS_S) == 100.05 + SLOW_PERIOD_S
+    rate = FrameRate(is_remote=True)
+    rate.paint(100.0)
+    rate.press(100.01)
+    assert rate.due_s(100.02) == 100.02 + TOGETHER_S
+    rate.paint(100.03)
+    assert rate.due_s(100.05) == 100.05 + TOGETHER_S
+    rate.paint(100.05)
+    assert rate.due_s(100.01 + PRESS_S) == 100.05 + SLOW_PERIOD_S
 
 
 def test_a_key_that_takes_long_is_answered_at_once_when_it_is_done_but_is_not_waited_for_for_ever() -> None:
-    pace = FrameRate(is_remote=True)
-    pace.paint(100.0)
-    pace.press(100.1)
-    assert pace.due_s(101.5) == 101.5 + TOGETHER_S
-    pace.paint(101.9)
-    assert pace.due_s(101.91) == 101.9 + SLOW_PERIOD_S
-    pace.press(102.0)
-    pace.paint(102.0 + PATIENCE_S)
-    assert pace.due_s(102.0 + PATIENCE_S) == 102.0 + PATIENCE_S + SLOW_PERIOD_S
+    rate = FrameRate(is_remote=True)
+    rate.paint(100.0)
+    rate.press(100.1)
+    assert rate.due_s(101.5) == 101.5 + TOGETHER_S
+    rate.paint(101.9)
+    assert rate.due_s(101.91) == 101.9 + SLOW_PERIOD_S
+    rate.press(102.0)
+    rate.paint(102.0 + PATIENCE_S)
+    assert rate.due_s(102.0 + PATIENCE_S) == 102.0 + PATIENCE_S + SLOW_PERIOD_S
 
 
 def test_a_terminal_that_blocks_gets_fewer_frames_until_it_is_fast_again() -> None:
-    pace = FrameRate(is_remote=False)
-    pace.write(BLOCKED_S / 2, 100.0)
-    assert pace.period_s(100.0) == PERIOD_S
-    pace.write(BLOCKED_S * 2, 101.0)
-    pace.write(BLOCKED_S / 2, 102.0)
-    assert pace.period_s(102.0) == SLOW_PERIOD_S
-    assert pace.period_s(101.0 + RECOVERY_S) == PERIOD_S
+    rate = FrameRate(is_remote=False)
+    rate.write(BLOCKED_S / 2, 100.0)
+    assert rate.period_s(100.0) == PERIOD_S
+    rate.write(BLOCKED_S * 2, 101.0)
+    rate.write(BLOCKED_S / 2, 102.0)
+    assert rate.period_s(102.0) == SLOW_PERIOD_S
+    assert rate.period_s(101.0 + RECOVERY_S) == PERIOD_S
 
 
 def test_a_slow_terminal_is_never_made_faster_by_being_blocked() -> None:
-    pace = FrameRate(is_remote=False, period_s=60)
-    pace.write(1, 100.0)
-    assert pace.period_s(100.0) == 60
+    rate = FrameRate(is_remote=False, period_s=60)
+    rate.write(1, 100.0)
+    assert rate.period_s(100.0) == 60

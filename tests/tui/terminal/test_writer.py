@@ -24,7 +24,7 @@ class Pipe:
         self.reads, self.writes = os.pipe()
         self.emptied: Queue[bool] = Queue()
         self.hung_up = threading.Event()
-        self.outlet = TerminalWriter(
+        self.writer = TerminalWriter(
             self.writes, "utf-8", lambda _, is_missing: self.emptied.put(is_missing), self.hung_up.set
         )
 
@@ -34,12 +34,13 @@ class Pipe:
             found += os.read(self.reads, size - len(found))
         return found
 
-    def read_until_emptied(self) -> bool:
-        """Read all there is; return whether anything is missing."""
-        while self.emptied.empty():
+    def read_until_emptied(self) -> tuple[int, bool]:
+        """Read all there is; return how much it was, and whether anything is missing."""
+        size = 0
+        while self.emptied.empty() or select.select([self.reads], [], [], 0)[0]:
             if select.select([self.reads], [], [], 0.05)[0]:
-                os.read(self.reads, 65536)
-        return self.emptied.get()
+                size += len(os.read(self.reads, 65536))
+        return size, self.emptied.get()
 
 
 @pytest.fixture
@@ -48,40 +49,41 @@ def pipe() -> Iterator[Pipe]:
     yield pipe
     if not pipe.hung_up.is_set():
         os.close(pipe.reads)
-    pipe.outlet.close(WAIT_S)
+    pipe.writer.close(WAIT_S)
     os.close(pipe.writes)
 
 
 def test_what_is_written_arrives_in_order_and_it_is_said_when_all_is(pipe: Pipe) -> None:
     for word in ("one ", "zwei ", "三"):
-        pipe.outlet.write(word)
+        pipe.writer.write(word)
     assert pipe.read(len("one zwei 三".encode())).decode() == "one zwei 三"
     assert pipe.emptied.get(timeout=WAIT_S) is False
 
 
 def test_nothing_waits_for_a_terminal_that_does_not_read_and_little_is_kept(pipe: Pipe) -> None:
-    pipe.outlet.write("first")
+    pipe.writer.write("first")
     for _ in range(1000):
-        pipe.outlet.write(FULL)
-        assert pipe.outlet.waiting_characters <= 2 * LARGEST_CHARACTERS
-    assert not pipe.outlet.is_empty
+        pipe.writer.write(FULL)
+    assert not pipe.writer.is_empty
+    size, _ = pipe.read_until_emptied()
+    assert size <= 2 * LARGEST_CHARACTERS
 
 
 def test_when_it_reads_again_it_is_said_that_something_is_missing(pipe: Pipe) -> None:
     for _ in range(100):
-        pipe.outlet.write(FULL)
-    assert pipe.read_until_emptied() is True
-    assert pipe.outlet.is_empty
-    pipe.outlet.write("and on")
-    assert pipe.read_until_emptied() is False
+        pipe.writer.write(FULL)
+    assert pipe.read_until_emptied()[1] is True
+    assert pipe.writer.is_empty
+    pipe.writer.write("and on")
+    assert pipe.read_until_emptied()[1] is False
 
 
 def test_what_is_dropped_makes_place_for_what_must_be_written_now(pipe: Pipe) -> None:
-    pipe.outlet.write(FULL)
-    pipe.outlet.write(FULL)
-    pipe.outlet.drop()
-    pipe.outlet.write("restored")
-    closing = threading.Thread(target=pipe.outlet.close, args=(WAIT_S,))
+    pipe.writer.write(FULL)
+    pipe.writer.write(FULL)
+    pipe.writer.drop()
+    pipe.writer.write("restored")
+    closing = threading.Thread(target=pipe.writer.close, args=(WAIT_S,))
     closing.start()
     found = b""
     while not found.endswith(b"restored"):
@@ -91,25 +93,25 @@ def test_what_is_dropped_makes_place_for_what_must_be_written_now(pipe: Pipe) ->
 
 
 def test_a_terminal_that_never_reads_again_is_left_alone(pipe: Pipe) -> None:
-    pipe.outlet.write(FULL)
-    assert pipe.outlet.close(0.01) is False
-    pipe.outlet.write("nobody will read this")
+    pipe.writer.write(FULL)
+    assert pipe.writer.close(0.01) is False
+    pipe.writer.write("nobody will read this")
     assert b"nobody" not in pipe.read(65536)
 
 
 def test_a_terminal_that_is_gone_is_said_once_and_nothing_more_is_written(pipe: Pipe) -> None:
     os.close(pipe.reads)
-    pipe.outlet.write("hello?")
+    pipe.writer.write("hello?")
     assert pipe.hung_up.wait(WAIT_S)
-    pipe.outlet.write("hello again?")
-    assert pipe.outlet.waiting_characters == 0
+    pipe.writer.write("hello again?")
+    assert pipe.writer.close(WAIT_S)
 
 
 def test_what_the_encoding_cannot_say_is_replaced() -> None:
     reads, writes = os.pipe()
-    outlet = TerminalWriter(writes, "ascii", lambda _took_s, _is_missing: None, lambda: None)
-    outlet.write("50 €")
-    assert outlet.close(WAIT_S)
+    writer = TerminalWriter(writes, "ascii", lambda _took_s, _is_missing: None, lambda: None)
+    writer.write("50 €")
+    assert writer.close(WAIT_S)
     assert os.read(reads, 100) == b"50 ?"
     os.close(reads)
     os.close(writes)
