@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from k8s.client.client import Client
+from k8s.diagnosis.answer import Answer
 from k8s.diagnosis.evidence import Evidence, dig
 from k8s.diagnosis.fetcher import Fetcher
 from k8s.diagnosis.objects import (
@@ -24,6 +25,7 @@ from k8s.diagnosis.objects import (
     WholePod,
     Workload,
 )
+from k8s.diagnosis.rules import explain
 from k8s.diagnosis.words import order
 from k8s.errors import Forbidden, KubeError, NotFound
 from k8s.kinds import KINDS, DeclaredJob, JobKind, JobRef, kind_of
@@ -63,6 +65,15 @@ MOST_PODS_WITH_EVENTS = 4
 MOST_NODES = 8
 """Nodes of which all pods are added up: those that would have room but for what is counted there."""
 _READY_OR_DONE = (Status.RUNNING, Status.SUCCEEDED)
+
+
+async def answer_why(client: Client, job: Job, snapshot: ClusterSnapshot) -> Answer:
+    """Fetch what can matter, and say why a job is as it is.
+
+    Raises:
+        KubeError: The cluster does not answer.
+    """
+    return explain(await gather(client, job, snapshot))
 
 
 async def gather(client: Client, job: Job, snapshot: ClusterSnapshot) -> Evidence:

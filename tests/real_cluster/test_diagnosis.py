@@ -10,7 +10,8 @@ from uuid import uuid4
 import pytest
 
 from k8s.client.client import Client
-from k8s.diagnosis import Answer, answer_why
+from k8s.diagnosis.answer import Answer
+from k8s.diagnosis.gather import answer_why
 from k8s.kinds.kubeflow.pytorch_job import PYTORCH_JOBS
 from k8s.models.resources import JOBS, NAMESPACES, QUOTAS, Resource
 from tests.support import real_cluster

@@ -7,7 +7,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from k8s import models
-from k8s.diagnosis import Answer, Evidence
+from k8s.diagnosis.answer import Answer
+from k8s.diagnosis.evidence import Evidence
 from k8s.diagnosis.gather import declared_of
 from k8s.diagnosis.objects import WholePod
 from k8s.kinds import JobRef

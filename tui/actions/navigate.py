@@ -187,7 +187,7 @@ def _show_yaml(
 
 def why(console: Console, request: ActionRequest) -> None:
     """Show why a job is as it is, with all that was seen."""
-    from k8s.diagnosis import answer_why
+    from k8s.diagnosis.gather import answer_why
     from tui.screens.documents.text import TextView
 
     if target := console.target_job(request):

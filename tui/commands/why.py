@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from k8s.diagnosis import Answer, answer_why
+from k8s.diagnosis.answer import Answer
+from k8s.diagnosis.gather import answer_why
 from k8s.text.sanitize import sanitize
 from tui.commands.support.connect import cluster, read_jobs
 from tui.commands.support.job_name import NAME_HELP, find_job

@@ -17,8 +17,7 @@ from typing import Any
 import msgspec
 
 from k8s.client.client import Client
-from k8s.diagnosis import answer_why
-from k8s.diagnosis.gather import GROUP_KEYS, KUEUE, KUEUE_VERSIONS, POD_GROUPS
+from k8s.diagnosis.gather import GROUP_KEYS, KUEUE, KUEUE_VERSIONS, POD_GROUPS, answer_why
 from k8s.errors import KubeError, NotFound
 from k8s.kinds import kind_of
 from k8s.logs import Target, targets_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
-from k8s.diagnosis import explain
 from k8s.diagnosis.evidence import Evidence
+from k8s.diagnosis.rules import explain
 from k8s.status import Status
 from tests.support.evidence import evidence_of, held, instance, labelled, pod, silent, spec_of
 from tests.support.objects import GPU, Object, node

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from k8s.client.client import Client
-from k8s.diagnosis import Answer, answer_why, explain, gather
+from k8s.diagnosis.answer import Answer
+from k8s.diagnosis.gather import answer_why, gather
+from k8s.diagnosis.rules import explain
 from k8s.errors import KubeError, Unreachable
 from k8s.snapshot import ClusterSnapshot, Job, Missing, NodeRow
 from k8s.status import Status

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from k8s.diagnosis import Answer, explain
 from k8s.diagnosis import objects as o
+from k8s.diagnosis.answer import Answer
+from k8s.diagnosis.rules import explain
 from k8s.models.namespace import Quota
 from k8s.status import Status
 from tests.support.evidence import (

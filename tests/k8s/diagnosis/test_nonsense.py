@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from k8s.diagnosis import answer_why
+from k8s.diagnosis.gather import answer_why
 from k8s.errors import KubeError
 from k8s.snapshot import ClusterSnapshot
 from k8s.status import Status

@@ -11,7 +11,7 @@ from textual.app import ComposeResult
 from textual.widgets import Label
 
 from k8s.client.client import Client
-from k8s.diagnosis import answer_why
+from k8s.diagnosis.gather import answer_why
 from k8s.errors import KubeError
 from k8s.kinds import JobRef
 from k8s.logs import targets_of
