@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 
@@ -161,3 +162,37 @@ def test_a_cluster_is_reached_without_the_kubernetes_package(user: str, tmp_path
     )
     reached = "Could not log in to the cluster." if "exec" in user else "https://127.0.0.1:1"
     assert done.stdout.splitlines() == [reached, "False"]
+
+
+ROOM_LIMIT = 14
+"""Modules of a room, its `__init__` aside."""
+LONG_ROOMS = {"tui/commands": "one file a command, each like the other"}
+"""Rooms that may hold more, and why."""
+SHARED_CLASS_NAMES: dict[str, str] = {}
+"""Class names that may stand twice, five at most, and why: the same idea in the same sense."""
+
+
+def test_no_room_holds_more_modules_than_one_can_overlook() -> None:
+    rooms = Counter(
+        path.parent.relative_to(ROOT).as_posix() for path in SOURCES if path.name != "__init__.py"
+    )
+    crowded = {room: modules for room, modules in rooms.items() if modules > ROOM_LIMIT}
+    assert {room: modules for room, modules in crowded.items() if room not in LONG_ROOMS} == {}
+
+
+def test_no_class_name_is_defined_twice() -> None:
+    defined: dict[str, list[str]] = {}
+    for path in SOURCES:
+        for found in ast.parse(path.read_text()).body:
+            if isinstance(found, ast.ClassDef):
+                defined.setdefault(found.name, []).append(path.relative_to(ROOT).as_posix())
+    twice = {name: places for name, places in defined.items() if len(places) > 1}
+    assert {name: places for name, places in twice.items() if name not in SHARED_CLASS_NAMES} == {}
+    assert len(SHARED_CLASS_NAMES) <= 5
+
+
+def test_every_room_says_what_it_is_for_and_what_it_may_not_do() -> None:
+    for path in SOURCES:
+        if path.name == "__init__.py" and path.parent.parent != ROOT:
+            words = ast.get_docstring(ast.parse(path.read_text())) or ""
+            assert len([line for line in words.splitlines() if line]) >= 2, path.relative_to(ROOT)

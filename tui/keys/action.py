@@ -29,7 +29,7 @@ class On:
     """What the footer says there; empty keeps it out, None takes the action's own word."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Action:
     """One row of the action table. Footer, help, palette, `:`, completion and refusals follow from it."""
 
@@ -37,13 +37,13 @@ class Action:
     """What key ids, requests and this table call it."""
     help: str
     """What help, palette and README say."""
-    footer: str = ""
-    """What the footer says; empty keeps it out of the footer."""
     function: str | Callable[[Any, Any], None] = ""
     """What does it, called with the console and the request; `module:function` in `tui.actions` is imported
     when it is first asked for."""
     method: str = ""
     """Instead of a function: the `action_…` of the view, with its arguments, as `sort('name')`."""
+    footer: str = ""
+    """What the footer says; empty keeps it out of the footer."""
     on: tuple[On, ...] = ()
     """The views that have a key for it."""
     commands: tuple[str, ...] = ()

@@ -1,1 +1,4 @@
-"""One file per view, with its look beside it. Views arrange and ask; they do not fetch."""
+"""Full views and the dialogs over them, each with its `.tcss` beside it.
+
+They arrange widgets and ask the app by `ActionRequest`; they change nothing on a cluster themselves.
+"""

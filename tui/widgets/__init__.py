@@ -1,1 +1,4 @@
-"""Pieces of screens that know how to draw themselves, and nothing about a cluster."""
+"""Parts of screens that draw themselves: tables, logs, forms, charts, the lines of the frame.
+
+They know no screen and no cluster; what happens to them they say by message.
+"""
