@@ -75,7 +75,7 @@ async def visit(options: ConsoleOptions) -> None:
         await until(pilot, lambda: "loss" in log_of("digits-baseline"))
         await show("jobs")
         await show("nodes", "tab")
-        await show("holders", "enter")
+        await show("node_gpus", "enter")
         await show("events", "escape", "tab")
         await show("volumes", "tab")
         await pilot.press("tab", "N", "g", "enter")

@@ -24,7 +24,7 @@ THEMES = {"dark": "gpuconsole-dark", "light": "gpuconsole-light", "mono": "gpuco
 VIEWS: dict[str, tuple[tuple[str, ...], str]] = {
     "jobs": ((), "llm-70b-eval"),
     "nodes": (("tab",), "a100-7"),
-    "holders": (("tab", "enter"), "bert-large-ft-m"),
+    "node_gpus": (("tab", "enter"), "bert-large-ft-m"),
     "job": (("N", "g", "enter"), "Successful"),
     "yaml": (("N", "g", "y"), "pytorchReplicaSpecs"),
     "logs": (("N", "g", "l", "t"), "step 300"),
