@@ -70,11 +70,11 @@ class ListView(View):
         """Make room for the preview, or take it away."""
         is_wanted = self.PREVIEWS and self.context.switches.get("preview", True)
         self.set_class(is_wanted and self.app.size.width >= PREVIEW_COLUMNS, "-preview")
+        self.show_preview()
 
     def on_screen_resume(self) -> None:
         """Look again at what is under the cursor."""
         self.on_resize()
-        self.show_preview()
 
     def show_preview(self) -> None:
         """Tell of what is under the cursor, where there is a preview."""
@@ -94,7 +94,6 @@ class ListView(View):
         else:
             self.context.switches["preview"] = not self.context.switches.get("preview", True)
             self.on_resize()
-            self.show_preview()
 
     def draw(self, table: Table) -> None:
         """Fill the table and the lines around it from the snapshot."""
