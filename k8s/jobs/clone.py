@@ -1,4 +1,4 @@
-"""A job once more, under a new name: as a wish for the form where one can say it, as a manifest always."""
+"""A copy of a job under a new name: a manifest, and a `JobSpec` for the form where one can say it all."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Clone:
     kind: CreatableKind | None = None
     """Its kind, where jobs of it can be made by a form."""
     spec: JobSpec | None = None
-    """The wish under the new name; None where nobody can make one of the object."""
+    """The spec under the new name; None where the object cannot be read into one."""
     lost: tuple[str, ...] = ()
     """What `spec` does not say, by name; the manifest has it."""
     still_says: tuple[str, ...] = ()
@@ -83,7 +83,7 @@ class Clone:
 
     @property
     def fits_form(self) -> bool:
-        """Tell whether the wish does what the job did; else the manifest is to be edited."""
+        """Tell whether the spec does what the job did; else the manifest is to be edited."""
         return self.spec is not None and not self.too_much
 
     @property
@@ -93,7 +93,7 @@ class Clone:
 
     @property
     def not_carried_over(self) -> str:
-        """Return in a sentence what the wish leaves out; empty where it says everything."""
+        """Return in a sentence what the spec leaves out; empty where it says everything."""
         return f"Not carried over: {', '.join(self.lost)}." if self.lost else ""
 
     @property
@@ -132,8 +132,8 @@ def clone(obj: Manifest, taken: Collection[str] = (), *, name: str = "", user: s
     if kind is None or not like:
         raise NotCloned(
             f"Could not clone {obj.get('kind') or 'this'} {like}.".replace(" .", "."),
-            "Only jobs of a kind that is known here can be cloned.",
-            "Take its YAML, change it, and create it: gpuconsole submit -f FILE.",
+            "Only jobs of a supported kind can be cloned.",
+            "Edit its YAML and create that: gpuconsole submit -f FILE.",
         )
     name = name or next_name(like, {like, *taken})
     manifest = _renamed(cleaned(obj), like, name, user)

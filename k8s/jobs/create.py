@@ -1,4 +1,4 @@
-"""From the user's wish to a job on the cluster, and away again."""
+"""From a `JobSpec` or a manifest to a job on the cluster, and away again."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ _FIELD_ENDINGS: Mapping[str, str] = {
 
 
 class JobRejected(Invalid):
-    """The wish cannot be granted as it is; `causes` are keyed by the fields of `JobSpec`."""
+    """The job is refused as it is; `causes` are keyed by the fields of `JobSpec`."""
 
 
 def check(spec: JobSpec) -> None:
     """Look for mistakes without asking anybody.
 
     Raises:
-        Refused: There are some.
+        JobRejected: There are some.
     """
     problems = spec.problems()
     if problems:
         error = JobRejected(
-            f"Job {spec.name or '(no name)'} cannot be made like this.",
+            f"Job {spec.name or '(no name)'} is not valid.",
             "\n".join(f"{name}: {sentence}" for name, sentence in problems.items()),
         )
         error.causes = problems
@@ -55,7 +55,7 @@ async def create_job(client: Client, kind: CreatableKind, spec: JobSpec, *, dry_
     """Create a job, or with `dry_run` ask the server whether it would.
 
     Raises:
-        Refused: Something is wrong with a field, by our rules or the server's.
+        JobRejected: Something is wrong with a field, by our rules or the server's.
         KubeError: It could not be created for another reason.
     """
     check(spec)
@@ -68,7 +68,7 @@ async def create_manifest(
     """Create a job from a manifest as it stands.
 
     Raises:
-        Refused: The name is taken, or the server names a field that is wrong.
+        JobRejected: The name is taken, or the server names a field that is wrong.
         KubeError: It could not be created for another reason.
     """
     try:
@@ -123,7 +123,7 @@ async def delete_job(client: Client, ref: JobRef, uid: str = "", *, propagation:
     if resource is None:
         raise KubeError(
             f"Could not delete {ref.kind} {ref.name}.",
-            f"This cluster does not say where {ref.kind} {ref.api_version} is found.",
+            f"This cluster does not serve {ref.kind} {ref.api_version}.",
         )
     await client.delete(resource, ref.name, ref.namespace, propagation=propagation, uid=uid)
 

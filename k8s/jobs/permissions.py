@@ -156,7 +156,7 @@ class Permissions:
         await asyncio.gather(*(self.fetch(each, namespace, ref) for each in permissions))
 
     def note(self, error: KubeError) -> None:
-        """Remember what the cluster refused when it was really tried; other errors say nothing of rights."""
+        """Remember what the cluster refused when it was tried; other errors say nothing of permissions."""
         said = _REFUSAL.search(error.why) if isinstance(error, Forbidden) else None
         if said is not None:
             need = ResourceAttributes(said["verb"], said["group"], said["plural"], said["subresource"])

@@ -62,7 +62,7 @@ _RULES = (
     ),
     _Rule(
         lambda job, is_suspended: is_suspended and job.status in (Status.SUSPENDED, Status.QUEUED),
-        lambda _: "It is suspended already.",
+        lambda _: "It is already suspended.",
     ),
     _Rule(
         lambda job, is_suspended: not is_suspended and job.status not in (Status.SUSPENDED, Status.QUEUED),

@@ -62,12 +62,12 @@ async def find_tensorboard(client: Client, job: Job) -> PodPort:
                 return PodPort(namespace, instance.pod, port)
     if seen:
         raise NotFound(
-            f"The TensorBoard of {name} does not run.", f"No pod behind the Service {seen} is ready."
+            f"The TensorBoard of {name} is not running.", f"No pod behind the Service {seen} is ready."
         )
     raise NotFound(
-        f"{name} has no TensorBoard that is known here.",
-        f"No Service beside it is labelled role={WORD}, and no pod of it has port {PORT}.",
-        "Its curves are drawn here without one; or forward a port of one of its pods.",
+        f"No TensorBoard found for {name}.",
+        f"No Service in its namespace is labelled role={WORD}, and none of its pods has port {PORT}.",
+        "Curves are drawn without one; or forward a port of one of its pods.",
     )
 
 

@@ -125,7 +125,7 @@ async def poked_until(feed: Feed, is_so: Callable[[ClusterSnapshot], bool]) -> C
 
 async def _press(feed: Feed) -> None:
     while True:
-        feed.cluster_feed.try_again()
+        feed.cluster_feed.retry_now()
         await asyncio.sleep(0.02)
 
 

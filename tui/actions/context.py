@@ -99,6 +99,6 @@ def refresh(console: Console, request: ActionRequest) -> None:
     if (view := console.views.current) is not None:
         view.refresh_feeds()
     if console.cluster_feed is not None:
-        console.cluster_feed.try_again()
+        console.cluster_feed.retry_now()
     else:
         console.connect()

@@ -51,7 +51,7 @@ _TROUBLES: tuple[tuple[type[KubeError], str], ...] = (
 
 
 class ClusterFeed:
-    """One cluster, mirrored, and the newest picture of it."""
+    """One cluster, mirrored, and its newest snapshot."""
 
     def __init__(self, client: Client, namespace: str = "", *, backoff: Backoff | None = None) -> None:
         """Prepare to mirror what `client` may see.
@@ -117,7 +117,7 @@ class ClusterFeed:
                 self._mirror_kind(kind)
         self._changed.set()
 
-    def try_again(self) -> None:
+    def retry_now(self) -> None:
         """Reconnect now whatever waits to be tried again, log in anew, and ask which kinds there are."""
         self.client.retry_credentials()
         self.probe.retry_now()
@@ -224,7 +224,7 @@ class ClusterFeed:
             self._adopt(KINDS)
 
     async def read_once(self) -> ClusterSnapshot:
-        """List everything once and return the picture, for a command that ends.
+        """List everything once and return the snapshot, for a command that ends.
 
         What may not be read, or is not served, is named in the snapshot's problems.
 
@@ -260,21 +260,21 @@ class ClusterFeed:
         return self._pods.state.is_absent and all(each.state.is_absent for each in self._jobs.values())
 
     def snapshot(self) -> ClusterSnapshot:
-        """Return the picture as it is now."""
-        said = self._said()
+        """Return the snapshot as it is now."""
+        header = self._header()
         nodes, pods, declared, owners = self._objects()
         rows = self._joiner.join(nodes, pods, declared, owners)
         for _ in self._explanations(rows, nodes, declared):
             pass
-        return self._picture(said, rows[0])
+        return self._with_rows(header, rows[0])
 
     async def _snapshot_in_turns(self) -> ClusterSnapshot:
-        """Return the picture as it is now, and let others work while it is made."""
-        said = self._said()
+        """Return the snapshot as it is now, and let others work while it is made."""
+        header = self._header()
         nodes, pods, declared, owners = self._objects()
         rows = await self._joiner.join_in_turns(nodes, pods, declared, owners)
         await in_turns(self._explanations(rows, nodes, declared))
-        return self._picture(said, rows[0])
+        return self._with_rows(header, rows[0])
 
     def _explanations(
         self, rows: Rows, nodes: Iterable[Node], declared: Iterable[DeclaredJob]
@@ -294,15 +294,15 @@ class ClusterFeed:
         )
         return nodes, pods, self._declared(), self._owner_lookup.owners
 
-    def _picture(self, said: ClusterSnapshot, nodes: tuple[NodeRow, ...]) -> ClusterSnapshot:
-        """Put the rows into what was said of the objects that they were made of."""
+    def _with_rows(self, header: ClusterSnapshot, nodes: tuple[NodeRow, ...]) -> ClusterSnapshot:
+        """Return a snapshot of these rows, trusted as far as `header` says."""
         self._owner_lookup.update(self._joiner.above)
         self.all_jobs = jobs = self._reasons.jobs
-        if said.namespace:
-            jobs = tuple(job for job in jobs if job.ref.namespace == said.namespace)
-        return replace(said, nodes=nodes, jobs=jobs)
+        if header.namespace:
+            jobs = tuple(job for job in jobs if job.ref.namespace == header.namespace)
+        return replace(header, nodes=nodes, jobs=jobs)
 
-    def _said(self) -> ClusterSnapshot:
+    def _header(self) -> ClusterSnapshot:
         """Return all but the rows: whose cluster it is, and how far what is known can be trusted."""
         config = self.client.config
         mirrors = self._mirrors

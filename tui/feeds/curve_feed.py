@@ -187,7 +187,7 @@ class CurveFeed:
         job = self._job()
         chief = next((each for each in job.instances if each.is_chief and each.pod), None) if job else None
         if chief is None:
-            raise KubeError("No curves.", "The pod that writes them is not there.")
+            raise KubeError("No curves.", "The pod that writes them does not exist.")
         self.source = f"{folder} in {chief.pod}"
         namespace, container = self._ref.namespace, chief.containers[0]
         has_news = False
@@ -205,8 +205,8 @@ class CurveFeed:
 
 
 _NO_FOLDER = (
-    "This job does not say where its event files are.\n"
-    "Jobs made here with a packaged trainer do, in the annotation gpuconsole.dev/log-dir."
+    "This job declares no folder for event files.\n"
+    "Jobs created here with a packaged trainer do, by the annotation gpuconsole.dev/log-dir."
 )
 
 

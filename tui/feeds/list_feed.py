@@ -84,7 +84,7 @@ class ListFeed(Generic[T]):
         if self._mirror is not None:
             await self._mirror.run()
 
-    def poke(self) -> None:
+    def retry_now(self) -> None:
         """Try again now what waits to be tried again."""
         if self._mirror is not None:
             self._mirror.retry_now()

@@ -1,4 +1,4 @@
-"""What a glance at a job asks the cluster for: its last events, and the last lines of rank 0."""
+"""What the preview of a job asks the cluster for: its last events, and the last lines of rank 0."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The story of one row, for the pane beside a list: a job's, or a node's, in lines of a given width.
+"""The preview of one row, for the pane beside a list: a job's, or a node's, in lines of a given width.
 
 Pure: from what is known to pieces of text and how they are meant. All of it is harmless.
 """
@@ -96,12 +96,12 @@ def telling_taints(node: NodeRow) -> tuple[Taint, ...]:
     return tuple(each for each in node.taints if not each.key.startswith("node.kubernetes.io/"))
 
 
-def job_preview(job: Job, glance: PreviewData | None, clock: Clock, width: int, height: int) -> Lines:
+def job_preview(job: Job, preview: PreviewData | None, clock: Clock, width: int, height: int) -> Lines:
     """Tell what a job is, why it is so, what happened to it, and what it says.
 
     Args:
         job: The job.
-        glance: What was seen of it; None before that.
+        preview: What was seen of it; None before that.
         clock: Now.
         width: Cells of a line.
         height: Lines that there are; the log gets what the rest leaves.
@@ -124,26 +124,26 @@ def job_preview(job: Job, glance: PreviewData | None, clock: Clock, width: int, 
             [],
             *_said(job.reason, width, "quiet" if job.status in _QUIET else STATUS_LOOKS[job.status]),
         ]
-    if glance is None:
+    if preview is None:
         return lines[:height]
     lines += [[], _heading("events", width)]
-    if glance.events_problem:
-        lines += _said(glance.events_problem, width, "pending")
-    elif not glance.events:
+    if preview.events_problem:
+        lines += _said(preview.events_problem, width, "pending")
+    elif not preview.events:
         lines += _said("None; a cluster forgets them after an hour.", width, "quiet")
-    for event in glance.events:
+    for event in preview.events:
         if len(lines) > height * 2 // 3:
             break
         lines += _event(event, clock, width)
-    read = f" of {glance.log_of} · read {glance.at.astimezone():%H:%M:%S}" if glance.log_of else ""
+    read = f" of {preview.log_of} · read {preview.at.astimezone():%H:%M:%S}" if preview.log_of else ""
     lines += [[], _heading(f"log{read}", width)]
-    if glance.log_problem:
-        lines += _said(glance.log_problem, width, "pending")
-    elif not glance.log:
-        words = "It says nothing yet." if glance.log_of else "Nothing runs yet that could say anything."
+    if preview.log_problem:
+        lines += _said(preview.log_problem, width, "pending")
+    elif not preview.log:
+        words = "It says nothing yet." if preview.log_of else "Nothing runs yet that could say anything."
         lines += _said(words, width, "quiet")
     room = max(0, height - len(lines))
-    for raw in glance.log[max(0, len(glance.log) - room) :] if room else ():
+    for raw in preview.log[max(0, len(preview.log) - room) :] if room else ():
         lines.append([(elide_end(log_text(raw), width), "")])
     return lines[:height]
 

@@ -59,7 +59,7 @@ def why_pending(claim: Claim, event: Event | None) -> str:
     if event is not None and event.reason == _FIRST_USE:
         return "It gets a volume when the first pod that uses it is placed on a node."
     if claim.state == "Lost":
-        return "The volume that it had is gone, and what was on it."
+        return "Its volume is gone, with the data on it."
     if event is None or not event.message:
         return _UNSAID
     return event.message
@@ -74,7 +74,9 @@ async def describe(client: Client, namespace: str, name: str) -> str:
     claim: Claim = convert(await client.get(CLAIMS, name, namespace), Claim)
     said, used_by = await asyncio.gather(_last_said(client, claim), _used_by(client, claim))
     meta, spec = claim.metadata, claim.spec
-    made = f"{meta.creation_timestamp.astimezone():%Y-%m-%d %H:%M:%S %Z}" if meta.creation_timestamp else ""
+    created = (
+        f"{meta.creation_timestamp.astimezone():%Y-%m-%d %H:%M:%S %Z}" if meta.creation_timestamp else ""
+    )
     parts = (
         ("name", f"{namespace}/{name}"),
         ("status", claim.state),
@@ -85,8 +87,8 @@ async def describe(client: Client, namespace: str, name: str) -> str:
         ("volume", spec.volume_name),
         ("owner", owner_of(claim)),
         ("description", meta.annotation("description")),
-        ("made", made),
-        ("last said", f"{said.reason}: {said.message}" if said is not None else ""),
+        ("created", created),
+        ("last event", f"{said.reason}: {said.message}" if said is not None else ""),
     )
     return "\n".join([*(f"{key:<11} {words}" for key, words in parts if words), "", *used_by])
 
@@ -106,7 +108,7 @@ async def _used_by(client: Client, claim: Claim) -> list[str]:
     try:
         pods = await client.list(PODS, claim.metadata.namespace, field_selector=running)
     except KubeError as error:
-        return ["Which pods use it is not known.", *(f"  {line}" for line in str(error).splitlines())]
+        return ["Could not list the pods that use it.", *(f"  {line}" for line in str(error).splitlines())]
     users = [words for pod in pods if (words := _use(pod, claim.metadata.name))]
     return [f"Used by {plural(len(users), 'pod')}{':' if users else '.'}", *(f"  {each}" for each in users)]
 

@@ -27,7 +27,7 @@ class FilteredJobs:
     """How many are hidden because they finished long ago."""
 
 
-def choose(
+def filter_jobs(
     jobs: Sequence[Job],
     users: Iterable[str],
     now: datetime,

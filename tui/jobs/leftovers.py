@@ -1,4 +1,4 @@
-"""What is still there of jobs that were deleted: found in the newest picture, and put into sentences.
+"""What is still there of jobs that were deleted: found in the newest snapshot, and put into sentences.
 
 A delete is only a request: a node that does not answer keeps its pods, and a finalizer keeps
 whatever has it. GPUs that are held after a delete are what nobody looks for.
@@ -54,9 +54,9 @@ def find_leftovers(
 
     Args:
         plan: What was to be deleted.
-        snapshot: The newest picture of the cluster.
+        snapshot: The newest one of the cluster.
         pods: All pods by uid, as `ClusterFeed.pods` has them: those that hold no GPUs are not in
-            the picture once their job is gone.
+            the snapshot once their job is gone.
     """
     by_uid = {job.uid: job for job in snapshot.jobs}
     nodes = {node.name: node.status for node in snapshot.nodes}

@@ -50,7 +50,7 @@ class NamespaceUsage:
     """The tightest quota of GPUs, where there is one that may be read."""
 
 
-def places(
+def namespace_usages(
     namespaces: Iterable[Namespace],
     jobs: Iterable[Job],
     nodes: Iterable[NodeRow],
@@ -98,7 +98,7 @@ def places(
     return found
 
 
-def together(each: Sequence[NamespaceUsage]) -> NamespaceUsage:
+def total_usage(each: Sequence[NamespaceUsage]) -> NamespaceUsage:
     """Return what all namespaces come to."""
     return NamespaceUsage(
         "",

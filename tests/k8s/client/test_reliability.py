@@ -170,7 +170,7 @@ async def test_a_login_that_is_over_is_said_and_tried_again_when_the_user_asks()
             cluster.say("/version", over)
             for stream in streams.values():
                 stream.drop()
-            feed.cluster_feed.try_again()
+            feed.cluster_feed.retry_now()
             over_login = await feed.until(lambda each: each.trouble == "login expired")
             assert "Unauthorized" in over_login.stale and "ctrl+r" in over_login.stale
             cluster.forget("/version")

@@ -1,4 +1,4 @@
-"""From a wish to a job: what the server refuses comes back to the field that made it."""
+"""From a spec to a job: what the server refuses comes back to the field that made it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def test_what_is_created_is_the_manifest_that_was_shown(kind: CreatableKin
     assert resource_of(ref) == kind.resource
 
 
-async def test_a_wish_with_mistakes_is_not_sent() -> None:
+async def test_a_spec_with_mistakes_is_not_sent() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         with pytest.raises(JobRejected) as caught:
             await create_job(client, KIND, replace(SPEC, name="Bert", image=""))

@@ -170,7 +170,7 @@ def test_what_cannot_be_done_is_known_before_it_is_tried() -> None:
     cases = (
         (row(), True, ""),
         (row(), False, "It is not suspended."),
-        (suspended(), True, "It is suspended already."),
+        (suspended(), True, "It is already suspended."),
         (suspended(), False, ""),
         (joined([], [], [ended])[1]["bert"], True, "It has ended."),
         (row(deletionTimestamp="2026-11-20T10:00:00Z"), True, "It is being deleted."),

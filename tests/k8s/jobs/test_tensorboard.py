@@ -92,7 +92,7 @@ async def test_a_service_named_for_the_job_counts_and_one_for_another_does_not(
     if is_its:
         assert (await found([service], [serving("tb")]))[0] == PodPort("default", "tb", 80)
     else:
-        with pytest.raises(NotFound, match="no TensorBoard that is known here"):
+        with pytest.raises(NotFound, match="No TensorBoard found for"):
             await found([service], [serving("tb")])
 
 
@@ -108,7 +108,7 @@ async def test_a_pod_of_the_job_that_declares_the_port_counts(services: Answer) 
 async def test_one_that_does_not_run_is_told_from_none() -> None:
     with pytest.raises(NotFound, match="No pod behind the Service bert-tensorboard is ready"):
         await found([ARENA], [])
-    with pytest.raises(NotFound, match="no TensorBoard that is known here"):
+    with pytest.raises(NotFound, match="No TensorBoard found for"):
         await found([], [])
 
 

@@ -147,7 +147,7 @@ async def test_without_event_files_the_log_is_read(run: CommandLine, cluster: Sc
     points = ended.values["tags"]["loss"]
     assert (points[0]["step"], points[0]["value"], points[0]["wall_time"]) == (0, 9, 1795199770)
     assert points[49]["value"] == pytest.approx(4.1)
-    assert "does not say where its event files are" in ended.err
+    assert "declares no folder for event files" in ended.err
 
 
 async def test_a_job_without_curves_is_told(run: CommandLine, cluster: ScriptedCluster) -> None:

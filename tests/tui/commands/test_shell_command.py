@@ -84,7 +84,7 @@ async def test_an_old_cluster_that_waits_for_the_end_of_input_is_explained(
         (("shell", "bert", "--readonly"), 1, "Nothing is changed with --readonly."),
         (("shell", "bert", "-i", "master-0"), 1, "pod bert-master-0 is not running"),
         (("list", "--", "x"), 2, "Only submit and shell take words after --"),
-        (("forward", "bert"), 1, "bert has no TensorBoard that is known here."),
+        (("forward", "bert"), 1, "No TensorBoard found for bert."),
         (("forward", "bert", "-i", "worker-0"), 2, "--instance needs a PORT"),
         (("forward", "bert", "0"), 2, "'0' is not a port"),
         (("forward", "bert", "80", "--tensorboard"), 2, "not allowed with argument"),

@@ -161,7 +161,7 @@ async def test_other_accelerators_are_asked_for_by_their_names(run: CommandLine)
         (("--name", "demo", "--image", "x", "--gpus", "1", "--device", "a/b=1", "true"), "--device:"),
     ],
 )
-async def test_a_wish_that_makes_no_sense_is_refused_before_anything_is_sent(
+async def test_flags_that_make_no_sense_are_refused_before_anything_is_sent(
     run: CommandLine, cluster: ScriptedCluster, words: tuple[str, ...], said: str
 ) -> None:
     ended = await run("submit", "pytorch", *words)

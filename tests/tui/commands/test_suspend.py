@@ -61,7 +61,7 @@ async def test_what_cannot_be_suspended_is_told_and_the_others_are(
     assert ended.status == 1
     assert ended.out == "PyTorchJob default/bert is being suspended.\n"
     assert "There is no job nope in namespace default." in ended.err
-    assert "Could not suspend PyTorchJob asleep.\nIt is suspended already.\n" in ended.err
+    assert "Could not suspend PyTorchJob asleep.\nIt is already suspended.\n" in ended.err
     assert "Could not change PyTorchJob refused.\nThe cluster says: you may not\n" in ended.err
 
 

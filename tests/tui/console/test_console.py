@@ -327,7 +327,7 @@ async def test_a_job_that_names_no_event_files_says_so_in_its_curves(tmp_path: P
     async with console_on(tmp_path, **some_objects()) as play:
         play.cluster.say(ONE_JOB, Answer(bert))
         await play.press("N", "g", "m")
-        await play.until(lambda: "does not say where its event files are" in play.text)
+        await play.until(lambda: "declares no folder for event files" in play.text)
 
 
 async def test_curves_grow_are_filtered_and_shown_alone(tmp_path: Path) -> None:

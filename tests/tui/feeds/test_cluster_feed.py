@@ -124,7 +124,7 @@ async def test_a_lost_cluster_is_said_and_the_rows_stay() -> None:
             snapshot = await feed.until(lambda each: bool(each.stale))
             assert [job.ref.name for job in snapshot.jobs] == ["bert"]
             assert snapshot.stale_since_s > 0
-            feed.cluster_feed.try_again()
+            feed.cluster_feed.retry_now()
             await feed.until(lambda each: not each.stale)
 
 

@@ -24,7 +24,7 @@ def read(*pods: Object) -> dict[str, Pod]:
 
 
 def seen(nodes: list[Object], pods: list[Object], jobs: list[Object], **said: Any) -> ClusterSnapshot:
-    """Return the picture of a cluster that holds these."""
+    """Return the snapshot of a cluster that holds these."""
     node_rows, job_rows = joined(nodes, pods, jobs)
     rows = {"nodes": tuple(node_rows.values()), "jobs": tuple(job_rows.values())}
     return ClusterSnapshot(**{"context": "lab", "is_synced": True, **rows, **said})

@@ -36,14 +36,14 @@ def relatives_of(obj: Object, *pods: Object, others: tuple[Object, ...] = ()) ->
     return job, JobEventFilter(job, by_uid, jobs.values())
 
 
-def told(relatives: JobEventFilter, *events: Event) -> list[str | None]:
+def names_in(relatives: JobEventFilter, *events: Event) -> list[str | None]:
     return [relatives.name_of(each.involved_object) for each in events]
 
 
 def test_its_own_its_pods_and_what_stands_beside_it() -> None:
     bert = pytorch_job("bert", workers=2, uid=UID)
     _, relatives = relatives_of(bert, pod_of(bert, "worker-0"))
-    assert told(
+    assert names_in(
         relatives,
         event("PyTorchJob", "bert", uid=UID),
         event("Pod", "bert-worker-0"),
@@ -58,7 +58,7 @@ def test_what_belongs_to_others_is_left_out() -> None:
     bert, large = pytorch_job("bert", uid=UID), pytorch_job("bert-large")
     _, relatives = relatives_of(bert, others=(large, batch_job("bert-master")))
     assert (
-        told(
+        names_in(
             relatives,
             event("PyTorchJob", "bert", uid="of an earlier one"),
             event("PyTorchJob", "bert-large"),
@@ -78,7 +78,7 @@ def test_owners_and_groups_that_pods_name_are_found() -> None:
     pod["metadata"]["ownerReferences"].append({"kind": "Job", "name": "bert-node-0", "uid": "j"})
     pod["metadata"]["annotations"] = {"scheduling.k8s.io/group-name": "gang-7"}
     _, relatives = relatives_of(bert, pod)
-    found = told(relatives, event("Job", "bert-node-0"), event("PodGroup", "gang-7"))
+    found = names_in(relatives, event("Job", "bert-node-0"), event("PodGroup", "gang-7"))
     assert found == ["Job node-0", "PodGroup"]
 
 

@@ -252,7 +252,7 @@ async def test_the_loss_is_drawn_from_log_lines_beside_the_instances(tmp_path: P
         assert chart.has_focus
         await play.press("shift+tab", "m")
         await play.until(lambda: "from log lines of master-0" in play.text.splitlines()[1])
-        assert "does not say where" not in play.text
+        assert "declares no folder" not in play.text
 
 
 @pytest.mark.parametrize("size", [(109, 40), (120, 40)])

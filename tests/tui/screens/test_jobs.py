@@ -17,7 +17,7 @@ from tests.support.hosted_view import Hosted, hosted
 from tests.support.objects import batch_job, joined, node, pod_of, pytorch_job
 from tests.support.sample_cluster import MPI_JOBS, ago, lab
 from tests.tui.console.test_console import console_on
-from tui.jobs.filters import choose, is_fault, own_names, silent_ranks
+from tui.jobs.filters import filter_jobs, is_fault, own_names, silent_ranks
 from tui.options import FINISHED_DAYS
 from tui.screens.base.request import Route
 from tui.screens.lists.jobs import JobsView
@@ -73,9 +73,9 @@ def test_a_user_goes_by_the_name_of_the_login_whatever_is_around_it(user: str, f
 
 def test_jobs_are_mine_by_their_user_and_all_are_shown_where_none_is_known_to_be() -> None:
     jobs = [job("a", user="li"), job("b", user="chen")]
-    chosen = choose(jobs, {"li"}, NOW, only_mine=True)
+    chosen = filter_jobs(jobs, {"li"}, NOW, only_mine=True)
     assert ([each.ref.name for each in chosen.jobs], chosen.is_mine) == (["a"], True)
-    chosen = choose(jobs, {"nobody"}, NOW, only_mine=True)
+    chosen = filter_jobs(jobs, {"nobody"}, NOW, only_mine=True)
     assert ([each.ref.name for each in chosen.jobs], chosen.is_mine) == (["a", "b"], False)
 
 
@@ -85,16 +85,16 @@ def test_only_what_finished_long_ago_is_hidden_and_nothing_is_when_asked_for(
 ) -> None:
     each = job("a", status=status, finished=NOW - timedelta(days=days))
     is_old = status.is_final and days > FINISHED_DAYS
-    assert choose([each], (), NOW).older == int(is_old)
-    assert len(choose([each], (), NOW).jobs) == int(not is_old)
-    assert choose([each], (), NOW, with_older=True).jobs == [each]
+    assert filter_jobs([each], (), NOW).older == int(is_old)
+    assert len(filter_jobs([each], (), NOW).jobs) == int(not is_old)
+    assert filter_jobs([each], (), NOW, with_older=True).jobs == [each]
 
 
 def test_a_job_that_does_not_say_when_it_finished_is_as_old_as_its_pods_say() -> None:
     ended = job("a", status=Status.SUCCEEDED, finished=None)
-    assert choose([ended], (), NOW).older == 0
+    assert filter_jobs([ended], (), NOW).older == 0
     pods = tuple(_finished(each, NOW - timedelta(days=9)) for each in ended.instances)
-    assert choose([replace(ended, instances=pods)], (), NOW).older == 1
+    assert filter_jobs([replace(ended, instances=pods)], (), NOW).older == 1
 
 
 def _finished(instance: Any, at: datetime) -> Any:

@@ -51,7 +51,7 @@ async def test_claims_are_listed_as_data_list_does_and_live(
         lines = play.text.splitlines()
         assert any({"workspace", "RWX", "2Ti", "Bound", "li"} <= set(line.split()) for line in lines)
         assert any({"imagenet", "ROX", "150Gi", "maria"} <= set(line.split()) for line in lines)
-        assert "The volume that it had is gone" in play.text
+        assert "Its volume is gone" in play.text
         assert "Σ 4 volume claims · 2.1T bound · 1 without a volume yet" in play.text
         watch.event("MODIFIED", claim("scratch", "500Gi", storage="local-path"))
         await play.until(lambda: "2.6T bound" in play.text)
@@ -101,7 +101,7 @@ async def test_enter_tells_all_that_is_known_and_which_pods_use_it(tmp_path: Pat
         (asked,) = play.cluster.asked(PODS)
         assert asked.query["fieldSelector"] == "status.phase!=Succeeded,status.phase!=Failed"
         await play.press("ctrl+r")
-        await play.until(lambda: "Which pods use it is not known." in play.text)
+        await play.until(lambda: "Could not list the pods that use it." in play.text)
         assert "no pods" in play.text
         await play.press("escape", "d")
         assert isinstance(play.console.screen, TextView)
@@ -168,5 +168,5 @@ async def test_words_of_claims_never_reach_the_terminal_raw(tmp_path: Path) -> N
         await play.until(lambda: play.table.row_count == 1)
         assert "[/b]" in play.text and "<U+202E>Pending" in play.text
         await play.press("enter")
-        await play.until(lambda: "Which pods use it is not known." in play.text)
+        await play.until(lambda: "Could not list the pods that use it." in play.text)
         assert not {"\x1b", "\u202e", "\x9b", "\x07"} & set(play.text)

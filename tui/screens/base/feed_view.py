@@ -123,7 +123,7 @@ class FeedView(ListView):
     def refresh_feeds(self) -> None:
         """Ask again at once, also what was refused."""
         for each in self._followed:
-            each.poke()
+            each.retry_now()
 
 
 def _where(namespace: str) -> str:

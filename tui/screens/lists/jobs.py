@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from k8s.snapshot import ClusterSnapshot, Job, Missing
 from k8s.status import Status
 from tui.feeds.preview_text import status_words
-from tui.jobs.filters import FilteredJobs, choose, is_loud, own_names, silent_ranks
+from tui.jobs.filters import FilteredJobs, filter_jobs, is_loud, own_names, silent_ranks
 from tui.screens.base.list_view import ListView, progress_of
 from tui.text.empty_states import no_faults, no_jobs, only_older
 from tui.text.format import NOTHING, STATUS_LOOKS, Clock, Run, compact_ranges, count, plural
@@ -85,7 +85,7 @@ class JobsView(ListView):
 
     def _choose(self, snapshot: ClusterSnapshot, now: datetime) -> FilteredJobs:
         switches = self.context.switches
-        return choose(
+        return filter_jobs(
             snapshot.jobs,
             own_names(snapshot.user),
             now,

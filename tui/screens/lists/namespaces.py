@@ -10,7 +10,7 @@ from k8s.models.resources import QUOTAS
 from k8s.snapshot import ClusterSnapshot
 from k8s.text.sanitize import sanitize
 from tui.feeds.list_feed import ListFeed
-from tui.jobs.namespace_usage import NamespaceUsage, QuotaUsage, places, recent_first, together
+from tui.jobs.namespace_usage import NamespaceUsage, QuotaUsage, namespace_usages, recent_first, total_usage
 from tui.screens.base.feed_view import FeedView, Reach
 from tui.text.format import NOTHING, Clock, Look, plural
 from tui.widgets.table.table import Cell, Column, Row, Table
@@ -52,7 +52,7 @@ class NamespacesView(FeedView):
         table.empty = self.nothing("No namespace is known.\nctrl+r asks again")
         own = cluster_feed.client.config.namespace if cluster_feed is not None else ""
         found = (
-            places(
+            namespace_usages(
                 self._namespaces.objects.values(),
                 cluster_feed.all_jobs,
                 snapshot.nodes,
@@ -64,10 +64,10 @@ class NamespacesView(FeedView):
         )
         rows = recent_first(found, self.context.recent)
         if found and "pods" not in snapshot.problems:
-            rows.insert(0, together(found))
+            rows.insert(0, total_usage(found))
         self.fill(table, [], lambda _: [_row(each, clock, snapshot.namespace) for each in rows])
         self.say("Namespaces", len(rows))
-        whole = together(found)
+        whole = total_usage(found)
         self.put(
             "totals",
             f"Σ {plural(len(found), 'namespace')} · {plural(whole.jobs, 'unfinished job')}"
