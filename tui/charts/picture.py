@@ -341,9 +341,9 @@ class _Drawing:
     def _legend_row(self) -> list[Piece]:
         readings = [self._reading(curve.series) for curve in self.curves]
         taken = sum(cell_len(text) + _SWATCH_CELLS + 4 for text, _ in readings) - 2
-        wishes = [cell_len(curve.label) for curve in self.curves]
-        longest = min(max(wishes), self.width)
-        while longest > 4 and taken + sum(min(longest, wish) for wish in wishes) > self.width:
+        label_cells = [cell_len(curve.label) for curve in self.curves]
+        longest = min(max(label_cells), self.width)
+        while longest > 4 and taken + sum(min(longest, cells) for cells in label_cells) > self.width:
             longest -= 1
         pieces: list[Piece] = []
         for index, (curve, reading) in enumerate(zip(self.curves, readings, strict=True)):

@@ -31,7 +31,7 @@ from tui.terminal.writer import TerminalWriter
 FAREWELL_S = 1.0
 """How long a terminal that does not read is waited for when it is handed back."""
 _TIMER = "_Screen__update_timer"
-"""Where a screen keeps the timer that it paints with; Textual has no public place to set its pace."""
+"""Where a screen keeps the timer that it paints with; Textual has no public place to set how often."""
 _END_OF_FRAME = "\x1b[?2026l"
 """Shows what was written of a frame: its own end may have been dropped."""
 
@@ -106,9 +106,9 @@ class ConsoleDriver(LinuxDriver):
         super().process_message(message)
 
     def hold_back(self, timer: FrameTimer) -> float | None:
-        """Tell until when a frame must wait for the one before it to be written; None when it need not.
+        """Return until when a frame must wait for the one before it to be written; None when it need not.
 
-        It is told once it need not wait any longer. A terminal that is stuck is not waited for:
+        `arrange` is called once it need not wait any longer. A terminal that is stuck is not waited for:
         what a frame does besides painting has to go on, and the writer drops the frame.
         """
         if self.writer is None or self.writer.is_empty or self.writer.is_stuck:

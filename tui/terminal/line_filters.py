@@ -1,4 +1,4 @@
-"""The last gates before the terminal: every line that any widget draws passes them.
+"""Filters before the terminal: every line that any widget draws passes them.
 
 Words from outside are made readable where they are drawn, by `k8s.text.sanitize.sanitize`. Should a
 widget forget to, or Textual draw something by itself, nothing in it can do harm all the same.
@@ -85,7 +85,7 @@ class AsciiOnly(LineFilter):
 
 def lets_out_only_ascii(app: App[Any]) -> bool:
     """Tell whether every glyph is written in ASCII."""
-    return any(isinstance(gate, AsciiOnly) for gate in app.get_line_filters())
+    return any(isinstance(each, AsciiOnly) for each in app.get_line_filters())
 
 
 def _is_plain(text: str) -> bool:

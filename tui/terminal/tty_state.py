@@ -37,7 +37,7 @@ _before: dict[int, list[Any]] = {}
 """How the terminal was set before the console: the attributes of a file descriptor."""
 
 _COLOUR_SYSTEMS: Mapping[Colours, str] = {"256": "256", "true": "truecolor"}
-"""What Textual is told of each; of the others that there are sixteen."""
+"""The value of `TEXTUAL_COLOR_SYSTEM` for each; for the others it is `standard`, sixteen colours."""
 _COLOURS_BY_SUFFIX: Mapping[str, Colours] = {"256color": "256", "direct": "true", "truecolor": "true"}
 _ASCII_LOCALES = ("C", "POSIX")
 _NO_TERMINALS = ("", "dumb", "unknown")

@@ -1,7 +1,7 @@
 """Writes to the terminal in a thread of its own, so that a terminal which does not read holds nobody up.
 
-What lies here is bounded: a terminal that is stuck is given nothing more, and whoever
-writes is told, once it reads again, that the screen must be painted anew.
+What lies here is bounded: a terminal that is stuck is given nothing more, and once
+it reads again `emptied` says that the screen must be painted anew.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _PIECE_BYTES = 4096
 """Written at a time, so that a slow terminal is seen to be no stuck one."""
 
 Emptied = Callable[[float, bool], None]
-"""Told in the writer's thread that all is written: after how many seconds, and if anything is missing."""
+"""Called in the writer's thread when all is written: after how many seconds, and if anything is missing."""
 
 
 class TerminalWriter:
     """One terminal's output. No method waits for the terminal, but `close`, and that not for long."""
 
     def __init__(self, fd: int, encoding: str, emptied: Emptied, hung_up: Callable[[], None]) -> None:
-        """Begin to write to `fd`; `hung_up` is told in the writer's thread that nobody is there any more."""
+        """Begin to write to `fd`; `hung_up` is called in the writer's thread when the terminal is gone."""
         self._fd = fd
         self._encoding = encoding
         self._emptied = emptied

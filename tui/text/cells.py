@@ -13,8 +13,8 @@ from typing import Literal
 
 _SUFFIX = re.compile(r"(?:[-_./][^\W\d_]+)?[-_./]?\d+$")
 _NARROW = re.compile(
-    "[\x20-\x7e\xa0-\xac\xae-\u02ff\u0370-\u0377\u037a-\u0482\u2010-\u2027\u2030-\u205e\u2190-\u2319\u2500-\u25fc"
-    "\u2800-\u28ff]*"
+    r"[\x20-\x7e\xa0-\xac\xae-\u02ff\u0370-\u0377\u037a-\u0482\u2010-\u2027\u2030-\u205e"
+    r"\u2190-\u2319\u2500-\u25fc\u2800-\u28ff]*"
 )
 """Latin, Greek and Cyrillic letters, punctuation, arrows, boxes, blocks and braille: a cell each."""
 

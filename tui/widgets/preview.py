@@ -1,6 +1,6 @@
-"""The pane beside a list: the story of the row under the cursor, looked at only while the cursor rests.
+"""The pane beside a list: what there is to say of the row under the cursor, read only while the cursor rests.
 
-What the snapshot tells is shown at once. The cluster is asked when the cursor has rested, and
+What the snapshot has is shown at once. The cluster is asked when the cursor has rested, and
 again when that row has changed; while nothing happens nothing is asked.
 """
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tui.feeds.preview_data import PreviewData
 
 DRAW_S = 0.06
-"""How long the cursor rests before the pane tells of another row."""
+"""How long the cursor rests before the pane shows another row."""
 FETCH_S = 0.3
 """How long it rests before the cluster is asked."""
 KEPT_S = 5.0
@@ -37,54 +37,54 @@ MOST_KEPT = 50
 
 
 class Preview(Widget):
-    """Tells the story of a job or of a node."""
+    """Shows why a job waits or fails, its events and last lines; or who holds a node."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"table--{look}" for look in filter(None, get_args(Look))}
 
     def __init__(self, client: Callable[[], Client | None]) -> None:
-        """Tell nothing yet; `client` returns the cluster once it is reached."""
+        """Show nothing yet; `client` returns the cluster once it is reached."""
         super().__init__()
         self._client = client
         self._subject: Job | NodeRow | None = None
         self._snapshot = ClusterSnapshot()
         self._lines: Lines = []
         self._timer: Timer | None = None
-        self._glances: dict[str, tuple[Job, PreviewData, float]] = {}
+        self._previews: dict[str, tuple[Job, PreviewData, float]] = {}
         self._styles: dict[Look, Style] = {}
 
     def show(self, subject: Job | NodeRow | None, snapshot: ClusterSnapshot) -> None:
-        """Tell the story of what is under the cursor now, which may be what it was before."""
+        """Show what is under the cursor now, which may be what it was before."""
         was, self._subject, self._snapshot = self._subject, subject, snapshot
         if not self.display:
             return
         if _key(was) != _key(subject):
-            self._forget_wishes()
+            self._cancel()
             self._timer = self.set_timer(DRAW_S, self._rested)
         elif was is not subject:
-            self._tell()
+            self._update()
             if self._timer is None:
                 self._fetch_later(0.0)
 
     def on_show(self) -> None:
-        """Tell it, now that there is room for it."""
-        self._forget_wishes()
+        """Show it, now that there is room for it."""
+        self._cancel()
         self._rested()
 
     def on_hide(self) -> None:
         """Ask nothing more."""
-        self._forget_wishes()
+        self._cancel()
 
     def on_resize(self, event: events.Resize) -> None:
-        """Tell it in the new width."""
-        self._tell()
+        """Show it in the new width."""
+        self._update()
 
     def on_mount(self) -> None:
         """Let ages grow though nothing changes."""
-        self.set_interval(10, self._tell)
+        self.set_interval(10, self._update)
 
     def _rested(self) -> None:
         self._timer = None
-        self._tell()
+        self._update()
         self._fetch_later(FETCH_S - DRAW_S)
 
     def _fetch_later(self, wait_s: float) -> None:
@@ -92,8 +92,8 @@ class Preview(Widget):
         job = self._subject
         if not isinstance(job, Job) or not self.display:
             return
-        if job.uid in self._glances:
-            seen, _, at_s = self._glances[job.uid]
+        if job.uid in self._previews:
+            seen, _, at_s = self._previews[job.uid]
             left_s = at_s + KEPT_S - asyncio.get_running_loop().time()
             if seen is job and left_s > 0:
                 return
@@ -104,42 +104,42 @@ class Preview(Widget):
         self._timer = None
         client, job = self._client(), self._subject
         if client is not None and isinstance(job, Job) and self.screen.is_current:
-            self.run_worker(self._look(client, job), group="glance", exclusive=True)
+            self.run_worker(self._look(client, job), group="preview", exclusive=True)
 
     async def _look(self, client: Client, job: Job) -> None:
         from tui.feeds.preview_data import fetch_preview
 
-        glance = await fetch_preview(client, job)
-        self._glances.pop(job.uid, None)
-        self._glances[job.uid] = (job, glance, asyncio.get_running_loop().time())
-        for uid in list(self._glances)[:-MOST_KEPT]:
-            del self._glances[uid]
-        self._tell()
+        preview = await fetch_preview(client, job)
+        self._previews.pop(job.uid, None)
+        self._previews[job.uid] = (job, preview, asyncio.get_running_loop().time())
+        for uid in list(self._previews)[:-MOST_KEPT]:
+            del self._previews[uid]
+        self._update()
         if self._subject is not job and _key(self._subject) == job.uid and self._timer is None:
             self._fetch_later(0.0)
 
-    def _forget_wishes(self) -> None:
+    def _cancel(self) -> None:
         """Neither wait nor ask for what the cursor has left."""
         if self._timer is not None:
             self._timer.stop()
             self._timer = None
-        self.workers.cancel_group(self, "glance")
+        self.workers.cancel_group(self, "preview")
 
-    def _tell(self) -> None:
-        """Draw the story anew where it says something else now."""
-        lines = self._story()
+    def _update(self) -> None:
+        """Draw the lines anew where they say something else now."""
+        lines = self._compose_lines()
         if lines != self._lines:
             self._lines = lines
             self.refresh()
 
-    def _story(self) -> Lines:
+    def _compose_lines(self) -> Lines:
         subject, snapshot = self._subject, self._snapshot
         width, height = self.size
         if subject is None or not self.display or width < 1:
             return []
         clock = Clock.ahead(snapshot.clock_offset_s)
         if isinstance(subject, Job):
-            seen = self._glances.get(subject.uid)
+            seen = self._previews.get(subject.uid)
             return job_preview(subject, seen[1] if seen else None, clock, width, height)
         users = {(job.ref.namespace, job.ref.name): job.user for job in snapshot.jobs}
         return node_preview(subject, users, clock, width)

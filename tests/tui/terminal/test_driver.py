@@ -39,7 +39,7 @@ def test_all_that_has_changed_is_on_the_screen_in_the_end() -> None:
         terminal.wait_for(lambda _: "\n".join(terminal.lines[1:]) == _shown(halted["ticks"]))
 
 
-def test_textual_still_has_the_places_where_its_painting_is_paced() -> None:
+def test_textual_still_has_the_timer_that_ours_replaces() -> None:
     screen: Screen[None] = Screen()
     timer = object()
     setattr(screen, driver._TIMER, timer)

@@ -102,7 +102,7 @@ async def test_the_view_is_changed_by_keys() -> None:
         assert app.chart.view == PlotOptions(zone=UTC)
 
 
-async def test_new_points_are_drawn_when_the_chart_is_told() -> None:
+async def test_new_points_are_drawn_when_the_chart_is_given_them() -> None:
     series = falling()
     app = ChartApp(PlotCurve("bert", series))
     async with app.run_test(size=(80, 24)) as pilot:

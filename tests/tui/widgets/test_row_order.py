@@ -77,7 +77,7 @@ def test_what_is_not_known_comes_last_either_way() -> None:
     ]
 
 
-def test_equal_rows_stay_in_the_order_given_when_the_order_is_turned() -> None:
+def test_equal_rows_stay_in_the_order_given_when_the_order_is_reversed() -> None:
     rows = RowSet(COLUMNS)
     rows.replace([row("a", size=1), row("b", size=2), row("c", size=1), row("d", size=2)])
     rows.sort(("size", False))

@@ -39,7 +39,7 @@ class TableApp(App[None]):
     def __init__(self, given_rows: Sequence[Row] = ()) -> None:
         super().__init__()
         self.given_rows = given_rows
-        self.chosen: list[str] = []
+        self.selected: list[str] = []
         self.highlighted: list[str | None] = []
         for palette in themes.load().values():
             self.register_theme(Theme(**palette))
@@ -60,7 +60,7 @@ class TableApp(App[None]):
         return self.query_one(Table)
 
     def on_table_row_selected(self, message: Table.RowSelected) -> None:
-        self.chosen.append(message.key)
+        self.selected.append(message.key)
 
     def on_table_row_highlighted(self, message: Table.RowHighlighted) -> None:
         self.highlighted.append(message.key)
@@ -113,12 +113,12 @@ async def test_the_keys_of_vi_and_k9s_move_the_cursor() -> None:
             assert any(line.startswith(f" ▸ {expected} ") for line in lines(app))
 
 
-async def test_enter_tells_which_row_was_chosen() -> None:
+async def test_enter_selects_the_row_under_the_cursor() -> None:
     app = TableApp(rows(3))
     async with app.run_test() as pilot:
         await pilot.press("j", "enter")
         await pilot.pause()
-        assert app.chosen == ["job-1"]
+        assert app.selected == ["job-1"]
         assert app.highlighted[-1] == "job-1"
 
 
@@ -129,7 +129,7 @@ async def test_an_empty_table_says_so_and_ignores_keys() -> None:
         await pilot.pause()
         assert any("No jobs in this namespace" in line for line in lines(app))
         assert app.table.cursor_key is None
-        assert app.chosen == []
+        assert app.selected == []
 
 
 async def test_the_cursor_stays_on_its_job_when_rows_come_above_it() -> None:
@@ -258,7 +258,7 @@ async def test_a_click_moves_the_cursor_and_a_double_click_opens() -> None:
         assert app.table.cursor_key == "job-2"
         await pilot.click(Table, offset=(6, 4), times=2)
         await pilot.pause()
-        assert app.chosen == ["job-3"]
+        assert app.selected == ["job-3"]
 
 
 async def test_ten_thousand_rows_are_set_and_moved_through_at_once() -> None:
@@ -277,15 +277,15 @@ async def test_ten_thousand_rows_are_set_and_moved_through_at_once() -> None:
     st.lists(st.tuples(st.integers(0, 60), st.integers(0, 4), st.booleans()), min_size=1, max_size=12),
     st.integers(-5, 300),
 )
-def test_columns_fit_whenever_the_needed_ones_do(wishes: list[tuple[int, int, bool]], width: int) -> None:
+def test_columns_fit_whenever_the_needed_ones_do(natural: list[tuple[int, int, bool]], width: int) -> None:
     columns = [
         Column(str(index), "", priority=priority, elide="end" if elides else "")
-        for index, (_, priority, elides) in enumerate(wishes)
+        for index, (_, priority, elides) in enumerate(natural)
     ]
-    fit = fit_columns(columns, [wish for wish, _, _ in wishes], width)
+    fit = fit_columns(columns, [cells for cells, _, _ in natural], width)
     assert len(fit.widths) + fit.hidden == len(columns)
     shown = {index for index, _ in fit.widths}
     assert {index for index, column in enumerate(columns) if column.priority == 0} <= shown
-    assert all(0 <= cells <= wishes[index][0] for index, cells in fit.widths)
+    assert all(0 <= cells <= natural[index][0] for index, cells in fit.widths)
     if any(columns[index].priority for index in shown):
         assert sum(cells for _, cells in fit.widths) + 2 * (len(shown) - 1) <= width

@@ -76,7 +76,7 @@ def names(app: OrderApp) -> list[str]:
     return [line[3:].split()[0] for line in painted(app.table)[1:] if line.strip()]
 
 
-async def test_any_column_can_be_picked_and_sorted_by_and_turned_round() -> None:
+async def test_any_column_can_be_picked_and_sorted_by_and_reversed() -> None:
     app = OrderApp([row("job-10", gpus=4), row("job-2", gpus=16), row("job-1", gpus=None)])
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.press("O")
@@ -120,7 +120,7 @@ async def test_a_click_on_a_title_sorts_by_its_column() -> None:
         assert names(app) == ["b", "a"]
 
 
-async def test_the_cursor_keeps_its_line_when_a_long_list_is_turned_round() -> None:
+async def test_the_cursor_keeps_its_line_when_a_long_list_is_reversed() -> None:
     app = OrderApp([row(f"job-{index}") for index in range(500)])
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.press("O", *["ctrl+f"] * 4, "k", "k")

@@ -345,15 +345,15 @@ class LogView(Widget, can_focus=True):
 
     @work(thread=True, group="save")
     def _save(self, path: Path, items: list[Item], *, with_names: bool) -> None:
-        tell = self.app.call_from_thread
+        call = self.app.call_from_thread
         try:
             saved, amount = save(path, items, with_names=with_names)
         except OSError as error:
             words = f"{error.strerror or error}: {path}"
-            tell(self.notify, words, title="Could not save the log.", severity="error", markup=False)
+            call(self.notify, words, title="Could not save the log.", severity="error", markup=False)
         else:
             words = f"{plural(amount, 'line')}, bytes as they came: {saved}"
-            tell(self.notify, words, title="Saved.", markup=False)
+            call(self.notify, words, title="Saved.", markup=False)
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
         """Go up."""

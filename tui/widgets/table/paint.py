@@ -69,7 +69,7 @@ class RowPainter:
         self._strips: LRUCache[tuple[object, ...], tuple[Line, Strip]] = LRUCache(KEPT_LINES)
 
     def lay_out(self, columns: Sequence[Column], fit: Fit, width: int) -> bool:
-        """Draw these columns so wide from now on; tell whether that is something new."""
+        """Draw these columns so wide from now on; return whether that is something new."""
         if (columns, fit, width) == (self._columns, self._fit, self._width):
             return False
         self._columns, self._fit, self._width = columns, fit, width

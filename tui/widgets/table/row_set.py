@@ -78,13 +78,13 @@ class RowSet:
         self._ask_keys()
         self.replace(rows)
 
-    def filter(self, wanted: Callable[[Row], bool] | None) -> None:
-        """Show only rows that `wanted` accepts; None shows all."""
-        self._verdicts = _Answers(wanted, self.rows) if wanted else None
+    def filter(self, accepts: Callable[[Row], bool] | None) -> None:
+        """Show only rows that `accepts` lets through; None shows all."""
+        self._verdicts = _Answers(accepts, self.rows) if accepts else None
         self._arrange()
 
     def sort(self, order: tuple[str, bool] | None) -> None:
-        """Show the rows in the order of a column, by its key, perhaps turned round; None: as given.
+        """Show the rows in the order of a column, by its key, perhaps reversed; None: as given.
 
         Rows are shown as given also while there is no such column.
         """
@@ -97,8 +97,8 @@ class RowSet:
     @property
     def largest_first(self) -> bool:
         """Whether the order puts the largest value on top."""
-        by, is_turned = self._order or ("", False)
-        return any(column.sorts_largest_first != is_turned for column in self.columns if column.key == by)
+        by, is_reversed = self._order or ("", False)
+        return any(column.sorts_largest_first != is_reversed for column in self.columns if column.key == by)
 
     def find(self, key: str | None, near: int = 0) -> int | None:
         """Return the place of a row among those shown; `near` is where it may well be."""
