@@ -122,14 +122,14 @@ def _do(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     if flags.chosen is None:
         gc.disable()
         try:
-            from tui.commands.console import prepare, reach
+            from tui.commands.console import prepare, resolve_options
 
             options = prepare(options)
             from tui.app import run_console
         finally:
             gc.enable()
         gc.freeze()  # what was made so far, code and its like, stays to the end: no look need pass it
-        return run_console(options, reach)
+        return run_console(options, resolve_options)
     module = importlib.import_module(f"tui.commands.{flags.module}")
     status: int = asyncio.run(module.run(options, flags))
     return status

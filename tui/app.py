@@ -47,15 +47,15 @@ if TYPE_CHECKING:
     from tui.feeds.cluster_feed import ClusterFeed
 
 
-Reach = Callable[[ConsoleOptions, Callable[[str], None]], Awaitable[ConsoleOptions]]
+OptionsResolver = Callable[[ConsoleOptions, Callable[[str], None]], Awaitable[ConsoleOptions]]
 """Finishes options once the console is on screen, telling what it waits for."""
 
 
-HELD_S = 0.01
+RELEASE_S = 0.01
 """How soon keys that wait for a view look again whether it is there."""
 
 
-async def _as_they_are(options: ConsoleOptions, _progress: Callable[[str], None]) -> ConsoleOptions:
+async def _unchanged(options: ConsoleOptions, _progress: Callable[[str], None]) -> ConsoleOptions:
     return options
 
 
@@ -79,7 +79,7 @@ class Console(PacedApp[int]):
     def __init__(
         self,
         options: ConsoleOptions,
-        reach: Reach = _as_they_are,
+        resolve_options: OptionsResolver = _unchanged,
         keys: UserKeys | None = None,
         actions: ActionTable = ACTIONS,
     ) -> None:
@@ -87,12 +87,12 @@ class Console(PacedApp[int]):
 
         Args:
             options: What the user asked for.
-            reach: Finishes the options once the console is on screen; then the cluster is asked.
+            resolve_options: Finishes the options once the console is on screen; then the cluster is asked.
             keys: The user's own keys, and what could not be used of them.
             actions: What views can ask for.
         """
-        self._complaints: list[str] = []
-        self.palettes = themes.load(options.themes_folder, self._complaints.append)
+        self._theme_problems: list[str] = []
+        self.palettes = themes.load(options.themes_folder, self._theme_problems.append)
         """Every palette there is, by its name."""
         super().__init__()
         self.options = options
@@ -118,10 +118,10 @@ class Console(PacedApp[int]):
         """What every view gets."""
         self.views = ViewStack(self, self._prepare)
         """The views, above each other."""
-        self._reach = reach
+        self._resolve_options = resolve_options
         self._typed = 0
         self._held_keys: deque[events.Key] = deque()
-        self._gates = (Harmless(), AsciiOnly(enabled=options.is_ascii))
+        self._line_filters = (Harmless(), AsciiOnly(enabled=options.is_ascii))
         for palette in self.palettes.values():
             self.register_theme(Theme(**palette))
         asked = themes.MONO if options.is_mono else options.theme
@@ -141,22 +141,24 @@ class Console(PacedApp[int]):
             self.stylesheet.set_variables(self.get_css_variables())
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        """Let every line of every widget pass our gates, before its colours are changed."""
-        return [*(gate for gate in self._gates if gate.enabled), *super().get_line_filters()]
+        """Let every line of every widget pass our filters, before its colours are changed."""
+        return [*(each for each in self._line_filters if each.enabled), *super().get_line_filters()]
 
     def on_mount(self) -> None:
         """Show home, then reach for the cluster."""
         self.views.show(Route("jobs"), JobsView())
         self.call_after_refresh(self.connect)
         if self.options.kept_theme and not themes.find(self.options.kept_theme, self.palettes):
-            self._complaints.append(f"There is no theme {self.options.kept_theme}.")
-        for title, problems in (
-            ("Some of your keys are not used.", self._keys.problems),
-            ("Some of your themes are not used.", self._complaints),
-        ):
+            self._theme_problems.append(f"There is no theme {self.options.kept_theme}.")
+        messages: tuple[tuple[str, Sequence[str], SeverityLevel], ...] = (
+            ("Some of your keys are not used.", self._keys.problems, "error"),
+            ("Some of your themes are not used.", self._theme_problems, "error"),
+            ("Some ids in keys.yaml are old; they still work.", self._keys.renamed, "warning"),
+        )
+        for title, problems, severity in messages:
             if problems:
                 words = "\n".join(map(sanitize, problems))
-                self.notify(words, title=title, severity="error", timeout=20)
+                self.notify(words, title=title, severity=severity, timeout=20)
 
     def on_resize(self, event: events.Resize) -> None:
         """Hide everything behind a card while the terminal is too small, and bring it back as it was."""
@@ -179,7 +181,7 @@ class Console(PacedApp[int]):
 
     @work(group="cluster", exclusive=True)
     async def connect(self) -> None:
-        """Reach the cluster, and mirror it until the end, or until another one is meant."""
+        """OptionsResolver the cluster, and mirror it until the end, or until another one is meant."""
         self.client = self.cluster_feed = self.permissions = None
         await asyncio.to_thread(_import_what_is_slow)
         from k8s.client.client import Client
@@ -187,7 +189,7 @@ class Console(PacedApp[int]):
         from tui.feeds.cluster_feed import ClusterFeed
 
         try:
-            options = await self._reach(self.options, self._say_progress)
+            options = await self._resolve_options(self.options, self._say_progress)
             client = await Client.connect(options.kubeconfig, options.context, options.namespace)
         except KubeError as error:
             self.snapshot = replace(self.snapshot, stale=str(error), is_synced=True, progress="")
@@ -217,24 +219,28 @@ class Console(PacedApp[int]):
 
     async def on_event(self, event: events.Event) -> None:
         """Let keys wait while a command typed before them is not done, or the view it led to is not there."""
-        if isinstance(event, events.Key) and not event.is_forwarded and (self._held_keys or self._is_going):
+        if (
+            isinstance(event, events.Key)
+            and not event.is_forwarded
+            and (self._held_keys or self._awaits_view)
+        ):
             self._held_keys.append(event)
             self.call_later(self._release_keys)
         else:
             await super().on_event(event)
 
     @property
-    def _is_going(self) -> bool:
+    def _awaits_view(self) -> bool:
         return self._typed > 0 or (isinstance(self.screen, View) and not self.screen.is_drawable)
 
     def _hold_keys(self) -> None:
         self._typed += 1
 
     async def _release_keys(self) -> None:
-        while self._held_keys and not self._is_going:
+        while self._held_keys and not self._awaits_view:
             await super().on_event(self._held_keys.popleft())
         if self._held_keys:
-            self.set_timer(HELD_S, self._release_keys)
+            self.set_timer(RELEASE_S, self._release_keys)
 
     def on_action_request(self, request: ActionRequest) -> None:
         """Do what a view asks for."""
@@ -362,14 +368,14 @@ def _import_what_is_slow() -> None:
         importlib.import_module(name)
 
 
-def run_console(options: ConsoleOptions, reach: Reach = _as_they_are) -> int:
+def run_console(options: ConsoleOptions, resolve_options: OptionsResolver = _unchanged) -> int:
     """Open the console and return the exit status."""
     keys = UserKeys()
     if options.keys_file.exists():  # reading YAML is slow to import, and most people keep our keys
         from tui.files.keys_file import read_keys
 
         keys = read_keys(options.keys_file)
-    console = Console(options, reach, keys)
+    console = Console(options, resolve_options, keys)
     try:
         console.run(mouse=False)
     finally:

@@ -50,7 +50,7 @@ def prepare(options: ConsoleOptions) -> ConsoleOptions:
     )
 
 
-async def reach(options: ConsoleOptions, progress: Callable[[str], None]) -> ConsoleOptions:
+async def resolve_options(options: ConsoleOptions, progress: Callable[[str], None]) -> ConsoleOptions:
     """Return options that name a kubeconfig, having started the sandbox if that is meant.
 
     Called when the console is on screen already: what it waits for is told to `progress`.

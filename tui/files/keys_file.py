@@ -76,16 +76,16 @@ def read_keys(path: Path) -> UserKeys:
     if not isinstance(root, yaml.MappingNode):
         return UserKeys(problems=(f"{path}: ids and keys are expected, as `jobs.logs: L`.",))
     keymap: dict[str, str] = {}
-    problems = []
+    problems, renamed = [], []
     for name, value in root.value:
         try:
             key_id = _id(name)
             keymap[key_id] = ",".join(_keys(key_id, value))
             if name.value != key_id:
-                problems.append(f"{path}, line {name.start_mark.line + 1}: {name.value} is now {key_id}.")
+                renamed.append(f"{path}, line {name.start_mark.line + 1}: {name.value} is now {key_id}.")
         except _Unusable as error:
             problems.append(f"{path}, line {name.start_mark.line + 1}: {error}.")
-    return UserKeys(keymap, (*problems, *clashes(keymap)))
+    return UserKeys(keymap, (*problems, *clashes(keymap)), tuple(renamed))
 
 
 def clashes(keymap: Mapping[str, str]) -> Iterator[str]:

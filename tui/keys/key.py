@@ -71,6 +71,8 @@ class UserKeys:
     """Ids to keys as Textual names them, with commas between."""
     problems: tuple[str, ...] = ()
     """What could not be used, each with its line, and what clashes; the rest is used all the same."""
+    renamed: tuple[str, ...] = ()
+    """Ids that were called otherwise before, each with its line; their keys are used."""
 
 
 def written(key: str) -> str:

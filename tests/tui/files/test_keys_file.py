@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tui.files.keys_file import clashes, read_keys
 from tui.keys import key_sections
+from tui.keys.renamed_ids import RENAMED_IDS
 
 
 def read(tmp_path: Path, text: str) -> tuple[dict[str, str], str]:
@@ -96,3 +97,18 @@ def test_any_bytes_are_read_or_refused(raw: bytes) -> None:
         path.write_bytes(raw)
         found = read_keys(path)
         assert all(isinstance(keys, str) and keys for keys in found.keymap.values())
+
+
+def test_an_id_that_was_renamed_works_and_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "keys.yaml"
+    path.write_text("jobs.hold: X\njobs.logs: L\n")
+    keys = read_keys(path)
+    assert keys.keymap == {"jobs.suspend": "X", "jobs.logs": "L"}
+    assert keys.problems == ()
+    assert keys.renamed == (f"{path}, line 1: jobs.hold is now jobs.suspend.",)
+
+
+def test_every_renamed_id_is_gone_and_leads_to_one_that_is_there() -> None:
+    ids = {key.id for _, keys in key_sections() for key in keys}
+    assert not RENAMED_IDS.keys() & ids
+    assert set(RENAMED_IDS.values()) <= ids

@@ -18,7 +18,7 @@ from tui.widgets.table.table import Column, Row, Table
 
 AGES_S = 10.0
 """How often ages are written anew though nothing has changed."""
-Reach = Callable[[], ClusterFeed | None]
+FeedGetter = Callable[[], ClusterFeed | None]
 """Returns the cluster that is shown, once there is one."""
 
 
@@ -28,7 +28,7 @@ class FeedView(ListView):
     NOUN: ClassVar[str] = "objects"
     """What is listed, as in `No events`."""
 
-    def __init__(self, cluster_feed: Reach, *followed: ListFeed[Any]) -> None:
+    def __init__(self, cluster_feed: FeedGetter, *followed: ListFeed[Any]) -> None:
         """Show what `followed` finds, the first of which is what the view is about."""
         super().__init__()
         self.cluster_feed = cluster_feed

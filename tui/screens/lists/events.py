@@ -14,7 +14,7 @@ from k8s.text.sanitize import sanitize
 from tui.feeds.list_feed import ListFeed
 from tui.jobs.event_groups import EventGroup, EventGrouper, Place, jobs_by_reference
 from tui.jobs.events import full_text
-from tui.screens.base.feed_view import FeedView, Reach
+from tui.screens.base.feed_view import FeedGetter, FeedView
 from tui.screens.base.request import ActionRequest
 from tui.text.format import NOTHING, Clock, Look, count, plural
 from tui.widgets.table.row_cache import RowCache
@@ -41,7 +41,7 @@ class EventsView(FeedView):
     NOUN: ClassVar[str] = "events"
     ORDER: ClassVar[tuple[str, bool]] = ("age", False)
 
-    def __init__(self, cluster_feed: Reach) -> None:
+    def __init__(self, cluster_feed: FeedGetter) -> None:
         """Make the view."""
         self._events: ListFeed[Event] = ListFeed(RESOURCE, Event)
         super().__init__(cluster_feed, self._events)

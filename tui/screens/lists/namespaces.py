@@ -11,7 +11,7 @@ from k8s.snapshot import ClusterSnapshot
 from k8s.text.sanitize import sanitize
 from tui.feeds.list_feed import ListFeed
 from tui.jobs.namespace_usage import NamespaceUsage, QuotaUsage, namespace_usages, recent_first, total_usage
-from tui.screens.base.feed_view import FeedView, Reach
+from tui.screens.base.feed_view import FeedGetter, FeedView
 from tui.text.format import NOTHING, Clock, Look, plural
 from tui.widgets.table.table import Cell, Column, Row, Table
 
@@ -38,7 +38,7 @@ class NamespacesView(FeedView):
     NOUN: ClassVar[str] = "namespaces"
     ORDER: ClassVar[tuple[str, bool] | None] = None
 
-    def __init__(self, cluster_feed: Reach) -> None:
+    def __init__(self, cluster_feed: FeedGetter) -> None:
         """Make the view: all namespaces first, then those used lately."""
         self._namespaces: ListFeed[Namespace] = ListFeed(RESOURCE, Namespace)
         self._quotas: ListFeed[Quota] = ListFeed(QUOTAS, Quota, is_of_all=True)

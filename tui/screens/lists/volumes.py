@@ -11,7 +11,7 @@ from k8s.models.resources import CLAIMS, EVENTS
 from k8s.text.sanitize import sanitize
 from tui.feeds.list_feed import ListFeed
 from tui.feeds.volume_claims import CLAIM_EVENTS, bytes_of, newest_by_claim, owner_of, why_pending
-from tui.screens.base.feed_view import FeedView, Reach
+from tui.screens.base.feed_view import FeedGetter, FeedView
 from tui.text.format import NOTHING, Clock, Look, memory, plural
 from tui.widgets.table.table import Cell, Column, Row, Table
 
@@ -42,7 +42,7 @@ class VolumesView(FeedView):
     COLUMNS: ClassVar[tuple[Column, ...]] = COLUMNS
     NOUN: ClassVar[str] = "volume claims"
 
-    def __init__(self, cluster_feed: Reach) -> None:
+    def __init__(self, cluster_feed: FeedGetter) -> None:
         """Make the view."""
         self._claims: ListFeed[Claim] = ListFeed(CLAIMS, Claim)
         self._events: ListFeed[Event] = ListFeed(EVENTS, Event, field_selector=CLAIM_EVENTS)
