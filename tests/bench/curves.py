@@ -10,8 +10,8 @@ from pathlib import Path
 from tests.bench.figures import Figure, best_of, seconds
 from trainer.tfevents import EventFolder, EventWriter
 from tui.charts.picture import draw
+from tui.charts.plot_options import PlotCurve, PlotOptions
 from tui.charts.series import Series
-from tui.charts.view import PlotCurve, PlotOptions
 
 SCALARS = 1_000_000
 TAGS = ("train/loss", "train/lr", "train/images_per_s")

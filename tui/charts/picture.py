@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 from tui.charts.braille import Canvas
 from tui.charts.downsample import Span, downsample, value_range
+from tui.charts.plot_options import PAINTS, Piece, PlotCurve, PlotOptions
 from tui.charts.series import Series
 from tui.charts.ticks import Tick, clock_ticks, duration_ticks, log_ticks, number_ticks, whole_ticks
-from tui.charts.view import PAINTS, Piece, PlotCurve, PlotOptions
 from tui.text.cells import cell_len, elide_middle, head, pad
 from tui.text.format import NOTHING, count, duration, number
 

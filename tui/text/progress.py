@@ -17,7 +17,7 @@ _LONGEST = 2000
 
 
 def progress_in(line: str) -> str:
-    """Return `epoch 2/3 step 120/564 ETA 1m12s` as far as a line tells; empty when it tells nothing.
+    """Return `epoch 2/3 step 120/564 ETA 1m12s` as far as a line says so, else nothing.
 
     >>> progress_in("epoch 1/3 step 120/564 loss 0.1234 lr 9.8e-04 412 images/s eta 1m12s")
     'epoch 1/3 step 120/564 ETA 1m12s'

@@ -16,7 +16,7 @@ from textual.widget import Widget
 
 from k8s.text.sanitize import sanitize
 from tui.charts.picture import Picture, draw
-from tui.charts.view import PAINTS, PlotCurve, PlotOptions, XAxis
+from tui.charts.plot_options import PAINTS, PlotCurve, PlotOptions, XAxis
 from tui.keys import CHART
 from tui.terminal.line_filters import lets_out_only_ascii
 from tui.widgets.bindings import bindings

@@ -16,9 +16,9 @@ from tests import GOLDEN
 from tui.charts.braille import Canvas
 from tui.charts.downsample import downsample, value_range
 from tui.charts.picture import Picture, draw
+from tui.charts.plot_options import PlotCurve, PlotOptions
 from tui.charts.series import BLOCK, Series
 from tui.charts.ticks import clock_ticks, duration_ticks, log_ticks, number_ticks, whole_ticks
-from tui.charts.view import PlotCurve, PlotOptions
 from tui.text.cells import cell_len
 
 GOLDEN_CHARTS = GOLDEN / "charts"
