@@ -273,6 +273,17 @@ async def test_ten_thousand_rows_are_set_and_moved_through_at_once() -> None:
         assert set_s < 0.5
 
 
+async def test_a_row_that_went_is_marked_no_longer_when_one_with_its_key_comes() -> None:
+    app = TableApp(rows(3))
+    async with app.run_test() as pilot:
+        await pilot.press("space", "j", "space")
+        assert app.table.marks == ("job-0", "job-1")
+        app.table.set_rows(rows(2, start=1))
+        assert app.table.marks == ("job-1",)
+        app.table.set_rows(rows(3))
+        assert app.table.marks == ("job-1",)
+
+
 @given(
     st.lists(st.tuples(st.integers(0, 60), st.integers(0, 4), st.booleans()), min_size=1, max_size=12),
     st.integers(-5, 300),
