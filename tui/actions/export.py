@@ -42,7 +42,7 @@ def save(console: Console, request: ActionRequest) -> None:
 
     view = console.screen
     if not isinstance(view, ListView):
-        console.notify("There is no table here to save.", severity="warning")
+        console.notify("Nothing to save: this view has no table.", severity="warning")
         return
     titles, rows = view.export_rows()
     try:
@@ -50,7 +50,7 @@ def save(console: Console, request: ActionRequest) -> None:
     except OSError as error:
         console.notify(f"{error}.", title="Could not save the table.", severity="error")
     else:
-        console.notify(f"{path} has it.", timeout=20)
+        console.notify(f"Saved to {path}.", timeout=20)
 
 
 def bundle(console: Console, request: ActionRequest) -> None:
@@ -81,4 +81,4 @@ async def _bundle(console: Console, client: Client, job: Job) -> None:
         unread = (
             f" {len(made.problems)} parts could not be read: its README says why." if made.problems else ""
         )
-        console.notify(f"{made.path} has it, secrets removed.{unread}", timeout=30)
+        console.notify(f"Support bundle written to {made.path}, secrets removed.{unread}", timeout=30)

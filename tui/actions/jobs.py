@@ -79,7 +79,7 @@ def ask_for_manifest(console: Console, client: Client, like: Clone) -> None:
 def _made(console: Console, ref: JobRef | None) -> None:
     """Go to the logs of a job that was created."""
     if ref is not None:
-        console.notify(f"{ref.kind} {ref.name} is created.", markup=False)
+        console.notify(f"{ref.kind} {ref.name} created.", markup=False)
         console.post_message(ActionRequest("logs", targets=[ref]))
 
 
@@ -91,7 +91,7 @@ def delete(console: Console, request: ActionRequest) -> None:
         return
     plan = delete_plan(console.snapshot, console.target_jobs(request), hidden=request.hidden)
     if not plan.jobs:
-        console.notify("It is gone already.", severity="warning")
+        console.notify("It is already gone.", severity="warning")
         return
 
     def answered(agreed: DeletePlan | None) -> None:
@@ -130,7 +130,7 @@ async def _tell_leftovers(console: Console, plan: DeletePlan) -> None:
             if are_gone:
                 console.notify(words)
             else:
-                console.notify(words, title="Not all of it is gone.", severity="error", timeout=30)
+                console.notify(words, title="Not everything is gone.", severity="error", timeout=30)
             return
         await asyncio.sleep(LOOK_S)
 

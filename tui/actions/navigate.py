@@ -149,7 +149,7 @@ def yaml(console: Console, request: ActionRequest) -> None:
     kind, _, name = name.partition("/")
     resource = READABLE.get(kind.strip().lower())
     if resource is None:
-        console.notify(f"Known are: {', '.join(READABLE)}.", title=f"No kind {sanitize(kind)!r}.")
+        console.notify(f"Available kinds: {', '.join(READABLE)}.", title=f"No kind {sanitize(kind)!r}.")
     elif (feed := console.cluster_feed) is not None:
         job = next(iter(request.targets), None)
         namespace = job.namespace if job else feed.namespace or feed.client.config.namespace

@@ -37,8 +37,8 @@ async def _shell(console: Console, client: Client, job: Job, name: str) -> None:
         console.note_refusal(error)
         console.notify(error.details, title=error.what, severity="error")
     else:
-        ended = {0: "has ended", LEFT: "was left; it may run on"}.get(code, f"ended with {code}")
-        console.notify(f"The shell in {instance.name} of {job.ref.name} {ended}.")
+        ended = {0: "exited", LEFT: "was left; it may still run"}.get(code, f"exited with {code}")
+        console.notify(f"Shell in {instance.name} of {job.ref.name} {ended}.")
 
 
 def port_forward(console: Console, request: ActionRequest) -> None:
@@ -47,7 +47,7 @@ def port_forward(console: Console, request: ActionRequest) -> None:
         client, ref = target
         if ref in console.forwards:
             console.forwards.pop(ref).cancel()
-            console.notify(f"The TensorBoard of {ref.name} is no longer forwarded.")
+            console.notify(f"Stopped forwarding the TensorBoard of {ref.name}.")
         elif job := console.snapshot.job(ref):
             console.forwards[ref] = console.begin(_forward, client, job, group="forward")
 
@@ -72,7 +72,8 @@ async def _forward(console: Console, client: Client, job: Job) -> None:
             address = f"http://{opened.address}"
             console.context.forwarded[job.ref] = address
             console.notify(
-                f"{address} is the TensorBoard of {job.ref.name}; the same key ends it.", timeout=TOLD_S
+                f"TensorBoard of {job.ref.name} is forwarded to {address} (same key stops it).",
+                timeout=TOLD_S,
             )
             await asyncio.Event().wait()
     except KubeError as error:

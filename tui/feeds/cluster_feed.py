@@ -354,11 +354,9 @@ def _trouble(mirrors: Sequence[Mirror[Any]], unanswered: KubeError | None) -> tu
             problem = found[0][1]
             reason = problem.why or problem.what
             if isinstance(problem, Unauthorized):
-                reason = f"{problem.details} ctrl+r tries at once."
+                reason = f"{problem.details} ctrl+r retries now."
             elif isinstance(problem, Unreachable):
-                reason = (
-                    f"{reason.rstrip('.')}. The cluster is asked again until it answers; ctrl+r asks at once."
-                )
+                reason = f"{reason.rstrip('.')}. Retrying automatically; ctrl+r retries now."
             if unanswered is None and len(ailing) < sum(not mirror.state.is_absent for mirror in mirrors):
                 reason = f"{', '.join(mirror.resource.full_name for mirror, _ in found)}: {reason}"
             heard_s = [mirror.heard_at_s for mirror, _ in ailing if mirror.heard_at_s]

@@ -30,7 +30,7 @@ async def change_each(
         try:
             await change(job)
         except NotFound:
-            tell(job, "is gone already.")
+            tell(job, "is already gone.")
         except KubeError as error:
             fail(job, error)
         else:

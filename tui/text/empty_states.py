@@ -5,7 +5,7 @@ from __future__ import annotations
 from k8s.snapshot import ClusterSnapshot
 from tui.text.format import count, plural
 
-ELSEWHERE = ":ns goes to another namespace · ctrl+r asks again · :info tells what you may do"
+ELSEWHERE = ":ns switches namespace · ctrl+r refreshes · :info shows your permissions"
 """What to press where nothing may be read."""
 READING = "Reading the cluster…"
 """While the first lists have not come."""
@@ -17,20 +17,20 @@ def no_cluster(snapshot: ClusterSnapshot) -> str:
         return "" if snapshot.is_synced else snapshot.progress or READING
     if not snapshot.context:
         return (
-            "There is no cluster to show.\n"
-            "ctrl+r tries again once a kubeconfig says where one is; q leaves.\n"
+            "There is no cluster to connect to.\n"
+            "ctrl+r retries once there is a kubeconfig · q quits\n"
             "gpuconsole --sandbox makes a small cluster on this machine."
         )
     if snapshot.trouble == "login expired":
         return (
-            "The cluster does not know who asks, so nothing of it can be shown.\n"
-            "Log in to it again, then ctrl+r tries at once.\n"
-            ":ctx shows the other clusters of your kubeconfig."
+            "The cluster does not accept your credentials.\n"
+            "Log in again, then press ctrl+r to retry.\n"
+            ":ctx lists the other contexts of your kubeconfig."
         )
     return (
-        "The cluster was not reached, so nothing of it can be shown.\n"
-        "It is tried again by itself; ctrl+r tries at once.\n"
-        ":ctx shows the other clusters of your kubeconfig."
+        "The cluster cannot be reached.\n"
+        "Retrying automatically; ctrl+r retries now.\n"
+        ":ctx lists the other contexts of your kubeconfig."
     )
 
 
@@ -47,19 +47,19 @@ def no_jobs(snapshot: ClusterSnapshot, *, is_read_only: bool) -> str:
     lines = [f"No jobs {where}."]
     shown = next((missing.shown for missing in snapshot.problems.values() if missing.shown), "")
     if shown:
-        lines.append(f"You may see namespace {shown} only; what others run is not shown.")
+        lines.append(f"You can see namespace {shown} only; jobs elsewhere are not shown.")
     if snapshot.nodes and not snapshot.gpus_total and "nodes" not in snapshot.problems:
-        lines.append("No node offers a GPU: a job that asks for one would wait. tab: nodes")
+        lines.append("No node offers a GPU: a job that requests one would wait (tab: nodes).")
     if not unread and set(snapshot.kinds) == {"Job"}:
         lines.append("No training operator is installed: there are Jobs, but no PyTorchJobs.")
-    keys = [] if is_read_only else ["n makes a new one"]
+    keys = [] if is_read_only else ["n creates one"]
     keys += ["0 shows all namespaces"] if snapshot.namespace and not shown else []
-    return "\n".join([*lines[:3], " · ".join([*keys, ":ns goes to another namespace"])])
+    return "\n".join([*lines[:3], " · ".join([*keys, ":ns switches namespace"])])
 
 
 def no_faults(jobs: int) -> str:
     """Say that no job needs anybody."""
-    words = "No job needs you: none failed, restarts, is silent or waits for a reason."
+    words = "No faults: no job failed, restarts, is silent or is stuck."
     return f"{words}\nF shows all {count(jobs)}."
 
 
@@ -74,5 +74,5 @@ def no_nodes(snapshot: ClusterSnapshot) -> str:
     if words := no_cluster(snapshot):
         return words
     if "nodes" in snapshot.problems:
-        return "This user may not list nodes, and no pod is seen on any.\nJobs are shown all the same: tab."
-    return "The cluster has no nodes yet, so nothing can run.\nThey appear here by themselves."
+        return "You may not list nodes, and no pod is visible on any.\nJobs are still shown (tab)."
+    return "The cluster has no nodes yet, so nothing can run.\nThey will appear here."

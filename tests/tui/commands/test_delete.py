@@ -58,7 +58,7 @@ async def test_a_name_that_two_kinds_share_is_not_guessed(run: CommandLine, clus
 async def test_a_job_that_went_meanwhile_is_gone(run: CommandLine, cluster: ScriptedCluster) -> None:
     cluster.say(f"{PATH}/done", refusal(404, "not found", "NotFound"), method="DELETE")
     ended = await run("delete", "done", "--yes")
-    assert (ended.status, ended.out) == (0, "PyTorchJob default/done is gone already.\n")
+    assert (ended.status, ended.out) == (0, "PyTorchJob default/done is already gone.\n")
 
 
 async def test_nothing_is_deleted_with_readonly(run: CommandLine, cluster: ScriptedCluster) -> None:

@@ -87,7 +87,7 @@ def snapshot_of(unread: tuple[str, ...], kinds: tuple[str, ...]) -> ClusterSnaps
 
 def test_what_may_not_be_read_is_not_called_absent() -> None:
     nothing = no_jobs(snapshot_of(("pods", "jobs.batch", "pytorchjobs.kubeflow.org"), ()), is_read_only=False)
-    assert nothing.startswith("This user may not list jobs in namespace lab.\n:ns goes")
+    assert nothing.startswith("This user may not list jobs in namespace lab.\n:ns switches")
     one_kind = no_jobs(snapshot_of(("nodes", "pytorchjobs.kubeflow.org"), ("Job",)), is_read_only=False)
     assert "operator" not in one_kind
     assert "operator" in no_jobs(snapshot_of(("nodes",), ("Job",)), is_read_only=False)
@@ -133,7 +133,7 @@ def test_who_is_not_known_to_the_cluster_is_told_to_log_in_not_that_it_is_away()
     words = no_jobs(
         ClusterSnapshot(context="c", stale="Unauthorized", trouble="login expired"), is_read_only=False
     )
-    assert words.startswith("The cluster does not know who asks") and "Log in" in words
+    assert words.startswith("The cluster does not accept your credentials") and "Log in again" in words
 
 
 def test_no_operator_is_blamed_for_a_job_that_kubernetes_itself_runs() -> None:

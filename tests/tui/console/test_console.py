@@ -48,8 +48,8 @@ class Playground:
 
     def __init__(self, cluster: ScriptedCluster, pilot: Pilot[int], watches: dict[str, Stream]) -> None:
         self.cluster, self.pilot, self.watches = cluster, pilot, watches
-        self.console = pilot.app
-        assert isinstance(self.console, Console)
+        assert isinstance(pilot.app, Console)
+        self.console: Console = pilot.app
 
     async def until(self, is_so: Callable[[], object]) -> None:
         """Let the console work until something is so."""

@@ -69,6 +69,8 @@ async def on_the_lab(tmp_path: Path, view: str, **options: Any) -> AsyncIterator
     """Open the console on the lab, and go to a view."""
     async with console_on(tmp_path, size=(120, 40), is_all_namespaces=True, **lab(), **options) as play:
         say(play.cluster)
+        # Behind the question the preview would say when its log was read: a clock.
+        play.console.context.switches["preview"] = view != "delete"
         keys, word = VIEWS[view]
         for key in keys:
             await play.press("colon" if key == ":" else key)

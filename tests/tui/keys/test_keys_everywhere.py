@@ -53,7 +53,7 @@ async def test_keys_of_every_view_keep_ask_again_and_leave(tmp_path: Path) -> No
         await hands.press("app.save", lambda: list((state / "saved").glob("jobs-*.csv")))
         (saved,) = (state / "saved").iterdir()
         assert saved.read_text().splitlines()[1].startswith("bert,PyTorchJob,Running")
-        await play.until(seen(play, f"{saved} has it."))
+        await play.until(seen(play, f"Saved to {saved}."))
         asked = len(play.cluster.asked("/apis"))
         await hands.press("app.refresh", lambda: len(play.cluster.asked("/apis")) > asked)
         await hands.press("app.quit_or_back", seen(play, "Quit gpuconsole?"), undo=["escape"])

@@ -81,7 +81,7 @@ async def test_keys_of_the_list_of_jobs_ask_before_they_act_on_the_job_under_the
         await play.press("j")
         await hands.press("jobs.resume", seen(play, "Resume 1 job?", "Job default/paused"), undo=back)
         await play.press("k")
-        forwarded = seen(play, "http://127.0.0.1:", "is the TensorBoard of bert")
+        forwarded = seen(play, "http://127.0.0.1:", "TensorBoard of bert is forwarded")
         await hands.press("jobs.port_forward", forwarded, undo=["f"])
         refused = seen(play, "Could not open a shell in bert-master-0.", "no shell for li")
         await hands.press("jobs.shell", refused)

@@ -54,7 +54,7 @@ async def test_keys_of_one_job_ask_before_they_act(tmp_path: Path) -> None:
         await hands.press("job.clone", titled(play, "New job, clone of bert"), undo=back)
         await hands.press("job.suspend", seen(play, "Suspend 1 job?", "PyTorchJob default/bert"), undo=back)
         await hands.press("job.delete", seen(play, "Delete 1 job?", "PyTorchJob default/bert"), undo=back)
-        forwarded = seen(play, "http://127.0.0.1:", "is the TensorBoard of bert")
+        forwarded = seen(play, "http://127.0.0.1:", "TensorBoard of bert is forwarded")
         await hands.press("job.port_forward", forwarded, undo=["F"])
         await play.press("j")
         await hands.press("job.shell", seen(play, "Could not open a shell in bert-worker-0."))

@@ -191,7 +191,7 @@ async def test_a_refusal_is_said_in_a_sentence_and_asked_again_when_told(tmp_pat
         serve(play.cluster, HERE, reply=refusal(403, words, "Forbidden"))
         await open_events(play)
         await play.until(lambda: "This user may not list events in namespace default." in play.text)
-        assert words in play.text and ":ns goes to another namespace" in play.text
+        assert words in play.text and ":ns switches namespace" in play.text
         serve(play.cluster, HERE, made)
         await play.press("ctrl+r")
         await play.until(lambda: "Created" in play.text)
@@ -232,7 +232,7 @@ async def test_a_cluster_that_is_not_there_is_said_with_what_to_press(tmp_path: 
         await play.cluster.go_away()
         await play.until(lambda: "away" in play.text.splitlines()[0])
         await open_events(play)
-        await play.until(lambda: "ctrl+r tries at once" in play.text)
+        await play.until(lambda: "ctrl+r retries now" in play.text)
         await play.cluster.come_back()
         serve(play.cluster, HERE, made)
         await play.press("ctrl+r")

@@ -275,15 +275,15 @@ async def test_an_empty_list_says_what_is_true_and_what_to_press() -> None:
         ({"is_synced": False, "progress": "Starting the sandbox…"}, ["Starting the sandbox…"]),
         (
             {"context": "", "stale": "There is no kubeconfig."},
-            ["There is no cluster to show.", "ctrl+r", "--sandbox"],
+            ["There is no cluster to connect to.", "ctrl+r", "--sandbox"],
         ),
-        ({"stale": "Connection refused", "is_synced": False}, ["was not reached", "ctrl+r"]),
-        ({"stale": "Connection refused"}, ["was not reached", "ctrl+r", ":ctx"]),
-        ({}, ["No jobs in namespace default.", "n makes a new one · 0 shows all namespaces"]),
-        ({"namespace": ""}, ["No jobs on this cluster.", ":ns goes to another namespace"]),
+        ({"stale": "Connection refused", "is_synced": False}, ["cannot be reached", "ctrl+r"]),
+        ({"stale": "Connection refused"}, ["cannot be reached", "ctrl+r", ":ctx"]),
+        ({}, ["No jobs in namespace default.", "n creates one · 0 shows all namespaces"]),
+        ({"namespace": ""}, ["No jobs on this cluster.", ":ns switches namespace"]),
         ({"kinds": ("Job",)}, ["No training operator is installed"]),
         ({"nodes": tuple(joined([node("cpu", 0)], [], [])[0].values())}, ["No node offers a GPU"]),
-        ({"problems": {"pods": only}}, ["You may see namespace default only"]),
+        ({"problems": {"pods": only}}, ["You can see namespace default only"]),
     ):
         shown: dict[str, Any] = {"nodes": (), **fields}
         async with hosted(JobsView(), picture(jobs=(), **shown), (80, 24)) as (app, _):
@@ -300,7 +300,7 @@ async def test_a_list_of_old_jobs_or_without_faults_says_which_key_shows_the_oth
             "1 job finished more than 7 days ago, and none since." in app.text and "o shows them." in app.text
         )
         await pilot.press("o", "F")
-        assert "No job needs you" in app.text and "F shows all 1." in app.text
+        assert "No faults: no job failed" in app.text and "F shows all 1." in app.text
 
 
 async def test_what_is_switched_on_holds_while_the_console_runs() -> None:

@@ -164,7 +164,7 @@ async def test_late_namespaces_and_a_cluster_that_is_not_there_are_said(tmp_path
         await play.cluster.go_away()
         await play.until(lambda: "away" in play.text.splitlines()[0])
         await open_namespaces(play)
-        await play.until(lambda: "ctrl+r tries at once" in play.text)
+        await play.until(lambda: "ctrl+r retries now" in play.text)
 
 
 def quotas(*objects: Object) -> list[Quota]:

@@ -191,7 +191,7 @@ async def test_a_node_that_nobody_holds_or_others_do_leads_to_no_job_and_that_is
         await pilot.press("o")
         assert "Whoever holds its GPUs is in another namespace" in app.text
         await pilot.press("G", "o")
-        assert "Nobody holds a GPU here." in app.text
+        assert "No job holds a GPU of this node." in app.text
         assert app.requests == []
 
 
@@ -199,7 +199,7 @@ async def test_without_nodes_the_list_says_why_and_what_to_press() -> None:
     for fields, words in (
         ({"is_synced": False}, "Reading the cluster…"),
         ({}, "The cluster has no nodes yet"),
-        ({"stale": "Connection refused"}, "ctrl+r tries at once"),
+        ({"stale": "Connection refused"}, "ctrl+r retries now"),
         ({"problems": {"nodes": Missing("list", "nodes")}}, "may not list nodes"),
     ):
         shown: dict[str, Any] = {"nodes": (), "jobs": (), **fields}
@@ -242,7 +242,7 @@ async def test_free_gpus_and_other_peoples_lead_nowhere_and_that_is_said() -> No
         await pilot.press("enter")
         assert "Its job is in another namespace" in app.text
         await pilot.press("G", "enter")
-        assert "Nobody holds these." in app.text
+        assert "No job holds these GPUs." in app.text
         assert app.requests == []
 
 

@@ -154,7 +154,7 @@ async def test_a_narrow_terminal_has_no_preview_and_z_says_what_it_needs(
     async with hosted(view(), picture(), (139, 40)) as (app, pilot):
         assert not app.screen.query_one(Preview).display
         await pilot.press("z")
-        assert "The preview needs 140 columns; here are 139." in app.text
+        assert "The preview needs 140 columns; this terminal has 139." in app.text
         await pilot.resize_terminal(140, 40)
         await pilot.pause()
         assert app.screen.query_one(Preview).display
@@ -174,7 +174,7 @@ async def test_z_hides_the_preview_everywhere_until_it_is_pressed_again(tmp_path
 async def test_other_lists_have_no_preview_and_z_says_which_have() -> None:
     async with hosted(ContextsView(Kubeconfig), picture(), WIDE) as (app, pilot):
         await pilot.press("z")
-        assert "Only the lists of jobs and of nodes have a preview." in app.text
+        assert "Only jobs and nodes have a preview." in app.text
 
 
 async def test_nothing_is_asked_while_nothing_happens_and_again_when_the_row_changes(tmp_path: Path) -> None:

@@ -117,7 +117,7 @@ class FeedView(ListView):
         if first.state.is_synced:
             return if_empty
         if first.trouble and not self.snapshot.stale:
-            return f"The {self.NOUN} could not be read yet. They are asked for again; ctrl+r asks at once."
+            return f"The {self.NOUN} could not be read yet. They are asked for again; ctrl+r refreshes now."
         return first.progress or no_cluster(self.snapshot) or f"Reading {self.NOUN}…"
 
     def refresh_feeds(self) -> None:

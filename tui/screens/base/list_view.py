@@ -90,7 +90,9 @@ class ListView(View):
         if not self.PREVIEWS:
             super().action_preview()
         elif self.app.size.width < PREVIEW_COLUMNS:
-            self.flash(f"The preview needs {PREVIEW_COLUMNS} columns; here are {self.app.size.width}.")
+            self.flash(
+                f"The preview needs {PREVIEW_COLUMNS} columns; this terminal has {self.app.size.width}."
+            )
         else:
             self.context.switches["preview"] = not self.context.switches.get("preview", True)
             self.on_resize()

@@ -278,7 +278,7 @@ class View(Screen[None]):
 
     def action_preview(self) -> None:
         """Show or hide what is beside a list; here is nothing."""
-        self.flash("Only the lists of jobs and of nodes have a preview.")
+        self.flash("Only jobs and nodes have a preview.")
 
     def action_filter(self) -> None:
         """Type a filter."""

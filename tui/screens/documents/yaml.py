@@ -146,7 +146,7 @@ class YamlScreen(TextView):
             self._set_secrets(shown=False)
             return
         if not self._object_text.secrets:
-            self.flash("Nothing is hidden here.")
+            self.flash("There are no secrets here.")
             return
 
         def answered(answer: str | None) -> None:

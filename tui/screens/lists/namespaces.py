@@ -49,7 +49,7 @@ class NamespacesView(FeedView):
         snapshot, cluster_feed = self.snapshot, self.cluster_feed()
         clock = Clock.ahead(snapshot.clock_offset_s)
         is_synced = self._namespaces.state.is_synced
-        table.empty = self.nothing("No namespace is known.\nctrl+r asks again")
+        table.empty = self.nothing("No namespace is known.\nctrl+r refreshes")
         own = cluster_feed.client.config.namespace if cluster_feed is not None else ""
         found = (
             namespace_usages(

@@ -84,7 +84,7 @@ class NodeGpusView(ListView):
         if self._under_cursor() or action is None or all(on.view != self.NAME for on in action.on):
             super().action_request(name)
         elif self.selected_row() in ("free", "unhealthy", ""):
-            self.flash("Nobody holds these.")
+            self.flash("No job holds these GPUs.")
         else:
             self.flash("Its job is in another namespace; :ns all shows all.")
 

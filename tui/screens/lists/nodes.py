@@ -96,7 +96,7 @@ class NodesView(ListView):
         held = (
             "Whoever holds its GPUs is in another namespace; :ns all shows all." if node and node.jobs else ""
         )
-        self.flash(held or "Nobody holds a GPU here.")
+        self.flash(held or "No job holds a GPU of this node.")
 
 
 def totals(snapshot: ClusterSnapshot) -> str:

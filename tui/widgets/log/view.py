@@ -352,8 +352,8 @@ class LogView(Widget, can_focus=True):
             words = f"{error.strerror or error}: {path}"
             call(self.notify, words, title="Could not save the log.", severity="error", markup=False)
         else:
-            words = f"{plural(amount, 'line')}, bytes as they came: {saved}"
-            call(self.notify, words, title="Saved.", markup=False)
+            words = f"Saved {plural(amount, 'line')} to {saved}"
+            call(self.notify, words, markup=False)
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
         """Go up."""
