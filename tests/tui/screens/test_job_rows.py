@@ -10,8 +10,7 @@ import pytest
 from k8s.logs.last import LastLine
 from k8s.status import Status
 from tests.support.evidence import NOW, instance, job_of
-from tui.screens.job.job_title import job_title
-from tui.screens.job.rows import INSTANCE_COLUMNS, instance_rows
+from tui.screens.job.rows import INSTANCE_COLUMNS, instance_rows, job_title
 from tui.text.cells import cell_len
 from tui.text.format import Clock
 

@@ -27,7 +27,6 @@ from tui.feeds.list_feed import ListFeed, follow
 from tui.jobs.events import FoldedEvent, JobEventFilter, fold_job_events, full_text
 from tui.screens.base.view import View
 from tui.screens.dialogs.detail import DetailScreen
-from tui.screens.job.job_title import job_title
 from tui.screens.job.panes import JobPanes
 from tui.screens.job.rows import (
     AGE_STEP_S,
@@ -36,6 +35,7 @@ from tui.screens.job.rows import (
     condition_rows,
     event_row,
     instance_rows,
+    job_title,
 )
 from tui.text.cells import elide_end
 from tui.text.format import Clock, duration, plural

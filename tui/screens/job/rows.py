@@ -1,16 +1,18 @@
-"""The tables of the view of one job: their columns, and the rows made of what is known."""
+"""What the view of one job says: its title, and the columns and rows of its tables."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from k8s.kinds import JobRef
 from k8s.logs.last import LastLine
 from k8s.models import LONG_AGO, Condition
-from k8s.snapshot import Instance
+from k8s.snapshot import Instance, Job
 from k8s.status import Status
-from k8s.text.sanitize import log_text
+from k8s.text.sanitize import log_text, sanitize
 from tui.jobs.events import FoldedEvent
 from tui.jobs.instances import rank_words
+from tui.text.cells import cell_len, elide_end, elide_middle
 from tui.text.format import NOTHING, STATUS_LOOKS, Clock, Look, duration
 from tui.widgets.table.table import Cell, Column, Row
 
@@ -47,6 +49,54 @@ SILENT_S = 120.0
 AGE_STEP_S = 5
 """In such steps the age of a last line grows, so that what prints all the time stands still."""
 _SAID_CHARS = 400
+_RAN = (Status.RUNNING, Status.RESTARTING, Status.SUCCEEDED, Status.FAILED)
+"""How a job is that has run."""
+
+
+def job_title(
+    ref: JobRef, job: Job | None, clock: Clock, width: int, *, progress: str = "", is_gone: bool = False
+) -> str:
+    """Return `Jobs › bert   PyTorchJob kubeflow.org/v1 · Running 2h13m · 4/4 pods · epoch 2/3`.
+
+    Args:
+        ref: The job.
+        job: How it is, or was when it was last seen; None where nobody knows.
+        clock: Tells the time.
+        width: The cells that there are.
+        progress: How far it says it is.
+        is_gone: It is there no more.
+    """
+    kind, name, version = sanitize(ref.kind), sanitize(ref.name), sanitize(ref.api_version)
+    trainer = ""
+    if is_gone or job is None:
+        words = "gone: it was deleted; this is its last state" if job else "gone: there is no such job"
+        state, progress = [words] if is_gone else [], ""
+    else:
+        state = [f"{job.status}{_time(job, clock)}", f"{job.instances_running}/{len(job.instances)} pods"]
+        trainer = f"trainer {sanitize(job.trainer)}" if job.trainer else ""
+    tails = (
+        [f"{kind} {version}", *state, progress, trainer],
+        [f"{kind} {version}", *state, progress],
+        [kind, *state, progress],
+        [*state, progress],
+        [f"{kind} {version}", *state],
+        [kind, *state],
+        state or [kind],
+    )
+    texts = [f"Jobs › {name}   {' · '.join(filter(None, each))}" for each in tails]
+    fitting = next((text for text in texts if cell_len(text) <= width), None)
+    if fitting is not None:
+        return fitting
+    tail = " · ".join(filter(None, tails[-1]))
+    room = max(12, width - cell_len(f"Jobs ›    {tail}"))
+    return elide_end(f"Jobs › {elide_middle(name, room)}   {tail}", max(width, 1))
+
+
+def _time(job: Job, clock: Clock) -> str:
+    """Return how long it runs, or ran."""
+    if job.status not in _RAN or job.started is None:
+        return ""
+    return f" {clock.age(job.started, job.finished)}"
 
 
 def instance_rows(
