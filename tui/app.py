@@ -1,7 +1,7 @@
-"""The console: it owns the cluster's picture and the stack of views, and does what views wish for.
+"""The console: it owns the snapshot of the cluster and the stack of views, and does what views ask for.
 
-Only home is imported at the start. What talks to the cluster, every other view, and what is
-done for a wish (see `tui.actions`) is imported when it is first needed.
+Only home is imported at the start. What talks to the cluster, every other view, and what does an
+action (see `tui.actions`) is imported when it is first needed.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ class Console(PacedApp[int]):
 
     @work(group="cluster", exclusive=True)
     async def connect(self) -> None:
-        """OptionsResolver the cluster, and mirror it until the end, or until another one is meant."""
+        """OptionsResolver the cluster, and mirror it until the end, or until another one is asked for."""
         self.client = self.cluster_feed = self.permissions = None
         await asyncio.to_thread(_import_what_is_slow)
         from k8s.client.client import Client
