@@ -49,12 +49,12 @@ async def test_keys_move_the_cursor_of_a_table(tmp_path: Path) -> None:
         assert changes(play) == []
 
 
-@proves("table.choose", "table.mark", "table.mark_range", "table.clear_marks")
+@proves("table.open", "table.mark", "table.mark_range", "table.clear_marks")
 async def test_keys_choose_and_mark_rows_of_a_table(tmp_path: Path) -> None:
     async with world(tmp_path) as play:
         hands = Hands.on(play)
         await play.press("N", "g")
-        await hands.press("table.choose", titled(play, "Jobs › bert   "), undo=["escape"])
+        await hands.press("table.open", titled(play, "Jobs › bert   "), undo=["escape"])
         await hands.press("table.mark", seen(play, "1 marked"), undo=["space"])
 
         async def begin_again() -> None:
@@ -66,17 +66,17 @@ async def test_keys_choose_and_mark_rows_of_a_table(tmp_path: Path) -> None:
         assert changes(play) == []
 
 
-@proves("table.pick_next", "table.pick_before", "table.sort", "table.wide", "table.right", "table.left")
+@proves("table.next_column", "table.previous_column", "table.sort", "table.wide", "table.right", "table.left")
 async def test_keys_sort_a_table_by_any_column_and_show_them_all(tmp_path: Path) -> None:
     async with world(tmp_path, size=(80, 24)) as play:
         hands = Hands.on(play)
         await play.press("N", "g")
         await play.until(ordered(play, "bert", "paused", "waits"))
         plain = look_of(play, "KIND")
-        await hands.press("table.pick_next", drawn_otherwise(play, "KIND", plain), undo=["comma"])
+        await hands.press("table.next_column", drawn_otherwise(play, "KIND", plain), undo=["comma"])
         await play.press("full_stop", "full_stop")
         assert look_of(play, "KIND") == plain
-        await hands.press("table.pick_before", drawn_otherwise(play, "KIND", plain), undo=["full_stop"])
+        await hands.press("table.previous_column", drawn_otherwise(play, "KIND", plain), undo=["full_stop"])
         await hands.press("table.sort", seen(play, "STATUS↑"))
         await play.until(ordered(play, "waits", "bert", "paused"))
         await hands.press("table.wide", seen(play, "+4>"), undo=["ctrl+w"])

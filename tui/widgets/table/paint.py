@@ -41,7 +41,7 @@ class Header(NamedTuple):
     sorted_by: str
     """The key of the column that the rows are sorted by; empty when they are not."""
     largest_first: bool
-    picked: str
+    selected: str
     """The key of the column that the user might sort by next; empty for none."""
 
 
@@ -130,7 +130,7 @@ class RowPainter:
             title = elide_end(sanitize(column.title), cells)
             before = " " * (cells - cell_len(title)) if column.align == "right" else ""
             mark = arrow if column.key == header.sorted_by else ""
-            style = self._style("picked") if column.key == header.picked else quiet
+            style = self._style("selected") if column.key == header.selected else quiet
             after = " " * (cells + GAP - cell_len(before + title + mark))
             runs += [(before, quiet), (title + mark, style), (after, quiet)]
         if hint := self._fit.hint:

@@ -38,7 +38,7 @@ __all__ = ["Cell", "Column", "Row", "Table"]
 
 SHORTEST_TIMER_S = 0.01
 """Textual divides by a timer's time when it is late."""
-_PARTS = ("header", "picked", "detail", "empty", "mark", "cursor", "cursor-mark", "flash", "thumb")
+_PARTS = ("header", "selected", "detail", "empty", "mark", "cursor", "cursor-mark", "flash", "thumb")
 
 
 class Table(Widget, can_focus=True):
@@ -227,7 +227,7 @@ class Table(Widget, can_focus=True):
         """Sort anew."""
         with self._keeping_place():
             self._rows.sort(self.order)
-        self._write_header(self._lines.header.picked)
+        self._write_header(self._lines.header.selected)
 
     def on_resize(self) -> None:
         """Lay the columns out for the new width, and keep the cursor in sight."""
@@ -268,7 +268,7 @@ class Table(Widget, can_focus=True):
         if line < len(self._rows.lines.rows):
             self._move_cursor(self._view.move_to(self._view.row_at(line)))
             if event.chain == 2:
-                self.action_choose()
+                self.action_open()
 
     def action_move(self, rows: int) -> None:
         """Move the cursor by rows."""
@@ -282,7 +282,7 @@ class Table(Widget, can_focus=True):
         """Move the cursor to a row by its place; -1 is the last."""
         self._move_cursor(self._view.move_to(index if index >= 0 else self.row_count + index))
 
-    def action_choose(self) -> None:
+    def action_open(self) -> None:
         """Tell the screen that the row under the cursor is to be opened."""
         if (key := self.cursor_key) is not None:
             self.post_message(self.RowSelected(self, key))
@@ -305,27 +305,27 @@ class Table(Widget, can_focus=True):
             self._marks.clear()
             self._marks_changed()
 
-    def action_pick(self, columns: int) -> None:
-        """Pick the column so many after the one picked, or sorted by; after the last comes the first."""
+    def action_select_column(self, columns: int) -> None:
+        """Pick the column so many after the one selected, or sorted by; after the last comes the first."""
         keys = [each.key for each in self.columns] if self.is_wide else self._layout.keys_in_sight
         if not keys:
             return
-        was = self._lines.header.picked or self._lines.header.sorted_by
-        picked = keys[(keys.index(was) + columns if was in keys else 0) % len(keys)]
-        self._write_header(picked)
-        self._layout.reveal(picked)
+        was = self._lines.header.selected or self._lines.header.sorted_by
+        selected = keys[(keys.index(was) + columns if was in keys else 0) % len(keys)]
+        self._write_header(selected)
+        self._layout.reveal(selected)
         self._show_layout()
 
-    def action_sort_picked(self) -> None:
-        """Sort by the column picked; where none is, reverse the order."""
+    def action_sort_selected(self) -> None:
+        """Sort by the column selected; where none is, reverse the order."""
         first = next(iter(self._layout.keys_in_sight), None)
-        self.action_sort(self._lines.header.picked or self._lines.header.sorted_by or first)
+        self.action_sort(self._lines.header.selected or self._lines.header.sorted_by or first)
 
     def action_sort(self, column: str | None) -> None:
         """Sort by a column, by its key, or reverse the order."""
         if column is not None and any(each.key == column for each in self.columns):
             was, is_reversed = self.order or ("", False)
-            self._write_header(picked="")
+            self._write_header(selected="")
             self.order = (column, was == column and not is_reversed)
 
     def action_toggle_wide(self) -> None:
@@ -341,9 +341,9 @@ class Table(Widget, can_focus=True):
         """Leave the arrows to others where there is nothing to scroll sideways."""
         return action != "scroll_columns" or self.is_wide
 
-    def _write_header(self, picked: str) -> None:
+    def _write_header(self, selected: str) -> None:
         sorted_by = self.order[0] if self.order is not None else ""
-        self._lines.header = Header(sorted_by, self._rows.largest_first, picked)
+        self._lines.header = Header(sorted_by, self._rows.largest_first, selected)
         self._repaint()
 
     def _lay_out(self) -> None:
