@@ -40,6 +40,18 @@ async def test_minus_goes_to_the_view_before_and_back_again_without_end(tmp_path
         assert isinstance(play.console.screen, JobView)
 
 
+async def test_the_way_to_a_view_that_lies_below_is_the_way_back_to_it(tmp_path: Path) -> None:
+    async with console_on(tmp_path, **some_objects()) as play:
+        await play.press("enter")
+        await play.until(lambda: isinstance(play.console.screen, JobView))
+        job_view, depth = play.console.screen, len(play.console.screen_stack)
+        await play.press("y")
+        await play.until(lambda: len(play.console.screen_stack) == depth + 1)
+        await play.press("minus")
+        await play.until(lambda: play.console.screen is job_view)
+        assert len(play.console.screen_stack) == depth
+
+
 class Drawn(ListView):
     """A list of jobs that writes down, for each time it draws, how many there are, and whether they flash."""
 
