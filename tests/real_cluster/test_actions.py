@@ -124,14 +124,14 @@ async def test_what_alice_may_not_do_is_known_before_and_after_it_is_tried(
     ref = JobRef(namespace, "theirs", "Job", "batch/v1")
     refused = Permission(False, f'user "alice" may not delete jobs in namespace "{namespace}"')
     permissions = Permissions(alice)
-    assert await permissions.fetch("delete", namespace, ref) == refused
-    assert await permissions.fetch("new", "alice") == Permission(True)
-    assert (await Permissions(admin).fetch("delete", namespace, ref)).is_allowed
+    assert await permissions.fetch("delete job", namespace, ref) == refused
+    assert await permissions.fetch("create any job", "alice") == Permission(True)
+    assert (await Permissions(admin).fetch("delete job", namespace, ref)).is_allowed
     permissions.forget()
     with pytest.raises(Forbidden) as caught:
         await delete_job(alice, ref)
     permissions.note(caught.value)
-    assert permissions.known("delete", namespace, ref) == refused
+    assert permissions.known("delete job", namespace, ref) == refused
 
 
 async def test_a_shell_needs_what_the_review_asks_for(admin: Client, alice: Client) -> None:
@@ -141,7 +141,7 @@ async def test_a_shell_needs_what_the_review_asks_for(admin: Client, alice: Clie
     await until_pod_runs(admin)
     await allow(admin, "create", "", "pods/exec")
     permissions = Permissions(alice, kept_s=0.0)
-    assert (await permissions.fetch("shell", namespace)).is_allowed is False
+    assert (await permissions.fetch("get pods/exec", namespace)).is_allowed is False
     with pytest.raises(Forbidden) as caught:
         async with alice.exec("pod", namespace, ["true"]):
             pytest.fail("it was allowed")

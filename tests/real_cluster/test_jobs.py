@@ -83,14 +83,15 @@ async def test_whatever_else_holds_gpus_has_a_row_under_its_topmost_owner(admin:
         assert names == {"served", "notebook", "alone"}
 
 
-async def test_a_job_that_does_not_fit_waits_and_says_what_the_scheduler_says(admin: Client) -> None:
+async def test_a_job_that_does_not_fit_waits_and_says_what_why_says(admin: Client) -> None:
     async with feed_of(admin) as feed:
         await operator_objects.pytorch_job(admin, "huge", workers=1, gpus=16)
 
         def waits(snapshot: ClusterSnapshot) -> bool:
             job = job_called(snapshot, "PyTorchJob", "huge")
-            return job is not None and job.status is Status.PENDING and "Insufficient" in job.reason
+            return job is not None and job.status is Status.PENDING and "Too big" in job.reason
 
         job = job_called(await feed.until(waits), "PyTorchJob", "huge")
         assert job is not None
         assert (job.gpus_requested, job.gpus_allocated) == (16, 0)
+        assert job.reason == "Too big: master-0 wants 16; the largest node has 8"

@@ -15,7 +15,7 @@ from k8s.models.resources import EVENTS, NAMESPACES, PODS
 from k8s.sandbox.controller_runtime import Informers, run_controller
 from k8s.sandbox.controllers.operators import Operators
 from k8s.sandbox.controllers.scheduler import NAME, Scheduler
-from tests.k8s.sandbox.live.running import comes, conditions, has, log_of, pytorch_job
+from tests.k8s.sandbox.live.running import PATIENCE_S, comes, conditions, has, log_of, pytorch_job
 from tests.support import real_cluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
@@ -67,8 +67,12 @@ async def test_a_pytorch_job_of_ours_succeeds_on_a_real_cluster(client: Client) 
     assert master["spec"]["nodeName"] == "real-node-0"
     assert master["spec"]["schedulerName"] == NAME
     assert await log_of(client, "real-master-0", NAMESPACE) == "0 of 2 at real-master-0\n"
-    events = await client.list(EVENTS, NAMESPACE, field_selector="involvedObject.name=real-master-0")
-    assert {"Scheduled", "Started"} <= {event["reason"] for event in events}
+    # A kubelet posts its events behind its status.
+    async with asyncio.timeout(PATIENCE_S):
+        reasons: set[str] = set()
+        while not {"Scheduled", "Started"} <= reasons:
+            events = await client.list(EVENTS, NAMESPACE, field_selector="involvedObject.name=real-master-0")
+            reasons = {event["reason"] for event in events}
 
 
 async def test_a_job_that_a_real_cluster_cannot_hold_waits_as_a_whole(client: Client) -> None:
