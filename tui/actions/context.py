@@ -90,7 +90,7 @@ async def _switch_context(console: Console, name: str) -> None:
     namespace = "" if console.options.is_all_namespaces else context.namespace
     progress = f"Connecting to {sanitize(name)}…"
     console.snapshot = ClusterSnapshot(name, context.user, namespace, progress=progress)
-    console.views.switch(Route("jobs"), JobsView())
+    console.views.restart(Route("jobs"), JobsView())
     console.connect()
 
 

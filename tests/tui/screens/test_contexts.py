@@ -310,3 +310,14 @@ async def test_the_way_back_to_a_list_that_a_change_of_context_opened_does_not_c
         await clusters.play.until(lambda: isinstance(clusters.play.console.screen, JobsView))
         assert console.client is client and client is not None
         assert "Connecting" not in clusters.play.text and "job-prod" in clusters.play.text
+
+
+async def test_no_way_leads_back_to_a_job_of_the_cluster_that_was_left(tmp_path: Path) -> None:
+    async with console_on(tmp_path, "lab", "prod") as clusters:
+        await clusters.until_shown("lab", "job-lab")
+        await clusters.play.press("enter")
+        await clusters.play.until(lambda: isinstance(clusters.play.console.screen, JobView))
+        await clusters.command("ctx prod")
+        await clusters.until_shown("prod", "job-prod")
+        await clusters.play.press("minus")
+        await clusters.play.until(lambda: "No previous view yet." in clusters.play.text)

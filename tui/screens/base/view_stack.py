@@ -53,6 +53,11 @@ class ViewStack:
         if not (isinstance(home, View) and home.route == route):
             self._app.switch_screen(self._prepare(view, route))
 
+    def restart(self, route: Route, view: View) -> None:
+        """Make a view the home of another cluster, where no route that was shown before leads anywhere."""
+        self.switch(route, view)
+        self.previous = None
+
     def go_back(self) -> None:
         """Take away the view that is shown."""
         self._remember()
