@@ -144,7 +144,7 @@ async def test_where_there_is_no_cluster_all_else_is_told(tmp_path: Path) -> Non
             await pilot.pause()
             lines = console.screen._compositor.render_strips()
             text = "\n".join(strip.text for strip in lines)
-            assert "There is no cluster to show" in text and "ctrl+r" in text, text
+            assert "There is no cluster to connect to" in text and "ctrl+r" in text, text
 
 
 def test_nothing_is_called_real_before_it_is_known_to_be() -> None:

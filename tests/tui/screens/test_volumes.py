@@ -146,7 +146,7 @@ async def test_a_refusal_is_said_in_a_sentence(tmp_path: Path) -> None:
         serve(play.cluster, HERE, reply=refusal(403, words, "Forbidden"))
         await open_volumes(play)
         await play.until(lambda: "may not list volume claims in namespace default." in play.text)
-        assert words in play.text and ":info tells what you may do" in play.text
+        assert words in play.text and ":info shows your permissions" in play.text
 
 
 async def test_claims_are_listed_though_nobody_may_say_what_happened_to_them(tmp_path: Path) -> None:

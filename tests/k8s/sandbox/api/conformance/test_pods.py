@@ -197,8 +197,9 @@ async def run_exec(
     resize: bytes = b"",
     protocol: str = "v4.channel.k8s.io",
     until: Callable[[Exec], bool] = lambda _: False,
+    ready: bytes = b"",
 ) -> Exec:
-    """Run a command as a client does; `until` leaves early."""
+    """Run a command as a client does; `until` leaves early, `stdin` waits until `ready` was printed."""
     query = [("command", word) for word in command] + [("stdout", "true"), ("container", "a")]
     query += [("stdin", "true")] if stdin or closes else []
     query += [("tty", "true")] if tty else [("stderr", "true")]
@@ -212,13 +213,16 @@ async def run_exec(
         assert socket.protocol == protocol
         if resize:
             await socket.send_bytes(b"\x04" + resize)
-        if stdin:
+        if stdin and not ready:
             await socket.send_bytes(b"\x00" + stdin)
         if closes:
             await socket.send_bytes(b"\xff\x00")
         async for message in socket:
             if message.type is aiohttp.WSMsgType.BINARY and message.data:
                 session.out[message.data[0]] += message.data[1:]
+            if ready and ready in session.out[1]:
+                await socket.send_bytes(b"\x00" + stdin)
+                ready = b""
             if until(session):
                 break
     return session
