@@ -33,12 +33,12 @@ KEY_EVERY_S = 0.4
 _OURS = """
 import asyncio
 from k8s.client.client import Client
-from tui.feeds.cluster_feed import Live
+from tui.feeds.cluster_feed import ClusterFeed
 
 async def read(kubeconfig):
     async with await Client.connect(kubeconfig) as client:
         began()
-        picture = await Live(client).read_once()
+        picture = await ClusterFeed(client).read_once()
         return len(picture.nodes), sum(len(job.instances) for job in picture.jobs)
 
 def run(kubeconfig):
