@@ -27,7 +27,7 @@ DONE, FAILED, WRONG_USAGE = 0, 1, 2
 INTERRUPTED, PIPE_CLOSED = 130, 141
 """128 and the number of SIGINT, of SIGPIPE."""
 
-_GARBAGE = (50_000, 20, 50)
+GARBAGE = (50_000, 20, 50)
 """How rarely cycles are looked for: a large cluster's objects hold none, and each look passes them all."""
 _TOGETHER = ("k8s", "trainer", "themes")
 _TAKE_WORDS = ("submit", "shell")
@@ -46,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
-    gc.set_threshold(*_GARBAGE)
+    gc.set_threshold(*GARBAGE)
     try:
         status = _run(list(sys.argv[1:] if argv is None else argv))
         sys.stdout.flush()

@@ -25,7 +25,6 @@ from k8s.kinds import DeclaredJob
 from k8s.models import ContainerStatus, Event, Node
 from k8s.models.claim import Claim
 from k8s.models.namespace import Quota
-from k8s.scheduling import requests
 from k8s.scheduling.predicates import ClusterCapacity, NodeCapacity
 from k8s.scheduling.requests import ResourceList
 from k8s.scheduling.scheduling_spec import SchedulingSpec, spec_from_template
@@ -136,16 +135,9 @@ class Evidence:
             return None
         return ClusterCapacity(
             {
-                node.metadata.name: NodeCapacity(
-                    node,
-                    requests.allocatable_of(node),
-                    requests.free_of(
-                        node,
-                        self.node_rows.get(node.metadata.name),
-                        self.requested_by_node.get(node.metadata.name),
-                    ),
-                )
+                name: NodeCapacity.of(node, self.requested_by_node.get(name), self.node_rows.get(name))
                 for node in self.nodes
+                for name in (node.metadata.name,)
             }
         )
 

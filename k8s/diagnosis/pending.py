@@ -14,7 +14,6 @@ from k8s.diagnosis.shortage import PodSet, find_shortage, pod_sets
 from k8s.kinds import DeclaredJob
 from k8s.models import Node, Taint
 from k8s.scheduling.predicates import ClusterCapacity, NodeCapacity, UnfitNode, unfit_node
-from k8s.scheduling.requests import allocatable_of, free_of
 from k8s.scheduling.scheduling_spec import Toleration, spec_from_template
 from k8s.snapshot import Job, NodeRow
 from k8s.status import Status
@@ -125,7 +124,7 @@ class PendingReasons:
             row, old = row_of.get(name), self._nodes.get(name)
             if old is None or old[0] is not node or old[1] is not row:
                 has_changed = True
-                old = (node, row, NodeCapacity(node, allocatable_of(node), free_of(node, row, None)))
+                old = (node, row, NodeCapacity.of(node, None, row))
                 yield
             now[name] = old
         if has_changed or now.keys() != self._nodes.keys():

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from fractions import Fraction
 from functools import cached_property
 
 from k8s.devices import accelerators
@@ -21,7 +20,7 @@ from k8s.scheduling.predicates import (
     main_resource,
     selector_words,
 )
-from k8s.scheduling.requests import PODS, ResourceList
+from k8s.scheduling.requests import PODS, Amount, ResourceList
 from k8s.scheduling.scheduling_spec import SchedulingSpec
 
 
@@ -143,7 +142,7 @@ class Shortage:
         """Return what is wrong, with all that bears on it."""
         return f"{self._statement(amount)}{self._figures}."
 
-    def _statement(self, amount: Callable[[str, Fraction], str]) -> str:
+    def _statement(self, amount: Callable[[str, Amount], str]) -> str:
         pod_set, main = self.pod_set, self.main
         each = amount(main, pod_set.requested[main])
         wants = f"{pod_set.subject} wants {each}"
@@ -172,7 +171,7 @@ class Shortage:
                 return f"Waits for {_noun(main)}: {wants}; {block if most > 0 else 'none is free'}"
 
     @property
-    def largest(self) -> tuple[Fraction, str]:
+    def largest(self) -> tuple[Amount, str]:
         """Return the most that a matching node has of the main resource, and that node."""
         return _most_of(self.main, ((each.name, each.allocatable) for each in self.matching))
 
@@ -188,13 +187,13 @@ class Shortage:
             return ""
         main = self.main
         having = [each for each in self.open if each.allocatable.get(main, 0) > 0]
-        free = sum((max(Fraction(), each.free.get(main, Fraction())) for each in having), Fraction())
+        free = sum((max(0, each.free.get(main, 0)) for each in having), 0)
         parts = [f"{bare_amount(main, free)} free in all"]
         if self.placed:
             together = self.pod_set.requested[main] * len(self.pod_set.instances)
             parts.append(f"together they want {bare_amount(main, together)}")
         elif _most_of(main, ((each.name, each.free) for each in self.open))[0] <= 0:
-            in_use = sum((each.allocatable[main] for each in having), Fraction())
+            in_use = sum((each.allocatable[main] for each in having), 0)
             parts = [f"{bare_amount(main, in_use)} in use"]
         if self.closed_with_main:
             parts.append(closed_words(self.closed_with_main))
@@ -250,9 +249,9 @@ def find_shortage(
     return None
 
 
-def _most_of(resource: str, lists: Iterable[tuple[str, ResourceList]]) -> tuple[Fraction, str]:
+def _most_of(resource: str, lists: Iterable[tuple[str, ResourceList]]) -> tuple[Amount, str]:
     """Return the most that any node has of a resource, and that node, the first of several."""
-    none = Fraction()
+    none = 0
     found = ((each.get(resource, none), name) for name, each in lists)
     return max(found, key=lambda pair: pair[0])
 
@@ -264,7 +263,7 @@ def _short_of(requested: ResourceList, lists: Sequence[ResourceList]) -> str | N
     return None
 
 
-def _short_amount(resource: str, number: Fraction) -> str:
+def _short_amount(resource: str, number: Amount) -> str:
     """Say an amount: of accelerators, which the console is about, without their name."""
     return (bare_amount if accelerators.is_accelerator(resource) else amount)(resource, number)
 

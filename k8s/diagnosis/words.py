@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from fractions import Fraction
 
 from k8s.models import Condition
+from k8s.scheduling.requests import Amount
 
 NAMES_SHOWN = 3
 """Names in one sentence; the rest is counted."""
@@ -76,25 +77,25 @@ def cut(message: str | None) -> str:
     return one_line if len(one_line) <= MESSAGE_CAP else f"{one_line[:MESSAGE_CAP]}…"
 
 
-def amount(resource: str, number: Fraction) -> str:
+def amount(resource: str, number: Amount) -> str:
     """Say an amount of a resource: `8 nvidia.com/gpu`, `1.5 cpu`, `64Gi memory`, `1 pod`."""
     if resource == "pods" and number == 1:
         return "1 pod"
     return f"{bare_amount(resource, number)} {resource}"
 
 
-def bare_amount(resource: str, number: Fraction) -> str:
+def bare_amount(resource: str, number: Amount) -> str:
     """Say an amount without the resource's name: `8`, `1.5`, `64Gi`."""
     kind = resource.removeprefix("requests.").removeprefix("limits.")
     if not kind.startswith(_BYTES):
         return _decimal(number)
     for size, suffix in ((2**40, "Ti"), (2**30, "Gi"), (2**20, "Mi"), (2**10, "Ki")):
-        if abs(number) >= size:
-            return f"{_decimal(number / size)}{suffix}"
+        if not -size < number < size:
+            return f"{_decimal(Fraction(number) / size)}{suffix}"
     return _decimal(number)
 
 
-def _decimal(number: Fraction) -> str:
+def _decimal(number: Amount) -> str:
     if number.denominator == 1:
         return str(number.numerator) if abs(number.numerator) < 10**15 else f"{float(number):.3g}"
     return f"{round(number * 1000) / 1000:.3f}".rstrip("0").rstrip(".")

@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from fractions import Fraction
 
 from k8s.devices import accelerators
 from k8s.models import Condition, Meta, Node, NodeSpec, NodeStatus, Taint
-from k8s.scheduling.requests import ResourceList, allocatable_of, insufficient, subtract
+from k8s.scheduling.requests import Amount, ResourceList, allocatable_of, insufficient, subtract
 from k8s.scheduling.scheduling_spec import (
     NodeSelectorRequirement,
     NodeSelectorTerm,
@@ -71,10 +70,23 @@ class NodeCapacity:
     """What no pod has."""
 
     @classmethod
-    def of(cls, node: Node, requested: Mapping[str, Fraction]) -> NodeCapacity:
-        """Return the capacity of a node whose pods request so much together."""
+    def of(
+        cls, node: Node, requested: Mapping[str, Amount] | None, row: NodeRow | None = None
+    ) -> NodeCapacity:
+        """Return the capacity of a node.
+
+        Args:
+            node: The node.
+            requested: What its pods request together; None when nobody has read them, and then
+                only accelerators are known to be taken.
+            row: Its accelerators as the console counts them, over all pods that it sees.
+        """
         allocatable = allocatable_of(node)
-        return cls(node, allocatable, subtract(allocatable, requested))
+        shares = row.resources.items() if row is not None else ()
+        counted: ResourceList = {
+            name: share.total - share.allocated for name, share in shares if name in allocatable
+        }
+        return cls(node, allocatable, subtract(allocatable, requested or {}) | counted)
 
     @classmethod
     def of_row(cls, row: NodeRow) -> NodeCapacity:
@@ -83,15 +95,15 @@ class NodeCapacity:
         spec = NodeSpec("cordoned" in row.status, list(row.taints))
         node = Node(Meta(row.name), spec, NodeStatus(conditions=[ready]))
         shares = row.resources.items()
-        allocatable = {name: Fraction(share.total) for name, share in shares}
-        return cls(node, allocatable, {name: Fraction(s.total - s.allocated) for name, s in shares})
+        allocatable: ResourceList = {name: share.total for name, share in shares}
+        return cls(node, allocatable, {name: share.total - share.allocated for name, share in shares})
 
     @property
     def name(self) -> str:
         """Return the node's name."""
         return self.node.metadata.name
 
-    def less(self, requested: Mapping[str, Fraction]) -> NodeCapacity:
+    def less(self, requested: Mapping[str, Amount]) -> NodeCapacity:
         """Return what is left when a pod that requests so much is bound to the node."""
         return replace(self, free=subtract(self.free, requested))
 
@@ -135,6 +147,8 @@ class ClusterCapacity:
         for capacity in sorted(fit, key=lambda each: each.free.get(main, 0)):
             most = min(int(capacity.free[each] // requested[each]) for each in requested)
             here = min(pods - placed, most)
+            if here <= 0:
+                continue
             nodes[capacity.name] = capacity.less({each: requested[each] * here for each in requested})
             placed += here
         return ClusterCapacity(nodes), placed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Sequence
 from typing import ClassVar
@@ -14,6 +15,7 @@ from textual.widgets import DataTable, Label
 
 import themes
 from tests.bench.table_rows import CHANGED, COLUMNS, ROWS, changed_rows, wanted
+from tui.__main__ import GARBAGE
 from tui.text.format import Look
 from tui.widgets.table.table import Cell, Column, Row, Table
 
@@ -138,4 +140,5 @@ class Theirs(Worked):
 
 
 if __name__ == "__main__":
+    gc.set_threshold(*GARBAGE)  # as the console itself runs
     {"ours": Ours, "theirs": Theirs}[sys.argv[1]]().run(mouse=False)

@@ -9,12 +9,11 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from k8s.client.client import Client
 from k8s.cluster import Joiner, Rows, in_turns
 from k8s.devices.dra import DEVICE_KINDS, DeviceClaims, DeviceKind
-from k8s.diagnosis.pending import PendingReasons
 from k8s.errors import (
     Forbidden,
     KubeError,
@@ -28,12 +27,16 @@ from k8s.kinds.parse import JobReader
 from k8s.models import Meta, Node, Pod, Reader
 from k8s.models.device_claim import ResourceClaim, ResourceSlice
 from k8s.models.resources import NODES, PODS, Resource
-from k8s.snapshot import ClusterSnapshot, Job, NodeRow
+from k8s.snapshot import ClusterSnapshot, Job
+from k8s.status import Status
 from k8s.watch.backoff import Backoff, ServerProbe, pause
 from k8s.watch.discovery import RestMapper, discover
 from k8s.watch.mirror import Mirror, MirrorState
 from k8s.watch.owner_lookup import OwnerLookup
 from tui.text.format import count
+
+if TYPE_CHECKING:
+    from k8s.diagnosis.pending import PendingReasons
 
 PUBLISH_S = 0.1
 """Shortest time between two snapshots."""
@@ -81,7 +84,7 @@ class ClusterFeed:
         self._is_discovered = False
         self._server_version = ""
         self._joiner = Joiner()
-        self._reasons = PendingReasons()
+        self._reasons: PendingReasons | None = None
         self._rest_mapper = RestMapper(client)
         self._owner_lookup = OwnerLookup(client, self._rest_mapper.resource_of, self._changed.set)
 
@@ -266,7 +269,7 @@ class ClusterFeed:
         rows = self._joiner.join(nodes, pods, declared, owners)
         for _ in self._explanations(rows, nodes, declared):
             pass
-        return self._with_rows(header, rows[0])
+        return self._with_rows(header, rows)
 
     async def _snapshot_in_turns(self) -> ClusterSnapshot:
         """Return the snapshot as it is now, and let others work while it is made."""
@@ -274,12 +277,19 @@ class ClusterFeed:
         nodes, pods, declared, owners = self._objects()
         rows = await self._joiner.join_in_turns(nodes, pods, declared, owners)
         await in_turns(self._explanations(rows, nodes, declared))
-        return self._with_rows(header, rows[0])
+        return self._with_rows(header, rows)
 
     def _explanations(
         self, rows: Rows, nodes: Iterable[Node], declared: Iterable[DeclaredJob]
     ) -> Iterable[None]:
         """Explain in steps why jobs wait, once all that they can wait for was listed."""
+        if self._reasons is None:
+            if not any(job.status is Status.PENDING for job in rows[1]):
+                return ()
+            # Slow to import, and in a quiet cluster nothing pends.
+            from k8s.diagnosis.pending import PendingReasons
+
+            self._reasons = PendingReasons()
         is_known = self._nodes.state.is_synced and self._pods.state.is_synced
         return self._reasons.steps(rows[1], nodes if is_known else (), rows[0], declared)
 
@@ -294,13 +304,13 @@ class ClusterFeed:
         )
         return nodes, pods, self._declared(), self._owner_lookup.owners
 
-    def _with_rows(self, header: ClusterSnapshot, nodes: tuple[NodeRow, ...]) -> ClusterSnapshot:
+    def _with_rows(self, header: ClusterSnapshot, rows: Rows) -> ClusterSnapshot:
         """Return a snapshot of these rows, trusted as far as `header` says."""
         self._owner_lookup.update(self._joiner.above)
-        self.all_jobs = jobs = self._reasons.jobs
+        self.all_jobs = jobs = self._reasons.jobs if self._reasons is not None else rows[1]
         if header.namespace:
             jobs = tuple(job for job in jobs if job.ref.namespace == header.namespace)
-        return replace(header, nodes=nodes, jobs=jobs)
+        return replace(header, nodes=rows[0], jobs=jobs)
 
     def _header(self) -> ClusterSnapshot:
         """Return all but the rows: whose cluster it is, and how far what is known can be trusted."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from fractions import Fraction
 
 from k8s.devices import accelerators
 from k8s.diagnosis.answer import Cause, Fact
@@ -108,10 +107,10 @@ def _node_facts(shortage: Shortage, holders: Mapping[str, Counter[str]]) -> list
     main = shortage.main
     having = [each for each in shortage.matching if each.allocatable.get(main, 0) > 0]
     closed = {each.name: each.reason for each in shortage.unfit if each.reason.is_closed}
-    having.sort(key=lambda each: (each.name in closed, -each.free.get(main, Fraction()), each.name))
+    having.sort(key=lambda each: (each.name in closed, -each.free.get(main, 0), each.name))
     facts = []
     for each in having[:_NODES_SHOWN]:
-        left = bare_amount(main, max(Fraction(), each.free.get(main, Fraction())))
+        left = bare_amount(main, max(0, each.free.get(main, 0)))
         text = f"{each.name}: {left} of {amount(main, each.allocatable[main])} free"
         jobs = holders.get(each.name)
         if accelerators.is_accelerator(main) and jobs:
@@ -131,10 +130,10 @@ def _smaller(shortage: Shortage) -> list[str]:
     if not accelerators.is_accelerator(main) or pod_set.requested[main] > _MOST_TRIED:
         return []
     for size in range(int(pod_set.requested[main]) - 1, 0, -1):
-        smaller = PodSet(pod_set.instances, pod_set.spec, {**pod_set.requested, main: Fraction(size)})
+        smaller = PodSet(pod_set.instances, pod_set.spec, {**pod_set.requested, main: size})
         if find_shortage([smaller], shortage.capacity) is None:
             which = "1 pod of that size fits" if pods == 1 else f"{pods} pods of that size fit"
-            return [f"Ask for {amount(main, Fraction(size))} a pod: {which} now."]
+            return [f"Ask for {amount(main, size)} a pod: {which} now."]
     return []
 
 
@@ -147,7 +146,7 @@ def _who_to_wait_for(shortage: Shortage, holders: Mapping[str, Counter[str]]) ->
     for node in shortage.open:
         if insufficient(requested, node.allocatable):
             continue
-        missing = requested[main] - node.free.get(main, Fraction())
+        missing = requested[main] - node.free.get(main, 0)
         leaving: list[tuple[str, int]] = []
         for job, gpus in holders.get(node.name, Counter()).most_common():
             if missing > 0:

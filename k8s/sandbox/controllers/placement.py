@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 from k8s import models
@@ -13,7 +12,7 @@ from k8s.devices.accelerators import is_accelerator
 from k8s.models import Node
 from k8s.scheduling import requests
 from k8s.scheduling.predicates import NodeCapacity, UnfitReason, unfit_node, untolerated
-from k8s.scheduling.requests import PODS, ResourceList
+from k8s.scheduling.requests import PODS, Amount, ResourceList
 from k8s.scheduling.scheduling_spec import SchedulingSpec
 
 
@@ -118,9 +117,9 @@ def _explain(pods: Sequence[PendingPod], nodes: Sequence[NodeCapacity], placed: 
     return f"{sentence} All {len(pods)} pods of the job start together or none does; {len(placed)} would fit."
 
 
-def _size(pod: PendingPod) -> tuple[Fraction, Fraction]:
-    return _devices(pod.requested), pod.requested.get("cpu", Fraction())
+def _size(pod: PendingPod) -> tuple[Amount, Amount]:
+    return _devices(pod.requested), pod.requested.get("cpu", 0)
 
 
-def _devices(amounts: ResourceList) -> Fraction:
-    return sum((amount for name, amount in amounts.items() if is_accelerator(name)), Fraction())
+def _devices(amounts: ResourceList) -> Amount:
+    return sum((amount for name, amount in amounts.items() if is_accelerator(name)), 0)

@@ -10,6 +10,7 @@ import pytest
 from k8s import models
 from k8s.diagnosis.words import amount, clock, count, cut, names, span
 from k8s.scheduling import requests
+from k8s.scheduling.predicates import NodeCapacity
 from k8s.scheduling.scheduling_spec import SchedulingSpec
 from tests.support.evidence import NOW, held, nodes_of
 from tests.support.objects import GPU, node
@@ -64,9 +65,9 @@ def test_a_pod_takes_one_of_the_pods_of_a_node_and_nothing_of_what_makes_no_sens
 
 def test_free_is_what_is_allocatable_less_what_pods_request_and_gpus_are_as_the_console_counts_them() -> None:
     (found,) = nodes_of(node("a", 8))
-    free = requests.free_of(found, held("a", 8, gpt=5), {"cpu": Fraction(60), GPU: Fraction(1)})
-    assert free == {"cpu": 4, GPU: 3, "pods": 110}
-    assert requests.free_of(found, None, None) == {"cpu": 64, GPU: 8, "pods": 110}
+    capacity = NodeCapacity.of(found, {"cpu": 60, GPU: 1}, held("a", 8, gpt=5))
+    assert capacity.free == {"cpu": 4, GPU: 3, "pods": 110}
+    assert NodeCapacity.of(found, None).free == {"cpu": 64, GPU: 8, "pods": 110}
 
 
 @pytest.mark.parametrize(

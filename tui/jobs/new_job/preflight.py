@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from fractions import Fraction
 from typing import Literal, NamedTuple
 
 from k8s.diagnosis.shortage import closed_words
 from k8s.scheduling.predicates import ClusterCapacity, UnfitReason
-from k8s.scheduling.requests import insufficient
+from k8s.scheduling.requests import ResourceList, insufficient
 from k8s.scheduling.scheduling_spec import SchedulingSpec, Toleration
 from k8s.snapshot import ClusterSnapshot
 from tui.jobs.new_job.form_spec import FormResult
@@ -109,7 +108,7 @@ def _fit(result: FormResult, snapshot: ClusterSnapshot) -> list[PreflightLine]:
         others = sorted({name for node in snapshot.nodes for name in node.resources})
         available = f"; available: {', '.join(others[:3])}" if others else ""
         return [PreflightLine("error", f"would never start: no node has {spec.gpu_resource}{available}")]
-    requested = {spec.gpu_resource: Fraction(spec.gpus)}
+    requested: ResourceList = {spec.gpu_resource: spec.gpus}
     # A taint of the resource's own name lets in who requests it: ExtendedResourceToleration.
     pod = SchedulingSpec(tolerations=[Toleration(key=spec.gpu_resource, operator="Exists")])
     unfit = {each.name: each for each in capacity.unfit(pod, requested)}
