@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ _WINDOW_S = 0.25
 _LONGEST_LINE_BYTES = 64 * 1024 * 1024
 _WAITING_BATCHES = 64
 _TERMINAL_CHARS = 1_000_000
+_WITHHELD_LINES = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,7 @@ async def read(
         backoff: How long to wait for what.
 
     Raises:
-        NotFound: There is no such instance, rank or pod.
+        NotFound: There is no such instance, rank or pod; for a rank that no pod declares, once all is read.
         KubeError: Without follow: a log could not be read.
     """
     updates: AsyncIterator[Sequence[Target]] | None = None
@@ -111,7 +113,12 @@ async def read(
         kept_bytes=_LONGEST_LINE_BYTES,
     )
     numbers = count()
-    instance = selected[0].name if len(selected) == 1 else ""
+    rank = selection.rank
+    is_declared = rank is None or any(rank in each.ranks for each in selected)
+    # Whatever its ranks are, a job has a rank 0, and the chief runs it.
+    chief = next((each for each in selected if each.is_chief), selected[0])
+    instance = chief.name if rank == 0 or len(selected) == 1 else ""
+    finder = _RankFinder(rank) if rank and not is_declared else None
     followers = [Follower(client, each, request, backoff=backoff, numbers=numbers) for each in selected]
     async with AsyncExitStack() as stack:
         if len(followers) == 1 and updates is None:
@@ -123,8 +130,59 @@ async def read(
             batches = await stack.enter_async_context(aclosing(_by_time(followers)))
         async for batch in batches:
             for item in batch:
-                if selection.takes(item, instance):
+                if finder is not None:
+                    for found in finder.take(item):
+                        yield found
+                elif selection.takes(item, instance):
                     yield item
+    if finder is not None:
+        finder.require_found()
+
+
+class _RankFinder:
+    """Finds a rank that no pod declares by the lines that name it, and what else its pod says."""
+
+    def __init__(self, rank: int) -> None:
+        self._selection = LogSelection(rank=rank)
+        self._instance = ""
+        self._seen: set[int] = set()
+        self._withheld: dict[str, deque[LogLine]] = {}
+        self._left_out = 0
+
+    def take(self, item: Item) -> list[Item]:
+        """Return what can be printed now: lines that name no rank wait until their pod is the rank's."""
+        if self._instance:
+            return [item] if self._selection.takes(item, self._instance) else []
+        if not isinstance(item, LogLine):
+            return [item]
+        name = item.source.name
+        if item.rank is None:
+            withheld = self._withheld.setdefault(name, deque(maxlen=_WITHHELD_LINES))
+            self._left_out += len(withheld) == _WITHHELD_LINES
+            withheld.append(item)
+            return []
+        self._seen.add(item.rank)
+        if item.rank != self._selection.rank:
+            return []
+        self._instance = name
+        found: list[Item] = [*self._withheld.pop(name, ()), item]
+        self._withheld.clear()
+        if self._left_out:
+            words = f"{self._left_out:,} earlier lines that name no rank are not printed"
+            found.insert(0, Marker(Mark.NOTE, words, item.source))
+        return found
+
+    def require_found(self) -> None:
+        """Raise `NotFound` where no line was the rank's."""
+        if self._instance:
+            return
+        ranks = ", ".join(map(str, sorted(self._seen)[:20])) + (", …" if len(self._seen) > 20 else "")
+        why = f"the lines name ranks {ranks}" if ranks else "no line names a rank"
+        raise NotFound(
+            f"There is no line of rank {self._selection.rank}.",
+            f"The job does not declare its ranks, and {why}.",
+            "Read an instance with -i NAME, or all with --all.",
+        )
 
 
 async def _by_time(followers: Sequence[Follower]) -> AsyncGenerator[list[Item], None]:

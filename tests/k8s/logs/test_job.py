@@ -269,6 +269,46 @@ async def test_one_shot_reads_rank_0_of_the_chief_unless_asked_otherwise() -> No
             await read_texts(client, targets, Options(instance="worker-9"))
 
 
+async def test_a_rank_that_nobody_declares_is_found_by_its_lines_or_is_an_error() -> None:
+    silent, spoken = ScriptedPod("job-worker-0"), ScriptedPod("job-worker-1")
+    silent.write("a pod that names no rank")
+    for text in ("torchrun", "[rank2]: a", "[rank3]: b", "[rank2]: c"):
+        spoken.write(text)
+    targets = [target_of(silent, is_chief=True), target_of(spoken)]
+    async with connected(silent, spoken) as (_, client):
+        assert await read_texts(client, targets, Options(rank=2)) == ["torchrun", "a", "c"]
+        assert await read_texts(client, targets, Options(rank=0)) == ["a pod that names no rank"]
+        with pytest.raises(NotFound, match="no line of rank 9") as raised:
+            await read_texts(client, targets, Options(rank=9))
+        assert "name ranks 2, 3" in raised.value.why
+        with pytest.raises(NotFound, match="no line of rank 7") as raised:
+            await read_texts(client, targets[:1], Options(rank=7))
+        assert "no line names a rank" in raised.value.why
+        launcher = [target_of(spoken, prints_all_ranks=True)]
+        assert await read_texts(client, launcher, Options(rank=3)) == ["torchrun", "b"]
+        with pytest.raises(NotFound, match="no line of rank 9"):
+            await read_texts(client, launcher, Options(rank=9))
+
+
+async def test_following_a_rank_that_nobody_has_ends_with_an_error() -> None:
+    pod = pod_of(0)
+    await pod.end()
+    async with connected(pod) as (_, client):
+        with pytest.raises(NotFound, match="no line of rank 9"):
+            await read_texts(client, [target_of(pod)], Options(rank=9, follow=True))
+
+
+async def test_lines_that_name_no_rank_wait_in_bounded_memory_for_the_rank_that_is_sought() -> None:
+    pod = ScriptedPod("job-launcher-0")
+    for number in range(10_003):
+        pod.write(f"mpirun {number}")
+    pod.write("[1,5]<stdout>:here")
+    async with connected(pod) as (_, client):
+        found = await read_texts(client, [target_of(pod, prints_all_ranks=True)], Options(rank=5))
+    assert found[0] == "-- 3 earlier lines that name no rank are not printed"
+    assert (found[1], found[-1], len(found)) == ("mpirun 3", "here", 10_002)
+
+
 async def test_one_shot_follows_all_and_takes_new_pods_in() -> None:
     first, second = pod_of(0), pod_of(1)
     await first.end()

@@ -63,6 +63,17 @@ async def test_an_instance_may_be_named(run: CommandLine, cluster: ScriptedClust
     assert "master-0" in ended.err
 
 
+async def test_a_rank_that_nobody_declares_and_no_line_names_is_told(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
+    serve(cluster, "running-master-0")
+    for rank in ("7", "9"):
+        ended = await run("logs", "running", "-r", rank)
+        assert (ended.status, ended.out) == (1, "")
+        assert f"There is no line of rank {rank}." in ended.err
+        assert "-i NAME" in ended.err
+
+
 async def test_a_container_that_is_not_there_is_told(run: CommandLine) -> None:
     ended = await run("logs", "done", "-c", "sidecar")
     assert (ended.status, ended.out) == (1, "")
