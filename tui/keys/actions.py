@@ -137,7 +137,7 @@ _JOB = (
         "Why a job waits, fails or restarts, and what would help",
         "navigate:why",
         footer="why",
-        on=(On("jobs", "W"), On("node_gpus", "W"), On("job", "W")),
+        on=(On("jobs", "W"), On("node_gpus", "W"), On("job", "W"), On("logs", "W", footer="")),
         commands=("why",),
         argument="job",
     ),
