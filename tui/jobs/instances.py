@@ -33,12 +33,12 @@ def find_instance(job: Job, name: str = "") -> Instance:
 
 
 def rank_words(ranks: Sequence[int], proof: str) -> str:
-    """Return ranks and whether they are proven: `0-3` declared, `~0-3` assumed, `0-3 ✓` observed."""
+    """Return ranks and whether they are proven: `0-3` declared, `~0-3` assumed, `=0-3` observed."""
     if not ranks:
         return NOTHING
     first, last = min(ranks), max(ranks)
     words = str(first) if first == last else f"{first}-{last}"
-    return {"assumed": f"~{words}", "observed": f"{words} ✓"}.get(proof, words)
+    return {"assumed": f"~{words}", "observed": f"={words}"}.get(proof, words)
 
 
 def find_container(instance: Instance, name: str = "") -> str:

@@ -15,7 +15,8 @@ from tui.text.format import NOTHING
         ((3,), "declared", "3"),
         ((0, 1, 2, 3), "declared", "0-3"),
         ((4, 5), "assumed", "~4-5"),
-        ((0,), "observed", "0 ✓"),
+        ((0,), "observed", "=0"),
+        ((4, 5), "observed", "=4-5"),
     ],
 )
 def test_ranks_that_are_assumed_or_observed_are_marked(

@@ -151,7 +151,7 @@ async def test_rank_0_is_shown_first_and_followed(tmp_path: Path, size: tuple[in
         await pods[0].say("[rank1]: not for us", "[rank0]: step 1", "torchrun: all is well")
         await until(pilot, lambda: panes(pilot) == [["hello from 0", "step 1", "torchrun: all is well"]])
         assert title(pilot).startswith("Jobs › bert › logs   ranks 0 · follow")
-        assert str(pilot.app.screen.query_one(LogView).border_title) == "0 ✓ worker-0"
+        assert str(pilot.app.screen.query_one(LogView).border_title) == "=0 worker-0"
 
 
 async def test_ranks_are_stepped_through_and_go_round(tmp_path: Path) -> None:
