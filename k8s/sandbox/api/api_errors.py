@@ -153,6 +153,11 @@ def unsupported_media(accepted: Iterable[str]) -> ApiError:
     return ApiError(415, "UnsupportedMediaType", message)
 
 
+def too_large(why: str) -> ApiError:
+    """Refuse a request that asks for more than we hold."""
+    return ApiError(413, "RequestEntityTooLarge", f"Request entity too large: {why}")
+
+
 def not_served(what: str) -> ApiError:
     """Refuse something that a cluster does and the sandbox does not."""
     return ApiError(501, "NotImplemented", f"the sandbox does not serve {what}")

@@ -122,7 +122,6 @@ def status_of(
         "podIP": LOOPBACK,
         "podIPs": [{"ip": LOOPBACK}],
         "startTime": started_at,
-        "qosClass": "BestEffort",
     }
     if inits:
         found["initContainerStatuses"] = [init.status(pod["metadata"]["uid"]) for init in inits]

@@ -6,6 +6,7 @@ import base64
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from k8s.models import quantity
 from k8s.sandbox.api.admission import schemas
 from k8s.sandbox.api.served import ServedResource
 
@@ -21,7 +22,7 @@ POD_DEFAULTS = {
 }
 """What a pod has by default and a template of pods has not."""
 INITIAL_STATUS: Mapping[str, Object] = {
-    "pods": {"phase": "Pending", "qosClass": "BestEffort"},
+    "pods": {"phase": "Pending"},
     "namespaces": {"phase": "Active"},
     "persistentvolumeclaims": {"phase": "Pending"},
     "services": {"loadBalancer": {}},
@@ -37,6 +38,24 @@ def fill(served: ServedResource, obj: Object) -> None:
     schemas.fill(served.key, obj)
     if (filler := FILLERS.get(served.key)) is not None:
         filler(obj)
+
+
+def qos_class(spec: Object) -> str:
+    """Return a pod's quality of service, from its requests and limits with their defaults.
+
+    Source: kubernetes `pkg/apis/core/v1/helper/qos/qos.go`.
+    """
+    whole = [spec] if spec.get("resources") else [*spec["containers"], *spec.get("initContainers", ())]
+    asked = [each["resources"] for each in whole]
+    amounts = [
+        [quantity.parse(each.get(field, {}).get(name, 0)) for each in asked]
+        for field in ("requests", "limits")
+        for name in ("cpu", "memory")
+    ]
+    if not any(map(any, amounts)):
+        return "BestEffort"
+    requests, limits = amounts[:2], amounts[2:]
+    return "Guaranteed" if requests == limits and all(map(all, limits)) else "Burstable"
 
 
 def _pod(obj: Object) -> None:

@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jsonpatch
+import msgspec
 
-from k8s.sandbox.api.api_errors import ApiError, bad_request
+from k8s.sandbox.api.api_errors import ApiError, bad_request, too_large
 
 MERGE_KEYS: Mapping[str, tuple[str, ...]] = {
     "addresses": ("type",),
@@ -37,6 +38,10 @@ MERGE_KEYS: Mapping[str, tuple[str, ...]] = {
 Source: `patchMergeKey` in k8s.io/api/core/v1/types.go and batch/v1/types.go.
 """
 LIST_DIRECTIVES = ("$retainKeys", "$setElementOrder/", "$deleteFromPrimitiveList/")
+MOST_OPERATIONS = 10_000
+"""In a JSON patch, as on a real server."""
+MOST_COPIED_BYTES = 3 * 1024 * 1024
+"""What the copies in a JSON patch may add up to: a few lines of them double an object without end."""
 SETS = frozenset({"finalizers"})
 """Lists of words that are merged as sets."""
 
@@ -61,14 +66,25 @@ def json_patch(target: Any, patch: Any) -> Any:
     """Apply a JSON patch, a list of operations.
 
     Raises:
-        ApiError: It is no such list, or an operation does not fit the object.
+        ApiError: It is no such list, an operation does not fit the object, or the list makes it too large.
 
     Source: RFC 6902.
     """
     if not isinstance(patch, list):
         raise bad_request("json: cannot unmarshal object into Go value of type jsonpatch.Patch")
+    if len(patch) > MOST_OPERATIONS:
+        raise too_large(
+            f"The allowed maximum operations in a JSON patch is {MOST_OPERATIONS}, got {len(patch)}"
+        )
+    patched, copied_bytes = copy.deepcopy(target), 0
     try:
-        return jsonpatch.JsonPatch(patch).apply(target)
+        for operation in patch:
+            if isinstance(operation, dict) and operation.get("op") == "copy":
+                source = jsonpatch.JsonPointer(str(operation.get("from"))).resolve(patched)
+                copied_bytes += len(msgspec.json.encode(source))
+                if copied_bytes > MOST_COPIED_BYTES:
+                    raise too_large("The copies of a JSON patch make the object too large")
+            patched = jsonpatch.JsonPatch([operation]).apply(patched, in_place=True)
     except (
         jsonpatch.JsonPatchException,
         jsonpatch.JsonPointerException,
@@ -78,6 +94,7 @@ def json_patch(target: Any, patch: Any) -> Any:
     ) as error:
         message = f"the server rejected our request due to an error in our request: {error}"
         raise ApiError(422, "Invalid", message) from error
+    return patched
 
 
 def strategic(target: Any, patch: Any) -> Any:

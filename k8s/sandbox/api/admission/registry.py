@@ -84,6 +84,8 @@ class Registry:
             raise api_errors.already_exists(served, meta["name"], terminating=terminating)
         defaults.fill(served, obj)
         self._check(served, obj, None)
+        if served.key == "pods":
+            obj["status"]["qosClass"] = defaults.qos_class(obj["spec"])
         managed_fields.record_update(obj, None, write.manager, meta["creationTimestamp"])
         if write.dry_run:
             return obj

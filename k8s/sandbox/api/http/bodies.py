@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Iterable
 from typing import Any
 
-import msgspec
-import yaml
 from aiohttp import web
 
 from k8s.sandbox.api import api_errors
@@ -14,23 +13,15 @@ from k8s.sandbox.api.admission.deletion import DeleteOptions
 from k8s.sandbox.api.admission.patches import without_nulls
 from k8s.sandbox.api.admission.registry import Write
 from k8s.sandbox.api.api_errors import StatusCause
-from k8s.sandbox.api.http.discovery import REVIEW_VERSION
+from k8s.sandbox.api.http import decoding
 from k8s.sandbox.api.queries import read_query
 
 OBJECT_TYPES = ("application/json", "application/yaml")
 UNNAMED_TYPE = "application/octet-stream"
 """What aiohttp calls a body without a content type; a real server takes it for JSON."""
+USER, GROUPS = "sandbox", ("system:masters", "system:authenticated")
+"""Who has the token."""
 PROPAGATIONS = ("Foreground", "Background", "Orphan")
-
-
-class PlainLoader(yaml.SafeLoader):
-    """YAML as Kubernetes reads it: times stay text."""
-
-
-PlainLoader.yaml_implicit_resolvers = {
-    letter: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-    for letter, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
 
 
 async def read(request: web.Request, kind: str, accepted: Iterable[str] = OBJECT_TYPES) -> Any:
@@ -43,15 +34,9 @@ async def read(request: web.Request, kind: str, accepted: Iterable[str] = OBJECT
     if content_type not in (*accepted, UNNAMED_TYPE):
         raise api_errors.unsupported_media(accepted)
     body = await request.read()
-    try:
-        if content_type.endswith("yaml"):
-            return yaml.load(body, Loader=PlainLoader)
-        return msgspec.json.decode(body)
-    except (yaml.YAMLError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise api_errors.bad_request(
-            f"the object provided is unrecognized (must be of type {kind}): "
-            f"couldn't get version/kind; json parse error: {error}"
-        ) from error
+    if content_type.endswith("yaml"):
+        return await asyncio.to_thread(decoding.from_yaml, body, kind)
+    return decoding.from_json(body, kind)
 
 
 def write_options(request: web.Request, options: str) -> Write:
@@ -81,11 +66,15 @@ async def deletion_options(request: web.Request) -> DeleteOptions:
     return how
 
 
-def review(body: Any, kind: str, is_served: Collection[tuple[str, str]]) -> dict[str, Any]:
-    """Answer a question about permissions: whoever has the token may do all that is served."""
+def review(body: Any, version: str, kind: str, is_served: Collection[tuple[str, str]]) -> dict[str, Any]:
+    """Answer who asks and what they may do: whoever has the token may do all that is served."""
     asked = body.get("spec") if isinstance(body, dict) else None
     spec: dict[str, Any] = asked if isinstance(asked, dict) else {}
     answer: dict[str, Any]
+    meta = {"creationTimestamp": None}
+    if kind == "SelfSubjectReview":
+        answer = {"userInfo": {"username": USER, "groups": list(GROUPS)}}
+        return {"kind": kind, "apiVersion": version, "metadata": meta, "status": answer}
     if kind == "SelfSubjectRulesReview":
         rules = [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]
         paths = [{"verbs": ["get"], "nonResourceURLs": ["*"]}]
@@ -96,8 +85,7 @@ def review(body: Any, kind: str, is_served: Collection[tuple[str, str]]) -> dict
         answer = {"allowed": "*" in place or not wanted or place in is_served}
         if not answer["allowed"]:
             answer["reason"] = f"the sandbox serves no {place[1]}"
-    meta = {"creationTimestamp": None}
-    return {"kind": kind, "apiVersion": REVIEW_VERSION, "metadata": meta, "spec": spec, "status": answer}
+    return {"kind": kind, "apiVersion": version, "metadata": meta, "spec": spec, "status": answer}
 
 
 def node_of(binding: Any) -> str:

@@ -1,4 +1,4 @@
-"""What the server says about itself: versions, groups, kinds, and enough OpenAPI for kubectl."""
+"""What the server says about itself: versions, groups, kinds and what can be done with them."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from k8s.sandbox.api.http import openapi
+from k8s.sandbox.api.http.openapi import KUBERNETES
 from k8s.sandbox.api.served import SERVED, ServedResource
 
 Document = dict[str, Any]
 
-KUBERNETES = "1.31"
-"""The release whose behaviour this server follows."""
 VERBS = ["create", "delete", "get", "list", "patch", "update", "watch"]
 SUBRESOURCES = {
     "status": ("", ["get", "patch", "update"]),
@@ -21,13 +21,12 @@ SUBRESOURCES = {
     "binding": ("Binding", ["create"]),
 }
 """By name: the kind that is sent to it, empty for the object's own, and what can be done there."""
-REVIEW_VERSION = "authorization.k8s.io/v1"
-"""Group and version of the kinds in `REVIEWS`."""
 REVIEWS = {
-    "selfsubjectaccessreviews": "SelfSubjectAccessReview",
-    "selfsubjectrulesreviews": "SelfSubjectRulesReview",
+    ("authorization.k8s.io/v1", "selfsubjectaccessreviews"): "SelfSubjectAccessReview",
+    ("authorization.k8s.io/v1", "selfsubjectrulesreviews"): "SelfSubjectRulesReview",
+    ("authentication.k8s.io/v1", "selfsubjectreviews"): "SelfSubjectReview",
 }
-"""Questions about permissions, by path; they are answered, never stored."""
+"""Questions about who asks and what they may do, by version and plural; answered, never stored."""
 PATCH_TYPES = (
     "application/json-patch+json",
     "application/merge-patch+json",
@@ -44,7 +43,8 @@ def documents() -> dict[str, Document]:
     }
     groups: dict[str, list[Document]] = {}
     paths = {}
-    for api_version in dict.fromkeys([*(each.resource.api_version for each in SERVED), REVIEW_VERSION]):
+    stored = [each.resource.api_version for each in SERVED]
+    for api_version in dict.fromkeys([*stored, *(at for at, _ in REVIEWS)]):
         group, _, release = api_version.rpartition("/")
         path = f"apis/{api_version}" if group else f"api/{api_version}"
         found[f"/{path}"] = {
@@ -53,7 +53,7 @@ def documents() -> dict[str, Document]:
             "groupVersion": api_version,
             "resources": list(_resources(api_version)),
         }
-        found[f"/openapi/v3/{path}"] = _openapi(api_version)
+        found[f"/openapi/v3/{path}"] = openapi.document(api_version)
         paths[path] = {"serverRelativeURL": f"/openapi/v3/{path}"}
         groups.setdefault(group, []).append({"groupVersion": api_version, "version": release})
     listed = [
@@ -88,8 +88,8 @@ def _server_version() -> Document:
 
 def _resources(api_version: str) -> Iterator[Document]:
     """Yield each path of a group's version with the kind behind it and what can be done there."""
-    if api_version == REVIEW_VERSION:
-        for plural, kind in REVIEWS.items():
+    for (at, plural), kind in REVIEWS.items():
+        if at == api_version:
             yield _entry(plural, kind, ["create"])
     for served in SERVED:
         resource = served.resource
@@ -112,25 +112,3 @@ def _entry(path: str, kind: str, verbs: list[str], served: ServedResource | None
         "kind": kind,
         "verbs": verbs,
     }
-
-
-def _openapi(api_version: str) -> Document:
-    """Return which objects can be patched, and that their fields are checked here.
-
-    There are no schemas. kubectl needs the `fieldValidation` parameter to leave checking to the server.
-    """
-    paths = {}
-    for resource in (served.resource for served in SERVED if served.resource.api_version == api_version):
-        at = resource.path("{namespace}", "{name}").replace("%7B", "{").replace("%7D", "}")
-        gvk = {"group": resource.group, "version": resource.version, "kind": resource.kind}
-        patch = {
-            "parameters": [
-                {"name": each, "in": "query"} for each in ("dryRun", "fieldManager", "fieldValidation")
-            ],
-            "responses": {"200": {"description": "OK"}},
-            "x-kubernetes-action": "patch",
-            "x-kubernetes-group-version-kind": gvk,
-        }
-        paths[at] = {"patch": patch}
-    about = {"title": "gpuconsole sandbox", "version": KUBERNETES}
-    return {"openapi": "3.0.0", "info": about, "paths": paths, "components": {"schemas": {}}}

@@ -147,8 +147,9 @@ class Server:
         except ApiError as error:
             return _status_response(error)
         except web.HTTPRequestEntityTooLarge:
-            message = f"Request entity too large: limit is {LARGEST_BODY_BYTES}"
-            return _status_response(ApiError(413, "RequestEntityTooLarge", message))
+            return _status_response(api_errors.too_large(f"limit is {LARGEST_BODY_BYTES}"))
+        except RecursionError:
+            return _status_response(api_errors.bad_request("the object is nested too deeply"))
         except StoreError as error:
             return _status_response(ApiError(500, "InternalError", f"{error.what} {error.details}"))
         except Exception:
@@ -166,8 +167,9 @@ class Server:
                 raise api_errors.not_allowed()
             about = self._documents.get(path)
             return web.Response(text="ok") if about is None else _json(msgspec.json.encode(about))
-        if path.startswith(f"/apis/{discovery.REVIEW_VERSION}/"):
-            return await self._review(request, path.rpartition("/")[2])
+        version, _, plural = path.removeprefix("/apis/").rpartition("/")
+        if (kind := discovery.REVIEWS.get((version, plural))) is not None:
+            return await self._review(request, version, kind)
         target = target_of(request.path)
         if target.subresource not in ("", "status"):
             return await self._subresource(request, target)
@@ -188,14 +190,11 @@ class Server:
             return await self._delete(request, target)
         raise api_errors.not_allowed()
 
-    async def _review(self, request: web.Request, plural: str) -> web.Response:
-        kind = discovery.REVIEWS.get(plural)
-        if kind is None:
-            raise api_errors.no_such_path()
+    async def _review(self, request: web.Request, version: str, kind: str) -> web.Response:
         if request.method != "POST":
             raise api_errors.not_allowed()
         known = {(each.resource.group, each.resource.plural) for each in SERVED}
-        answer = bodies.review(await bodies.read(request, kind), kind, known)
+        answer = bodies.review(await bodies.read(request, kind), version, kind, known)
         return _json(msgspec.json.encode(answer), 201)
 
     async def _list(self, request: web.Request, target: RequestTarget) -> web.StreamResponse:

@@ -24,6 +24,7 @@ import yaml
 
 from k8s.sandbox.api.http.certificate import server_context
 from k8s.sandbox.api.http.server import Server
+from k8s.sandbox.api.served import SERVED
 from k8s.sandbox.api.storage.store import Store
 from k8s.sandbox.pod_folder import Launch
 from tests.k8s.sandbox.calls import PATIENCE_S, Api, Object, config, eventually, job, pod, thing, torch_job
@@ -389,3 +390,56 @@ async def test_events_are_shown(kubectl: Kubectl) -> None:
     assert (await kubectl("get", "events")).lines[1][1:] == ["Warning", "Failed", "pod/p", "bad"]
     assert "Warning" in (await kubectl("events", "--for", "pod/p")).out
     assert "Warning" in (await kubectl("get", "ev", "--field-selector", "type=Warning")).out
+
+
+async def test_explain_says_what_fields_there_are(kubectl: Kubectl) -> None:
+    pod_words = (await kubectl("explain", "pods")).out
+    assert "KIND:       Pod" in pod_words and "VERSION:    v1" in pod_words
+    assert "spec\t<PodSpec>" in pod_words
+    container = (await kubectl("explain", "pod.spec.containers")).out
+    assert "FIELD: containers <[]Container>" in container
+    assert "image\t<string> -required-" in container
+    policy = (await kubectl("explain", "job.spec.template.spec.restartPolicy")).out
+    assert "OnFailure" in policy and "GROUP:      batch" in policy
+    everything = (await kubectl("explain", "pytorchjobs", "--recursive")).out
+    assert "pytorchReplicaSpecs\t<map[string]Replicas>" in everything
+    unknown = await kubectl("explain", "pod.spec.containrs", code=1)
+    assert 'field "containrs" does not exist' in unknown.err
+
+
+@pytest.mark.parametrize("kind", sorted(served.resource.plural for served in SERVED))
+async def test_every_kind_that_is_served_can_be_explained(kubectl: Kubectl, kind: str) -> None:
+    assert "FIELDS:" in (await kubectl("explain", kind)).out
+
+
+async def test_whoami_names_the_owner_of_the_token(kubectl: Kubectl) -> None:
+    lines = (await kubectl("auth", "whoami")).lines
+    assert lines[1:] == [["Username", "sandbox"], ["Groups", "[system:masters", "system:authenticated]"]]
+
+
+def _container(name: str, limits: Object | None = None, requests: Object | None = None) -> Object:
+    return {"name": name, "image": "x", "resources": {"limits": limits or {}, "requests": requests or {}}}
+
+
+FULL = {"cpu": "1", "memory": "1Gi"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "qos"),
+    [
+        ({"containers": [_container("a")]}, "BestEffort"),
+        ({"containers": [_container("a", {"nvidia.com/gpu": "1"})]}, "BestEffort"),
+        ({"containers": [_container("a", {"cpu": "0", "memory": "0"})]}, "BestEffort"),
+        ({"containers": [_container("a", FULL)]}, "Guaranteed"),
+        ({"containers": [_container("a", FULL, {"cpu": "1000m"})]}, "Guaranteed"),
+        ({"containers": [_container("a", FULL, {"cpu": "500m"})]}, "Burstable"),
+        ({"containers": [_container("a", {"cpu": "1"})]}, "Burstable"),
+        ({"containers": [_container("a", FULL), _container("b")]}, "Burstable"),
+        ({"containers": [_container("a", FULL)], "initContainers": [_container("i")]}, "Burstable"),
+        ({"containers": [_container("a", None, {"memory": "1Gi"})]}, "Burstable"),
+    ],
+)
+async def test_the_quality_of_service_is_true(kubectl: Kubectl, spec: Object, qos: str) -> None:
+    made = thing("Pod", "p", spec={"schedulerName": "nobody", **spec})
+    await kubectl("create", "-f", "-", stdin=json.dumps(made))
+    assert (await kubectl("get", "pod", "p", "-o", "jsonpath={.status.qosClass}")).out == qos
