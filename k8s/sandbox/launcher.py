@@ -42,6 +42,8 @@ class SandboxOptions:
     """It ends by itself after so long without a running pod and without anybody asking."""
     restart_delay_s: float = 10.0
     """Before a container is restarted for the second time."""
+    allow_open_rendezvous: bool = False
+    """Whether jobs may use the c10d rendezvous, in which any user of this machine may run code."""
 
 
 @dataclass(frozen=True, slots=True)

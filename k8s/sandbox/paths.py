@@ -56,6 +56,8 @@ class SandboxPaths:
         """What proves that it is the sandbox."""
         self.bin = folder / "bin"
         """Programs that every pod finds first."""
+        self.python_path = folder / "python"
+        """What the Python of every pod finds."""
         self.start_lock = folder / "start.lock"
         """Held while somebody starts, stops or empties the sandbox."""
         self.lock = folder / "sandbox.lock"

@@ -54,7 +54,13 @@ async def serve(paths: SandboxPaths, options: SandboxOptions, say: Callable[[str
         store = Store(paths.database)
         try:
             own_token = secrets.token_urlsafe(32)
-            server = Server(store, token=paths.token(), pods_root=paths.pods, component_token=own_token)
+            server = Server(
+                store,
+                token=paths.token(),
+                pods_root=paths.pods,
+                component_token=own_token,
+                allows_open_rendezvous=options.allow_open_rendezvous,
+            )
             tls, certificate = server_context(paths.folder)
             port = await _listen(server, paths.holder().port, tls)
             paths.sign(port)
@@ -86,7 +92,8 @@ async def _control(
     await ensure_workspace(client, paths.volumes)
     informers = Informers(client)
     shape = shape_of(options.nodes, options.gpus_per_node)
-    agent = Agent(informers, paths, shape, options.restart_delay_s)
+    is_open = options.allow_open_rendezvous
+    agent = Agent(informers, paths, shape, options.restart_delay_s, allows_open_rendezvous=is_open)
     await agent.register()
     operators = Operators(informers)
     scheduler = Scheduler(informers)

@@ -27,6 +27,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     start = actions.add_parser("start", help="start it in the background")
     start.add_argument("--nodes", type=int, default=0, metavar="N", help="number of nodes")
     start.add_argument("--gpus-per-node", type=int, default=-1, metavar="N", help="simulated GPUs per node")
+    start.add_argument(
+        "--allow-open-rendezvous",
+        action="store_true",
+        help="allow c10d rendezvous, by which any user of this machine can run code in your jobs",
+    )
     actions.add_parser("stop", help="stop it and its pods; keep objects and volumes")
     add_format(
         actions.add_parser("status", help="show whether it runs, and where"), ("table", "json", "yaml")
@@ -63,10 +68,14 @@ async def _start(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     check_may_change(options, "start the sandbox")
     if flags.nodes < 0 or flags.gpus_per_node < -1:
         raise WrongUsage("--nodes and --gpus-per-node: must be 0 or more.")
-    shape = sandbox.SandboxOptions(nodes=flags.nodes, gpus_per_node=flags.gpus_per_node)
-    address = await sandbox.start(shape)
-    if address.was_running and (flags.nodes or flags.gpus_per_node >= 0):
-        write_stderr("It was already running; to change its nodes, first: gpuconsole sandbox stop")
+    asked = sandbox.SandboxOptions(
+        nodes=flags.nodes,
+        gpus_per_node=flags.gpus_per_node,
+        allow_open_rendezvous=flags.allow_open_rendezvous,
+    )
+    address = await sandbox.start(asked)
+    if address.was_running and asked != sandbox.SandboxOptions():
+        write_stderr("It was already running; to change its options, first: gpuconsole sandbox stop")
     write(f"The sandbox is running at {address.url} (process {address.pid}).")
     write(f"For kubectl: export KUBECONFIG={address.kubeconfig}")
     return 0

@@ -18,6 +18,7 @@ from k8s.sandbox.node.pod_run import RESTART_DELAY_S, PodRun
 from k8s.sandbox.node.pod_status import terminated
 from k8s.sandbox.node.ports import Ports
 from k8s.sandbox.node.processes import Ended
+from k8s.sandbox.node.torch_loopback import write_plugin
 from k8s.sandbox.paths import SandboxPaths
 
 HEARTBEAT_S = 300.0
@@ -37,6 +38,8 @@ class Agent:
         paths: SandboxPaths,
         shape: nodes.Shape,
         restart_delay_s: float = RESTART_DELAY_S,
+        *,
+        allows_open_rendezvous: bool = False,
     ) -> None:
         self.runs: dict[str, PodRun] = {}
         """The pods that run, by uid."""
@@ -47,6 +50,7 @@ class Agent:
         self._paths = paths
         self._shape = shape
         self._restart_delay_s = restart_delay_s
+        self._allows_open_rendezvous = allows_open_rendezvous
         self._since = now_text()
         self._devices = nodes.Devices(shape)
         self._ports = Ports()
@@ -60,6 +64,7 @@ class Agent:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._with_folders |= {each.name for each in folder.iterdir()}
         write_programs(self._paths.bin)
+        write_plugin(self._paths.python_path)
         for name in self._shape.names:
             node = nodes.manifest(name, self._shape)
             try:
@@ -159,6 +164,8 @@ class Agent:
             names,
             self._ports.of(owner) if owner else 0,
             max(1, nodes.cores() // max(1, self._pods_on_this_machine(owner))),
+            self._paths.python_path,
+            self._allows_open_rendezvous,
         )
         run = PodRun(pod, self._client, self._recorder, self._paths, context, self._restart_delay_s)
         self.runs[uid] = run

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from k8s.models import quantity
+from k8s.sandbox.node.torch_loopback import OPEN_RENDEZVOUS
 from k8s.sandbox.pod_folder import Launch, rewrite
 
 Manifest = Mapping[str, Any]
@@ -28,6 +29,14 @@ PYTHONS: Mapping[str, tuple[str, ...]] = {
 KEPT = ("LANG", "LC_ALL", "LC_CTYPE", "TZ", "LD_LIBRARY_PATH", "CUDA_HOME")
 """What a container keeps of the sandbox's own environment: nothing that could be a secret."""
 LOOPBACK = "127.0.0.1"
+ON_LOOPBACK: Mapping[str, str] = {
+    **dict.fromkeys(("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "TP_SOCKET_IFNAME"), "lo"),
+    "OMPI_MCA_btl": "^tcp",
+    "HYDRA_IFACE": "lo",
+    "FI_TCP_IFACE": "lo",
+    "PET_LOCAL_ADDR": LOOPBACK,
+}
+"""What gloo, NCCL, RPC, Open MPI, MPICH and torchrun read to choose where they listen."""
 POD_UID = "GPUCONSOLE_POD_UID"
 """Variable that tells to which pod a process belongs, should its shim be killed."""
 _ADDRESSES = ("MASTER_ADDR", "PET_MASTER_ADDR")
@@ -58,6 +67,10 @@ class ContainerContext:
     """The job's own MASTER_PORT; 0 keeps what the manifest says."""
     cores: int
     """The pod's share of this machine's cores."""
+    python_path: Path
+    """Folder with what every pod's Python finds."""
+    allows_open_rendezvous: bool = False
+    """Whether c10d rendezvous may be used."""
     volumes: Mapping[str, Path | None] = field(default_factory=dict)
     """Volume name to its folder or file; None for what is left where it is."""
     texts: Mapping[tuple[str, str], Mapping[str, bytes]] = field(default_factory=dict)
@@ -120,8 +133,12 @@ def environment(
     env = {name: os.environ[name] for name in KEPT if name in os.environ}
     env |= {"PATH": os.environ.get("PATH", os.defpath), "HOME": home, "TMPDIR": f"{home}/tmp"}
     threads = str(_threads(own, pod, container, context))
-    env |= {"HOSTNAME": str(pod["metadata"]["name"]), "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": threads}
+    env |= {"HOSTNAME": str(pod["metadata"]["name"]), "OMP_NUM_THREADS": threads, **ON_LOOPBACK}
     env |= own
+    env["PYTHONPATH"] = os.pathsep.join(filter(None, (env.get("PYTHONPATH"), str(context.python_path))))
+    env.pop(OPEN_RENDEZVOUS, None)
+    if context.allows_open_rendezvous:
+        env[OPEN_RENDEZVOUS] = "1"
     env[POD_UID] = str(pod["metadata"]["uid"])
     env["PATH"] = f"{context.bin}{os.pathsep}{env['PATH']}"
     indices = ",".join(str(index) for index in context.gpus)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from k8s.sandbox.api import api_errors
-from k8s.sandbox.api.admission import defaults, managed_fields, patches, schemas, validation
+from k8s.sandbox.api.admission import defaults, managed_fields, patches, rendezvous, schemas, validation
 from k8s.sandbox.api.admission.deletion import DeleteOptions, Deleter, now
 from k8s.sandbox.api.api_errors import StatusCause
 from k8s.sandbox.api.served import BY_KEY, ServedResource
@@ -34,9 +34,10 @@ class Write:
 class Registry:
     """Everything that may be done to the objects in a store; all of it without waiting."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, *, allows_open_rendezvous: bool = False) -> None:
         self.store = store
         """Where the objects are."""
+        self._allows_open_rendezvous = allows_open_rendezvous
         self._deleter = Deleter(store)
         if store.get("namespaces", "", "default") is None:
             self.create(BY_KEY["namespaces"], "", {"metadata": {"name": "default"}}, Write("gpuconsole"))
@@ -260,7 +261,10 @@ class Registry:
         return copied
 
     def _check(self, served: ServedResource, obj: Object, old: Object | None) -> None:
-        if causes := validation.wrong_fields(served.key, obj, old):
+        causes = validation.wrong_fields(served.key, obj, old)
+        if not self._allows_open_rendezvous:
+            causes += rendezvous.newly_open(obj, old)
+        if causes:
             raise api_errors.invalid(served, obj["metadata"]["name"], causes)
 
     def _reject_outside_namespace(self, served: ServedResource, namespace: str, name: str) -> None:

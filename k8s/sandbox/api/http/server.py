@@ -75,7 +75,15 @@ def target_of(path: str) -> RequestTarget:
 class Server:
     """The server and what it needs: a store, a token, the folder where pods run."""
 
-    def __init__(self, store: Store, *, token: str, pods_root: Path, component_token: str = "") -> None:
+    def __init__(
+        self,
+        store: Store,
+        *,
+        token: str,
+        pods_root: Path,
+        component_token: str = "",
+        allows_open_rendezvous: bool = False,
+    ) -> None:
         """Prepare; nothing listens yet.
 
         Args:
@@ -84,8 +92,9 @@ class Server:
             pods_root: Folder of a folder for each pod, by uid: logs, and what exec needs.
             component_token: What the sandbox's own operators and agents present, so that
                 `idle_s` is not about them.
+            allows_open_rendezvous: Whether jobs may ask for the c10d rendezvous.
         """
-        self.registry = Registry(store)
+        self.registry = Registry(store, allows_open_rendezvous=allows_open_rendezvous)
         """The rules; use it from the server's own loop only."""
         self.pods_root = pods_root
         """Folder of a folder for each pod, by uid."""

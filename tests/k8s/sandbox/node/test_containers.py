@@ -25,6 +25,7 @@ def context(**changes: Any) -> ContainerContext:
         "names": frozenset({"bert-master-0", "bert-worker-0"}),
         "port": 20001,
         "cores": 4,
+        "python_path": Path("/python-of-pods"),
         "texts": {},
     }
     return ContainerContext(**(usual | changes))

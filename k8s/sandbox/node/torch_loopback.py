@@ -1,0 +1,132 @@
+"""Runs at the end of every `import torch` in a pod: what a job's ranks open is open on loopback only.
+
+torch's TCPStore listens on all addresses, whatever MASTER_ADDR says. Here it is given a socket
+that listens on 127.0.0.1. The c10d rendezvous unpickles what anybody wrote into its store, so it
+is refused; alone in its pod, as `torchrun --standalone`, it has a file of the pod's instead.
+
+torch 2.5 and later find it as a plug-in: `write_plugin` puts it and its entry point, in the
+group `torch.backends`, into a folder on the pod's PYTHONPATH. It needs nothing but torch.
+"""
+
+import importlib.abc
+import importlib.util
+import os
+import shutil
+import socket
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+OPEN_RENDEZVOUS = "GPUCONSOLE_OPEN_RENDEZVOUS"
+"""Variable of pods whose sandbox was started with `--allow-open-rendezvous`."""
+C10D_REFUSED = (
+    "The c10d rendezvous is refused: it unpickles what any user of this machine can write into its store. "
+    "Use static rendezvous, or: gpuconsole sandbox start --allow-open-rendezvous"
+)
+_C10D = "torch.distributed.elastic.rendezvous.c10d_rendezvous_backend"
+_STORE_PARAMETERS = (
+    *("host_name", "port", "world_size", "is_master", "timeout", "wait_for_workers", "multi_tenant"),
+    *("master_listen_fd", "use_libuv"),
+)
+_LOOPBACK = "127.0.0.1"
+
+
+def write_plugin(folder: Path) -> None:
+    """Make a folder that, on a PYTHONPATH, has torch run `install`."""
+    about = folder / "gpuconsole_loopback-1.dist-info"
+    about.mkdir(parents=True, exist_ok=True, mode=0o700)
+    shutil.copyfile(__file__, folder / "gpuconsole_loopback.py")
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: gpuconsole-loopback\nVersion: 1\n")
+    (about / "entry_points.txt").write_text("[torch.backends]\nloopback = gpuconsole_loopback:install\n")
+
+
+def install() -> None:
+    """Have every store that this process opens listen on loopback."""
+    distributed: Any = sys.modules["torch"].distributed
+    if distributed.is_available():
+        _bind_to_loopback(distributed.TCPStore)
+        sys.meta_path.insert(0, _C10dFinder())
+
+
+def _bind_to_loopback(store: Any) -> None:
+    original: Callable[..., None] = store.__init__
+
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        given = dict(zip(_STORE_PARAMETERS, args, strict=False)) | kwargs
+        if not given.get("is_master"):
+            if _is_this_machine(str(given["host_name"])):
+                given["host_name"] = _LOOPBACK
+        elif given.get("master_listen_fd") is None:
+            given["host_name"] = _LOOPBACK
+            # A taken port may be this process's own store, which torch shares: let it say.
+            if (listening := _listen(int(given["port"]))) is not None:
+                given |= {"port": listening.getsockname()[1], "master_listen_fd": listening.detach()}
+        original(self, **given)
+
+    store.__init__ = __init__
+
+
+def _listen(port: int) -> socket.socket | None:
+    listening = socket.socket()
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((_LOOPBACK, port))
+        listening.listen(2048)
+    except OSError:
+        listening.close()
+        return None
+    return listening
+
+
+def _is_this_machine(host: str) -> bool:
+    """Tell whether a name or address is one of this machine's, where its stores listen on loopback."""
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.bind(address)
+    except OSError:
+        return False
+    return True
+
+
+class _C10dFinder(importlib.abc.MetaPathFinder):
+    """Changes torch's c10d rendezvous when, and if, it is imported."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Return the spec of that one module, loaded as ever and then changed."""
+        if fullname != _C10D:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(fullname)
+        if spec is not None and spec.loader is not None:
+            loader: Any = spec.loader
+            load = loader.exec_module
+
+            def exec_module(module: ModuleType) -> None:
+                load(module)
+                _close_c10d(module)
+
+            loader.exec_module = exec_module
+        return spec
+
+
+def _close_c10d(backend: Any) -> None:
+    create_tcp_store = backend._create_tcp_store
+
+    def create_store(params: Any) -> Any:
+        if os.environ.get(OPEN_RENDEZVOUS):
+            return create_tcp_store(params)
+        if not str(params.endpoint).endswith(":0"):
+            raise SystemExit(C10D_REFUSED)
+        # Port 0 is known to nobody: the agent is alone, and a file that only its user may open will do.
+        descriptor, path = tempfile.mkstemp(prefix="rendezvous-")
+        os.close(descriptor)
+        return backend.FileStore(path)
+
+    backend._create_tcp_store = create_store

@@ -1,0 +1,87 @@
+"""What would let other users of the machine run code in a job is refused, unless it was asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from k8s.sandbox.api.admission.rendezvous import REFUSED
+from k8s.sandbox.api.http.server import Server
+from k8s.sandbox.api.storage.store import Store
+from tests.k8s.sandbox.calls import Api, Object, pod, torch_job
+from tests.k8s.sandbox.conftest import TOKEN
+
+TORCH_JOBS = "kubeflow.org/v1/pytorchjobs"
+
+
+def elastic(**policy: Any) -> Object:
+    job = torch_job("t")
+    job["spec"]["elasticPolicy"] = policy
+    return job
+
+
+def pod_with(**container: Any) -> Object:
+    found = pod("p")
+    found["spec"]["containers"][0] |= container
+    return found
+
+
+@pytest.mark.parametrize(
+    ("plural", "obj", "field"),
+    [
+        (TORCH_JOBS, elastic(rdzvBackend="c10d"), "spec.elasticPolicy.rdzvBackend"),
+        (TORCH_JOBS, elastic(rdzvBackend=" C10d"), "spec.elasticPolicy.rdzvBackend"),
+        (
+            "pods",
+            pod_with(env=[{"name": "A", "value": "b"}, {"name": "PET_RDZV_BACKEND", "value": "c10d"}]),
+            "spec.containers[0].env[1].value",
+        ),
+        ("pods", pod_with(command=["torchrun", "--rdzv-backend", "c10d"]), "spec.containers[0].command"),
+        ("pods", pod_with(args=["-c", "torchrun --rdzv_backend=c10d x.py"]), "spec.containers[0].args"),
+    ],
+)
+async def test_c10d_rendezvous_is_refused_with_a_sentence(
+    sandbox: Api, plural: str, obj: Object, field: str
+) -> None:
+    for query in ({}, {"dryRun": "All"}):
+        answer = await sandbox.create(plural, obj, **query)
+        assert (answer.code, answer.reason, answer.fields) == (422, "Invalid", [field])
+        assert f"Forbidden: {REFUSED}" in answer.body["message"]
+
+
+@pytest.mark.parametrize(
+    ("plural", "obj"),
+    [
+        (TORCH_JOBS, elastic(minReplicas=1, maxReplicas=2)),
+        (TORCH_JOBS, elastic(rdzvBackend="etcd-v2")),
+        ("pods", pod_with(command=["torchrun", "--rdzv-backend", "static", "--tag", "c10d"])),
+        ("pods", pod_with(command=["torchrun", "--standalone"])),
+    ],
+)
+async def test_other_rendezvous_is_left_alone(sandbox: Api, plural: str, obj: Object) -> None:
+    assert (await sandbox.create(plural, obj)).code == 201
+
+
+async def test_a_change_may_not_bring_it_in(sandbox: Api) -> None:
+    await sandbox.made(TORCH_JOBS, torch_job("t"))
+    patch = {"spec": {"elasticPolicy": {"rdzvBackend": "c10d"}}}
+    answer = await sandbox.patch(TORCH_JOBS, "t", patch)
+    assert (answer.code, answer.fields) == (422, ["spec.elasticPolicy.rdzvBackend"])
+
+
+async def test_it_is_taken_where_it_was_allowed_and_can_be_changed_and_deleted_later(
+    store: Store, tmp_path: Path
+) -> None:
+    for allows in (True, False):
+        server = Server(store, token=TOKEN, pods_root=tmp_path, allows_open_rendezvous=allows)
+        port = await server.start()
+        async with Api(f"http://127.0.0.1:{port}", TOKEN, None, is_real=False) as api:
+            if allows:
+                await api.made(TORCH_JOBS, elastic(rdzvBackend="c10d"))
+            else:
+                suspend = {"spec": {"runPolicy": {"suspend": True}}}
+                assert (await api.patch(TORCH_JOBS, "t", suspend)).code == 200
+                assert (await api.delete(TORCH_JOBS, "t")).code == 200
+        await server.stop()

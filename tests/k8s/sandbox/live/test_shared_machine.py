@@ -1,0 +1,90 @@
+"""A machine with other users: what jobs in the sandbox open to them, and what they cannot reach."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from k8s.client.client import Client
+from k8s.kinds.kubeflow.pytorch_job import PYTORCH_JOBS
+from tests.k8s.sandbox.live.running import comes, eventually, has, log_of, marked, pytorch_job
+from tests.support import second_account
+
+RANKS = """
+import os, time, torch, torch.distributed as dist
+dist.init_process_group("gloo")
+total = torch.ones(1)
+dist.all_reduce(total)
+print("sum", int(total), flush=True)
+while not os.path.exists(os.environ["RELEASE"]):
+    time.sleep(0.05)
+dist.destroy_process_group()
+"""
+KNOCK = """
+import socket, sys
+for address, port in (word.split(":") for word in sys.argv[1:]):
+    try:
+        socket.create_connection((address, int(port)), timeout=5).close()
+    except OSError as error:
+        print(type(error).__name__)
+    else:
+        print("open")
+"""
+
+
+def listening(mark: str) -> set[tuple[str, int]]:
+    """Return the addresses, as the kernel writes them, and ports on which marked processes listen."""
+    inodes = set()
+    for pid in marked(mark):
+        for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+            try:
+                inodes.add(os.readlink(descriptor))
+            except OSError:
+                continue
+    found = set()
+    for name in ("tcp", "tcp6"):
+        for line in Path(f"/proc/net/{name}").read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == "0A" and f"socket:[{fields[9]}]" in inodes:
+                address, _, port = fields[1].partition(":")
+                found.add((address, int(port, 16)))
+    return found
+
+
+def own_address() -> str:
+    """Return an address of this machine that others can reach; empty when it has none."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))
+        except OSError:
+            return ""
+        return str(probe.getsockname()[0])
+
+
+@pytest.mark.slow
+async def test_the_ranks_of_a_job_listen_on_loopback_only(client: Client, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    mark, release = f"loopback-{os.getpid()}", tmp_path / "release"
+    (tmp_path / "ranks.py").write_text(RANKS)
+    command = ("torchrun", str(tmp_path / "ranks.py"))
+    job = pytorch_job("local", *command, env={"MARK": mark, "RELEASE": str(release)})
+    await client.create(PYTORCH_JOBS, job, "default")
+    try:
+        await comes(client, PYTORCH_JOBS, "local", has("Running"))
+        deadline = 90.0
+        eventually(lambda: listening(mark), deadline)
+        while "sum 2" not in await log_of(client, "local-master-0"):
+            assert marked(mark), await log_of(client, "local-master-0")
+        found = listening(mark)
+        assert {address for address, _ in found} == {"0100007F"}
+        outside = own_address()
+        if os.geteuid() == 0 and outside:
+            words = [f"{outside}:{port}" for _, port in found]
+            answers = second_account.said(KNOCK, *words).split()
+            assert set(answers) == {"ConnectionRefusedError"}
+    finally:
+        release.touch()
+    await comes(client, PYTORCH_JOBS, "local", has("Succeeded"))

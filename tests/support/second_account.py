@@ -1,0 +1,39 @@
+"""What another user of this machine can do: the same Python under another account."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+NOBODY = 65534
+"""The account that owns nothing."""
+PYTHON = shutil.which("python3", path="/usr/bin:/bin") or sys.executable
+
+only_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become a second account")
+
+
+def start(program: str, *words: str) -> subprocess.Popen[str]:
+    """Start a Python program as nobody, outside of everything that is ours."""
+    return subprocess.Popen(
+        [PYTHON, "-I", "-S", "-c", program, *words],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd="/",
+        env={},
+        user=NOBODY,
+        group=NOBODY,
+        extra_groups=[],
+    )
+
+
+def said(program: str, *words: str) -> str:
+    """Run a Python program as nobody to its end; return what it printed."""
+    with start(program, *words) as process:
+        text, _ = process.communicate(timeout=60)
+    assert process.returncode == 0, text
+    return text
