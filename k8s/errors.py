@@ -3,6 +3,7 @@
 KubeError                  what failed, why in the server's words, what to do now
 ├── NoCluster              there is no kubeconfig, or it cannot be used
 ├── Unreachable            no answer: connection refused, reset, timed out
+├── NotKubernetes          an answer, but none of a Kubernetes API
 ├── Unauthorized           401: the credentials are missing or expired
 ├── Forbidden              403: this user may not do it
 ├── NotFound               404
@@ -31,6 +32,8 @@ class KubeError(Exception):
         """Why, in the words of whoever refused."""
         self.hint = hint
         """What to do now."""
+        self.is_foreign = False
+        """What was answered may come from something else than a Kubernetes API: `fetch_version` tells."""
 
     def __str__(self) -> str:
         return "\n".join(part for part in (self.what, self.details) if part)
@@ -47,6 +50,10 @@ class NoCluster(KubeError):
 
 class Unreachable(KubeError):
     """The server gave no answer."""
+
+
+class NotKubernetes(KubeError):
+    """Something answers at the server's address, but it is no Kubernetes API."""
 
 
 class Unauthorized(KubeError):
@@ -114,6 +121,8 @@ _BY_CODE: Mapping[int, type[KubeError]] = {
     429: Throttled,
 }
 
+_NOT_SERVED = (404, 405, 501)
+"""What a web server says of an unknown path. An API server does too, of groups without a Status."""
 _QUOTA = "exceeded quota"
 """What a 403 says that is no matter of rights. Source: kubernetes `plugin/pkg/admission/resourcequota`."""
 _HINTS: Mapping[int, str] = {
@@ -138,6 +147,7 @@ def from_status(code: int, status: object, doing: str, retry_after: str = "") ->
     kind = _BY_CODE.get(code, ServerFailed)
     hint = "Ask for less, or for a larger quota." if _QUOTA in why else _HINTS.get(code, "")
     error = kind(f"Could not {doing}.", why=f"The cluster says: {why}", hint=hint)
+    error.is_foreign = code in _NOT_SERVED and said.get("kind") != "Status"
     details = _mapping(said.get("details"))
     if isinstance(error, Invalid):
         causes = details.get("causes")

@@ -215,6 +215,11 @@ class Job:
     """Who must be done with its object before that goes."""
 
     @property
+    def gpus_waiting(self) -> int:
+        """Return what it requests and waits for; a job that is over, suspended or going waits for nothing."""
+        return max(0, self.gpus_requested - self.gpus_allocated) if self.status.expects_pods else 0
+
+    @property
     def nodes(self) -> tuple[str, ...]:
         """Return the nodes that its pods are on, each once."""
         return tuple(dict.fromkeys(each.node for each in self.instances if each.node))

@@ -16,7 +16,7 @@ import aiohttp
 from k8s.client.auth.cluster_config import ClusterConfig, load
 from k8s.client.connection import Connection
 from k8s.client.rate_limiter import RateLimiter
-from k8s.client.transport import PATCHES, Query, json_object, lines, query_of, translated
+from k8s.client.transport import PATCHES, Query, json_object, query_of, translated
 from k8s.errors import Invalid
 from k8s.models.resources import PODS, Resource
 
@@ -48,6 +48,14 @@ class Client:
     def server_clock_offset_s(self) -> float:
         """Return how far the server's clock is ahead of ours; 0 when that is less than two seconds."""
         return self._connection.clock.offset_s
+
+    @property
+    def heard_at_s(self) -> float:
+        """Return when the server was last heard, by the event loop's clock: an answer, or a line of a watch.
+
+        An open watch that the other end breaks has told all that there was until then.
+        """
+        return self._connection.heard_at_s
 
     @property
     def throttled_until_s(self) -> float:
@@ -154,7 +162,7 @@ class Client:
         ) as body:
             if on_open is not None:
                 on_open()
-            async for line in lines(body, doing):
+            async for line in self._connection.lines(body, doing):
                 yield line
 
     async def create(

@@ -11,7 +11,7 @@ import json
 import socket
 import ssl
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import aiohttp
@@ -19,7 +19,7 @@ import aiohttp
 from k8s.client.auth.cluster_config import ClusterConfig
 from k8s.client.rate_limiter import RateLimiter
 from k8s.client.server_clock import ServerClock
-from k8s.client.transport import Query, status_of
+from k8s.client.transport import Query, is_broken_by_peer, lines, status_of
 from k8s.errors import KubeError, ServerFailed, Throttled, Unauthorized, Unreachable, from_status
 
 CONNECT_S = 10.0
@@ -58,6 +58,8 @@ class Connection:
         self.request_s = request_s
         self.clock = ServerClock()
         """What the answers say of the server's clock."""
+        self.heard_at_s = 0.0
+        """When the server last gave a sign of life, by the event loop's clock; 0 while it never did."""
         self._tls = config.ssl_context()
         self._tls_of = config.identity()[1]
         # Every stream keeps its connection, and there may be as many as a job has ranks: no limit.
@@ -71,6 +73,21 @@ class Connection:
         if self._renewal is not None:
             self._renewal.cancel()
         await self._session.close()
+
+    async def lines(self, body: aiohttp.StreamReader, doing: str) -> AsyncIterator[bytes]:
+        """Yield the lines of a stream; each is a sign of life, and so is its end by the server."""
+        try:
+            async for line in lines(body, doing):
+                self._note_heard()
+                yield line
+        except Unreachable as error:
+            if is_broken_by_peer(error):
+                self._note_heard()
+            raise
+        self._note_heard()
+
+    def _note_heard(self) -> None:
+        self.heard_at_s = asyncio.get_running_loop().time()
 
     def retry_credentials(self) -> None:
         """Let the next 401 renew the credentials, however short ago that was tried."""
@@ -131,6 +148,7 @@ class Connection:
                 )
                 self.clock.observe(response.headers.get("Date", ""), sent_s, time.time())
                 if response.status < 400:
+                    self._note_heard()
                     return response
                 async with response:
                     answer = await response.read()

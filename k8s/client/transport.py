@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -22,6 +23,8 @@ PATCHES: Mapping[str, str] = {
 """Kind of patch to its content type."""
 Query = Mapping[str, str] | Sequence[tuple[str, str]] | None
 """Parameters of a request, of which some may be there more than once."""
+_SILENCE = (errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN)
+"""What our own machine says of a peer that does not answer."""
 _CREDENTIALS = re.compile(r"//[^/@\s]+@")
 
 
@@ -64,7 +67,22 @@ def _words(error: Exception) -> str:
     if isinstance(error, aiohttp.ClientConnectorError) and not isinstance(error, aiohttp.ClientSSLError):
         number = error.os_error.errno or 0
         return f"{error.host}:{error.port}: {os.strerror(number) if number > 0 else error.os_error.strerror}"
-    return _CREDENTIALS.sub("//", str(error)) or type(error).__name__
+    return without_credentials(str(error)) or type(error).__name__
+
+
+def is_broken_by_peer(error: Unreachable) -> bool:
+    """Tell whether the other end broke a connection, which was good until then; silence breaks none."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, TimeoutError) or (isinstance(cause, OSError) and cause.errno in _SILENCE):
+            return False
+        cause = cause.__cause__
+    return True
+
+
+def without_credentials(text: str) -> str:
+    """Return a text without the names and passwords of the addresses in it."""
+    return _CREDENTIALS.sub("//", text)
 
 
 def query_of(**parameters: str) -> dict[str, str]:
@@ -81,10 +99,17 @@ def json_object(body: bytes) -> dict[str, Any]:
     try:
         found = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise ServerFailed("The server's answer makes no sense.", f"It is not JSON: {error}") from error
+        raise not_understood("The server's answer makes no sense.", f"It is not JSON: {error}") from error
     if not isinstance(found, dict):
-        raise ServerFailed("The server's answer makes no sense.", f"It is a {type(found).__name__}.")
+        raise not_understood("The server's answer makes no sense.", f"It is a {type(found).__name__}.")
     return found
+
+
+def not_understood(what: str, why: str) -> ServerFailed:
+    """Return the error for an answer that makes no sense, so that perhaps no API server gave it."""
+    error = ServerFailed(what, why)
+    error.is_foreign = True
+    return error
 
 
 def status_of(body: bytes) -> Mapping[str, Any]:

@@ -27,3 +27,8 @@ class Status(StrEnum):
     def is_final(self) -> bool:
         """Tell whether nothing more will happen by itself."""
         return self in (Status.SUCCEEDED, Status.FAILED)
+
+    @property
+    def expects_pods(self) -> bool:
+        """Tell whether pods that are missing may still come: nobody has suspended it, and it goes on."""
+        return not self.is_final and self not in (Status.SUSPENDED, Status.TERMINATING)

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from itertools import count
 
 from k8s.client.client import Client
-from k8s.errors import KubeError, Throttled, Unauthorized, Unreachable
+from k8s.client.server_version import fetch_version
+from k8s.errors import KubeError, NotKubernetes, Throttled, Unauthorized, Unreachable
 
-_PROBED = "/version"
-"""Everybody may read it, and the server has it at hand."""
+_ANSWERS_NOBODY = (Unreachable, NotKubernetes, Unauthorized)
+"""What ails everybody who asks, not one collection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ DEFAULT_BACKOFF = Backoff()
 
 
 class ServerProbe:
-    """Waits for a cluster that does not answer, or does not know who asks.
+    """Waits for a cluster that does not answer, is none, or does not know who asks.
 
     Whoever gets no answer comes here. One of them asks the server something cheap until it
     answers; the others wait, so that a dead cluster is asked once, not once for each list.
@@ -78,6 +79,7 @@ class ServerProbe:
         self._on_change = on_change
         self._client = client
         self._lock = asyncio.Lock()
+        self._explaining = asyncio.Lock()
         self._answered_at_s = -math.inf
         self._ended_at_s = -math.inf
         self._retry_asked = asyncio.Event()
@@ -85,6 +87,23 @@ class ServerProbe:
     def retry_now(self) -> None:
         """Ask now instead of after the delay."""
         self._retry_asked.set()
+
+    async def explain(self, error: KubeError) -> KubeError:
+        """Return what is behind an error: `NotKubernetes` where something else has answered.
+
+        Whoever is told so goes on to `wait`.
+        """
+        if not error.is_foreign:
+            return error
+        async with self._explaining:
+            if not isinstance(self.problem, NotKubernetes):
+                try:
+                    await fetch_version(self._client)
+                except NotKubernetes as found:
+                    self._set_problem(found)
+                except KubeError:
+                    return error
+            return self.problem if isinstance(self.problem, NotKubernetes) else error
 
     async def wait(self, error: KubeError, delays: Iterator[float], woken: asyncio.Event) -> None:
         """Return when it makes sense to try again what has just failed with `error`.
@@ -94,7 +113,7 @@ class ServerProbe:
             delays: How long it waits for itself, while the cluster answers others.
             woken: Ends such a delay.
         """
-        if isinstance(error, (Unreachable, Unauthorized)) and await self._waited_for_answer():
+        if isinstance(error, _ANSWERS_NOBODY) and await self._waited_for_answer():
             return
         delay_s = self.backoff.unauthorized_s if isinstance(error, Unauthorized) else next(delays)
         if isinstance(error, Throttled):
@@ -129,8 +148,8 @@ class ServerProbe:
     async def _ask(self) -> KubeError | None:
         """Ask once; return why there was no answer for anybody. A refusal is an answer."""
         try:
-            await self._client.get_json(_PROBED)
-        except (Unreachable, Unauthorized) as error:
+            await fetch_version(self._client)
+        except _ANSWERS_NOBODY as error:
             return error
         except KubeError:
             return None

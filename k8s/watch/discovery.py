@@ -15,6 +15,7 @@ from urllib.parse import quote
 import msgspec
 
 from k8s.client.client import Client
+from k8s.client.transport import not_understood
 from k8s.errors import KubeError, NotFound, ServerFailed, Throttled, Unauthorized, Unreachable
 from k8s.models import Value, convert
 from k8s.models.resources import Resource
@@ -85,9 +86,9 @@ async def fetch_served(client: Client, api_versions: set[str]) -> ServedKinds:
     try:
         groups: list[_Group] = convert(await client.get_json("/apis", doing=_DOING), _Groups).groups or []
     except msgspec.ValidationError as error:
-        raise ServerFailed(f"Could not {_DOING}.", f"The list of groups makes no sense: {error}") from error
+        raise not_understood(f"Could not {_DOING}.", f"The list of groups makes no sense: {error}") from error
     if not groups:
-        raise ServerFailed(f"Could not {_DOING}.", "The server says that it has none at all.")
+        raise not_understood(f"Could not {_DOING}.", "The server says that it has none at all.")
     offered = {each.group_version for group in groups for each in group.versions or ()} | {"v1"}
     asked = sorted(api_versions & offered)
     plurals = await asyncio.gather(*(_fetch_plurals(client, api_version) for api_version in asked))

@@ -16,7 +16,8 @@ from typing import Any, Generic, Protocol, TypeVar
 import msgspec
 
 from k8s.client.client import Client
-from k8s.errors import Expired, Forbidden, KubeError, NotFound, ServerFailed, from_status
+from k8s.client.transport import not_understood
+from k8s.errors import Expired, Forbidden, KubeError, NotFound, from_status
 from k8s.models import WATCH_LINE, ListMeta, Meta, Reader, WatchEvent
 from k8s.models.resources import Resource
 from k8s.snapshot import Missing
@@ -93,7 +94,11 @@ class Mirror(Generic[T]):
         self.state = MirrorState()
         """How far `objects` can be trusted. The same value while that does not change."""
         self.heard_at_s = 0.0
-        """When the server last said anything of it, in seconds of the event loop's clock."""
+        """When it was last known to be as the server has it, in seconds of the event loop's clock.
+
+        While a watch is open it grows with what the watch tells. When that ends in trouble it is the
+        last time that the server was heard at all: until then a change would have come.
+        """
         self.missing: Missing | None = None
         """What of it may not be read, if anything."""
         self._client = client
@@ -165,6 +170,7 @@ class Mirror(Generic[T]):
 
     async def _back_off(self, problem: KubeError, delays: Iterator[float]) -> None:
         """Note what went wrong, and wait until it makes sense to try again."""
+        problem = await self._probe.explain(problem)
         if isinstance(problem, Expired):
             self._version = ""
             if self._may_list_at_once():
@@ -269,7 +275,7 @@ class Mirror(Generic[T]):
             self._page_size = 0
             raise
         except msgspec.DecodeError as error:
-            raise ServerFailed(f"Could not list {self.resource.plural}.", str(error)) from error
+            raise not_understood(f"Could not list {self.resource.plural}.", str(error)) from error
 
     async def _watch(self) -> None:
         """Apply the events of one watch until the server ends it."""
@@ -314,7 +320,7 @@ class Mirror(Generic[T]):
             meta, item = self._read(event)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             self._version = ""
-            raise ServerFailed(f"Could not {doing}.", f"The server sent a broken line: {error}") from error
+            raise not_understood(f"Could not {doing}.", f"The server sent a broken line: {error}") from error
         self.heard_at_s = asyncio.get_running_loop().time()
         if meta.resource_version:
             self._version = meta.resource_version
@@ -342,6 +348,8 @@ class Mirror(Generic[T]):
     def _set_state(
         self, problem: KubeError | None, *, is_live: bool, is_absent: bool = False, **changes: Any
     ) -> None:
+        if problem is not None and self.state.is_live:
+            self.heard_at_s = max(self.heard_at_s, self._client.heard_at_s)
         self.state = replace(self.state, problem=problem, is_live=is_live, is_absent=is_absent, **changes)
         if problem is None:
             self.heard_at_s = asyncio.get_running_loop().time()

@@ -39,6 +39,7 @@ class Watched:
         self._changed = asyncio.Event()
         self.states: list[tuple[frozenset[str], bool, bool]] = []
         self.problems: list[type[KubeError]] = []
+        self.client = client
         probe = ServerProbe(client, backoff)
         self.mirror: Mirror[Pod] = Mirror(client, PODS, scopes, Reader(Pod), _meta, self._on_change, probe)
 

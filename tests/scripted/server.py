@@ -245,11 +245,16 @@ class ScriptedCluster:
         """How far its clock is ahead of the real one."""
         self._tls = tls
         self._replies: dict[tuple[str, str, bool], list[Reply]] = {}
+        self._everywhere: Reply | None = None
         self._came = asyncio.Condition()
 
     def say(self, path: str, *replies: Reply, method: str = "GET", watch: bool = False) -> None:
         """Add replies to what a path says, one for each request; the last is repeated."""
         self._replies.setdefault((method, path, watch), []).extend(replies)
+
+    def say_everywhere(self, reply: Reply | None) -> None:
+        """Say one thing to every request, whatever else was to be said; None ends that."""
+        self._everywhere = reply
 
     def forget(self, path: str, *, method: str = "GET", watch: bool = False) -> None:
         """Forget what a path was to say."""
@@ -315,6 +320,8 @@ class ScriptedCluster:
         self.requests.append(asked)
         async with self._came:
             self._came.notify_all()
+        if self._everywhere is not None:
+            return await self._everywhere.answer(request, self._closing)
         replies = self._replies.get((asked.method, asked.path, asked.is_watch))
         if not replies:
             words = "the server could not find the requested resource"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from k8s.client.client import Client
+from k8s.client.server_version import fetch_version
 from k8s.errors import KubeError
 from k8s.jobs.permissions import review
 from tui.commands.support.connect import cluster
@@ -49,7 +50,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
 
 
 async def _reached(client: Client) -> Values:
-    server = await client.get_json("/version", doing="ask for the server's version")
+    server = await fetch_version(client)
     config = client.config
     allowed = await fetch_allowed_verbs(client, lambda need: review(client, need, config.namespace))
     return {

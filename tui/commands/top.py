@@ -12,6 +12,7 @@ from tui.commands.support.output import OutputColumn, add_format, write, write_s
 from tui.commands.support.partial import no_jobs, write_items, write_missing
 from tui.commands.support.values import job_values, node_values
 from tui.feeds.cluster_feed import ClusterFeed
+from tui.jobs.filters import gpu_totals
 from tui.options import ConsoleOptions
 from tui.text.format import NOTHING, memory
 
@@ -67,8 +68,8 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
 def _print_jobs(snapshot: ClusterSnapshot, now: datetime, form: str) -> None:
     write_missing(snapshot.missing_jobs)
     jobs = sorted(snapshot.jobs, key=lambda job: -job.gpus_requested)
-    requested = sum(job.gpus_requested for job in jobs if not job.status.is_final)
-    allocated = sum(job.gpus_allocated for job in jobs)
+    allocated, waiting = gpu_totals(jobs)
+    requested = allocated + waiting
     if form in ("json", "yaml"):
         items = [job_values(job, now) for job in jobs]
         totals = {"gpus_requested": requested, "gpus_allocated": allocated}

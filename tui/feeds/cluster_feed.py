@@ -12,12 +12,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from k8s.client.client import Client
+from k8s.client.server_version import fetch_version
 from k8s.cluster import Joiner, Rows, in_turns
 from k8s.devices.dra import DEVICE_KINDS, DeviceClaims, DeviceKind
 from k8s.errors import (
     Forbidden,
     KubeError,
     NotFound,
+    NotKubernetes,
     Throttled,
     Unauthorized,
     Unreachable,
@@ -31,9 +33,9 @@ from k8s.snapshot import ClusterSnapshot, Job
 from k8s.status import Status
 from k8s.watch.backoff import Backoff, ServerProbe, pause
 from k8s.watch.discovery import RestMapper, discover
-from k8s.watch.mirror import Mirror, MirrorState
+from k8s.watch.mirror import Mirror
 from k8s.watch.owner_lookup import OwnerLookup
-from tui.text.format import count
+from tui.feeds.trouble import list_progress, trouble_of
 
 if TYPE_CHECKING:
     from k8s.diagnosis.pending import PendingReasons
@@ -44,13 +46,8 @@ FIRST_S = 0.01
 """The same until everything was listed once: somebody waits for it."""
 RESTS = 4
 """Times as long as making a snapshot took, there is none: keys are answered in between."""
-_TROUBLES: tuple[tuple[type[KubeError], str], ...] = (
-    (Unauthorized, "login expired"),
-    (Throttled, "throttled"),
-    (Unreachable, "away"),
-    (KubeError, "failing"),
-)
-"""A problem to a word for it, the one that explains the others first."""
+_TRY_AGAIN = (Unreachable, NotKubernetes, Unauthorized, Throttled)
+"""Nothing is known of the cluster's kinds: what is not mirrored yet waits."""
 
 
 class ClusterFeed:
@@ -167,22 +164,33 @@ class ClusterFeed:
         while True:
             try:
                 await self._discover()
-            except (Unreachable, Unauthorized, Throttled) as error:
-                await self.probe.wait(error, delays, self._poked)
-                continue
-            except KubeError:
+            except KubeError as error:
+                problem = await self.probe.explain(error)
+                if isinstance(problem, _TRY_AGAIN):
+                    await self.probe.wait(problem, delays, self._poked)
+                    continue
                 self._adopt_all()
             delays = backoff.delays()
-            await self._ask_version()
+            with suppress(NotKubernetes):
+                await self._ask_version()
             await pause(self._poked, backoff.discovery_s)
 
     async def _ask_version(self) -> None:
-        """Ask once what the server is."""
-        if not self._server_version:
-            with suppress(KubeError):
-                answer = await self.client.get_json("/version", doing="ask for the server's version")
-                self._server_version = str(answer.get("gitVersion") or "")
-                self._changed.set()
+        """Ask once what the server is.
+
+        Raises:
+            NotKubernetes: It is something else.
+        """
+        if self._server_version:
+            return
+        try:
+            answer = await fetch_version(self.client)
+        except NotKubernetes:
+            raise
+        except KubeError:
+            return
+        self._server_version = str(answer.get("gitVersion") or "")
+        self._changed.set()
 
     async def _discover(self) -> None:
         """Mirror the kinds that there are, and the claims of devices where the server knows any."""
@@ -246,9 +254,11 @@ class ClusterFeed:
     async def _list_jobs_once(self) -> None:
         try:
             await self._discover()
-        except (Unreachable, Unauthorized, Throttled):
+        except _TRY_AGAIN:
             raise
-        except KubeError:
+        except KubeError as error:
+            if error.is_foreign:
+                await self._ask_version()
             self._adopt_all()
         await asyncio.gather(*map(_list_once, (*self._jobs.values(), *self._devices.values())))
 
@@ -316,7 +326,7 @@ class ClusterFeed:
         """Return all but the rows: whose cluster it is, and how far what is known can be trusted."""
         config = self.client.config
         mirrors = self._mirrors
-        trouble, stale, since_s = _trouble(mirrors, self.probe.problem)
+        trouble, stale, since_s = trouble_of(mirrors, self.probe.problem)
         return ClusterSnapshot(
             context=config.context,
             user=config.user,
@@ -346,42 +356,6 @@ class ClusterFeed:
             if mirror.objects:
                 by_place.setdefault((resource.group, resource.plural), mirror.objects.values())
         return [job for jobs in by_place.values() for job in jobs]
-
-
-def _trouble(mirrors: Sequence[Mirror[Any]], unanswered: KubeError | None) -> tuple[str, str, float]:
-    """Return why what is shown may be old, in a word and in words, and since when; empty when it is not.
-
-    What the probe has found while the cluster answers nobody is newer than what ended each watch.
-    """
-    ailing = [
-        (mirror, unanswered or problem)
-        for mirror in mirrors
-        if (problem := mirror.state.problem) is not None and not mirror.state.is_absent
-    ]
-    for kind, word in _TROUBLES:
-        found = [(mirror, problem) for mirror, problem in ailing if isinstance(problem, kind)]
-        if found:
-            problem = found[0][1]
-            reason = problem.why or problem.what
-            if isinstance(problem, Unauthorized):
-                reason = f"{problem.details} ctrl+r retries now."
-            elif isinstance(problem, Unreachable):
-                reason = f"{reason.rstrip('.')}. Retrying automatically; ctrl+r retries now."
-            if unanswered is None and len(ailing) < sum(not mirror.state.is_absent for mirror in mirrors):
-                reason = f"{', '.join(mirror.resource.full_name for mirror, _ in found)}: {reason}"
-            heard_s = [mirror.heard_at_s for mirror, _ in ailing if mirror.heard_at_s]
-            return word, reason, min(heard_s, default=0.0)
-    return "", "", 0.0
-
-
-def list_progress(lists: Iterable[tuple[Resource, MirrorState]]) -> str:
-    """Say how much of the first lists has come: `1,500 of 10,000 pods so far…`; empty before and after."""
-    parts = []
-    for resource, state in lists:
-        if state.listed and not state.is_synced:
-            of_all = f" of {count(state.listed + state.remaining)}" if state.remaining else ""
-            parts.append(f"{count(state.listed)}{of_all} {resource.plural}")
-    return f"{', '.join(parts)} so far…" if parts else ""
 
 
 async def _list_once(mirror: Mirror[Any]) -> None:

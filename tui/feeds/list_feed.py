@@ -16,7 +16,8 @@ from k8s.models.resources import Resource
 from k8s.snapshot import Missing
 from k8s.watch.backoff import ServerProbe
 from k8s.watch.mirror import Mirror, MirrorState
-from tui.feeds.cluster_feed import PUBLISH_S, RESTS, ClusterFeed, list_progress
+from tui.feeds.cluster_feed import PUBLISH_S, RESTS, ClusterFeed
+from tui.feeds.trouble import list_progress
 from tui.text.format import count
 
 T = TypeVar("T")

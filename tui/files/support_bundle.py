@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from k8s.client.client import Client
+from k8s.client.server_version import fetch_version
 from k8s.diagnosis.gather import GROUP_KEYS, KUEUE, KUEUE_VERSIONS, POD_GROUPS, answer_why
 from k8s.errors import KubeError, NotFound
 from k8s.kinds import kind_of
@@ -227,7 +228,7 @@ class _Collector:
         ]
         lines += [f"{name}: {_version(name)}" for name in _PACKAGES]
         try:
-            server = await self._client.get_json("/version", doing="ask for the server's version")
+            server = await fetch_version(self._client)
         except KubeError as error:
             self._note("versions.txt, the server's", error.why or error.what)
         else:

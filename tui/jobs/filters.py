@@ -91,3 +91,12 @@ def _ended(job: Job, now: datetime) -> datetime:
     if job.finished is not None:
         return job.finished
     return max((each.finished for each in job.instances if each.finished is not None), default=now)
+
+
+def gpu_totals(jobs: Iterable[Job]) -> tuple[int, int]:
+    """Return how many GPUs these jobs hold, and how many more they request and wait for."""
+    held = waiting = 0
+    for job in jobs:
+        held += job.gpus_allocated
+        waiting += job.gpus_waiting
+    return held, waiting

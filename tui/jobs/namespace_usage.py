@@ -72,10 +72,8 @@ def namespace_usages(
     waiting: dict[str, int] = {}
     for job in jobs:
         namespace = job.ref.namespace
-        is_active = not job.status.is_final
-        unfinished[namespace] = unfinished.get(namespace, 0) + is_active
-        wants = max(0, job.gpus_requested - job.gpus_allocated) if is_active else 0
-        waiting[namespace] = waiting.get(namespace, 0) + wants
+        unfinished[namespace] = unfinished.get(namespace, 0) + (not job.status.is_final)
+        waiting[namespace] = waiting.get(namespace, 0) + job.gpus_waiting
     for node in nodes:
         for holder in node.holders:
             held[holder.namespace] = held.get(holder.namespace, 0) + holder.gpus

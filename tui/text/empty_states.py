@@ -27,6 +27,12 @@ def no_cluster(snapshot: ClusterSnapshot) -> str:
             "Log in again, then press ctrl+r to retry.\n"
             ":ctx lists the other contexts of your kubeconfig."
         )
+    if snapshot.trouble == "no Kubernetes API":
+        return (
+            "This address answers, but is no Kubernetes API.\n"
+            "Check the server's address in the kubeconfig, then press ctrl+r to retry.\n"
+            ":ctx lists the other contexts of your kubeconfig."
+        )
     return (
         "The cluster cannot be reached.\n"
         "Retrying automatically; ctrl+r retries now.\n"

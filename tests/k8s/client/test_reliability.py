@@ -174,7 +174,7 @@ async def test_a_login_that_is_over_is_said_and_tried_again_when_the_user_asks()
             over_login = await feed.until(lambda each: each.trouble == "login expired")
             assert "Unauthorized" in over_login.stale and "ctrl+r" in over_login.stale
             cluster.forget("/version")
-            cluster.say("/version", Answer({}))
+            cluster.say("/version", Answer({"gitVersion": "v1.36.1"}))
             for path in WATCHED:
                 cluster.forget(path, watch=True)
                 cluster.say(path, Stream(), watch=True)
@@ -230,6 +230,55 @@ async def test_who_may_list_one_namespace_only_starts_there_and_may_go_to_anothe
             feed.cluster_feed.show_namespace("")
             everything = await feed.until(lambda each: each.is_synced and jobs_of(each) == ["bert"])
             assert {each.resource for each in everything.missing_jobs} == {"pods", "pytorchjobs.kubeflow.org"}
+
+
+NOTHING_OF_KUBERNETES = {
+    "not found": Answer(b"404 page not found", 404),
+    "other JSON": Answer({"error": "no such route"}, 404),
+    "a page": Answer(b"<!doctype html><title>Welcome</title>", headers={"Content-Type": "text/html"}),
+    "an object": Answer({"ok": True}),
+}
+"""What servers of other things say to everything."""
+
+
+@pytest.mark.parametrize("reply", NOTHING_OF_KUBERNETES.values(), ids=NOTHING_OF_KUBERNETES)
+async def test_a_server_of_something_else_is_no_empty_cluster(reply: Reply) -> None:
+    async with ScriptedCluster() as cluster:
+        cluster.say_everywhere(reply)
+        async with running(cluster, backoff=HASTY) as feed:
+            other = await feed.until(lambda each: bool(each.trouble))
+            other = await feed.until(lambda each: each.trouble == "no Kubernetes API")
+            assert "This address answers, but is no Kubernetes API. " in other.stale
+            assert (other.is_synced, other.kinds) == (False, ())
+            assert not any(each.is_synced for each in feed.snapshots)
+            cluster.say_everywhere(None)
+            serve_small(cluster)
+            assert jobs_of(await feed.until_live(cluster, WATCHED)) == ["bert"]
+
+
+@pytest.mark.parametrize("reply", NOTHING_OF_KUBERNETES.values(), ids=NOTHING_OF_KUBERNETES)
+async def test_an_address_that_is_given_to_another_server_takes_no_row_away(reply: Reply) -> None:
+    async with ScriptedCluster() as cluster:
+        streams = serve_small(cluster)
+        async with running(cluster, backoff=HASTY) as feed:
+            await feed.until_live(cluster, WATCHED)
+            cluster.say_everywhere(reply)
+            for path in WATCHED:
+                streams[path].drop()
+            await feed.until(lambda each: each.trouble == "no Kubernetes API")
+            await cluster.until_asked("/version", len(cluster.asked("/version")) + 4)
+            assert keeps_its_rows(feed)
+
+
+async def test_a_kind_that_is_gone_without_a_status_is_still_gone() -> None:
+    plain = Answer(b"404 page not found", 404)
+    async with ScriptedCluster() as cluster:
+        serve_small(cluster)
+        cluster.forget(JOBS)
+        cluster.say(JOBS, plain)
+        async with running(cluster, backoff=PATIENT) as feed:
+            snapshot = await feed.until(lambda each: each.is_synced)
+            assert (snapshot.stale, snapshot.kinds) == ("", ())
 
 
 async def test_a_server_that_fails_for_one_collection_is_said_of_that_one() -> None:

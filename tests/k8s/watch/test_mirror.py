@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from k8s.errors import (
@@ -169,11 +171,45 @@ async def test_while_the_cluster_is_away_the_time_it_was_last_heard_stands_still
         cluster.say(ALL, stream, Drop(), watch=True)
         async with running(cluster) as watched:
             await watched.until(lambda: watched.mirror.state.is_live)
-            heard_s = watched.mirror.heard_at_s
             stream.drop()
+            await watched.until_problem(Unreachable)
+            heard_s = watched.mirror.heard_at_s
             await cluster.until_asked(ALL, 5, watch=True)
             assert watched.mirror.heard_at_s == heard_s
             assert not watched.mirror.state.is_live
+
+
+async def test_a_quiet_watch_was_true_until_the_server_broke_it() -> None:
+    stream = Stream()
+    async with ScriptedCluster() as cluster:
+        cluster.say(ALL, page([pod("a")]))
+        cluster.say(ALL, stream, Drop(), watch=True)
+        async with running(cluster) as watched:
+            await watched.until(lambda: watched.mirror.state.is_live)
+            opened_s = watched.mirror.heard_at_s
+            broken_s = asyncio.get_running_loop().time()
+            stream.drop()
+            await watched.until_problem(Unreachable)
+            assert opened_s < broken_s <= watched.mirror.heard_at_s
+
+
+async def test_a_watch_that_falls_silent_was_true_until_the_server_was_last_heard_of_anything() -> None:
+    silent = Backoff(first_s=60.0, watch_s=0, grace_s=0.5)
+    async with ScriptedCluster() as cluster:
+        cluster.say(ALL, page([pod("a")]))
+        cluster.say(ALL, Stream(), watch=True)
+        cluster.say("/version", Answer({"gitVersion": "v1.36.1"}))
+        async with running(cluster, backoff=silent) as watched:
+            await watched.until(lambda: watched.mirror.state.is_live)
+            opened_s = watched.mirror.heard_at_s
+            async with cluster.client() as other:
+                await other.get_json("/version")  # somebody else's contact is none of ours
+            await watched.client.get_json("/version")
+            heard_s = watched.client.heard_at_s
+            cluster.forget("/version")
+            cluster.say("/version", Stall())
+            await watched.until_problem(Unreachable)
+            assert opened_s < heard_s == watched.mirror.heard_at_s
 
 
 async def test_a_watch_that_is_never_opened_is_not_called_live() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests import ROOT
-from tests.scripted.server import ScriptedCluster, Stream, refusal
+from tests.scripted.server import Answer, ScriptedCluster, Stream, refusal
 from tests.tui.commands.conftest import CommandLine, write_kubeconfig
 from tui.commands import COMMANDS
 
@@ -203,3 +203,36 @@ async def test_ctrl_c_ends_quietly(run: CommandLine, cluster: ScriptedCluster) -
     child.send_signal(signal.SIGINT)
     out, err = await child.communicate()
     assert (child.returncode, out, err) == (130, b"", b"")
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        Answer(b"404 page not found", 404),
+        Answer(b"<html>Unsupported method", 501),
+        Answer(b"<html>", headers={"Content-Type": "text/html"}),
+    ],
+    ids=["404", "501", "a page"],
+)
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("list",),
+        ("list", "-A", "-o", "json"),
+        ("top", "nodes"),
+        ("top", "jobs"),
+        ("get", "bert"),
+        ("data", "list"),
+        ("delete", "bert", "--yes"),
+        ("submit", "pytorch", "--name", "x", "--image", "y", "true"),
+    ],
+    ids=" ".join,
+)
+async def test_a_server_that_is_no_kubernetes_api_fails_every_command(
+    run: CommandLine, cluster: ScriptedCluster, reply: Answer, words: tuple[str, ...]
+) -> None:
+    cluster.say_everywhere(reply)
+    ended = await run(*words)
+    assert (ended.status, ended.out) == (1, "")
+    assert ended.err.startswith("This address answers, but is no Kubernetes API.\n")
+    assert f"{cluster.host}/version" in ended.err

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from tests.scripted.server import Answer, Asked, Compute, Reply, ScriptedCluster, page, refusal
+from tests.support.objects import pytorch_job
 from tests.tui.commands.conftest import CommandLine
 
 NODES = {
@@ -291,3 +292,21 @@ async def test_ages_are_marked_where_the_clusters_clock_is_far_from_ours(
     cluster.forget("/apis/kubeflow.org/v1/pytorchjobs")
     cluster.say("/apis/kubeflow.org/v1/pytorchjobs", page([{"metadata": meta, "spec": {}}]))
     assert set((await run("list", "-o", "wide")).row("b")) & {f"{mark}10m", f"{mark}11m"}
+
+
+def job_object(name: str, namespace: str, gpus: int, *, is_suspended: bool = False) -> dict[str, Any]:
+    made = pytorch_job(name, namespace=namespace, gpus=gpus)
+    made["spec"]["runPolicy"] = {"suspend": is_suspended}
+    return made
+
+
+async def test_top_jobs_leaves_suspended_jobs_out_of_what_is_requested(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
+    jobs = [job_object("waits", "default", 4), job_object("rests", "default", 2, is_suspended=True)]
+    for path, items in (("/apis/kubeflow.org/v1/pytorchjobs", jobs), ("/api/v1/pods", [])):
+        cluster.forget(path)
+        cluster.say(path, page(items))
+    found = (await run("top", "jobs", "-o", "json")).values
+    assert [job["status"] for job in found["items"]] == ["Pending", "Suspended"]
+    assert (found["gpus_allocated"], found["gpus_requested"]) == (0, found["items"][0]["gpus_requested"])

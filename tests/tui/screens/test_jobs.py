@@ -17,7 +17,7 @@ from tests.support.hosted_view import Hosted, hosted
 from tests.support.objects import batch_job, joined, node, pod_of, pytorch_job
 from tests.support.sample_cluster import MPI_JOBS, ago, lab
 from tests.tui.console.test_console import console_on
-from tui.jobs.filters import filter_jobs, is_fault, own_names, silent_ranks
+from tui.jobs.filters import filter_jobs, gpu_totals, is_fault, own_names, silent_ranks
 from tui.options import FINISHED_DAYS
 from tui.screens.base.request import Route
 from tui.screens.lists.jobs import JobsView
@@ -143,7 +143,7 @@ async def test_mine_faults_and_older_jobs_are_shown_by_a_key_each_and_the_title_
         await pilot.press("F", "o")
         assert {"ablation-1", "ablation-2", "ablation-3"} < names(app)
         assert "Jobs (14)" in app.text and "older" not in app.text
-        assert "Σ 14 jobs · 63 GPUs held · 36 requested and waiting" in app.text
+        assert "Σ 14 jobs · 63 GPUs held · 32 requested and waiting" in app.text
 
 
 @pytest.mark.parametrize(
@@ -317,3 +317,38 @@ async def test_a_job_of_kubernetes_own_kind_is_shown_like_any_other() -> None:
     jobs = tuple(joined([], [], [sweep])[1].values())
     async with hosted(JobsView(), picture(jobs=jobs)) as (app, _):
         assert "Job" in line_of(app, "sweep") and "0/3" in line_of(app, "sweep")
+
+
+def held_by(of: dict[str, Any], gpus: int) -> dict[str, Any]:
+    return pod_of(of, "master-0", on="n1", gpus=gpus)
+
+
+async def test_the_totals_are_of_the_jobs_that_are_listed_and_of_no_others() -> None:
+    mine, other = pytorch_job("mine", gpus=4), pytorch_job("other", gpus=3, namespace="vision")
+    nodes, jobs = joined([node("n1")], [held_by(mine, 4), held_by(other, 3)], [mine, other])
+    shown = {"nodes": tuple(nodes.values()), "is_synced": True}
+    everything = ClusterSnapshot(jobs=tuple(jobs.values()), **shown)  # type: ignore[arg-type]
+    async with hosted(JobsView(), everything) as (app, _):
+        assert "Σ 2 jobs · 7 GPUs held · 0 requested and waiting" in app.text
+    one = ClusterSnapshot(namespace="default", jobs=(jobs["mine"],), **shown)  # type: ignore[arg-type]
+    async with hosted(JobsView(), one) as (app, _):
+        assert "Σ 1 job · 4 GPUs held · 0 requested and waiting" in app.text
+
+
+@pytest.mark.parametrize(
+    ("status", "waiting"),
+    [
+        (Status.PENDING, 5),
+        (Status.QUEUED, 5),
+        (Status.UNKNOWN, 5),
+        (Status.SUSPENDED, 0),
+        (Status.TERMINATING, 0),
+        (Status.SUCCEEDED, 0),
+        (Status.FAILED, 0),
+    ],
+)
+def test_only_jobs_that_could_still_start_wait_for_gpus(status: Status, waiting: int) -> None:
+    waits = job("a", status=status, gpus_requested=8, gpus_allocated=3)
+    assert gpu_totals([waits]) == (3, waiting)
+    more_than_asked = job("b", status=status, gpus_requested=1, gpus_allocated=3)
+    assert gpu_totals([waits, more_than_asked]) == (6, waiting)

@@ -7,7 +7,8 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from k8s.client.client import Client
-from k8s.errors import FORBIDDEN_HINT, Forbidden, KubeError
+from k8s.client.server_version import fetch_version
+from k8s.errors import FORBIDDEN_HINT, Forbidden, KubeError, NotKubernetes
 from k8s.snapshot import ClusterSnapshot
 from tui.commands.support.output import write_stderr
 from tui.feeds.cluster_feed import ClusterFeed
@@ -21,10 +22,39 @@ async def cluster(options: ConsoleOptions) -> AsyncIterator[Client]:
 
     Raises:
         NoCluster: There is no kubeconfig, or it cannot be used.
+        NotKubernetes: It names an address where something else answers.
     """
     options = await with_sandbox(options)
     async with await Client.connect(options.kubeconfig, options.context, options.namespace) as client:
-        yield client
+        try:
+            yield client
+        except KubeError as error:
+            if _is_foreign(error):
+                await _check_is_kubernetes(client)
+            raise
+
+
+def _is_foreign(error: BaseException | None) -> bool:
+    """Tell whether an error, or one that it explains, may come from something else than an API server."""
+    while error is not None:
+        if isinstance(error, KubeError) and error.is_foreign:
+            return True
+        error = error.__cause__
+    return False
+
+
+async def _check_is_kubernetes(client: Client) -> None:
+    """Say of an address that understands nothing what is wrong with it.
+
+    Raises:
+        NotKubernetes: It is no API server's.
+    """
+    try:
+        await fetch_version(client)
+    except NotKubernetes:
+        raise
+    except KubeError:
+        return
 
 
 def _silent(_words: str) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from k8s.snapshot import ClusterSnapshot, Job, Missing
 from k8s.status import Status
 from tui.feeds.preview_text import status_words
-from tui.jobs.filters import FilteredJobs, filter_jobs, is_loud, own_names, silent_ranks
+from tui.jobs.filters import FilteredJobs, filter_jobs, gpu_totals, is_loud, own_names, silent_ranks
 from tui.screens.base.list_view import ListView, progress_of
 from tui.text.empty_states import no_faults, no_jobs, only_older
 from tui.text.format import NOTHING, STATUS_LOOKS, Clock, Run, compact_ranges, count, plural
@@ -118,12 +118,10 @@ class JobsView(ListView):
             hidden = f", {table.hidden_marks} hidden by the filter" if table.hidden_marks else ""
             parts.append(f"{len(table.marks)} marked{hidden}")
         self.set_title("  ".join(parts))
-        waiting = sum(
-            job.gpus_requested - job.gpus_allocated for job in snapshot.jobs if not job.status.is_final
-        )
+        held, waiting = gpu_totals(snapshot.jobs)
         self.put(
             "totals",
-            f"Σ {plural(len(snapshot.jobs), 'job')} · {plural(snapshot.gpus_allocated, 'GPU')} held"
+            f"Σ {plural(len(snapshot.jobs), 'job')} · {plural(held, 'GPU')} held"
             f" · {waiting} requested and waiting",
         )
         self.put("notice", snapshot.stale or _missing_words(snapshot.missing_jobs))
