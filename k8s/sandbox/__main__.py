@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import os
 import sys
 from contextlib import suppress
@@ -13,12 +12,14 @@ from pathlib import Path
 from k8s.errors import KubeError
 from k8s.sandbox.launcher import SandboxOptions
 from k8s.sandbox.paths import SandboxPaths
+from k8s.sandbox.sandbox_log import begin_log
 from k8s.sandbox.serve import serve
 
 
 def main(folder: str, options: str, descriptor: str) -> int:
     """Run a sandbox until it is stopped, say through the descriptor how far it is; return the exit status."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    paths = SandboxPaths(Path(folder))
+    begin_log(paths.log)
 
     def say(**words: str) -> None:
         with suppress(OSError):
@@ -26,7 +27,7 @@ def main(folder: str, options: str, descriptor: str) -> int:
 
     try:
         wanted = SandboxOptions(**json.loads(options))
-        asyncio.run(serve(SandboxPaths(Path(folder)), wanted, lambda progress: say(progress=progress)))
+        asyncio.run(serve(paths, wanted, lambda progress: say(progress=progress)))
     except KubeError as error:
         say(what=error.what, why=error.why, hint=error.hint)
         print(error, file=sys.stderr)

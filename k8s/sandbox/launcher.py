@@ -26,7 +26,6 @@ ANSWER_S = 15.0
 STOP_S = 30.0
 """How long one that was asked to stop may take: its pods have their grace period."""
 _TURN_S = 0.05
-_LOG_BYTES = 1024 * 1024
 _HINT = "See {log}, or start afresh: gpuconsole sandbox stop"
 
 
@@ -186,8 +185,6 @@ async def _alone(paths: SandboxPaths, progress: Callable[[str], None]) -> AsyncI
 
 async def _launch(paths: SandboxPaths, options: SandboxOptions, progress: Callable[[str], None]) -> None:
     """Start the process and read from it how far it is."""
-    if paths.log.exists() and paths.log.stat().st_size > _LOG_BYTES:
-        paths.log.replace(paths.log.with_suffix(".log.1"))
     root = str(Path(__file__).resolve().parents[2])
     words = [sys.executable, "-P", "-m", "k8s.sandbox", str(paths.folder), json.dumps(asdict(options))]
     read_end, write_end = os.pipe()

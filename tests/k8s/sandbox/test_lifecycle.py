@@ -220,3 +220,51 @@ async def test_it_stays_while_a_pod_runs(paths: SandboxPaths) -> None:
     log = paths.pods / busy["metadata"]["uid"] / "main" / "0.log"
     eventually(lambda: not paths.is_held)
     assert log.read_text().endswith("done\n")
+
+
+FLOOD = """
+import socket, sys
+opened = []
+for _ in range(600):
+    opened.append(socket.create_connection(("127.0.0.1", int(sys.argv[1])), timeout=20))
+    if len(opened) % 3 == 0:
+        opened[-1].send(b"no TLS at all")
+print("open", flush=True)
+sys.stdin.read()
+"""
+
+
+def resident_mib(pid: int) -> float:
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+@pytest.mark.slow
+async def test_it_answers_while_silent_connections_flood_it(paths: SandboxPaths) -> None:
+    program = (
+        "import asyncio, resource; from k8s import sandbox;"
+        "hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1];"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard));"
+        "print(asyncio.run(sandbox.start(sandbox.SandboxOptions(nodes=1))).pid)"
+    )
+    console = await asyncio.create_subprocess_exec(sys.executable, "-c", program, stdout=subprocess.PIPE)
+    pid = int((await console.communicate())[0])
+    before_mib, log_bytes = resident_mib(pid), paths.log.stat().st_size
+    floods = [
+        subprocess.Popen(
+            [sys.executable, "-c", FLOOD, str(paths.holder().port)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        for _ in range(2)
+    ]
+    for flood in floods:
+        assert flood.stdout is not None
+        assert await asyncio.to_thread(flood.stdout.readline) == b"open\n"
+    for _ in range(5):
+        async with await Client.connect(str(paths.kubeconfig)) as client:
+            assert await client.list(NODES)
+    assert resident_mib(pid) - before_mib < 60
+    assert paths.log.stat().st_size - log_bytes < 100_000
+    for flood in floods:
+        flood.communicate()

@@ -20,6 +20,7 @@ from k8s.sandbox.api.admission import patches
 from k8s.sandbox.api.admission.registry import Registry
 from k8s.sandbox.api.api_errors import ApiError, StatusCause
 from k8s.sandbox.api.http import bodies, discovery, lists, representations
+from k8s.sandbox.api.http.connections import Connections, give_memory_back
 from k8s.sandbox.api.served import BY_PATH, SERVED, ServedResource
 from k8s.sandbox.api.storage.store import Object, Store, StoreError
 from k8s.sandbox.api.streams.pod_exec import run_exec
@@ -30,6 +31,7 @@ log = logging.getLogger(__name__)
 
 LARGEST_BODY_BYTES = 3 * 1024 * 1024
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
+_NUMERIC = {"localhost": "127.0.0.1"}
 OPEN_PATHS = ("/healthz", "/livez", "/readyz")
 """What is answered without a token."""
 EVENTS_KEPT_S = 3600.0
@@ -105,6 +107,7 @@ class Server:
         self._last_used = time.monotonic()
         self._in_use = 0
         self._runner: web.AppRunner | None = None
+        self._connections: Connections | None = None
         self._sweeper: asyncio.Task[None] | None = None
 
     @property
@@ -127,10 +130,15 @@ class Server:
         app.router.add_route("*", "/{path:.*}", self._answer)
         self._runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=2.0)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, host, port, ssl_context=tls)
-        await site.start()
+        assert self._runner.server is not None
+        self._connections = Connections(self._runner.server, tls)
+        try:
+            port = self._connections.listen(_NUMERIC.get(host, host), port)
+        except OSError:
+            await self._runner.cleanup()
+            raise
         self._sweeper = asyncio.create_task(self._sweep())
-        return int(self._runner.addresses[0][1])
+        return port
 
     async def stop(self) -> None:
         """End all streams, then stop listening."""
@@ -140,15 +148,23 @@ class Server:
             self._sweeper.cancel()
             with suppress(asyncio.CancelledError):
                 await self._sweeper
+        if self._connections is not None:
+            self._connections.stop_accepting()
         if self._runner is not None:
             await self._runner.cleanup()
+        if self._connections is not None:
+            await self._connections.close()
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         """Let in who has the token, and turn errors into `Status` answers."""
         sent = request.headers.get("Authorization", "").partition(" ")[2].strip().encode()
         counts = [used for token, used in self._tokens.items() if token and hmac.compare_digest(token, sent)]
+        if counts and self._connections is not None:
+            self._connections.prove(request.protocol)
         if not counts and request.path not in OPEN_PATHS:
-            return _status_response(ApiError(401, "Unauthorized", "Unauthorized"))
+            refusal = _status_response(ApiError(401, "Unauthorized", "Unauthorized"))
+            refusal.force_close()
+            return refusal
         is_somebody = any(counts)
         self._in_use += is_somebody
         try:
@@ -291,9 +307,10 @@ class Server:
         return representations.accepted(target.served, accept, request.query.get("includeObject", ""))
 
     async def _sweep(self) -> None:
-        """Remove events that are too old, for as long as the server runs."""
+        """Remove events that are too old, and give back free memory, for as long as the server runs."""
         while True:
             await asyncio.sleep(60)
+            give_memory_back()
             with suppress(StoreError):
                 self.registry.expire_events(EVENTS_KEPT_S)
 
