@@ -29,6 +29,8 @@ class Argument:
     """The values allowed; empty when any will do."""
     least: float | None = None
     """The smallest number allowed."""
+    most: float | None = None
+    """The largest number allowed."""
 
     @property
     def flag(self) -> str:
@@ -52,7 +54,16 @@ class Argument:
                 raise ValueError(f"{text!r} is not a {'whole ' if whole else ''}number") from None
             if self.least is not None and not value >= self.least:
                 raise ValueError(f"{text} is not {self.least:g} or more")
+            if self.most is not None and not value <= self.most:
+                raise ValueError(f"{text} is not {_number(self.most)} or less")
         return value
+
+    @property
+    def bounds(self) -> str:
+        """What a number may be, as `1 to 1000000`; "" for what is no number."""
+        if self.least is None or self.most is None:
+            return ""
+        return f"{_number(self.least)} to {_number(self.most)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +78,8 @@ class Trainer:
     """What `python -m` runs."""
     arguments: tuple[Argument, ...] = field(repr=False)
     """In the order a form shows them."""
+    conflict: Callable[[argparse.Namespace], str] = field(default=lambda _: "", repr=False)
+    """Says which arguments do not go together, as argparse would; "" where all do."""
 
     def argument(self, name: str) -> Argument:
         """Look up an argument.
@@ -119,24 +132,37 @@ class Trainer:
         What it cannot read ends the process with status 2 and one line on stderr.
         """
         parser = _TrainerParser(prog=f"python -m {self.module}", description=self.title, allow_abbrev=False)
+        parser.conflict = self.conflict
         for argument in self.arguments:
             words = argument.words.replace("%", "%%")
             if isinstance(argument.default, bool):
                 parser.add_argument(argument.flag, action="store_true", help=words)
                 continue
             unit = f" {argument.unit}" if argument.unit else ""
+            bounds = f"; {argument.bounds}" if argument.bounds else ""
             parser.add_argument(
                 argument.flag,
                 type=_argparse_type(argument),
                 default=argument.default,
                 metavar="|".join(argument.choices) or argument.name.upper().replace("-", "_"),
-                help=f"{words} (default: {argument.default or 'none'}{unit})",
+                help=f"{words} (default: {argument.default or 'none'}{unit}{bounds})",
             )
         return parser
 
 
 class _TrainerParser(argparse.ArgumentParser):
     """A parser that complains in one line: in a job's log a usage text for each rank hides the reason."""
+
+    conflict: Callable[[argparse.Namespace], str]
+
+    def parse_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: None = None
+    ) -> argparse.Namespace:
+        parsed = super().parse_args(args, namespace)
+        words = self.conflict(parsed)
+        if words:
+            self.error(words)
+        return parsed
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"error: {message}. See {self.prog} --help.\n")
@@ -154,6 +180,11 @@ def _argparse_type(argument: Argument) -> Callable[[str], str | int | float]:
     return read
 
 
+def _number(number: float) -> str:
+    """Write a bound as one types it: whole numbers with all their digits while these are few."""
+    return str(number) if isinstance(number, int) else f"{number:g}"
+
+
 DATASETS = ("digits", "mnist")
 """`digits` is drawn by the trainer itself; `mnist` is read from files."""
 
@@ -166,6 +197,9 @@ DEVICES = ("auto", "cpu", "cuda")
 RESUME_MODES = ("auto", "never", "must")
 """What to do about checkpoints that are there already."""
 
+WHEN_FULL = ("stop", "continue")
+"""What to do when the disk of the checkpoints is full."""
+
 _DDP_ARGUMENTS = (
     Argument(
         "dataset", "digits", "", "What to learn: digits drawn on the spot, or MNIST from --data", DATASETS
@@ -173,32 +207,84 @@ _DDP_ARGUMENTS = (
     Argument("data", "mnist", "", "Folder with MNIST's four files (dataset mnist)"),
     Argument("download", False, "", "Fetch MNIST into --data if it is not there"),
     Argument("model", "cnn", "", "The network: a small one of our own, or one of torchvision's", MODELS),
-    Argument("epochs", 5, "epochs", "How often to go through the training images", least=1),
-    Argument("batch-size", 32, "images", "Images in a step of one process", least=1),
-    Argument("lr", 0.003, "", "Highest learning rate; it rises at the start and falls to zero", least=0),
-    Argument("weight-decay", 0.01, "", "How strongly AdamW pulls weights to zero", least=0),
-    Argument("train-images", 12_000, "images", "Digits to draw for training (dataset digits)", least=1),
-    Argument("val-images", 2_000, "images", "Digits to draw for validation (dataset digits)", least=1),
-    Argument("seed", 1, "", "Start of every random sequence; the same seed trains the same way", least=0),
+    Argument("epochs", 5, "epochs", "How often to go through the training images", least=1, most=1_000_000),
+    Argument("batch-size", 32, "images", "Images in a step of one process", least=1, most=1_000_000),
+    Argument(
+        "lr", 0.003, "", "Highest learning rate; it rises at the start and falls to zero", least=0, most=1e30
+    ),
+    Argument("weight-decay", 0.01, "", "How strongly AdamW pulls weights to zero", least=0, most=100),
+    Argument(
+        "train-images",
+        12_000,
+        "images",
+        "Digits to draw for training (dataset digits)",
+        least=1,
+        most=1_000_000,
+    ),
+    Argument(
+        "val-images",
+        2_000,
+        "images",
+        "Digits to draw for validation (dataset digits)",
+        least=1,
+        most=1_000_000,
+    ),
+    Argument(
+        "seed",
+        1,
+        "",
+        "Start of every random sequence; the same seed trains the same way",
+        least=0,
+        most=4_294_967_295,
+    ),
     Argument("device", "auto", "", "Where to compute; auto takes a GPU if there is one", DEVICES),
     Argument("precision", "fp32", "", "Numbers to compute with; bf16 is for GPUs", ("fp32", "bf16")),
     Argument("log-dir", "logs", "", "Folder for the event files, written by rank 0"),
-    Argument("log-every", 10, "steps", "Steps between two lines of progress", least=1),
+    Argument("log-every", 10, "steps", "Steps between two lines of progress", least=1, most=1_000_000_000),
     Argument("checkpoint-dir", "checkpoints", "", "Folder for checkpoints, written and read by rank 0"),
-    Argument("keep", 2, "checkpoints", "How many of the newest checkpoints to keep", least=1),
+    Argument("keep", 2, "checkpoints", "How many of the newest checkpoints to keep", least=1, most=1_000_000),
     Argument(
         "resume",
         "auto",
         "",
-        "Go on from the newest checkpoint: if there is one, never, or fail",
+        "Go on from the newest checkpoint: if there is one, never, or fail;"
+        " never moves the checkpoints that are there to a folder old-N beside them",
         RESUME_MODES,
     ),
-    Argument("wait-for-others", 300, "s", "How long a process waits for the others before training", least=1),
+    Argument(
+        "on-full-disk",
+        "stop",
+        "",
+        "When a checkpoint finds no room on its disk: stop, or train on and try again with the next",
+        WHEN_FULL,
+    ),
+    Argument(
+        "wait-for-others",
+        300,
+        "s",
+        "How long a process waits for the others before training",
+        least=1,
+        most=604_800,
+    ),
 )
+
+
+def _ddp_conflict(arguments: argparse.Namespace) -> str:
+    if arguments.batch_size == 1 and arguments.model != "cnn":
+        return (
+            f"argument --batch-size: 1 is not 2 or more, which --model {arguments.model} needs"
+            " (it normalizes over the images of a step)"
+        )
+    return ""
+
 
 TRAINERS: tuple[Trainer, ...] = (
     Trainer(
-        "ddp", "Train an image classifier with DistributedDataParallel", "trainer.train_ddp", _DDP_ARGUMENTS
+        "ddp",
+        "Train an image classifier with DistributedDataParallel",
+        "trainer.train_ddp",
+        _DDP_ARGUMENTS,
+        _ddp_conflict,
     ),
 )
 """Every trainer, in the order a form shows them."""

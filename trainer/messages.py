@@ -86,6 +86,14 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600}h{whole % 3600 // 60:02}m"
 
 
+def ago(seconds: float) -> str:
+    """Say how long ago something was: 12 s ago, 5 min ago, 3 h ago, 2 days ago."""
+    for size, unit in ((86_400, "days"), (3600, "h"), (60, "min")):
+        if seconds >= 2 * size or (seconds >= size and unit != "days"):
+            return f"{seconds // size:.0f} {unit} ago"
+    return f"{max(0, seconds):.0f} s ago"
+
+
 def first_line(error: BaseException) -> str:
     """Say an error as one short sentence without its full stop: no C++ frames, no source files."""
     lines = str(error).strip().splitlines() or [type(error).__name__]

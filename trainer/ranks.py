@@ -6,6 +6,8 @@ PMI_* and MPI_* variables of MPICH and Intel MPI.
 """
 
 import os
+import re
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -23,6 +25,22 @@ _LAUNCHERS = (
     ("MPICH", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
     ("the environment", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"),
 )
+
+
+_PYTORCH_JOB_POD = re.compile(r"(.+)-(?:master|worker)-\d+")
+
+
+def job_name(env: Mapping[str, str] | None = None) -> str:
+    """Return the name of the job this process is a pod of, from the pod's name; "" if it is none.
+
+    A pod's host has its name: <job>-master-0 of a PyTorchJob, <job>-3 or <job>-3-x7k2p of an Indexed Job.
+    """
+    env = os.environ if env is None else env
+    pod = env.get("HOSTNAME") or socket.gethostname()
+    index = env.get("JOB_COMPLETION_INDEX", "")
+    pattern = re.compile(rf"(.+)-{re.escape(index)}(?:-[a-z0-9]{{5}})?") if index else _PYTORCH_JOB_POD
+    found = pattern.fullmatch(pod)
+    return found[1] if found else ""
 
 
 @dataclass(frozen=True, slots=True)

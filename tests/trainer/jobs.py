@@ -37,10 +37,13 @@ class Job:
 
     def start_two(self, arguments: list[str]) -> None:
         """Start two ranks as an operator does, without torchrun."""
-        port = free_port()
-        for rank in ("0", "1"):
-            meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-            self.start(["trainer.train_ddp", *arguments], RANK=rank, WORLD_SIZE="2", **meeting)
+        self.start_ranks(2, ["trainer.train_ddp", *arguments])
+
+    def start_ranks(self, world_size: int, command: list[str], **env: str) -> None:
+        """Start all ranks of a job that meet at a port of this machine."""
+        env |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port(), "WORLD_SIZE": str(world_size)}
+        for rank in range(world_size):
+            self.start(command, RANK=str(rank), **env)
 
     def start_pods(self, *arguments: list[str], processes: int = 1) -> None:
         """Start a pod for each list of arguments, as an operator would, under the launcher."""

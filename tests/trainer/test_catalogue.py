@@ -33,6 +33,12 @@ def test_an_unknown_trainer_or_argument_is_answered_with_those_there_are() -> No
         ("epochs", "two", "--epochs: 'two' is not a whole number"),
         ("epochs", "0", "--epochs: 0 is not 1 or more"),
         ("lr", "nan", "--lr: nan is not 0 or more"),
+        ("lr", "inf", r"--lr: inf is not 1e\+30 or less"),
+        ("weight-decay", "1e9", "--weight-decay: 1e9 is not 100 or less"),
+        ("seed", "99999999999999999999", "--seed: 99999999999999999999 is not 4294967295 or less"),
+        ("seed", "-1", "--seed: -1 is not 0 or more"),
+        ("wait-for-others", "1" + "0" * 5000, "--wait-for-others: '10+' is not a whole number"),
+        ("on-full-disk", "ignore", "--on-full-disk: 'ignore' is none of stop, continue"),
         ("device", "tpu", "--device: 'tpu' is none of auto, cpu, cuda"),
         ("download", "yes", "--download: 'yes' is neither true nor false"),
     ],
@@ -76,3 +82,29 @@ def test_the_console_can_read_the_catalogue_ranks_and_event_files_without_torch_
     )
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert ran.stdout == "[]\n"
+
+
+def test_every_number_has_bounds_and_the_help_says_them() -> None:
+    for trainer in TRAINERS:
+        text = " ".join(trainer.parser().format_help().split())
+        for argument in trainer.arguments:
+            if isinstance(argument.default, int | float) and not isinstance(argument.default, bool):
+                assert argument.least is not None and argument.most is not None
+                assert argument.least <= argument.default <= argument.most
+                for bound in (argument.least, argument.most):
+                    assert argument.read(str(bound)) == bound
+                assert f"; {argument.bounds})" in text
+
+
+def test_a_network_that_normalizes_over_a_step_takes_no_step_of_one_image(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    parser = find("ddp").parser()
+    assert parser.parse_args(["--batch-size", "1"]).model == "cnn"
+    assert parser.parse_args(["--model", "resnet18", "--batch-size", "2"]).batch_size == 2
+    with pytest.raises(SystemExit) as exit_:
+        parser.parse_args(["--model", "resnet18", "--batch-size", "1"])
+    assert exit_.value.code == 2
+    assert capsys.readouterr().err.startswith(
+        "error: argument --batch-size: 1 is not 2 or more, which --model resnet18 needs"
+    )

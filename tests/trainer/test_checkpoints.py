@@ -3,13 +3,22 @@
 import os
 import pickle
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch", reason="checkpoints are torch's, which gpuconsole[trainer] brings")
 
-from trainer.ddp.checkpoint import State, list_checkpoints, load_checkpoint, load_latest, save_checkpoint  # noqa: E402
-from trainer.messages import TrainingError  # noqa: E402
+from trainer.ddp.checkpoint import (  # noqa: E402
+    CheckpointNotWritten,
+    State,
+    find_not_finite,
+    list_checkpoints,
+    load_checkpoint,
+    load_latest,
+    save_checkpoint,
+)
+from trainer.messages import NotFinite, TrainingError  # noqa: E402
 
 
 def state(step: int) -> State:
@@ -37,6 +46,88 @@ def test_the_newest_checkpoint_comes_back_and_only_the_newest_are_kept(tmp_path:
     path, loaded = found
     assert path.name == "step-00000100.pt"
     assert torch.equal(loaded["model"]["weights"], state(100)["model"]["weights"])
+
+
+def test_what_was_just_written_stays_whatever_higher_steps_lie_there(tmp_path: Path) -> None:
+    for step in (150, 200):
+        save_checkpoint(tmp_path, step, state(step), keep=2)
+    path = save_checkpoint(tmp_path, 118, state(118), keep=1)
+    assert path.exists()
+    assert names(tmp_path) == ["step-00000118.pt", "step-00000150.pt", "step-00000200.pt"]
+
+
+def test_a_torn_file_takes_no_place_among_those_that_are_kept(tmp_path: Path) -> None:
+    for step in (1, 2):
+        save_checkpoint(tmp_path, step, state(step), keep=9)
+    (tmp_path / "step-00000003.pt").write_bytes(b"torn")
+    save_checkpoint(tmp_path, 4, state(4), keep=2)
+    assert names(tmp_path) == ["step-00000002.pt", "step-00000003.pt", "step-00000004.pt"]
+    save_checkpoint(tmp_path, 5, state(5), keep=2)
+    assert names(tmp_path) == ["step-00000004.pt", "step-00000005.pt"]
+
+
+def test_the_whole_file_is_on_the_disk_before_it_gets_its_name_and_the_name_after(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not Path("/proc/self/fd").exists():
+        pytest.skip("needs Linux's /proc")
+    done: list[tuple[str, str, int]] = []
+    fsync, replace = os.fsync, os.replace
+
+    def noting_fsync(descriptor: int) -> None:
+        path = Path(os.readlink(f"/proc/self/fd/{descriptor}"))
+        done.append(("fsync", path.name, path.stat().st_size if path.is_file() else 0))
+        fsync(descriptor)
+
+    def noting_replace(source: Path, target: Path) -> None:
+        done.append(("rename", Path(target).name, 0))
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", noting_fsync)
+    monkeypatch.setattr(os, "replace", noting_replace)
+    path = save_checkpoint(tmp_path, 1, state(1), keep=2)
+    whole = path.stat().st_size
+    assert done == [
+        ("fsync", ".step-00000001.pt.partial", whole),
+        ("rename", "step-00000001.pt", 0),
+        ("fsync", tmp_path.name, 0),
+    ]
+
+
+@pytest.mark.parametrize("number", [float("inf"), -float("inf"), float("nan")])
+@pytest.mark.parametrize(
+    "place", [("model", "bias"), ("optimizer", "state", 0, "exp_avg_sq")], ids=["weights", "optimizer"]
+)
+def test_what_is_not_finite_is_neither_saved_nor_taken(
+    tmp_path: Path, number: float, place: tuple[str | int, ...]
+) -> None:
+    save_checkpoint(tmp_path, 1, state(1), keep=2)
+    spoiled = state(2)
+    spoiled["optimizer"] = {"state": {0: {}}, "steps": [3]}
+    inner: Any = spoiled
+    for key in place[:-1]:
+        inner = inner[key]
+    inner[place[-1]] = torch.tensor([[1.0, number]])
+    where = ".".join(map(str, place))
+    with pytest.raises(NotFinite, match=rf"no longer finite after step 2 \(in {where}\)"):
+        save_checkpoint(tmp_path, 2, spoiled, keep=2)
+    assert names(tmp_path) == ["step-00000001.pt"]
+    torch.save({"format": 1, **spoiled}, tmp_path / "step-00000002.pt")
+    warnings: list[str] = []
+    found = load_latest(tmp_path, warnings.append)
+    assert found is not None
+    assert found[1]["step"] == 1
+    assert warnings == [
+        f"The checkpoint {tmp_path}/step-00000002.pt cannot be used. {where} in it is not finite."
+    ]
+
+
+def test_the_largest_and_the_smallest_numbers_are_finite() -> None:
+    largest = torch.finfo(torch.float32).max
+    assert (
+        find_not_finite({"weights": [torch.tensor([largest, -largest, 1e-45])], "none": torch.zeros(0)}) == ""
+    )
+    assert find_not_finite({"bf16": torch.tensor([1, float("nan")], dtype=torch.bfloat16)}) == "bf16"
 
 
 def test_without_a_checkpoint_there_is_nothing_to_resume(tmp_path: Path) -> None:
@@ -97,8 +188,10 @@ def test_a_file_of_somebody_else_is_not_taken_for_a_checkpoint(tmp_path: Path) -
 def test_a_checkpoint_that_cannot_be_written_leaves_the_old_ones_and_says_why(tmp_path: Path) -> None:
     save_checkpoint(tmp_path, 1, state(1), keep=2)
     (tmp_path / ".step-00000002.pt.partial").mkdir()
-    with pytest.raises(TrainingError, match=r"Could not write the checkpoint .*Is a directory"):
+    with pytest.raises(TrainingError, match=r"Could not write the checkpoint .*Is a directory") as caught:
         save_checkpoint(tmp_path, 2, state(2), keep=2)
+    assert isinstance(caught.value, CheckpointNotWritten)
+    assert not caught.value.is_full
     assert [path.name for path in list_checkpoints(tmp_path)] == ["step-00000001.pt"]
 
 
@@ -106,6 +199,13 @@ def test_a_full_disk_leaves_no_half_file(tmp_path: Path) -> None:
     if not Path("/dev/full").exists():
         pytest.skip("needs Linux's /dev/full")
     (tmp_path / ".step-00000002.pt.partial").symlink_to("/dev/full")
-    with pytest.raises(TrainingError, match=r"Could not write the checkpoint"):
+    with pytest.raises(CheckpointNotWritten, match=r"\.pt\. No space left on device\.$") as caught:
         save_checkpoint(tmp_path, 2, state(2), keep=2)
+    assert caught.value.is_full
     assert names(tmp_path) == []
+
+
+def test_a_folder_that_cannot_be_listed_is_said_in_words(tmp_path: Path) -> None:
+    (tmp_path / "taken").touch()
+    with pytest.raises(TrainingError, match=r"Cannot read .*taken\. Not a directory\. .* --checkpoint-dir"):
+        list_checkpoints(tmp_path / "taken")

@@ -3,7 +3,7 @@
 import pytest
 
 from trainer.messages import InvalidArguments
-from trainer.ranks import Ranks
+from trainer.ranks import Ranks, job_name
 
 MEETING = {"MASTER_ADDR": "job-master-0", "MASTER_PORT": "23456"}
 
@@ -65,3 +65,19 @@ def test_an_environment_that_contradicts_itself_is_refused_in_words(env: dict[st
 
 def test_a_job_of_one_needs_no_master_address() -> None:
     assert Ranks.from_env({"RANK": "0", "WORLD_SIZE": "1"}).world_size == 1
+
+
+@pytest.mark.parametrize(
+    ("env", "name"),
+    [
+        ({"HOSTNAME": "ddp-digits-1-master-0"}, "ddp-digits-1"),
+        ({"HOSTNAME": "ddp-digits-1-worker-12"}, "ddp-digits-1"),
+        ({"HOSTNAME": "digits-3", "JOB_COMPLETION_INDEX": "3"}, "digits"),
+        ({"HOSTNAME": "digits-3-x7k2p", "JOB_COMPLETION_INDEX": "3"}, "digits"),
+        ({"HOSTNAME": "digits-1-3-x7k2p", "JOB_COMPLETION_INDEX": "3"}, "digits-1"),
+        ({"HOSTNAME": "gpu-box-3"}, ""),
+        ({"HOSTNAME": "odd", "JOB_COMPLETION_INDEX": "(["}, ""),
+    ],
+)
+def test_a_pod_knows_its_job_by_its_own_name_and_a_machine_has_none(env: dict[str, str], name: str) -> None:
+    assert job_name(env) == name

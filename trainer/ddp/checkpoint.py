@@ -1,73 +1,204 @@
 """Checkpoints that survive what kills a job: a killed process, a full disk, a torn file.
 
 A checkpoint is one file, `step-<step>.pt`, written beside, flushed to the disk
-and renamed; it is read with `weights_only`, so it cannot run code.
+and renamed; it is read with `weights_only`, so it cannot run code. Neither
+writing nor reading lets numbers pass that are not finite.
 """
 
 import contextlib
+import errno
 import os
 import pickle
 import re
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 import torch
+from torch import Tensor
 
-from trainer.messages import TrainingError, first_line
+from trainer.messages import NotFinite, TrainingError, first_line
 
 _NAME = re.compile(r"step-(\d+)\.pt")
 _FORMAT = 1
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+"""What a write ends with when the disk, or the user's quota on it, is full."""
 
 State = dict[str, Any]
 """What a checkpoint holds: tensors, numbers, strings, and lists and dicts of them."""
 
 
-def save_checkpoint(folder: Path, step: int, state: State, keep: int) -> Path:
-    """Write `state` as the checkpoint of `step`, then drop all but the `keep` newest.
+class CheckpointNotWritten(TrainingError):
+    """A checkpoint could not be written; those before it are still there."""
 
-    Whoever reads meanwhile, or after a crash, finds either the whole file or none.
+    is_full = False
+    """Whether the reason is that the disk, or the user's quota on it, is full."""
+
+
+def save_checkpoint(folder: Path, step: int, state: State, keep: int) -> Path:
+    """Write `state` as the checkpoint of `step`, then drop those of steps before, but for the newest.
+
+    With it, `keep` remain; a torn file is none of them. Whoever reads meanwhile, or
+    after a crash, finds either the whole file or none.
 
     Raises:
-        TrainingError: The file cannot be written; older checkpoints are still there.
+        NotFinite: `state` holds a number that is not finite; nothing was written.
+        CheckpointNotWritten: The file cannot be written.
     """
+    where = find_not_finite(state)
+    if where:
+        raise NotFinite(
+            f"The weights are no longer finite after step {step} (in {where}), so they are not saved.",
+            "The learning rate may be too high.",
+            "Choose a smaller --lr; a new start goes on from the checkpoint before, if there is one.",
+        )
     path = folder / f"step-{step:08d}.pt"
     partial = folder / f".{path.name}.partial"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with partial.open("wb") as file:
-            torch.save({"format": _FORMAT, **state}, file)
-            file.flush()
-            os.fsync(file.fileno())
+        _write(partial, {"format": _FORMAT, **state})
         partial.replace(path)
         _sync_folder(folder)
-        for old in list_checkpoints(folder)[keep:]:
-            old.unlink(missing_ok=True)
-    except (OSError, RuntimeError) as error:
+        _drop_older(folder, step, keep - 1)
+    except OSError as error:
         with contextlib.suppress(OSError):
             partial.unlink()
-        raise TrainingError(
-            f"Could not write the checkpoint {path}.",
-            f"{error.strerror if isinstance(error, OSError) and error.strerror else first_line(error)}.",
-            "Make room or choose another --checkpoint-dir; training goes on from the last checkpoint.",
-        ) from error
+        reason = f"{error.strerror or first_line(error)}."
+        failure = CheckpointNotWritten(f"Could not write the checkpoint {path}.", reason)
+        failure.is_full = error.errno in DISK_FULL
+        raise failure from error
     return path
 
 
+def find_not_finite(state: State) -> str:
+    """Name a tensor of `state` that holds an infinity or NaN, as `model.0.weight`; "" if none does.
+
+    A single pass over each tensor, and one wait for each device.
+    """
+    names: dict[torch.device, list[str]] = {}
+    largest: dict[torch.device, list[Tensor]] = {}
+    for name, tensor in _tensors("", state):
+        if tensor.is_floating_point() and tensor.numel():
+            names.setdefault(tensor.device, []).append(name)
+            norm = torch.linalg.vector_norm(tensor.detach(), float("inf"))
+            largest.setdefault(tensor.device, []).append(norm.double())
+    for device, norms in largest.items():
+        for name, is_finite in zip(names[device], torch.stack(norms).isfinite().tolist(), strict=True):
+            if not is_finite:
+                return name
+    return ""
+
+
+def _tensors(name: str, value: object) -> Iterator[tuple[str, Tensor]]:
+    """Yield all tensors below `value`, each with the keys that lead to it."""
+    if isinstance(value, Tensor):
+        yield name, value
+    elif isinstance(value, dict | list):
+        for key, each in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _tensors(f"{name}.{key}" if name else str(key), each)
+
+
+def _write(path: Path, state: State) -> None:
+    """Write `state` and wait until it is on the disk.
+
+    Raises:
+        OSError: Why not; torch would say only that its own count of bytes is wrong.
+    """
+    with path.open("wb") as file:
+        noted = _NotingFile(file)
+        try:
+            torch.save(state, cast(IO[bytes], noted))
+        except RuntimeError as error:
+            raise noted.error or OSError(first_line(error)) from error
+        file.flush()
+        os.fsync(file.fileno())
+
+
+class _NotingFile:
+    """A file to write to that remembers the first error."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self.error: OSError | None = None
+
+    def write(self, content: bytes) -> int:
+        try:
+            return self._file.write(content)
+        except OSError as error:
+            self.error = self.error or error
+            raise
+
+    def flush(self) -> None:
+        self._file.flush()
+
+
+def _drop_older(folder: Path, step: int, keep: int) -> None:
+    """Delete the checkpoints of steps before `step`, but for the `keep` newest whole ones.
+
+    What bears a higher step is another run's: it is left alone.
+    """
+    for path in list_checkpoints(folder):
+        if step_of(path) >= step:
+            continue
+        if keep > 0:
+            keep -= zipfile.is_zipfile(path)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def step_of(path: Path) -> int:
+    """Return the step in a checkpoint's name; -1 if it is none."""
+    matched = _NAME.fullmatch(path.name)
+    return int(matched[1]) if matched else -1
+
+
 def list_checkpoints(folder: Path) -> list[Path]:
-    """List the checkpoints in `folder`, newest step first; none if there is no folder."""
+    """List the checkpoints in `folder`, highest step first; none if there is no folder.
+
+    Raises:
+        TrainingError: The folder cannot be listed.
+    """
     try:
-        found = [
-            (int(matched[1]), path) for path in folder.iterdir() if (matched := _NAME.fullmatch(path.name))
-        ]
+        found = [path for path in folder.iterdir() if step_of(path) >= 0]
     except FileNotFoundError:
         return []
-    return [path for _, path in sorted(found, reverse=True)]
+    except OSError as error:
+        raise TrainingError(
+            f"Cannot read {folder}.", f"{error.strerror}.", "Choose another folder with --checkpoint-dir."
+        ) from error
+    return sorted(found, key=step_of, reverse=True)
+
+
+def set_aside(folder: Path, paths: list[Path]) -> Path:
+    """Move checkpoints of `folder` to a new folder `old-<number>` in it, and return that.
+
+    Raises:
+        TrainingError: They cannot be moved.
+    """
+    number = 1
+    while True:
+        aside = folder / f"old-{number}"
+        try:
+            aside.mkdir()
+            for path in paths:
+                path.rename(aside / path.name)
+            _sync_folder(aside)
+            _sync_folder(folder)
+        except FileExistsError:
+            number += 1
+        except OSError as error:
+            raise TrainingError(
+                f"Could not move the old checkpoints to {aside}.",
+                f"{error.strerror}.",
+                "Choose another folder with --checkpoint-dir.",
+            ) from error
+        else:
+            return aside
 
 
 def load_latest(folder: Path, warn: Callable[[str], None]) -> tuple[Path, State] | None:
-    """Read the newest checkpoint that can be read; None if there is no checkpoint at all.
+    """Read the checkpoint of the highest step that can be read; None if there is no checkpoint at all.
 
     `warn` is told of each one that is damaged.
 
@@ -92,7 +223,7 @@ def load_checkpoint(path: Path) -> State:
     """Read one checkpoint, onto the processor.
 
     Raises:
-        TrainingError: The file is damaged, or not a checkpoint of ours.
+        TrainingError: The file is damaged, not a checkpoint of ours, or holds what is not finite.
     """
     try:
         with zipfile.ZipFile(path) as parts:
@@ -112,6 +243,9 @@ def load_checkpoint(path: Path) -> State:
         raise TrainingError(f"The checkpoint {path} cannot be read.", f"{first_line(error)}.") from error
     if not isinstance(state, dict) or state.get("format") != _FORMAT:
         raise TrainingError(f"The checkpoint {path} was not written by this trainer.")
+    where = find_not_finite(state)
+    if where:
+        raise TrainingError(f"The checkpoint {path} cannot be used.", f"{where} in it is not finite.")
     return state
 
 

@@ -13,7 +13,7 @@ from trainer.ddp.process_group import ProcessGroup
 from trainer.messages import TrainingError
 
 WARM_UP_SHARE = 0.1
-"""Share of the steps in which the learning rate rises."""
+"""Share of the training in which the learning rate rises."""
 
 
 class Learner:
@@ -40,19 +40,16 @@ class Learner:
         self._optimizer = AdamW(self.network.parameters(), lr=lr, weight_decay=weight_decay, fused=True)
         self._highest_lr = lr
         self._step = 0
-        self._steps = 1
+        self.trained_share = 0.0
+        """How much of the whole training is done, 0 to 1: sets the learning rate of the next step."""
         self._bf16 = bf16
         self._seed = seed
         torch.manual_seed(seed * 1_000_003 + group.ranks.rank)
 
-    def set_total_steps(self, steps: int) -> None:
-        """Spread the learning rate over `steps`, counted from the start of training."""
-        self._steps = max(1, steps)
-
     @property
     def lr(self) -> float:
         """Learning rate of the next step."""
-        return self._highest_lr * lr_factor(self._step / self._steps)
+        return self._highest_lr * lr_factor(self.trained_share)
 
     def train_step(self, images_B1HW: Tensor, labels_B: Tensor) -> Tensor:
         """Take one step and return this rank's mean loss, a scalar left on the device."""
@@ -121,7 +118,7 @@ class Learner:
 
 
 def lr_factor(done: float) -> float:
-    """Return the factor of the highest learning rate when `done` of all steps, 0 to 1, are taken.
+    """Return the factor of the highest learning rate when `done` of the training, 0 to 1, is behind.
 
     A linear warm-up, then a cosine.
     """

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from trainer.ddp.checkpoint import State
+from trainer.ddp.curves import CurveWriter
 from trainer.ddp.datasets import Images, TrainBatches, validation_batches
 from trainer.ddp.learner import Learner
 from trainer.ddp.process_group import ProcessGroup
-from trainer.messages import NotFinite, Stopped, log, progress_line
+from trainer.messages import NotFinite, Stopped, TrainingError, log, progress_line
 from trainer.signals import StopRequest
-from trainer.tfevents import EventWriter
 
 STOP_CHECK_EVERY_S = 0.5
 """About how often the ranks ask each other whether to stop."""
@@ -57,7 +57,7 @@ class TrainingLoop:
         *,
         epochs: int,
         log_every: int,
-        events: EventWriter | None,
+        curves: CurveWriter | None,
         save: Callable[[State], str],
         progress: Progress,
         stop: StopRequest,
@@ -68,8 +68,9 @@ class TrainingLoop:
         self._validation = validation
         self._epochs = epochs
         self._log_every = log_every
-        self._events = events
+        self._curves = curves
         self._save = save
+        """Writes a checkpoint on rank 0; returns where, or "" if it could not and training goes on."""
         self._progress = progress
         left = train.steps_per_epoch * (epochs - progress.epoch) - progress.images // train.global_batch_size
         self.steps = progress.step + max(0, left)
@@ -82,20 +83,25 @@ class TrainingLoop:
 
         Raises:
             Stopped: SIGTERM or SIGINT came; everything is saved.
-            NotFinite: The loss is no number any more.
-            TrainingError: A checkpoint could not be written.
+            NotFinite: The loss or a weight is no number any more.
+            TrainingError: A checkpoint could not be written and training is not to go on, or is over.
         """
         progress = self._progress
         self._stop.catch_signals()
-        self._learner.set_total_steps(self.steps)
-        metrics = None
+        metrics, saved = None, "already"
         while progress.epoch < self._epochs:
             self._run_epoch()
             metrics = self._validate()
             progress.epoch, progress.images = progress.epoch + 1, 0
             self._log_metrics(metrics)
-            self._checkpoint()
+            saved = self._checkpoint()
             self._stop_if_asked()
+        if not saved:
+            raise TrainingError(
+                "All is trained, but the last checkpoint found no room on its disk.",
+                "The warning before says which is the last one.",
+                "Make room and start again to train from there.",
+            )
         return metrics or self._validate()
 
     def _run_epoch(self) -> None:
@@ -104,11 +110,14 @@ class TrainingLoop:
         losses = torch.zeros((), device=self._group.device)
         steps, started = 0, time.perf_counter()
         first_step = progress.images // train.global_batch_size
+        progress.images = first_step * train.global_batch_size
+        self._set_trained_share()
         for images_B1HW, labels_B in train.epoch_batches(progress.epoch, first_step):
             losses += self._learner.train_step(images_B1HW, labels_B)
             steps += 1
             progress.step += 1
             progress.images += train.global_batch_size
+            self._set_trained_share()
             at_end = progress.images + train.global_batch_size > len(train.images)
             if progress.step % self._log_every == 0 or at_end:
                 self._log_steps(losses, steps, time.perf_counter() - started)
@@ -116,6 +125,11 @@ class TrainingLoop:
                 steps, started = 0, time.perf_counter()
             if not at_end and progress.step % self._stop_check_steps == 0:
                 self._stop_if_asked()
+
+    def _set_trained_share(self) -> None:
+        """Count images, not steps: how many make a step may be another number after a resume."""
+        epochs = self._progress.epoch + self._progress.images / len(self._train.images)
+        self._learner.trained_share = epochs / self._epochs
 
     def _log_steps(self, losses: Tensor, steps: int, seconds: float) -> None:
         """Log the last `steps`; `losses` is the sum of this rank's."""
@@ -138,11 +152,10 @@ class TrainingLoop:
                 eta_s=(self.steps - step) * step_s,
             )
         )
-        if self._events is not None:
-            self._events.write_scalar("train/loss", step, loss)
-            self._events.write_scalar("train/lr", step, self._learner.lr)
-            self._events.write_scalar("train/images_per_s", step, images_per_s)
-            self._events.flush()
+        if self._curves is not None:
+            lr = self._learner.lr
+            values = {"train/loss": loss, "train/lr": lr, "train/images_per_s": images_per_s}
+            self._curves.write(step, values)
         if not math.isfinite(loss):
             raise NotFinite(
                 f"The loss became {loss} by step {step}, on this rank {mine:.4g}; all ranks stop.",
@@ -161,17 +174,20 @@ class TrainingLoop:
         return Metrics(loss / images, right / images)
 
     def _log_metrics(self, metrics: Metrics) -> None:
-        if not self._group.ranks.is_first:
-            return
         step = self._progress.step
-        log(
-            f"epoch {self._progress.epoch}/{self._epochs} step {step}/{self.steps}"
-            f" val_loss {metrics.loss:.4f} val_accuracy {metrics.accuracy:.4f}"
-        )
-        if self._events is not None:
-            self._events.write_scalar("val/loss", step, metrics.loss)
-            self._events.write_scalar("val/accuracy", step, metrics.accuracy)
-            self._events.flush()
+        if self._group.ranks.is_first:
+            log(
+                f"epoch {self._progress.epoch}/{self._epochs} step {step}/{self.steps}"
+                f" val_loss {metrics.loss:.4f} val_accuracy {metrics.accuracy:.4f}"
+            )
+        if self._curves is not None:
+            self._curves.write(step, {"val/loss": metrics.loss, "val/accuracy": metrics.accuracy})
+        if not math.isfinite(metrics.loss):
+            raise NotFinite(
+                f"The validation loss became {metrics.loss} by step {step}; all ranks stop.",
+                "The learning rate may be too high.",
+                "Choose a smaller --lr; no checkpoint holds these weights.",
+            )
 
     def _checkpoint(self) -> str:
         progress = self._progress
@@ -185,7 +201,9 @@ class TrainingLoop:
             saved = self._checkpoint()
             raise Stopped(
                 f"Stopped by {signal.Signals(number).name} after step {self._progress.step}.",
-                f"{saved} holds everything.",
+                f"{saved} holds everything."
+                if saved
+                else "That could not be saved; the warning on rank 0 says what the last checkpoint is.",
                 "Start again to go on from there.",
                 signal=number,
             )

@@ -10,16 +10,19 @@ from signal import Signals
 
 import torch
 
-from trainer.ddp.checkpoint import State, load_latest, save_checkpoint
+from trainer.ddp.checkpoint import DISK_FULL, State
+from trainer.ddp.checkpoint_folder import CheckpointFolder
+from trainer.ddp.curves import CurveWriter
 from trainer.ddp.datasets import Images, TrainBatches, draw_digit_images, load_mnist
 from trainer.ddp.learner import Learner
 from trainer.ddp.loop import Metrics, Progress, TrainingLoop
 from trainer.ddp.model import make_model
 from trainer.ddp.process_group import ProcessGroup, choose_device, is_lost_rank, set_threads
 from trainer.messages import Stopped, TrainingError, first_line, log, log_error
-from trainer.ranks import Ranks
+from trainer.ranks import Ranks, job_name
 from trainer.signals import StopRequest
-from trainer.tfevents import EventWriter
+
+_OUT_OF_MEMORY = "The memory is full. Choose a smaller --batch-size, or fewer --train-images."
 
 
 def run(arguments: argparse.Namespace, stop: StopRequest) -> int:
@@ -39,7 +42,13 @@ def run(arguments: argparse.Namespace, stop: StopRequest) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         log_error("error: Nobody reads the output any more.")
         return 1
+    except MemoryError:
+        log_error(f"error: {_OUT_OF_MEMORY}")
+        return 1
     except RuntimeError as error:
+        if "allocate memory" in str(error):
+            log_error(f"error: {_OUT_OF_MEMORY}")
+            return 1
         if not is_lost_rank(error):
             raise
         if stop.signal:
@@ -91,13 +100,21 @@ def _train(arguments: argparse.Namespace, group: ProcessGroup, threads: int, sto
         bf16=arguments.precision == "bf16",
         seed=arguments.seed,
     )
-    progress = _resume(arguments, group, learner, checkpoint_dir)
-    events = group.run_on_all(lambda: _open_folders(log_dir, checkpoint_dir) if ranks.is_first else None)
+    checkpoints = CheckpointFolder(
+        checkpoint_dir,
+        keep=arguments.keep,
+        model=arguments.model,
+        job=job_name(),
+        continues_when_full=arguments.on_full_disk == "continue",
+    )
 
-    def save(state: State) -> str:
-        state["network"] = arguments.model
-        return str(save_checkpoint(checkpoint_dir, state["step"], state, arguments.keep))
+    def open_folders() -> State | None:
+        _check_folder("--log-dir", log_dir, may_be_full=True)
+        _check_folder("--checkpoint-dir", checkpoint_dir, checkpoints.continues_when_full)
+        return checkpoints.load(arguments.resume)
 
+    progress = _resume(learner, group.run_on_rank0(open_folders))
+    curves = CurveWriter(log_dir) if ranks.is_first else None
     try:
         loop = TrainingLoop(
             learner,
@@ -105,8 +122,8 @@ def _train(arguments: argparse.Namespace, group: ProcessGroup, threads: int, sto
             val_images,
             epochs=arguments.epochs,
             log_every=arguments.log_every,
-            events=events,
-            save=save,
+            curves=curves,
+            save=checkpoints.save,
             progress=progress,
             stop=stop,
         )
@@ -121,10 +138,15 @@ def _train(arguments: argparse.Namespace, group: ProcessGroup, threads: int, sto
             )
             log(f"event files in {log_dir.resolve()}")
             log(f"checkpoints in {checkpoint_dir.resolve()}")
+            if progress.epoch >= arguments.epochs:
+                log(
+                    f"nothing left to train: {progress.epoch} epochs are done of {arguments.epochs}"
+                    " (--epochs trains more, --resume never starts anew)"
+                )
         return loop.run()
     finally:
-        if events is not None:
-            events.close()
+        if curves is not None:
+            curves.close()
 
 
 def _load_images(arguments: argparse.Namespace, group: ProcessGroup) -> tuple[Images, Images]:
@@ -137,48 +159,33 @@ def _load_images(arguments: argparse.Namespace, group: ProcessGroup) -> tuple[Im
     return group.run_on_all(lambda: load_mnist(folder, download=False))
 
 
-def _resume(arguments: argparse.Namespace, group: ProcessGroup, learner: Learner, folder: Path) -> Progress:
-    """Bring back the newest checkpoint as `--resume` says; rank 0 reads it for all."""
-    if arguments.resume == "never":
+def _resume(learner: Learner, state: State | None) -> Progress:
+    """Bring back what rank 0 read, if anything."""
+    if state is None:
         return Progress()
-    found = group.run_on_rank0(lambda: load_latest(folder, _warn))
-    if found is None:
-        if arguments.resume == "must":
-            raise TrainingError(
-                f"There is no checkpoint in {folder}.", now="Check --checkpoint-dir, or use --resume auto."
-            )
-        return Progress()
-    path, state = found
-    if state["network"] != arguments.model:
-        raise TrainingError(
-            f"The checkpoint {path} holds a {state['network']}, not a {arguments.model}.",
-            now="Choose that --model, another --checkpoint-dir, or --resume never.",
-        )
     learner.load_state_dict(state)
-    if group.ranks.is_first:
-        log(f"resumed from {path}: epoch {state['epoch'] + 1}, step {state['step']}")
     return Progress(state["step"], state["epoch"], state["images"])
 
 
-def _open_folders(log_dir: Path, checkpoint_dir: Path) -> EventWriter:
-    """Make the folders and the event file, and find out now whether they can be written."""
-    for name, folder in (("--log-dir", log_dir), ("--checkpoint-dir", checkpoint_dir)):
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryFile(dir=folder):
-                pass
-        except OSError as error:
-            raise TrainingError(
-                f"Cannot write to {folder}.", f"{error.strerror}.", f"Choose another folder with {name}."
-            ) from error
-    return EventWriter(log_dir)
+def _check_folder(name: str, folder: Path, may_be_full: bool) -> None:
+    """Make a folder, and find out now whether it can be written.
+
+    Raises:
+        TrainingError: It cannot be.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        if may_be_full and error.errno in DISK_FULL:
+            return
+        raise TrainingError(
+            f"Cannot write to {folder}.", f"{error.strerror}.", f"Choose another folder with {name}."
+        ) from error
 
 
 def _device_name(group: ProcessGroup) -> str:
     if group.device.type == "cpu":
         return "cpu"
     return f"{group.device} ({torch.cuda.get_device_name(group.device)})"
-
-
-def _warn(words: str) -> None:
-    log_error(f"warning: {words}")

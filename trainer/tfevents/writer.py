@@ -1,5 +1,6 @@
 """Writing scalars that TensorBoard, and this package, can read."""
 
+import contextlib
 import itertools
 import os
 import socket
@@ -33,8 +34,15 @@ class EventWriter:
         """The file; named as TensorBoard names its own, so that names sort by time."""
         self._flush_s = flush_s
         self._file = self.path.open("xb")
-        self._file.write(frame(_event(now, 0, b"\x1a\x0dbrain.Event:2")))
-        self.flush()
+        try:
+            self._file.write(frame(_event(now, 0, b"\x1a\x0dbrain.Event:2")))
+            self.flush()
+        except OSError:
+            with contextlib.suppress(OSError):
+                self._file.close()
+            with contextlib.suppress(OSError):
+                self.path.unlink()
+            raise
 
     def write_scalar(self, tag: str, step: int, value: float, wall_time: float | None = None) -> None:
         """Write one float32; `wall_time` in seconds since 1970, now if None."""

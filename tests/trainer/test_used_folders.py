@@ -1,0 +1,188 @@
+"""What a run saves, and what the next one in the same folders makes of it: processes and their files."""
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="training needs torch, which gpuconsole[trainer] brings")
+
+from tests import ROOT  # noqa: E402
+from tests.trainer.jobs import LONG, SMALL, Job  # noqa: E402
+from trainer.ddp.checkpoint import list_checkpoints, load_checkpoint  # noqa: E402
+
+pytestmark = pytest.mark.slow
+
+TRAINER = "trainer.train_ddp"
+
+
+@contextmanager
+def job_in(folder: Path) -> Iterator[Job]:
+    """Make the job of a folder; what it started is gone at the end."""
+    folder.mkdir(exist_ok=True)
+    job = Job(folder)
+    try:
+        yield job
+    finally:
+        for process in job.processes:
+            process.kill()
+            process.communicate()
+
+
+def run(folder: Path, *arguments: str, status: int = 0) -> list[str]:
+    """Run a training of one process to its end; returns its lines."""
+    with job_in(folder) as job:
+        job.start([TRAINER, *arguments])
+        assert job.end() == [status], job.lines
+        return job.lines[0]
+
+
+def stop_after(job: Job, words: str) -> int:
+    """Ask a job to stop once it said `words`, and return the step at which it did."""
+    job.wait_for(words)
+    job.processes[0].send_signal(signal.SIGTERM)
+    assert set(job.end()) == {143}, job.lines
+    [said] = [line for line in job.lines[0] if line.startswith("Stopped by SIGTERM after step ")]
+    return int(said.split("after step ")[1].split(".")[0])
+
+
+def test_a_new_run_in_a_used_folder_keeps_what_it_writes_and_goes_on_from_it(tmp_path: Path) -> None:
+    run(tmp_path, *SMALL, "--epochs", "4")
+    with job_in(tmp_path) as job:
+        job.start([TRAINER, *LONG, "--resume", "never"], HOSTNAME="digits-2-master-0")
+        step = stop_after(job, " step 14/")
+    saved = tmp_path / "checkpoints" / f"step-{step:08d}.pt"
+    assert job.lines[0][-1] == (
+        f"Stopped by SIGTERM after step {step}."
+        f" checkpoints/{saved.name} holds everything. Start again to go on from there."
+    )
+    assert list_checkpoints(saved.parent)[0] == saved
+    old = list_checkpoints(saved.parent / "old-1")
+    assert [path.name for path in old] == ["step-00000080.pt", "step-00000060.pt"]
+    with job_in(tmp_path) as job:
+        job.start([TRAINER, *LONG])
+        assert job.wait_for("continues").startswith(f"continues step {step} of digits-2, saved ")
+        assert len(job.lines[0]) == 1
+
+
+def test_a_run_that_is_done_says_that_nothing_is_left(tmp_path: Path) -> None:
+    run(tmp_path, *SMALL, "--epochs", "1")
+    lines = run(tmp_path, *SMALL, "--epochs", "1")
+    assert lines[0].startswith("continues step 20, saved ")
+    assert "nothing left to train: 1 epochs are done of 1" in "\n".join(lines)
+
+
+def test_weights_with_which_validation_gives_no_number_are_not_saved(tmp_path: Path) -> None:
+    one_step = ["--train-images", "32", "--val-images", "10", "--epochs", "3"]
+    run(tmp_path, *one_step)
+    last = run(tmp_path, *one_step, "--resume", "never", "--lr", "1e30", status=1)[-1]
+    assert last.startswith("error: The validation loss became nan by step 1; all ranks stop.")
+    assert list_checkpoints(tmp_path / "checkpoints") == []
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux's /dev/full")
+def test_on_a_full_disk_training_goes_on_if_it_may_and_saves_what_comes_after(job: Job) -> None:
+    folder = job.folder / "checkpoints"
+    folder.mkdir()
+    (folder / ".step-00000010.pt.partial").symlink_to("/dev/full")
+    job.start_two([*SMALL, "--epochs", "2", "--on-full-disk", "continue"])
+    assert job.end() == [0, 0], job.lines
+    said = "warning: Could not write the checkpoint checkpoints/step-00000010.pt. No space left on device."
+    assert f"{said} Training goes on; no checkpoint is in checkpoints." in job.lines[0]
+    assert [path.name for path in list_checkpoints(folder)] == ["step-00000020.pt"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux's /dev/full")
+@pytest.mark.parametrize(
+    ("when_full", "words"),
+    [
+        ("stop", "error: Could not write the checkpoint checkpoints/step-00000020.pt. No space left"),
+        ("continue", "error: All is trained, but the last checkpoint found no room on its disk."),
+    ],
+)
+def test_a_run_whose_last_weights_found_no_room_is_no_success(
+    tmp_path: Path, when_full: str, words: str
+) -> None:
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints" / ".step-00000020.pt.partial").symlink_to("/dev/full")
+    lines = run(tmp_path, *SMALL, "--epochs", "1", "--on-full-disk", when_full, status=1)
+    assert lines[-1].startswith(words)
+
+
+def test_the_learning_rate_goes_on_where_it_was_when_a_step_becomes_half_as_many_images(
+    tmp_path: Path,
+) -> None:
+    with job_in(tmp_path) as job:
+        job.start([TRAINER, *SMALL, "--epochs", "60", "--batch-size", "64"])
+        stop_after(job, "epoch 20/60 ")
+    with job_in(tmp_path) as job:
+        job.start([TRAINER, *SMALL, "--epochs", "60", "--batch-size", "32"])
+        assert job.end() == [0], job.lines
+        rates = list(job.curves()["train/lr"].values)
+    highest = rates.index(max(rates))
+    assert rates[highest:] == sorted(rates[highest:], reverse=True)
+    assert rates[highest] > 0.0029
+    assert rates[-1] < 1e-6
+
+
+def test_two_ranks_that_are_stopped_end_with_the_weights_of_two_that_were_not(tmp_path: Path) -> None:
+    """Each rank needs its own random state: with that of rank 0, rank 1 would drop other units."""
+    arguments = ["--train-images", "640", "--val-images", "50", "--epochs", "12", "--log-every", "5"]
+    with job_in(tmp_path / "whole") as whole, job_in(tmp_path / "parts") as parts:
+        whole.start_two(arguments)
+        parts.start_two(arguments)
+        step = stop_after(parts, "epoch 3/12 step 25/")
+        assert whole.end() == [0, 0], whole.lines
+    with job_in(tmp_path / "parts") as rest:
+        rest.start_two([*arguments, "--resume", "must"])
+        assert rest.end() == [0, 0], rest.lines
+    assert f": epoch {1 + step // 10}, step {step}" in "\n".join(rest.lines[0])
+    ours, theirs = (
+        load_checkpoint(list_checkpoints(tmp_path / name / "checkpoints")[0]) for name in ("parts", "whole")
+    )
+    assert ours["step"] == theirs["step"] == 120
+    assert all(torch.equal(ours["model"][name], theirs["model"][name]) for name in theirs["model"])
+
+
+_STEPS = """
+import sys, torch
+from trainer.ddp.datasets import TrainBatches, draw_digit_images
+from trainer.ddp.learner import Learner
+from trainer.ddp.model import make_model
+from trainer.ddp.process_group import ProcessGroup
+from trainer.ranks import Ranks
+
+ranks = Ranks.from_env()
+group = ProcessGroup(ranks, torch.device("cpu"), 60)
+group.init()
+torch.manual_seed(1)
+network = make_model("cnn")
+next(each for each in network if isinstance(each, torch.nn.Dropout)).p = 0.0
+learner = Learner(network, group, lr=1e-3, weight_decay=0.01, bf16=False, seed=1)
+images, _ = draw_digit_images(640, 10, seed=1)
+for epoch in range(2):
+    for images_B1HW, labels_B in TrainBatches(images, 64 // ranks.world_size, ranks, 1).epoch_batches(epoch):
+        learner.train_step(images_B1HW, labels_B)
+if ranks.is_first:
+    torch.save(learner.network.state_dict(), sys.argv[1])
+group.destroy()
+"""
+
+
+def test_two_and_four_ranks_learn_what_one_process_learns(tmp_path: Path) -> None:
+    (tmp_path / "steps.py").write_text(_STEPS)
+    learnt = []
+    for world_size in (1, 2, 4):
+        with job_in(tmp_path) as job:
+            job.start_ranks(
+                world_size, ["steps", f"{world_size}.pt"], PYTHONPATH=f"{tmp_path}{os.pathsep}{ROOT}"
+            )
+            assert job.end() == [0] * world_size, job.lines
+        learnt.append(torch.load(tmp_path / f"{world_size}.pt", weights_only=True))
+    start = max(float(weights.abs().max()) for weights in learnt[0].values())
+    for other in learnt[1:]:
+        for name, weights in learnt[0].items():
+            torch.testing.assert_close(other[name], weights, rtol=1e-3, atol=1e-4 * start)
