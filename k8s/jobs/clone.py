@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import posixpath
 import re
 from collections.abc import Collection, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Any
 
 from k8s.errors import KubeError
+from k8s.jobs.run_folders import LOGS, moved_folder, moved_to_run, run_name, run_stamp
 from k8s.kinds import CREATABLE, KINDS, CreatableKind, Manifest
 from k8s.kinds.parse import nested
 from k8s.models.job_spec import LOG_DIR_ANNOTATION, LONGEST_NAME, TRAINER_ANNOTATION, USER_ANNOTATION, JobSpec
@@ -198,40 +199,32 @@ def _drop(meta: dict[str, Any], field: str, names: Collection[str]) -> None:
 
 
 def _renamed(manifest: Manifest, like: str, name: str, user: str) -> Manifest:
-    """Give an object its new name, and what a packaged trainer writes folders of that name."""
+    """Give an object its new name; what a packaged trainer writes goes to a new folder."""
     meta = {**manifest["metadata"], "name": name}
     annotations = dict(nested(meta, "annotations")) if isinstance(meta.get("annotations"), dict) else {}
     if USER_ANNOTATION in annotations:
         annotations |= {USER_ANNOTATION: user} if user else {}
     if annotations.get(TRAINER_ANNOTATION):
+        run = run_name(name, run_stamp(datetime.now(UTC)))
         if folder := annotations.get(LOG_DIR_ANNOTATION):
-            annotations[LOG_DIR_ANNOTATION] = _moved(folder, like, name)
-        manifest = {**manifest, "spec": _with_moved_words(manifest.get("spec"), like, name)}
+            annotations[LOG_DIR_ANNOTATION] = moved_folder(str(folder), like, run, LOGS)
+        manifest = {**manifest, "spec": _with_moved_words(manifest.get("spec"), like, run)}
     if annotations:
         meta["annotations"] = annotations
     return {**manifest, "metadata": meta}
 
 
-def _with_moved_words(value: Any, like: str, name: str) -> Any:
+def _with_moved_words(value: Any, like: str, run: str) -> Any:
     if isinstance(value, dict):
         return {
-            key: [_moved(word, like, name) for word in each]
-            if key in ("command", "args") and isinstance(each, list)
-            else _with_moved_words(each, like, name)
+            key: moved_to_run(each, like, run)
+            if key in ("command", "args") and isinstance(each, list) and all(isinstance(w, str) for w in each)
+            else _with_moved_words(each, like, run)
             for key, each in value.items()
         }
     if isinstance(value, list):
-        return [_with_moved_words(each, like, name) for each in value]
+        return [_with_moved_words(each, like, run) for each in value]
     return value
-
-
-def _moved(word: Any, like: str, name: str) -> Any:
-    """Return a path with a folder called as the job under the job's new name."""
-    if not isinstance(word, str) or posixpath.sep not in word:
-        return word
-    flag, equals, path = word.rpartition("=")
-    folders = [name if folder == like else folder for folder in path.split("/")]
-    return f"{flag}{equals}{'/'.join(folders)}"
 
 
 def _mentions(manifest: Manifest, like: str) -> Iterator[str]:

@@ -111,14 +111,20 @@ async def local_folder(client: Client, template: Mapping[str, Any], namespace: s
     if mounted is None:
         return None
     claim_name, inside = mounted
+    root = await claim_folder(client, claim_name, namespace)
+    return None if root is None else root / inside
+
+
+async def claim_folder(client: Client, claim_name: str, namespace: str) -> Path | None:
+    """Return where a claim's volume lies on this machine; None where it does not, or there is none."""
+    if not client.config.is_local:
+        return None
     try:
         claim = await client.get(CLAIMS, claim_name, namespace)
     except NotFound:
         return None
     root = ((claim.get("metadata") or {}).get("annotations") or {}).get(LOCAL_PATH)
-    if not root or not Path(root).is_dir():
-        return None
-    return Path(root) / inside
+    return Path(root) if root and Path(root).is_dir() else None
 
 
 def _claim_at(template: Mapping[str, Any], path: str) -> tuple[str, PurePosixPath] | None:

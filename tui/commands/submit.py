@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable
+from datetime import UTC, datetime
 
 from k8s.client.auth.cluster_config import load
 from k8s.client.client import Client
 from k8s.errors import KubeError, NoCluster
 from k8s.jobs.create import claim_names, create_manifest
+from k8s.jobs.run_folders import run_stamp
 from k8s.kinds import CREATABLE, CreatableKind, Manifest
 from k8s.models.job_spec import JobSpec
 from k8s.text.yaml_writer import to_yaml
 from tui.commands.support.connect import check_may_change, cluster
+from tui.commands.support.continued import continued_folder, folder_without_cluster
 from tui.commands.support.manifests import ManifestOptions, read_manifests
 from tui.commands.support.output import WrongUsage, write, write_object, write_stderr
 from tui.commands.support.submit_flags import add_spec_arguments, spec_of
@@ -73,14 +76,17 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     wanted = _from_file(flags, options.namespace) if flags.filename else _from_flags(flags, options, "")
     if dry_run == "client":
         namespace = await _namespace(options)
-        wanted = wanted if flags.filename else _from_flags(flags, options, namespace)
+        if not flags.filename:
+            wanted = _from_flags(flags, options, namespace, folder_without_cluster(flags))
         _print(wanted, namespace, "created (dry run).", output)
         return 0
     async with cluster(options) as client:
         namespace = client.config.namespace
         if not flags.filename:
-            wanted = _from_flags(flags, options, namespace)
-            await _warn_of_missing_claims(client, namespace, spec_of(flags, namespace))
+            spec = spec_of(flags, namespace)
+            await _warn_of_missing_claims(client, namespace, spec)
+            folder = await continued_folder(options, client, flags, spec) if spec.trainer else ""
+            wanted = _from_flags(flags, options, namespace, folder)
         for each in wanted:
             home = _namespace_of(each.manifest, namespace)
             await create_manifest(client, each.resource, each.manifest, home, dry_run=dry_run == "server")
@@ -99,11 +105,14 @@ def _from_file(flags: argparse.Namespace, namespace: str) -> list[ManifestOption
     return wanted
 
 
-def _from_flags(flags: argparse.Namespace, options: ConsoleOptions, namespace: str) -> list[ManifestOptions]:
+def _from_flags(
+    flags: argparse.Namespace, options: ConsoleOptions, namespace: str, continued: str = ""
+) -> list[ManifestOptions]:
     if options.is_sandbox and not flags.image:
         flags.image = SANDBOX_IMAGE
     kind = next(kind for kind in CREATABLE if flags.kind in names_of(kind))
-    return [ManifestOptions(kind.resource, kind.manifest(spec_of(flags, namespace)))]
+    spec = spec_of(flags, namespace, stamp=run_stamp(datetime.now(UTC)), continued=continued)
+    return [ManifestOptions(kind.resource, kind.manifest(spec))]
 
 
 async def _warn_of_missing_claims(client: Client, namespace: str, spec: JobSpec) -> None:

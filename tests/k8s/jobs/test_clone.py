@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from k8s.jobs.clone import MADE_BY_SERVERS, NotCloned, cleaned, clone, next_name
+from k8s.jobs.run_folders import job_of_run
 from k8s.kinds import CREATABLE, KINDS
 from k8s.models.job_spec import JobSpec
 from tests.k8s.kinds.operator_objects import SITUATIONS, objects
@@ -116,8 +117,9 @@ def test_a_job_of_ours_fits_the_form_and_its_trainer_writes_elsewhere(kind: obje
     assert (found.name, found.lost, found.fits_form, found.not_carried_over) == ("bert-3", (), True, "")
     assert found.spec is not None
     assert found.spec.name == "bert-3"
-    assert found.spec.log_dir == "/workspace/bert-3/logs"
-    assert found.spec.command[2:4] == ("/workspace/bert-3/logs", "--out=/workspace/bert-3/x")
+    run = found.spec.log_dir.removeprefix("/workspace/").removesuffix("/logs")
+    assert run != "bert-3" and job_of_run(run) == "bert-3"
+    assert found.spec.command[2:4] == (found.spec.log_dir, f"--out=/workspace/{run}/x")
     assert found.spec.user == "wu"
     assert creatable.manifest(found.spec) == found.manifest
     assert found.names_left == "Still says bert: command."

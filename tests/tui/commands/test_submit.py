@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import string
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,8 +14,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from k8s.jobs.pod_files import LOCAL_PATH
 from k8s.models.job_spec import JobSpec
-from tests.scripted.server import Answer, Asked, Compute, Reply, ScriptedCluster, refusal
+from tests.scripted.server import Answer, Asked, Compute, Reply, ScriptedCluster, page, refusal
 from tests.tui.commands.conftest import CommandLine
 from tui.commands.support.output import WrongUsage
 from tui.commands.support.submit_flags import add_spec_arguments, spec_of
@@ -86,9 +89,11 @@ async def test_a_batch_job_is_called_job(run: CommandLine) -> None:
 
 async def test_a_trainer_writes_to_the_workspace_claim_unless_told_otherwise(run: CommandLine) -> None:
     found = await manifest_of(run, *SMALL, "--gpus", "2", "--trainer", "ddp", "--", "--epochs", "1")
+    log_dir = found["metadata"]["annotations"]["gpuconsole.dev/log-dir"]
+    assert re.fullmatch(r"/workspace/demo-\d{8}-\d{6}-\d{3}/logs", log_dir)
     assert found["metadata"]["annotations"] == {
         "gpuconsole.dev/trainer": "ddp",
-        "gpuconsole.dev/log-dir": "/workspace/demo/logs",
+        "gpuconsole.dev/log-dir": log_dir,
         "gpuconsole.dev/user": "li",
     }
     assert found["spec"]["nprocPerNode"] == "2"
@@ -97,8 +102,8 @@ async def test_a_trainer_writes_to_the_workspace_claim_unless_told_otherwise(run
     assert words[:6] == ["python", "-P", "-m", "trainer.launch", "-m", "trainer.train_ddp"]
     assert words[6:] == [
         *("--epochs", "1"),
-        *("--log-dir", "/workspace/demo/logs"),
-        *("--checkpoint-dir", "/workspace/demo/checkpoints"),
+        *("--log-dir", log_dir),
+        *("--checkpoint-dir", f"{log_dir.removesuffix('/logs')}/checkpoints"),
     ]
     assert pod["volumes"][0]["persistentVolumeClaim"] == {"claimName": "workspace"}
     assert pod["containers"][0]["volumeMounts"][0]["mountPath"] == "/workspace"
@@ -116,6 +121,94 @@ async def test_a_trainer_told_where_to_write_gets_no_volume_of_its_own(run: Comm
         if "persistentVolumeClaim" in each
     ]
     assert claims == ["mine"]
+
+
+CLAIM = "/api/v1/namespaces/default/persistentvolumeclaims/workspace"
+TRAINER = ("submit", "pytorch", "--name", "demo", "--image", "x", "--trainer", "ddp")
+
+
+def with_checkpoint(cluster: ScriptedCluster, volume: Path, run: str, step: int) -> None:
+    """Put a checkpoint of an earlier run on the workspace claim."""
+    folder = volume / run / "checkpoints"
+    folder.mkdir(parents=True)
+    (folder / f"step-{step:08d}.pt").touch()
+    claim = {"metadata": {"name": "workspace", "annotations": {LOCAL_PATH: str(volume)}}}
+    cluster.say(CLAIM, Answer(claim))
+    cluster.say("/api/v1/namespaces/default/persistentvolumeclaims", page([claim]))
+    cluster.say(PYTORCH_JOBS, Compute(echo), method="POST")
+
+
+def sent_command(cluster: ScriptedCluster) -> list[str]:
+    (asked,) = cluster.asked(PYTORCH_JOBS, method="POST")
+    pod = json.loads(asked.body)["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]
+    return list(pod["containers"][0]["command"])
+
+
+async def test_a_job_of_a_name_used_before_does_not_go_on_from_its_checkpoint(
+    run: CommandLine, cluster: ScriptedCluster, tmp_path: Path
+) -> None:
+    with_checkpoint(cluster, tmp_path / "volume", "demo", 200)
+    ended = await run(*TRAINER)
+    assert (ended.status, ended.out) == (0, "PyTorchJob default/demo created.\n")
+    said = ended.err.splitlines()[-1]
+    assert said.startswith("Starts anew; to go on from step 200 of demo, saved ")
+    assert said.endswith(": --continue demo")
+    words = sent_command(cluster)
+    assert not any(word.startswith("/workspace/demo/") for word in words)
+    assert "--resume" not in words
+
+
+async def test_going_on_from_an_earlier_job_is_asked_for_and_said(
+    run: CommandLine, cluster: ScriptedCluster, tmp_path: Path
+) -> None:
+    with_checkpoint(cluster, tmp_path / "volume", "old-20261122-082033-417", 520)
+    ended = await run(*TRAINER, "--continue", "old", "--", "--epochs", "9")
+    assert (ended.status, ended.out) == (0, "PyTorchJob default/demo created.\n")
+    assert ended.err.splitlines()[-1].startswith("Continues step 520 of old (deleted), saved ")
+    words = sent_command(cluster)
+    at = words.index("--checkpoint-dir")
+    assert words[at + 1] == "/workspace/old-20261122-082033-417/checkpoints"
+    assert words[-2:] == ["--resume", "must"]
+    log_dir = words[words.index("--log-dir") + 1]
+    assert re.fullmatch(r"/workspace/old-20261122-082033-417/logs-demo-\d{8}-\d{6}-\d{3}", log_dir)
+
+
+async def test_a_run_that_is_not_there_cannot_be_continued(
+    run: CommandLine, cluster: ScriptedCluster, tmp_path: Path
+) -> None:
+    with_checkpoint(cluster, tmp_path / "volume", "old", 520)
+    for name, said in (("older", "No earlier run of 'older'"), ("/workspace/x", "There is no checkpoint in")):
+        ended = await run(*TRAINER, "--continue", name)
+        assert (ended.status, ended.out) == (2, "")
+        assert said in ended.err
+    assert cluster.asked(PYTORCH_JOBS, method="POST") == []
+
+
+async def test_without_a_cluster_only_a_folder_can_be_continued(run: CommandLine) -> None:
+    found = await manifest_of(run, *TRAINER[1:], "--continue", "/workspace/old", *AS_MANIFEST)
+    text = json.dumps(found)
+    assert '"--checkpoint-dir", "/workspace/old/checkpoints"' in text
+    ended = await run(*TRAINER, "--continue", "old", *AS_MANIFEST)
+    assert (ended.status, ended.out) == (2, "")
+    assert "with --dry-run=client name its folder" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--trainer", "ddp", "--", "--resume", "must"), "--resume must: a new job has no checkpoint"),
+        (("--trainer", "ddp", "--continue", "a", "--", "--resume=never"), "--continue: not together with"),
+        (("--trainer", "ddp", "--continue", "a", "--", "--checkpoint-dir=/x"), "--continue: not together"),
+        (("--continue", "a", "true"), "--continue: only with --trainer"),
+    ],
+)
+async def test_checkpoints_that_cannot_be_meant_are_refused(
+    run: CommandLine, cluster: ScriptedCluster, words: tuple[str, ...], said: str
+) -> None:
+    ended = await run("submit", "pytorch", "--name", "demo", "--image", "x", *words)
+    assert (ended.status, ended.out) == (2, "")
+    assert said in ended.err
+    assert cluster.requests == []
 
 
 async def test_a_claim_mounted_as_the_workspace_takes_its_place(run: CommandLine) -> None:

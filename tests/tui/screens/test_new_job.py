@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -121,7 +122,7 @@ class Form:
     async def settled(self) -> None:
         """Wait until nothing is asked of the server any more."""
         await self.app.workers.wait_for_complete(
-            [worker for worker in self.app.workers if worker.group in ("submit", "claims")]
+            [worker for worker in self.app.workers if worker.group in ("submit", "claims", "volume")]
         )
         await self.pilot.pause()
 
@@ -241,11 +242,12 @@ async def test_one_key_asks_whether_to_create_the_job_and_cancel_has_the_focus(t
             str(dialog.query_one("#question", Label).content) == "Create PyTorchJob ddp-digits-1 in vision?"
         )
         details = str(dialog.query_one("#details", Label).content).splitlines()
-        assert details == [
+        assert details[:2] == [
             "· 1 pod × 1 GPU, 1 process per pod = 1 rank",
             "✓ fits now: 6 of 8 GPUs free",
-            "· writes to /workspace/ddp-digits-1 on volume claim workspace",
         ]
+        folder = r"/workspace/ddp-digits-1-\d{8}-\d{6}-\d{3}"
+        assert re.fullmatch(rf"· writes to {folder} on volume claim workspace", details[2])
         assert dialog.query_one("#cancel").has_focus
         await it.pilot.press("ctrl+o", "ctrl+o", "enter")
         await it.settled()

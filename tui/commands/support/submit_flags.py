@@ -6,6 +6,7 @@ import argparse
 import posixpath
 from collections.abc import Mapping, Sequence
 
+from k8s.jobs.run_folders import CHECKPOINTS, LOGS, run_name
 from k8s.models.job_spec import JobSpec, Mount
 from trainer.catalogue import TRAINERS, Trainer, find
 from tui.commands.support.output import WrongUsage
@@ -89,12 +90,25 @@ def add_spec_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"run a packaged trainer ({names}) with the arguments after --",
     )
     add(
+        "--continue",
+        dest="continue_from",
+        default="",
+        metavar="JOB|FOLDER",
+        help="with --trainer: go on from the checkpoint of an earlier job, or of its folder in the pods",
+    )
+    add(
         "--logdir", default="", metavar="FOLDER", help="folder that COMMAND writes event files to, for curves"
     )
 
 
-def spec_of(flags: argparse.Namespace, namespace: str) -> JobSpec:
+def spec_of(flags: argparse.Namespace, namespace: str, *, stamp: str = "", continued: str = "") -> JobSpec:
     """Return the job that the flags describe; what follows `--` is in `flags.rest`.
+
+    Args:
+        flags: As parsed.
+        namespace: Where to create it.
+        stamp: What tells the folder of a trainer from those of earlier jobs of its name.
+        continued: Folder of the run that `--continue` names.
 
     Raises:
         WrongUsage: Something is wrong with a flag.
@@ -105,7 +119,7 @@ def spec_of(flags: argparse.Namespace, namespace: str) -> JobSpec:
         if gpus or not amount.isdecimal():
             raise WrongUsage("--device: use RESOURCE=N, without --gpus.")
         gpus = int(amount)
-    command, log_dir, mounts = _command(flags)
+    command, log_dir, mounts = _command(flags, run_name(flags.name, stamp), continued)
     spec = JobSpec(
         name=flags.name,
         namespace=namespace,
@@ -135,13 +149,20 @@ def spec_of(flags: argparse.Namespace, namespace: str) -> JobSpec:
     return spec
 
 
-def _command(flags: argparse.Namespace) -> tuple[tuple[str, ...], str, tuple[Mount, ...]]:
+def _command(
+    flags: argparse.Namespace, run: str, continued: str
+) -> tuple[tuple[str, ...], str, tuple[Mount, ...]]:
     """Return the words to run, where event files will be, and the volumes."""
     mounts = tuple(flags.data)
+    if flags.continue_from and not flags.trainer:
+        raise WrongUsage("--continue: only with --trainer; your own command finds its checkpoints itself.")
     if flags.trainer:
         if flags.command:
             raise WrongUsage("COMMAND: not allowed with --trainer; put the trainer's arguments after --")
-        return _trainer_command(_find(flags.trainer), flags.rest, flags, mounts)
+        trainer = _find(flags.trainer)
+        trainer.parser().parse_args(flags.rest)
+        folders = _folders(flags.rest, run, continued, is_continued=bool(flags.continue_from))
+        return _trainer_command(trainer, folders, flags, mounts)
     if flags.command and flags.rest:
         raise WrongUsage("COMMAND: use one quoted line or words after --, not both.")
     words = tuple(flags.rest)
@@ -156,19 +177,36 @@ def _find(name: str) -> Trainer:
         raise WrongUsage(f"--trainer: {error.args[0]}") from error
 
 
+def _folders(words: Sequence[str], run: str, continued: str, *, is_continued: bool) -> list[str]:
+    """Return the flags for the folders that the words of a trainer leave open.
+
+    Raises:
+        WrongUsage: The words ask for a checkpoint where there can be none.
+    """
+    has_checkpoints = bool(_flag_value("checkpoint-dir", words))
+    must_resume = _flag_value("resume", words) == "must"
+    if is_continued and (has_checkpoints or _flag_value("resume", words)):
+        raise WrongUsage("--continue: not together with --checkpoint-dir or --resume.")
+    if must_resume and not has_checkpoints:
+        raise WrongUsage(
+            "--resume must: a new job has no checkpoint; name an earlier job with --continue,"
+            " or a folder with --checkpoint-dir."
+        )
+    own = f"{WORKSPACE.path}/{run}"
+    folders = {"log-dir": f"{own}/{LOGS}", "checkpoint-dir": f"{own}/{CHECKPOINTS}"}
+    if is_continued:
+        folders = {"log-dir": f"{continued}/{LOGS}-{run}", "checkpoint-dir": f"{continued}/{CHECKPOINTS}"}
+    found = [f"--{name}={folder}" for name, folder in folders.items() if not _flag_value(name, words)]
+    return [*found, *(("--resume=must",) if is_continued else ())]
+
+
 def _trainer_command(
-    trainer: Trainer, words: Sequence[str], flags: argparse.Namespace, mounts: tuple[Mount, ...]
+    trainer: Trainer, folders: Sequence[str], flags: argparse.Namespace, mounts: tuple[Mount, ...]
 ) -> tuple[tuple[str, ...], str, tuple[Mount, ...]]:
-    """Add to the words of a trainer the folders that they leave open."""
-    trainer.parser().parse_args(words)
-    known = {argument.name for argument in trainer.arguments}
-    folders = {"log-dir": "logs", "checkpoint-dir": "checkpoints"}
-    words = list(words)
-    for name, folder in folders.items():
-        if name in known and not _flag_value(name, words):
-            words += [f"--{name}", f"{WORKSPACE.path}/{flags.name}/{folder}"]
-            if all(mount.path != WORKSPACE.path for mount in mounts):
-                mounts = (*mounts, WORKSPACE)
+    """Return the words that run a trainer; what it writes to the workspace needs its claim."""
+    words = [*flags.rest, *(part for each in folders for part in each.split("=", 1))]
+    if folders and all(mount.path != WORKSPACE.path for mount in mounts):
+        mounts = (*mounts, WORKSPACE)
     log_dir = _flag_value("log-dir", words)
     return tuple(trainer.command(words)), posixpath.join(flags.working_dir, log_dir), mounts
 

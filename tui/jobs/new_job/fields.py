@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from k8s.jobs.run_folders import CHECKPOINTS, LOGS
 from k8s.kinds import CREATABLE
 from trainer.catalogue import TRAINERS, Argument, Trainer
 
@@ -15,7 +16,10 @@ COMMAND = "command"
 DEFAULT_IMAGE = "pytorch/pytorch:2.6.0-cuda12.4-cudnn9-runtime"
 """Until another image was used."""
 
-DIRECTORIES: Mapping[str, str] = {"log-dir": "logs", "checkpoint-dir": "checkpoints"}
+CONTINUE = "continue_from"
+"""The value that names the earlier run whose checkpoint the job goes on from."""
+
+DIRECTORIES: Mapping[str, str] = {"log-dir": LOGS, "checkpoint-dir": CHECKPOINTS}
 """Trainer arguments without a field, and the folder of each below the job's own on the claim."""
 
 _MAIN_ARGUMENTS = ("dataset", "data", "model", "epochs", "batch-size", "lr")
@@ -108,6 +112,12 @@ _STORAGE_FIELDS = (
     FormField(
         "mount_path", "Mount path", "Where the claim is mounted; also the working directory", "/workspace"
     ),
+    FormField(
+        CONTINUE,
+        "Continue",
+        "Earlier job whose checkpoint to go on from, or its folder; empty: start anew in a folder of its own",
+        placeholder="no, start anew",
+    ),
     FormField("env", "Environment", "One NAME=value per line", placeholder="NAME=value", control="lines"),
 )
 ADVANCED_FIELDS = (
@@ -157,7 +167,7 @@ _DEFAULTS: Mapping[str, str] = {
 def trainer_fields(trainer: Trainer) -> tuple[tuple[FormField, ...], tuple[FormField, ...]]:
     """Return the fields of a trainer's arguments: those most people change, then the rest.
 
-    Directories for event files and checkpoints have none: they follow from the claim and the job's name.
+    Directories for event files and checkpoints have none: see `form_spec`.
     """
     arguments = [each for each in trainer.arguments if each.name not in DIRECTORIES]
     main = tuple(_argument_field(trainer, each) for each in arguments if each.name in _MAIN_ARGUMENTS)

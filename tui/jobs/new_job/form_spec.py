@@ -7,15 +7,20 @@ spec, and a sentence for each field that is wrong.
 from __future__ import annotations
 
 import json
+import posixpath
 import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 
+from k8s.jobs.run_folders import LOGS, run_name
 from k8s.kinds import CREATABLE, CreatableKind
 from k8s.models.job_spec import JobSpec, Mount
-from trainer.catalogue import TRAINERS, Argument, Trainer
-from tui.jobs.new_job.fields import COMMAND, DIRECTORIES, default_text, default_values
+from trainer.catalogue import TRAINERS, Trainer
+from tui.jobs.new_job.earlier_runs import EarlierRun, EarlierRuns
+from tui.jobs.new_job.fields import COMMAND, CONTINUE, DIRECTORIES, default_text, default_values
+from tui.jobs.new_job.hidden_fields import hidden_fields
 
 Values = Mapping[str, str]
 """The text in each field, by key; a missing key is at its default."""
@@ -23,6 +28,7 @@ Values = Mapping[str, str]
 LONGEST_TEXT = 20_000
 """Characters that one field may hold."""
 
+_NONE_KNOWN = EarlierRuns()
 _MOST = {"workers": 4096, "gpus": 1024, "processes": 1024, "retries": 1000}
 _DNS_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _RESOURCE = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/[A-Za-z0-9][-A-Za-z0-9._]{0,62}")
@@ -37,6 +43,10 @@ class FormResult:
     """With the default where a value is invalid."""
     problems: Mapping[str, str] = field(default_factory=dict)
     """What is wrong with a field's value, by key."""
+    continues: EarlierRun | None = None
+    """The run whose checkpoint it goes on from."""
+    mnist: str = ""
+    """Folder in the pods that it reads MNIST from; empty where it reads or downloads none."""
 
 
 def base_name(values: Values) -> str:
@@ -48,16 +58,23 @@ def base_name(values: Values) -> str:
     return f"{run}-{dataset}" if dataset else run
 
 
-def parse_values(texts: Values, user: str = "") -> FormResult:
+def parse_values(
+    texts: Values, user: str = "", *, stamp: str = "", earlier: EarlierRuns = _NONE_KNOWN
+) -> FormResult:
     """Make a spec of the form's values, and a sentence for each that is invalid. Never raises.
 
     Args:
         texts: The values as typed.
         user: Who submits.
+        stamp: What tells the job's folder from those of earlier jobs of its name.
+        earlier: The runs that it can go on from.
     """
     problems: dict[str, str] = {}
     values = default_values()
+    hidden = hidden_fields({**values, **texts})
     for key, text in texts.items():
+        if key in hidden:
+            continue
         if len(text) > LONGEST_TEXT and key not in ("name", "image"):
             problems[key] = f"At most {LONGEST_TEXT:,} characters; this has {len(text):,}."
         else:
@@ -68,7 +85,8 @@ def parse_values(texts: Values, user: str = "") -> FormResult:
     if kind is None:
         problems["kind"] = f"Must be one of {', '.join(each.title for each in CREATABLE)}."
     mounts = _mounts(values, problems)
-    command, log_dir = _command(values, problems)
+    continued = _continued(values, earlier, problems)
+    command, log_dir = _command(values, problems, stamp, continued)
     spec = JobSpec(
         name=values["name"],
         namespace=values["namespace"],
@@ -98,7 +116,13 @@ def parse_values(texts: Values, user: str = "") -> FormResult:
         if key == COMMAND and spec.trainer:
             continue
         problems.setdefault(key, sentence)
-    return FormResult(kind=kind or CREATABLE[0], spec=spec, problems=problems)
+    return FormResult(
+        kind=kind or CREATABLE[0],
+        spec=spec,
+        problems=problems,
+        continues=continued,
+        mnist=_mnist(values, spec),
+    )
 
 
 def field_key(name: str, values: Values) -> str:
@@ -189,7 +213,30 @@ def _name_problems(values: Values) -> dict[str, str]:
     return found
 
 
-def _command(values: Values, problems: dict[str, str]) -> tuple[tuple[str, ...], str]:
+def _continued(values: Values, earlier: EarlierRuns, problems: dict[str, str]) -> EarlierRun | None:
+    if not values[CONTINUE]:
+        return None
+    try:
+        found = earlier.find(values[CONTINUE])
+    except LookupError as error:
+        problems[CONTINUE] = str(error.args[0])
+        return None
+    root = _root(values)
+    if not PurePosixPath(found.folder).is_relative_to(root):
+        problems[CONTINUE] = f"{found.folder} is not below {root}, where the volume is mounted."
+    return found
+
+
+def _mnist(values: Values, spec: JobSpec) -> str:
+    run = spec.trainer
+    if values.get(f"{run}.dataset") != "mnist" or values.get(f"{run}.download") == "true":
+        return ""
+    return posixpath.join(spec.working_dir, values.get(f"{run}.data", ""))
+
+
+def _command(
+    values: Values, problems: dict[str, str], stamp: str, continued: EarlierRun | None
+) -> tuple[tuple[str, ...], str]:
     """Return the argv, and the folder of the event files."""
     if values["run"] == COMMAND:
         line = values[COMMAND].strip()
@@ -198,10 +245,15 @@ def _command(values: Values, problems: dict[str, str]) -> tuple[tuple[str, ...],
     if trainer is None:
         problems["run"] = f"Must be one of {', '.join(each.name for each in TRAINERS)}, {COMMAND}."
         return (), ""
+    folders = _folders(values, stamp, continued)
     arguments = {}
     for argument in trainer.arguments:
         key = f"{trainer.name}.{argument.name}"
-        text = _folder(argument, values) if argument.name in DIRECTORIES else values[key]
+        text = (
+            folders.get(argument.name, str(argument.default)) if argument.name in DIRECTORIES else values[key]
+        )
+        if argument.name == "resume" and continued is not None:
+            text = "must"
         try:
             trainer.command({argument.name: text})
         except ValueError as error:
@@ -209,18 +261,33 @@ def _command(values: Values, problems: dict[str, str]) -> tuple[tuple[str, ...],
             continue
         if text != default_text(argument):
             arguments[argument.name] = text
+    if arguments.get("resume") == "must" and continued is None:
+        problems[f"{trainer.name}.resume"] = "A new job has no checkpoint: name an earlier one in Continue."
     dataset, folder = f"{trainer.name}.dataset", f"{trainer.name}.data"
     if values.get(dataset) == "mnist" and values.get(folder) == "":
         problems[folder] = "Required for mnist: the directory of its files, e.g. /workspace/mnist."
-    log_dirs = [_folder(each, values) for each in trainer.arguments if each.name == "log-dir"]
-    return tuple(trainer.command(arguments)), log_dirs[0] if log_dirs else ""
+    return tuple(trainer.command(arguments)), folders.get("log-dir", DIRECTORIES["log-dir"])
 
 
-def _folder(argument: Argument, values: Values) -> str:
-    """Return where a trainer writes: a folder of the job's own on the claim, else the argument's default."""
-    if not values["claim"]:
-        return str(argument.default)
-    return f"{values['mount_path'].rstrip('/')}/{values['name']}/{DIRECTORIES[argument.name]}"
+def _root(values: Values) -> str:
+    return values["mount_path"] if values["claim"] else values["working_dir"]
+
+
+def _folders(values: Values, stamp: str, continued: EarlierRun | None) -> dict[str, str]:
+    """Return where a trainer writes, by argument; nothing where that is lost with the pod anyhow.
+
+    A folder of the job's own, or the one that it goes on from with event files of its own there.
+    """
+    root = _root(values)
+    if not root:
+        return {}
+    run = run_name(values["name"], stamp)
+    own = posixpath.join(root, run)
+    if continued is not None:
+        return {name: f"{continued.folder}/{leaf}" for name, leaf in DIRECTORIES.items()} | {
+            "log-dir": f"{continued.folder}/{LOGS}-{run}"
+        }
+    return {name: f"{own}/{leaf}" for name, leaf in DIRECTORIES.items()}
 
 
 def values_from_spec(spec: JobSpec, kind: CreatableKind) -> dict[str, str]:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
+from datetime import UTC, datetime
 
 from k8s.jobs.clone import Clone, next_name
+from k8s.jobs.run_folders import run_stamp
 from k8s.kinds import CREATABLE
 from k8s.models.job_spec import JobSpec
-from k8s.snapshot import ClusterSnapshot
+from k8s.snapshot import ClusterSnapshot, Job
+from tui.jobs.new_job.earlier_runs import EarlierRuns, earlier_runs
 from tui.jobs.new_job.fields import ADVANCED_FIELDS, COMMAND, COMMAND_FIELDS, SECTIONS, default_values
 from tui.jobs.new_job.form_spec import base_name, field_key, parse_values, values_from_spec
+from tui.jobs.new_job.volume import VolumeContent
 
 _NOT_COMPARED = ("name", "namespace", "user", "command", "trainer", "log_dir")
 """Fields of `JobSpec` that may differ from those of a cloned job: a shell runs the same command."""
@@ -28,6 +32,11 @@ class FormState:
         """Name of the job that is cloned; empty for a new one."""
         self.user = user
         """Who submits, for the job's annotation."""
+        self.volume: VolumeContent | None = None
+        """What is on the claim's volume; None while that is not known."""
+        self._stamp = run_stamp(datetime.now(UTC))
+        self._jobs: Sequence[Job] = ()
+        self._knows_all_jobs = False
         values = default_values() | {"namespace": namespace or "default"}
         spec = clone.spec if clone is not None else None
         if clone is not None and spec is not None:
@@ -55,7 +64,16 @@ class FormState:
         return f"Not carried over: {lost}." if lost else ""
 
     def _parse(self) -> None:
-        self.result = parse_values(self.values, self.user)
+        namespace, root = self.values["namespace"], self.values["mount_path"]
+        volume = self.volume
+        self.earlier: EarlierRuns = earlier_runs(
+            [job for job in self._jobs if job.ref.namespace == namespace],
+            volume.runs if volume is not None and volume.is_visible else None,
+            root,
+            knows_all_jobs=self._knows_all_jobs,
+        )
+        """The runs that the job can go on from."""
+        self.result = parse_values(self.values, self.user, stamp=self._stamp, earlier=self.earlier)
         """The spec that the values make."""
 
     def set_value(self, key: str, value: str) -> None:
@@ -74,12 +92,20 @@ class FormState:
             self._parse()
 
     def suggest(self, snapshot: ClusterSnapshot) -> None:
-        """Fill in what depends on the cluster: a name that is free, and how many workers."""
+        """Fill in what depends on the cluster: a name that is free, how many workers; know what runs."""
+        self._jobs = [job for job in snapshot.jobs if job.trainer]
+        self._knows_all_jobs = snapshot.is_synced and not snapshot.missing_jobs
+        self._parse()
         self._suggest_name(
             job.ref.name for job in snapshot.jobs if job.ref.namespace == self.values["namespace"]
         )
         if not self.clone_of:
             self._suggest_workers(snapshot)
+
+    def set_volume(self, volume: VolumeContent | None) -> None:
+        """Take what was seen on the claim's volume."""
+        self.volume = volume
+        self._parse()
 
     def _suggest_workers(self, snapshot: ClusterSnapshot) -> None:
         """In the sandbox fill in two workers for a packaged trainer where two GPUs are free.

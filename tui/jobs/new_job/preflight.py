@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import posixpath
+import time
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Literal, NamedTuple
@@ -11,10 +13,13 @@ from k8s.scheduling.predicates import ClusterCapacity, UnfitReason
 from k8s.scheduling.requests import ResourceList, insufficient
 from k8s.scheduling.scheduling_spec import SchedulingSpec, Toleration
 from k8s.snapshot import ClusterSnapshot
+from tui.jobs.new_job.earlier_runs import EarlierRuns
 from tui.jobs.new_job.form_spec import FormResult
+from tui.jobs.new_job.volume import VolumeContent
 from tui.text.format import count, plural
 
 Severity = Literal["ok", "info", "warning", "error"]
+_NONE_KNOWN = EarlierRuns()
 MARKS: Mapping[Severity, str] = {"ok": "✓", "info": "·", "warning": "!", "error": "✕"}
 """The mark before a line."""
 
@@ -36,6 +41,8 @@ def preflight(
     snapshot: ClusterSnapshot,
     claims: Collection[str] | None = None,
     namespace: str = "",
+    earlier: EarlierRuns = _NONE_KNOWN,
+    volume: VolumeContent | None = None,
 ) -> list[PreflightLine]:
     """Return what will be created, where it fits, and where its files go.
 
@@ -44,8 +51,10 @@ def preflight(
         snapshot: The cluster as it is now.
         claims: The names of the volume claims there are; None while unknown.
         namespace: The namespace of these claims.
+        earlier: Runs that it could go on from.
+        volume: What is on its volume; None while that is not known.
     """
-    lines = [*_size(result), *_fit(result, snapshot), _storage(result)]
+    lines = [*_size(result), *_fit(result, snapshot), *_storage(result, earlier), *_mnist(result, volume)]
     spec = result.spec
     if claims is not None and namespace == spec.namespace:
         lines += [
@@ -134,12 +143,31 @@ def _fit(result: FormResult, snapshot: ClusterSnapshot) -> list[PreflightLine]:
     return [*lines, PreflightLine("error", text)]
 
 
-def _storage(result: FormResult) -> PreflightLine:
+def _storage(result: FormResult, earlier: EarlierRuns) -> list[PreflightLine]:
     spec = result.spec
     if not spec.mounts:
-        return PreflightLine("warning", "no volume claim: its files are lost with its pods")
+        return [PreflightLine("warning", "no volume claim: its files are lost with its pods")]
     first = spec.mounts[0]
-    if spec.trainer:
-        folder = spec.log_dir.removesuffix("/logs")
-        return PreflightLine("info", f"writes to {folder} on volume claim {first.claim}")
-    return PreflightLine("info", f"volume claim {first.claim} mounted at {first.path}")
+    if not spec.trainer:
+        return [PreflightLine("info", f"volume claim {first.claim} mounted at {first.path}")]
+    folder = posixpath.dirname(spec.log_dir)
+    lines = [PreflightLine("info", f"writes to {folder} on volume claim {first.claim}")]
+    now_s = time.time()
+    if result.continues is not None:
+        lines.insert(0, PreflightLine("info", f"continues {result.continues.words(now_s)}"))
+    elif (found := earlier.by_job.get(spec.name)) is not None and found.step is not None:
+        text = f"starts anew; to go on from {found.words(now_s)}, fill in Continue"
+        lines.insert(0, PreflightLine("info", text))
+    return lines
+
+
+def _mnist(result: FormResult, volume: VolumeContent | None) -> list[PreflightLine]:
+    """Say whether MNIST is where it will be read."""
+    if not result.mnist or volume is None:
+        return []
+    if volume.missing_mnist:
+        text = f"would fail: no {volume.missing_mnist}; choose Download, or another folder"
+        return [PreflightLine("error", text)]
+    if not volume.is_visible:
+        return [PreflightLine("info", f"reads MNIST from {result.mnist}, which cannot be checked from here")]
+    return []

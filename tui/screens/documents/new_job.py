@@ -31,6 +31,7 @@ from tui.jobs.new_job import draft
 from tui.jobs.new_job.draft import DraftError
 from tui.jobs.new_job.form_state import FormState
 from tui.jobs.new_job.preflight import PreflightLine, preflight
+from tui.jobs.new_job.volume import look_into_volume
 from tui.keys import NEW_JOB, Key
 from tui.screens.base.request import ActionRequest
 from tui.screens.dialogs.confirm import ConfirmScreen
@@ -85,6 +86,7 @@ class NewJobScreen(SubmitScreen):
         self._folder = state_folder
         self._claims: list[str] | None = None
         self._claims_namespace = ""
+        self._looked_at: tuple[str, ...] = ()
         self._checked: Mapping[str, str] | None = None
         self._checked_at = ""
         self._is_closed = False
@@ -154,7 +156,14 @@ class NewJobScreen(SubmitScreen):
         self.query_one(PreflightView).show(lines)
 
     def _preflight(self) -> list[PreflightLine]:
-        return preflight(self.state.result, self.snapshot, self._claims, self._claims_namespace)
+        return preflight(
+            self.state.result,
+            self.snapshot,
+            self._claims,
+            self._claims_namespace,
+            self.state.earlier,
+            self.state.volume,
+        )
 
     def _show_yaml(self) -> None:
         result = self.state.result
@@ -168,6 +177,7 @@ class NewJobScreen(SubmitScreen):
         if field.key != "name":
             self.state.suggest(self.snapshot)
         self._show_state()
+        self._look_into_volume()
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
         """Show the help of the field with the focus."""
@@ -233,6 +243,22 @@ class NewJobScreen(SubmitScreen):
                 self.state.set_default("claim", "workspace")
             await self.query_one(JobFields).set_claims(names)
         self._show_state()
+        self._look_into_volume()
+
+    def _look_into_volume(self) -> None:
+        """Find out what is on the volume, if that is another place than the one that was looked at."""
+        result, values = self.state.result, self.state.values
+        place = (values["namespace"], values["claim"], values["mount_path"], result.mnist)
+        if place != self._looked_at:
+            self._looked_at = place
+            self.state.set_volume(None)
+            self._look(*place)
+
+    @work(exclusive=True, group="volume")
+    async def _look(self, namespace: str, claim: str, mount_path: str, mnist: str) -> None:
+        self.state.set_volume(await look_into_volume(self._client, namespace, claim, mount_path, mnist))
+        self._show_errors()
+        self._show_preflight()
 
     async def action_save_draft(self) -> None:
         """Save the values as a draft."""
@@ -270,7 +296,7 @@ class NewJobScreen(SubmitScreen):
     def close(self, ref: JobRef | None) -> None:
         """Close with the job that was created, or None."""
         self._is_closed = True
-        for group in ("open", "claims"):  # their fields are about to be removed
+        for group in ("open", "claims", "volume"):  # their fields are about to be removed
             self.workers.cancel_group(self, group)
         super().close(ref)
 

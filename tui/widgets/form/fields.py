@@ -5,7 +5,7 @@ Everything typed or pasted is sanitized on its way in, and shown as plain text.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import ClassVar
 
 from rich.text import Text
@@ -313,6 +313,7 @@ class CollapsibleFields(Vertical):
         self.definitions = definitions
         """The fields inside, mounted or not."""
         self._title = title
+        self._hidden: Collection[str] = ()
         self.has_fields = False
         """Whether its fields are mounted."""
 
@@ -338,6 +339,12 @@ class CollapsibleFields(Vertical):
         self.has_fields = True
         await self.query_one(Vertical).mount_all(fields)
 
+    def set_hidden(self, hidden: Collection[str]) -> None:
+        """Do not name the fields with these keys."""
+        if hidden != self._hidden:
+            self._hidden = hidden
+            self._write_title()
+
     @property
     def is_shown(self) -> bool:
         """Whether neither it nor an ancestor is hidden."""
@@ -345,7 +352,7 @@ class CollapsibleFields(Vertical):
 
     def _write_title(self) -> None:
         is_open = self.has_class("-open")
-        labels = ", ".join(each.label for each in self.definitions)
+        labels = ", ".join(each.label for each in self.definitions if each.key not in self._hidden)
         self.query_one(FieldsTitle).update(f"▾ {self._title}" if is_open else f"▸ {self._title}: {labels}")
 
 

@@ -21,8 +21,10 @@ from tui.jobs.new_job.fields import (
     RUN,
     SECTIONS,
     FormField,
+    default_values,
     trainer_fields,
 )
+from tui.jobs.new_job.hidden_fields import hidden_fields
 from tui.jobs.new_job.preflight import MARKS, PreflightLine, Severity
 from tui.text.format import plural
 from tui.widgets.form.fields import CollapsibleFields, Field
@@ -90,6 +92,16 @@ class JobFields(ScrollableContainer, can_focus=False):
             is_run = group.id == f"run-{values.get('run', '')}"
             if group.display != is_run:
                 group.display = is_run
+        self._hide_fields()
+
+    def _hide_fields(self) -> None:
+        """Show only the fields whose values change something."""
+        hidden = hidden_fields({**default_values(), **self._values})
+        for collapsible in self.query(CollapsibleFields):
+            collapsible.set_hidden(hidden)
+        for field in self.query(Field):
+            if field.display == (field.key in hidden):
+                field.display = not field.display
 
     def show_errors(self, errors: Mapping[str, str]) -> None:
         """Show errors by the key of their field, and clear those of all other fields."""
@@ -144,6 +156,7 @@ class JobFields(ScrollableContainer, can_focus=False):
     async def _mount_fields(self, collapsible: CollapsibleFields) -> None:
         if not collapsible.has_fields:
             await collapsible.mount_fields(self._fields(collapsible.definitions))
+            self._hide_fields()
             self.show_errors(self._errors)
 
 

@@ -1,0 +1,227 @@
+"""A new job's folder is its own; going on from an earlier job's checkpoint is asked for, and said."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from k8s.jobs.clone import clone
+from k8s.jobs.pod_files import LOCAL_PATH
+from k8s.jobs.run_folders import RunFolder
+from k8s.kinds import CREATABLE, JobRef
+from k8s.snapshot import ClusterSnapshot, Job
+from k8s.status import Status
+from tests.scripted.server import Answer, ScriptedCluster
+from tui.jobs.new_job.earlier_runs import EarlierRuns, earlier_runs
+from tui.jobs.new_job.fields import COMMAND, default_values
+from tui.jobs.new_job.form_spec import FormResult, parse_values
+from tui.jobs.new_job.form_state import FormState
+from tui.jobs.new_job.hidden_fields import hidden_fields
+from tui.jobs.new_job.preflight import preflight
+from tui.jobs.new_job.volume import MNIST_FILES, VolumeContent, look_into_volume
+
+STAMP = "20261122-082033-417"
+OLD = f"digits-{STAMP}"
+RUNS = [RunFolder(OLD, "digits", 520, 1000.0), RunFolder("digits", "digits", 7, 900.0)]
+
+
+def job(name: str, status: Status, log_dir: str) -> Job:
+    ref = JobRef("default", name, "PyTorchJob", "kubeflow.org/v1")
+    made = Job(ref, "u", status, "", 0, 0, (), 0, "", "", None, None, None, (), "", "")
+    return replace(made, trainer="ddp", log_dir=log_dir)
+
+
+def parsed(earlier: EarlierRuns, **values: str) -> FormResult:
+    texts = {**default_values(), "name": "digits", "claim": "workspace", **values}
+    return parse_values(texts, "li", stamp="20261123-000000-000", earlier=earlier)
+
+
+def flag(result: FormResult, name: str) -> str:
+    words = list(result.spec.command)
+    return words[words.index(f"--{name}") + 1] if f"--{name}" in words else ""
+
+
+def test_a_job_of_a_name_used_before_starts_in_another_folder(tmp_path: Path) -> None:
+    folders = set()
+    for _ in range(3):
+        state = FormState("default")
+        state.set_value("claim", "workspace")
+        folders.add(flag(state.result, "checkpoint-dir"))
+        assert flag(state.result, "resume") == ""
+        # The stamp counts milliseconds, and a form may be opened twice in one.
+        while FormState("default")._stamp == state._stamp:
+            pass
+    assert len(folders) == 3
+
+
+def test_on_another_volume_without_a_claim_field_the_folder_is_its_own_too() -> None:
+    values = {"claim": "", "more_volumes": "data:/data", "working_dir": "/data"}
+    result = parsed(EarlierRuns(), **values)
+    assert flag(result, "checkpoint-dir") == "/data/digits-20261123-000000-000/checkpoints"
+    assert result.spec.log_dir == "/data/digits-20261123-000000-000/logs"
+
+
+def test_going_on_from_an_earlier_job_takes_its_checkpoints_and_other_event_files() -> None:
+    earlier = earlier_runs((), RUNS, "/workspace", knows_all_jobs=True)
+    result = parsed(earlier, continue_from="digits")
+    assert result.problems == {}
+    assert flag(result, "checkpoint-dir") == f"/workspace/{OLD}/checkpoints"
+    assert flag(result, "resume") == "must"
+    assert result.spec.log_dir == flag(result, "log-dir")
+    assert result.spec.log_dir == f"/workspace/{OLD}/logs-digits-20261123-000000-000"
+    assert result.continues is not None
+    assert result.continues.words(1300.0) == "step 520 of digits (deleted), saved 5m ago"
+    lines = [line.text for line in preflight(result, ClusterSnapshot(), earlier=earlier)]
+    assert any(line.startswith("continues step 520 of digits (deleted), saved ") for line in lines)
+    assert f"writes to /workspace/{OLD} on volume claim workspace" in lines
+
+
+@pytest.mark.parametrize("text", ["/workspace/digits", "/workspace/digits/", "/workspace/digits/checkpoints"])
+def test_a_folder_may_be_named_too(text: str) -> None:
+    result = parsed(earlier_runs((), RUNS, "/workspace"), continue_from=text)
+    assert flag(result, "checkpoint-dir") == "/workspace/digits/checkpoints"
+    assert result.continues is not None
+    assert result.continues.words(960.0) == "step 7 of digits, saved 1m ago"
+
+
+def test_what_was_continued_once_can_be_continued_again() -> None:
+    first = job("first", Status.FAILED, f"/workspace/{OLD}/logs-first-{STAMP}")
+    found = earlier_runs([first], RUNS, "/workspace").find("first")
+    assert (found.folder, found.step, found.status) == (f"/workspace/{OLD}", 520, "Failed")
+
+
+def test_where_the_volume_cannot_be_seen_the_jobs_folder_is_taken_from_its_object() -> None:
+    ended = job("digits", Status.SUCCEEDED, f"/workspace/{OLD}/logs")
+    result = parsed(earlier_runs([ended], None, "/workspace"), continue_from="digits")
+    assert flag(result, "checkpoint-dir") == f"/workspace/{OLD}/checkpoints"
+    assert result.continues is not None
+    assert result.continues.words(0) == "digits (Succeeded)"
+
+
+@pytest.mark.parametrize(
+    ("jobs", "runs", "text", "said"),
+    [
+        ((), RUNS, "bert", "No earlier run of 'bert' on this volume; there is digits."),
+        ((), [], "bert", "No earlier run of 'bert' on this volume; there is none."),
+        ((), None, "bert", "No job 'bert' here runs a packaged trainer: name its folder"),
+        ((), RUNS, "/workspace/bert", "There is no checkpoint in /workspace/bert."),
+        ((), None, "/elsewhere/bert", "/elsewhere/bert is not below /workspace"),
+        ((), RUNS, f"/workspace/x/../../{OLD}", f"There is no checkpoint in /{OLD}."),
+        ((Status.RUNNING,), RUNS, "digits", "digits is Running: wait until it has ended, or delete it."),
+        ((Status.SUSPENDED,), RUNS, f"/workspace/{OLD}", "digits is Suspended: wait until it has ended"),
+    ],
+)
+def test_what_cannot_be_continued_is_refused_at_the_field(
+    jobs: tuple[Status, ...], runs: Any, text: str, said: str
+) -> None:
+    there = [job("digits", status, f"/workspace/{OLD}/logs") for status in jobs]
+    result = parsed(earlier_runs(there, runs, "/workspace"), continue_from=text)
+    assert result.problems["continue_from"].startswith(said)
+
+
+def test_to_insist_on_a_checkpoint_without_naming_a_job_is_refused() -> None:
+    result = parsed(EarlierRuns(), **{"ddp.resume": "must"})
+    assert "Continue" in result.problems["ddp.resume"]
+
+
+def test_an_earlier_run_of_the_same_name_is_offered_but_not_taken() -> None:
+    earlier = earlier_runs((), RUNS, "/workspace", knows_all_jobs=True)
+    result = parsed(earlier)
+    lines = [line.text for line in preflight(result, ClusterSnapshot(), earlier=earlier)]
+    (line,) = (line for line in lines if "starts anew" in line)
+    assert line.startswith("starts anew; to go on from step 520 of digits (deleted), saved ")
+    assert line.endswith("fill in Continue")
+    assert "writes to /workspace/digits-20261123-000000-000 on volume claim workspace" in lines
+
+
+def test_a_clone_of_a_job_that_went_on_starts_anew_in_the_form() -> None:
+    earlier = earlier_runs((), RUNS, "/workspace")
+    result = parsed(earlier, continue_from="digits")
+    state = FormState("default", clone=clone(result.kind.manifest(result.spec)))
+    assert state.result.problems == {}
+    assert flag(state.result, "resume") == ""
+    assert OLD not in " ".join(state.result.spec.command)
+    assert state.values["continue_from"] == ""
+
+
+# Fields that change nothing
+
+
+@pytest.mark.parametrize(
+    ("values", "hidden"),
+    [
+        ({"ddp.dataset": "digits"}, {"ddp.data", "ddp.download"}),
+        ({"ddp.dataset": "mnist"}, {"ddp.train-images", "ddp.val-images"}),
+        ({"continue_from": "x"}, {"ddp.resume"}),
+        ({"claim": ""}, {"mount_path", "continue_from"}),
+        ({"claim": "", "continue_from": "x"}, {"mount_path", "continue_from"}),
+        ({"gpus": "0"}, {"gpu_resource"}),
+        ({"kind": "Job"}, {"processes", "clean_pods"}),
+        ({"run": COMMAND}, {"continue_from"}),
+    ],
+)
+def test_fields_that_change_nothing_are_hidden(values: dict[str, str], hidden: set[str]) -> None:
+    usual = {"ddp.data", "ddp.download", "ddp.train-images", "ddp.val-images"}
+    found = hidden_fields({**default_values(), "claim": "workspace", **values})
+    is_about_data = "ddp.dataset" in values
+    assert found - (set() if is_about_data else usual) == hidden
+
+
+@pytest.mark.parametrize("kind", CREATABLE, ids=lambda kind: kind.title)
+def test_what_stands_in_a_hidden_field_is_not_read(kind: Any) -> None:
+    values = {**default_values(), "name": "a", "claim": "", "gpus": "0", "kind": kind.title}
+    hidden = hidden_fields(values)
+    assert hidden
+    result = parse_values({**values, **dict.fromkeys(hidden, "\x00 no")})
+    assert result.problems == {}
+    assert result.spec == parse_values(values).spec
+
+
+# The volume
+
+
+async def test_a_volume_of_this_machine_is_looked_into(tmp_path: Path) -> None:
+    checkpoints = tmp_path / OLD / "checkpoints"
+    checkpoints.mkdir(parents=True)
+    (checkpoints / "step-00000520.pt").touch()
+    raw = tmp_path / "mnist" / "MNIST" / "raw"
+    raw.mkdir(parents=True)
+    path = "/api/v1/namespaces/default/persistentvolumeclaims/workspace"
+    meta = {"name": "workspace", "annotations": {LOCAL_PATH: str(tmp_path)}}
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say(path, Answer({"metadata": meta}))
+
+        async def look(mnist: str, claim: str = "workspace") -> VolumeContent:
+            return await look_into_volume(client, "default", claim, "/workspace", mnist)
+
+        found = await look("")
+        assert [run.step for run in found.runs] == [520]
+        assert found.missing_mnist == ""
+        for name in MNIST_FILES:
+            missing = f"/workspace/mnist/MNIST/raw/{name}"
+            assert (await look("/workspace/mnist")).missing_mnist == missing
+            assert (await look("mnist/MNIST/raw")).missing_mnist == missing
+            (raw / name).touch()
+        assert (await look("mnist")).missing_mnist == ""
+        assert (await look("/elsewhere")).missing_mnist == ""
+        assert await look("mnist", claim="gone") == VolumeContent()
+        assert await look("mnist", claim="") == VolumeContent()
+
+
+def test_mnist_without_files_is_said_before_the_job_is_created() -> None:
+    result = parsed(EarlierRuns(), **{"ddp.dataset": "mnist"})
+
+    def said(volume: VolumeContent | None) -> list[str]:
+        lines = preflight(result, ClusterSnapshot(), volume=volume)
+        return [line.marked for line in lines if "MNIST" in line.text]
+
+    assert said(None) == []
+    (line,) = said(VolumeContent(True, missing_mnist="/workspace/mnist/MNIST/raw/x"))
+    assert line.startswith("✕ would fail: no /workspace/mnist/MNIST/raw/x")
+    (line,) = said(VolumeContent())
+    assert line == "· reads MNIST from /workspace/mnist, which cannot be checked from here"
+    assert said(VolumeContent(True)) == []
+    assert parsed(EarlierRuns(), **{"ddp.dataset": "mnist", "ddp.download": "true"}).mnist == ""

@@ -1,0 +1,60 @@
+"""What `submit` says of earlier runs on the volume, and the run that `--continue` names."""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+from k8s.client.client import Client
+from k8s.models.job_spec import JobSpec
+from tui.commands.support.connect import read_jobs
+from tui.commands.support.output import WrongUsage, write_stderr
+from tui.commands.support.submit_flags import WORKSPACE
+from tui.jobs.new_job.earlier_runs import EarlierRuns, earlier_runs
+from tui.jobs.new_job.volume import look_into_volume
+from tui.options import ConsoleOptions
+
+
+def folder_without_cluster(flags: argparse.Namespace) -> str:
+    """Return the folder that `--continue` names, for a dry run that asks no cluster.
+
+    Raises:
+        WrongUsage: It names a job, which only a cluster knows.
+    """
+    text = str(flags.continue_from)
+    if text and not text.startswith("/"):
+        raise WrongUsage(
+            f"--continue {text}: with --dry-run=client name its folder, e.g. /workspace/{text}-2026…"
+        )
+    return EarlierRuns().find(text).folder if text else ""
+
+
+async def continued_folder(
+    options: ConsoleOptions, client: Client, flags: argparse.Namespace, spec: JobSpec
+) -> str:
+    """Return the folder of the run that `--continue` names, and say on stderr what it is.
+
+    Raises:
+        WrongUsage: There is no such run, or it cannot be continued.
+    """
+    volume = await look_into_volume(client, spec.namespace, _workspace_claim(spec), WORKSPACE.path, "")
+    runs = volume.runs if volume.is_visible else None
+    if not flags.continue_from:
+        found = earlier_runs((), runs, WORKSPACE.path).by_job.get(spec.name)
+        if found is not None and WORKSPACE.path in spec.log_dir:
+            words = found.words(time.time())
+            write_stderr(f"Starts anew; to go on from {words}: --continue {spec.name}")
+        return ""
+    snapshot = await read_jobs(options, client)
+    jobs = [job for job in snapshot.jobs if job.ref.namespace == spec.namespace]
+    earlier = earlier_runs(jobs, runs, WORKSPACE.path, knows_all_jobs=not snapshot.missing_jobs)
+    try:
+        run = earlier.find(flags.continue_from)
+    except LookupError as error:
+        raise WrongUsage(f"--continue: {error.args[0]}") from error
+    write_stderr(f"Continues {run.words(time.time())}.")
+    return run.folder
+
+
+def _workspace_claim(spec: JobSpec) -> str:
+    return next((mount.claim for mount in spec.mounts if mount.path == WORKSPACE.path), "")
