@@ -79,6 +79,8 @@ class Follower:
         """Keep a connection open for new lines; else ask for them every few seconds."""
         self.is_over = False
         """There will be nothing more to read."""
+        self.is_behind = False
+        """What was read last was there before it was asked for: it waits on the server for a slow reader."""
         self._client = client
         self._request = request
         self._backoff = backoff
@@ -98,6 +100,16 @@ class Follower:
         self._reconnected_last = False
         self._last_notice = ""
         self._woken = asyncio.Event()
+
+    @property
+    def has_restarted(self) -> bool:
+        """Tell whether the container ran before the run that is read, and that was read too."""
+        return not self._is_first_run
+
+    @property
+    def reached_ns(self) -> int:
+        """Return the time of the newest line that was read; 0 for none."""
+        return self._stamp_ns
 
     def wake(self) -> None:
         """End a wait: the pod has changed, or the user is impatient."""
@@ -261,6 +273,7 @@ class Follower:
         since_time = self._cursor.since_time()
         is_first = self._is_first_run and not since_time
         splitter = Splitter(request.kept_bytes)
+        opened_ns = (time.time() + self._client.server_clock_offset_s) * 1e9
         try:
             async with self._client.log(
                 self.target.pod,
@@ -280,7 +293,9 @@ class Follower:
                             if self._turn is not None:
                                 async with self._turn:
                                     await asyncio.sleep(0)
-                            yield self._items(splitter.feed(chunk[start : start + _BYTES_PER_TURN]))
+                            items = self._items(splitter.feed(chunk[start : start + _BYTES_PER_TURN]))
+                            self.is_behind = not is_stream or self._stamp_ns < opened_ns
+                            yield items
         except Unreachable as error:
             # No byte for long, and nobody said why: the log is silent or the connection is dead.
             if not isinstance(error.__cause__, aiohttp.SocketTimeoutError):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Iterable, Sequence
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from itertools import count
@@ -14,10 +14,10 @@ from k8s.errors import KubeError
 from k8s.logs.feed import EVERYTHING, Feed, LogSelection
 from k8s.logs.follow import Follower, LogRequest
 from k8s.logs.lines import Item, LogLine, Mark, Marker, Target, in_time_order
+from k8s.logs.merge import MAX_STREAMS, by_time
+from k8s.logs.whole import whole_log
 from k8s.watch.backoff import DEFAULT_BACKOFF, Backoff
 
-MAX_STREAMS = 32
-"""Logs that are streamed at once; the others are asked for every few seconds, and lose nothing either."""
 RANK_LINES = 20_000
 """Lines kept of one rank."""
 TOTAL_BYTES = 32 * 1024 * 1024
@@ -37,7 +37,7 @@ class _Ring:
     def __init__(self) -> None:
         self.items: deque[Item] = deque()
         self.lines = 0
-        self.dropped = 0
+        self.dropped: Counter[str] = Counter()
         self.size_bytes = 0
         self.last_line_ns = 0
 
@@ -56,8 +56,10 @@ class _Ring:
         """Forget the oldest items; return the bytes that are free then."""
         freed = 0
         for _ in range(min(amount, len(self.items))):
-            freed += _size_of(self.items.popleft())
-            self.dropped += 1
+            item = self.items.popleft()
+            freed += _size_of(item)
+            if isinstance(item, LogLine):
+                self.dropped[item.writer] += 1
         self.size_bytes -= freed
         return freed
 
@@ -173,20 +175,19 @@ class JobLogs:
 
     def open(self, selection: LogSelection = EVERYTHING) -> Feed:
         """Return a feed that holds what is kept of a selection, and gets what will come."""
-        feed = Feed(selection, self.instance_of_rank)
-        dropped = 0
+        not_kept: Counter[str] = Counter()
+        feed = Feed(selection, self.instance_of_rank, not_kept=not_kept)
         kept: list[Item] = []
         by_name = {target.name: target for target in self.targets}
         for (name, _), ring in self._rings.items():
             if matching := feed.matching(by_name[name], list(ring.items)):
                 kept.extend(matching)
-                dropped += ring.dropped
+                not_kept.update(ring.dropped)
         if kept:
-            kept = in_time_order(kept)
-            if dropped:
-                words = f"{dropped:,} older lines are no longer kept here"
-                kept.insert(0, Marker(Mark.DROPPED, words, kept[0].source, kept[0].stamp_ns))
-            feed.fill(kept)
+            feed.fill(in_time_order(kept), is_history=True)
+        for follower in self._followers.values():
+            if follower.is_behind and not follower.is_over:
+                feed.expect(follower.target, follower.reached_ns)
         self._feeds.append(feed)
         return feed
 
@@ -194,6 +195,7 @@ class JobLogs:
         """Stop filling a feed."""
         if feed in self._feeds:
             self._feeds.remove(feed)
+            feed.close()
 
     def instance_of_rank(self, rank: int | None) -> str:
         """Return the instance in which a rank runs: where it was seen, else where it is declared."""
@@ -205,6 +207,39 @@ class JobLogs:
             if rank in target.ranks:
                 return target.name
         return next((target.name for target in self.targets if target.prints_all_ranks), "")
+
+    async def read_whole(
+        self, selection: LogSelection, held: Sequence[Item] = (), gone: Mapping[str, int] | None = None
+    ) -> AsyncIterator[Item]:
+        """Read all of a selection once more from the server; yield its lines, and markers for what it lacks.
+
+        Args:
+            selection: Which lines.
+            held: What a view has of it, for what the server does not have any more.
+            gone: Lines before those that the view does not have either, by who wrote them.
+        """
+        instance = self.instance_of_rank(selection.rank)
+        names = {selection.instance or instance} - {""}
+        followers = [each for each in self._followers.values() if not names or each.target.name in names]
+        left = dict(gone or {})
+        sources = [
+            whole_log(
+                self._client,
+                each.target,
+                is_previous=self._request.previous,
+                has_restarted=each.has_restarted,
+                held=[item for item in held if item.source.key == each.target.key],
+                gone=left,
+                backoff=self._backoff,
+                turn=self._turn,
+            )
+            for each in followers
+        ]
+        async with aclosing(by_time(sources)) as batches:
+            async for batch in batches:
+                for item in batch:
+                    if isinstance(item, Marker) or selection.takes(item, instance):
+                        yield item
 
     def rows(self) -> list[RankRow]:
         """Return the job's ranks in order, and the instances of which no rank is known."""
@@ -262,7 +297,10 @@ class JobLogs:
         try:
             async with aclosing(follower.batches()) as batches:
                 async for batch in batches:
-                    self._take(follower.target, batch)
+                    self._take(follower.target, batch, is_history=follower.is_behind)
+                    if follower.is_behind:
+                        for feed in tuple(self._feeds):
+                            await feed.until_room(follower.target)
         except KubeError as error:
             follower.is_over = True
             words = f"cannot be read. {error.details or error.what}"
@@ -271,7 +309,7 @@ class JobLogs:
             self._take(follower.target, [Marker(Mark.NOTE, words, follower.target, 0, next(self._numbers))])
         self._changed.set()
 
-    def _take(self, source: Target, batch: Sequence[Item]) -> None:
+    def _take(self, source: Target, batch: Sequence[Item], *, is_history: bool = False) -> None:
         """Keep what was read, and hand it to the feeds."""
         name, instance_by_rank = source.name, self._instance_by_rank
         by_rank: dict[int | None, list[Item]] = {}
@@ -297,7 +335,7 @@ class JobLogs:
             ring = max(self._rings.values(), key=lambda each: each.size_bytes)
             self._size_bytes -= ring.drop(max(1, len(ring.items) // 8))
         for feed in self._feeds:
-            feed.put(source, batch)
+            feed.put(source, batch, is_history=is_history)
 
 
 def _size_of(item: Item) -> int:

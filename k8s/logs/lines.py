@@ -12,6 +12,8 @@ from k8s.snapshot import Instance, Job
 
 KEPT_BYTES = 64 * 1024
 """Bytes that are kept of one line; how many more there were is counted."""
+LONGEST_LINE_BYTES = 64 * 1024 * 1024
+"""Bytes that are kept of a line that is printed or saved."""
 
 _NS = 1_000_000_000
 _LONGEST_STAMP = 40
@@ -76,6 +78,11 @@ class LogLine(msgspec.Struct, frozen=True, gc=False):
     def text(self) -> bytes:
         """Return the line without its rank prefix."""
         return self.raw[self.prefix_bytes :] if self.prefix_bytes else self.raw
+
+    @property
+    def writer(self) -> str:
+        """Return who wrote it, in words: `rank 3`, or where no rank is known the instance."""
+        return self.source.name if self.rank is None else f"rank {self.rank}"
 
 
 class Mark(StrEnum):

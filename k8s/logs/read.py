@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import heapq
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, aclosing
@@ -16,13 +15,12 @@ from k8s.client.client import Client
 from k8s.errors import NotFound
 from k8s.logs.feed import LogSelection
 from k8s.logs.follow import Follower, LogRequest
-from k8s.logs.job import MAX_STREAMS
-from k8s.logs.lines import Item, LogLine, Mark, Marker, Target, in_time_order, write_stamp
+from k8s.logs.lines import LONGEST_LINE_BYTES, Item, LogLine, Mark, Marker, Target, in_time_order, write_stamp
+from k8s.logs.merge import MAX_STREAMS, by_time
 from k8s.text.sanitize import log_text, sanitize
 from k8s.watch.backoff import DEFAULT_BACKOFF, Backoff
 
 _WINDOW_S = 0.25
-_LONGEST_LINE_BYTES = 64 * 1024 * 1024
 _WAITING_BATCHES = 64
 _TERMINAL_CHARS = 1_000_000
 _WITHHELD_LINES = 10_000
@@ -110,7 +108,7 @@ async def read(
         since_time=options.since_time,
         follow=options.follow and not options.previous,
         previous=options.previous,
-        kept_bytes=_LONGEST_LINE_BYTES,
+        kept_bytes=LONGEST_LINE_BYTES,
     )
     numbers = count()
     rank = selection.rank
@@ -127,7 +125,9 @@ async def read(
             merged = _MergedFollowers(client, followers, request, backoff, numbers)
             batches = await stack.enter_async_context(aclosing(merged.batches(updates, options)))
         else:
-            batches = await stack.enter_async_context(aclosing(_by_time(followers)))
+            batches = await stack.enter_async_context(
+                aclosing(by_time([each.batches() for each in followers]))
+            )
         async for batch in batches:
             for item in batch:
                 if finder is not None:
@@ -183,38 +183,6 @@ class _RankFinder:
             f"The job does not declare its ranks, and {why}.",
             "Read an instance with -i NAME, or all with --all.",
         )
-
-
-async def _by_time(followers: Sequence[Follower]) -> AsyncGenerator[list[Item], None]:
-    """Merge logs that end, holding one batch of each in memory."""
-    if len(followers) > MAX_STREAMS:
-        words = f"{len(followers)} logs are too many to be merged by time; they follow one after the other"
-        yield [Marker(Mark.NOTE, words, followers[0].target)]
-        for follower in followers:
-            async with aclosing(follower.batches()) as batches:
-                async for batch in batches:
-                    yield batch
-        return
-    async with AsyncExitStack() as stack:
-        streams = [await stack.enter_async_context(aclosing(each.batches())) for each in followers]
-        firsts = await asyncio.gather(*(anext(stream, None) for stream in streams))
-        heap = [
-            (batch[0].stamp_ns, position, 0, batch)
-            for position, batch in enumerate(firsts)
-            if batch is not None
-        ]
-        heapq.heapify(heap)
-        while heap:
-            _, position, index, batch = heap[0]
-            yield [batch[index]]
-            index += 1
-            if index == len(batch):
-                following = await anext(streams[position], None)
-                if following is None:
-                    heapq.heappop(heap)
-                    continue
-                batch, index = following, 0
-            heapq.heapreplace(heap, (batch[index].stamp_ns, position, index, batch))
 
 
 class _MergedFollowers:

@@ -99,7 +99,8 @@ async def _print(
             if wanted.follow:
                 out.flush()
         else:
-            write_stderr(f"-- {item.source.name}: {item.text}")
+            who = f"{item.source.name}: " if item.source.name else ""
+            write_stderr(f"-- {who}{item.text}")
 
 
 async def _pods_as_they_come(

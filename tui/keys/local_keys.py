@@ -147,7 +147,7 @@ LOG = (
     Key("log.clear", "C", "clear", "Clear (toggle)"),
     Key("log.mark", "m", "mark", "Mark: draw a line below the newest"),
     Key("log.copy", "c", "copy", "Copy what is on screen"),
-    Key("log.save", "ctrl+s", "save", "Save to a file, byte for byte"),
+    Key("log.save", "ctrl+s", "save", "Save all of the log to a file, byte for byte"),
 )
 CHART = (
     Key("chart.left", "h,left", "cursor(-1)", "Cursor left", "read"),

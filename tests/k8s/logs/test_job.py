@@ -25,6 +25,7 @@ from k8s.logs import (
     printed,
     read,
 )
+from k8s.logs.feed import HISTORY_ITEMS
 from tests.scripted.logs import QUICK, START_NS, Fault, ScriptedPod, connected, target
 
 
@@ -182,16 +183,115 @@ async def test_memory_is_bounded_and_what_was_dropped_is_said() -> None:
         feed = logs.open(EVERYTHING)
         async with running(logs):
             await taken_until(feed, 500)
-        kept = logs.open(LogSelection(rank=0)).take()
-        assert isinstance(kept[0], Marker)
-        assert kept[0].mark is Mark.DROPPED
-        assert f"{500 - len(kept) + 1} older lines" in kept[0].text
+        later = logs.open(LogSelection(rank=0))
+        kept = later.take()
+        assert later.not_kept == {"rank 0": 500 - len(kept)}
         assert texts(kept)[-1] == "r0 line 499"
         small = JobLogs(client, [target_of(pod, 0)], total_bytes=20_000, request=LogRequest(), backoff=QUICK)
         feed = small.open(EVERYTHING)
         async with running(small):
             await taken_until(feed, 500)
         assert small.size_bytes <= 20_000
+
+
+async def test_the_memory_of_many_ranks_is_bounded_too() -> None:
+    pods = [pod_of(rank, lines=300) for rank in range(3)]
+    async with connected(*pods) as (_, client):
+        targets = [target_of(pod, rank) for rank, pod in enumerate(pods)]
+        logs = JobLogs(client, targets, total_bytes=40_000, request=LogRequest(), backoff=QUICK)
+        feed = logs.open(EVERYTHING)
+        async with running(logs):
+            await taken_until(feed, 900)
+        assert logs.size_bytes <= 40_000
+        kept = logs.open(EVERYTHING)
+        lines = kept.take(everything=True)
+        assert sum(kept.not_kept.values()) == 900 - len(lines)
+        assert {item.rank for item in lines if isinstance(item, LogLine)} == {0, 1, 2}
+
+
+async def test_what_is_there_is_read_as_fast_as_it_is_taken_and_nothing_is_dropped() -> None:
+    pods = [pod_of(rank, lines=60_000 // (rank + 1)) for rank in range(2)]
+    for pod in pods:
+        await pod.end()
+    async with connected(*pods) as (_, client):
+        targets = [target_of(pod, rank) for rank, pod in enumerate(pods)]
+        logs = JobLogs(client, targets, request=LogRequest(), backoff=QUICK)
+        feed = logs.open(EVERYTHING)
+        async with running(logs):
+            async with asyncio.timeout(20):
+                while feed.waiting < HISTORY_ITEMS:
+                    await asyncio.sleep(0)
+            for _ in range(200):  # what was read meanwhile: the last piece of each
+                await asyncio.sleep(0)
+            assert feed.waiting < 2 * HISTORY_ITEMS
+            items = await taken_until(feed, 90_002)
+    lines = [item for item in items if isinstance(item, LogLine)]
+    for rank, pod in enumerate(pods):
+        assert [line.text.decode() for line in lines if line.rank == rank] == pod.texts
+    assert [line.stamp_ns for line in lines] == sorted(line.stamp_ns for line in lines)
+    assert not any(isinstance(item, Marker) and item.may_lack_lines for item in items)
+
+
+async def test_a_view_that_is_opened_late_drops_nothing_of_what_is_there() -> None:
+    pods = [pod_of(rank, lines=40_000) for rank in range(3)]
+    for pod in pods:
+        await pod.end()
+    async with connected(*pods) as (_, client):
+        targets = [target_of(pod, rank) for rank, pod in enumerate(pods)]
+        logs = JobLogs(client, targets, request=LogRequest(), backoff=QUICK, rank_lines=50_000)
+        one = logs.open(LogSelection(rank=0))
+        async with running(logs):
+            async with asyncio.timeout(20):
+                while one.waiting < HISTORY_ITEMS:
+                    await asyncio.sleep(0)
+            every = logs.open(EVERYTHING)
+            logs.close(one)
+            items = await taken_until(every, 120_003)
+    for rank, pod in enumerate(pods):
+        read_texts = [item.text.decode() for item in items if isinstance(item, LogLine) and item.rank == rank]
+        assert read_texts == pod.texts
+
+
+def flood(where: Target, start: int, amount: int, rank: int) -> list[Item]:
+    return [LogLine(start + number, b"x", where, start + number, rank) for number in range(amount)]
+
+
+async def test_a_flood_drops_the_oldest_new_lines_of_each_rank_and_keeps_what_was_there() -> None:
+    feed = Feed(EVERYTHING, lambda _: "", max_items=10)
+    where = Target("lab", "w0")
+    feed.put(where, flood(where, 0, 50, 0), is_history=True)
+    feed.put(where, [*flood(where, 100, 4, 0), Marker(Mark.GAP, "gap", where, 104, 104)])
+    for number in range(3):
+        feed.put(where, flood(where, 200 + 10 * number, 5, 1))
+    items = feed.take(everything=True)
+    assert texts(items[:2]) == [
+        "-- 4 lines of rank 0 came faster than they were shown and were dropped",
+        "-- 5 lines of rank 1 came faster than they were shown and were dropped",
+    ]
+    assert "-- gap" in texts(items)
+    assert len([item for item in items if isinstance(item, LogLine)]) == 60
+    assert feed.take(everything=True) == []
+
+
+async def test_a_source_that_became_silent_does_not_hold_the_others_back() -> None:
+    feed = Feed(EVERYTHING, lambda _: "", window_s=0.05, max_history=10)
+    slow, quick = Target("lab", "w0"), Target("lab", "w1")
+    feed.put(slow, flood(slow, 0, 1, 0), is_history=True)
+    feed.put(quick, flood(quick, 100, 20, 1), is_history=True)
+    items = await taken_until(feed, 21)
+    assert [item.stamp_ns for item in items] == [0, *range(100, 120)]
+
+
+async def test_closing_a_view_lets_go_of_those_that_wait_for_it() -> None:
+    feed = Feed(LogSelection(instance="w0"), lambda _: "", max_history=10)
+    where = Target("lab", "w0")
+    feed.put(where, flood(where, 0, 20, 0), is_history=True)
+    waiting = asyncio.create_task(feed.until_room(where))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    feed.close()
+    async with asyncio.timeout(10):
+        await waiting
 
 
 async def test_a_view_that_does_not_take_is_told_what_it_missed() -> None:

@@ -286,3 +286,81 @@ async def test_where_there_was_no_run_before_it_is_said_in_our_words(tmp_path: P
         await until(pilot, lambda: panes(pilot) == [["hello from 0"]])
         await pilot.press("p")
         await until(pilot, lambda: "there was no run before this one" in "".join(panes(pilot)[0]))
+
+
+def saved(folder: Path) -> list[bytes]:
+    """Return what the saved files hold, the oldest first."""
+    return [path.read_bytes() for path in sorted(folder.glob("*.log"))]
+
+
+async def test_what_is_saved_is_all_of_it_byte_for_byte_read_again(tmp_path: Path) -> None:
+    folder = tmp_path / "new"
+    pod = pod_of(0)
+    pod.write(b"[rank0]: \x1b]0;title\x07\xff\x00 [b]not markup[/b]")
+    for number in range(5_000):
+        pod.write(f"[rank{number % 2}]: step {number}")
+    async with shown(pod, tmp_path=folder) as pilot:
+        await until(pilot, lambda: "step 4998" in panes(pilot)[0])
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: bool(saved(folder)))
+        (path,) = folder.iterdir()
+        assert path.stat().st_mode & 0o777 == 0o600
+    own = [raw for _, raw in pod.runs[0].lines if raw.startswith(b"[rank0]")]
+    assert saved(folder) == [b"".join(raw + b"\n" for raw in own)]
+
+
+async def test_the_saved_log_of_a_pod_that_is_gone_is_what_was_held_and_says_what_is_missing(
+    tmp_path: Path,
+) -> None:
+    pod = pod_of(0)
+    for number in range(30_000):
+        pod.write(f"[rank0]: step {number}")
+    async with shown(pod, tmp_path=tmp_path) as pilot:
+        await pilot.press("1")
+        await until(pilot, lambda: "step 29999" in panes(pilot)[0])
+        pod.is_gone = True
+        await pilot.press("g")
+        await until(pilot, lambda: "earlier lines are not kept here; ^s saves" in panes(pilot)[0][0])
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: bool(saved(tmp_path)))
+        held = pilot.app.screen.query_one(LogView).lines
+    (found,) = saved(tmp_path)
+    notes = [text.decode() for text in found.splitlines() if text.startswith(b"--")]
+    texts = [text.decode() for text in found.splitlines() if not text.startswith(b"--")]
+    assert texts == pod.texts[-len(texts) :]
+    missing = len([text for text in pod.texts if text.startswith("[rank0]")]) - len(texts)
+    assert held.gone == {"rank 0": missing}
+    assert notes[0].startswith("-- worker-0: cannot be read to its end. ")
+    assert notes[1] == f"-- worker-0: rank 0: {missing:,} earlier lines cannot be read again"
+    assert "the server does not have any more" in notes[2]
+
+
+async def test_all_ranks_are_saved_by_time_each_line_with_its_rank(tmp_path: Path) -> None:
+    pods = [pod_of(0), pod_of(1)]
+    async with shown(*pods, tmp_path=tmp_path) as pilot:
+        await pilot.press("a")
+        await until(pilot, lambda: len(panes(pilot)[0]) == 4)
+        await pilot.press("ctrl+s", "ctrl+s")
+        await until(pilot, lambda: bool(saved(tmp_path)))
+        await until(pilot, lambda: all(worker.group != "save" for worker in pilot.app.workers))
+    assert [sorted(text.splitlines()) for text in saved(tmp_path)] == [
+        [b"[worker-%d %d] hello from %d" % (rank // 2, rank, rank) for rank in range(4)]
+    ]
+
+
+async def test_a_save_goes_on_when_its_view_is_left(tmp_path: Path) -> None:
+    pod = pod_of(0)
+    async with shown(pod, tmp_path=tmp_path) as pilot:
+        await until(pilot, lambda: panes(pilot) == [["hello from 0"]])
+        await pilot.press("ctrl+s")
+        pilot.app.pop_screen()
+        await until(pilot, lambda: bool(saved(tmp_path)))
+    assert saved(tmp_path) == [b"[rank0]: hello from 0\n"]
+
+
+async def test_a_log_that_cannot_be_saved_says_why(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    async with shown(pod_of(0), tmp_path=tmp_path / "file" / "logs") as pilot:
+        await until(pilot, lambda: panes(pilot) == [["hello from 0"]])
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: any("Could not save" in each.title for each in pilot.app._notifications))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -16,6 +15,8 @@ from textual.theme import Theme
 import themes
 from k8s.logs import EVERYTHING, Feed, LogLine, Mark, Marker, Target
 from tests import ROOT
+from tui.widgets.log.lines import LogLines
+from tui.widgets.log.paint import STAMP_CELLS
 from tui.widgets.log.text import pattern_of, plain_text, wrap_cuts
 from tui.widgets.log.view import SLOW_LINES_PER_DRAIN, LogView
 
@@ -199,16 +200,70 @@ async def test_a_mark_is_drawn_and_the_screen_is_copied_as_clean_text() -> None:
         assert app.copied.startswith("ared\nb\n── mark 1")
 
 
-async def test_what_is_saved_is_what_came_byte_for_byte(tmp_path: Path) -> None:
-    raw = b"\x1b]0;title\x07\xff\x00 [b]not markup[/b]"
-    view = LogView(feed_of(line(0, raw)), save_as=tmp_path / "new" / "bert-rank-0.log")
-    async with Host(view).run_test() as pilot:
+async def test_what_is_not_held_any_more_is_said_for_each_rank_at_the_start() -> None:
+    feed = Feed(EVERYTHING, lambda _: "", window_s=0.0, not_kept={"rank 10": 7})
+    view = LogView(feed, max_items=160)
+    async with Host(view).run_test(size=(90, 24)) as pilot:
         await settled(pilot)
-        await pilot.press("ctrl+s")
-        await pilot.app.workers.wait_for_complete()
-        (saved,) = (tmp_path / "new").iterdir()
-        assert saved.read_bytes() == raw + b"\n"
-        assert saved.stat().st_mode & 0o777 == 0o600
+        view.append([line(number, rank=number % 2) for number in range(161)])
+        await pilot.press("g")
+        assert [row.rstrip("─┃ ") for row in rows(view)[:4]] == [
+            "── rank 0: 6 earlier lines are not kept here; ^s saves all of them",
+            "── rank 1: 5 earlier lines are not kept here; ^s saves all of them",
+            "── rank 10: 7 earlier lines are not kept here; ^s saves all of them",
+            rows(view)[3].rstrip("┃ "),
+        ]
+        assert "line 11" in rows(view)[3]
+        view.append([line(number, rank=0) for number in range(161, 172)])
+        await pilot.press("g")
+        assert "rank 0: 11 earlier lines" in rows(view)[0]
+        await pilot.press("C")
+        assert "Cleared" in rows(view)[0]
+        await pilot.press("C", "g")
+        assert "rank 0: 11 earlier lines" in rows(view)[0]
+
+
+@pytest.mark.parametrize("wraps", [False, True])
+@pytest.mark.parametrize("typed", ["", "step 1", "!step 1"])
+async def test_rows_and_matches_stay_true_when_old_lines_go(wraps: bool, typed: str) -> None:
+    items = [line(number, f"step {number} " + "loss " * (number % 40)) for number in range(700)]
+    view = LogView(max_items=320)
+    async with Host(view).run_test(size=(60, 24)) as pilot:
+        await settled(pilot)
+        view.wraps, view.filter_text = wraps, typed
+        await pilot.pause()
+        for start in range(0, 700, 70):
+            view.append(items[start : start + 70])
+            await pilot.press("pageup")
+            fresh = LogLines(len(view.lines.items), view.lines.gone)
+            fresh.set_wrap(view.content_size.width - 1 if wraps else 0, STAMP_CELLS)
+            fresh.set_filter(typed, hides=True)
+            fresh.add(view.lines.items)
+            held = view.lines
+            assert held.match_count == fresh.match_count
+            assert [plain_text(item) for item in held.shown] == [plain_text(item) for item in fresh.shown]
+            assert held.row_count == fresh.row_count
+            places = range(held.row_count)
+            assert [held.at_row(row) for row in places] == [fresh.at_row(row) for row in places]
+            assert list(map(held.row_of, range(len(held.shown)))) == list(
+                map(fresh.row_of, range(len(fresh.shown)))
+            )
+
+
+async def test_what_the_reader_looks_at_stays_when_old_lines_go_wrapped_and_filtered() -> None:
+    view = LogView(max_items=320)
+    async with Host(view).run_test(size=(60, 24)) as pilot:
+        await settled(pilot)
+        view.wraps, view.filter_text = True, "step"
+        items = [line(number, f"step {number} " + "loss " * (number % 40)) for number in range(600)]
+        view.append(items[:300])
+        await pilot.press("pageup")
+        before = texts(view)
+        for start in range(300, 600, 50):
+            view.append(items[start : start + 50])
+            await pilot.pause()
+            if view.lines.items[0].seq <= 200:
+                assert texts(view) == before
 
 
 async def test_no_byte_of_a_log_reaches_the_terminal_as_it_is() -> None:

@@ -13,11 +13,23 @@ from textual.containers import Container, Horizontal
 
 from k8s.client.client import Client
 from k8s.kinds import JobRef
-from k8s.logs import EVERYTHING, Feed, JobLogs, LogLine, LogRequest, LogSelection, RankRow, Target, targets_of
+from k8s.logs import (
+    EVERYTHING,
+    Feed,
+    Item,
+    JobLogs,
+    LogLine,
+    LogRequest,
+    LogSelection,
+    RankRow,
+    Target,
+    targets_of,
+)
 from k8s.text.sanitize import sanitize
 from tui.jobs.instances import rank_words
 from tui.screens.base.request import ActionRequest
 from tui.screens.base.view import View
+from tui.screens.job.log_saves import LogSaves
 from tui.screens.job.rows import SILENT_S
 from tui.text.format import NOTHING, age, count, plural
 from tui.widgets.log.view import LogView
@@ -99,6 +111,7 @@ class LogsScreen(View):
         self._logs = logs or JobLogs(client, request=BEFORE if is_previous else self._window[1])
         self._targets: tuple[Target, ...] = ()
         self._panes: list[_Pane] = []
+        self._saves = LogSaves()
         self._has_chosen = False
         self._title = ""
 
@@ -162,10 +175,7 @@ class LogsScreen(View):
     def _show(self, pane: _Pane) -> None:
         choice = pane.choice
         names = None if choice.rank is not None else _name_in_all if choice.is_merged else _name_in_instance
-        where = f"{self.ref.name}-{choice}".replace(" ", "-").replace("/", "-")
-        pane.view.show(
-            pane.feed, name_of=names, save_as=self._folder / f"{where}.log" if self._folder else None
-        )
+        pane.view.show(pane.feed, name_of=names)
 
     def _arrange(self) -> None:
         panes = self.query_one("#panes")
@@ -247,6 +257,18 @@ class LogsScreen(View):
         """Have the text copied."""
         event.stop()
         self.post_message(ActionRequest("copy", event.text))
+
+    def on_log_view_save(self, event: LogView.Save) -> None:
+        """Save all of what a pane shows."""
+        event.stop()
+        pane = next(each for each in self._panes if each.view is event.view)
+        if self._folder is not None:
+            where = f"{self.ref.name}-{pane.choice}".replace(" ", "-").replace("/", "-")
+            lines = pane.view.lines
+            items = self._logs.read_whole(pane.choice, lines.held, lines.gone)
+            self._saves.begin(
+                self.app, self._folder / f"{where}.log", items, with_names=pane.view.names_lines
+            )
 
     def on_log_view_changed(self, event: LogView.Changed) -> None:
         """Say whether it follows, and which match it is at."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 
-from k8s.logs import Item, LogLine
+from k8s.logs import Item, LogLine, Mark, Marker, Target
+from tui.keys import LOG
 from tui.text.filter_query import matcher
 from tui.widgets.log.text import plain_text, wrap_cuts
 
@@ -13,15 +15,20 @@ MAX_ITEMS = 20_000
 """Lines that one view holds; older ones go, and are still on the cluster."""
 
 
+_SAVE = next(key.shown for key in LOG if key.id == "log.save")
+
+
 class LogLines:
     """A bounded list of items, those shown of it, and their rows on screen."""
 
-    def __init__(self, max_items: int = MAX_ITEMS) -> None:
-        """Hold at most `max_items`."""
+    def __init__(self, max_items: int = MAX_ITEMS, gone: Mapping[str, int] | None = None) -> None:
+        """Hold at most `max_items`; `gone` are lines before the first, by who wrote them."""
         self.items: list[Item] = []
         """Everything held, hidden or not."""
+        self.gone: Counter[str] = Counter(gone)
+        """Lines before those held that are held no longer, by who wrote them."""
         self.shown: list[Item] = []
-        """What the filter lets through; markers always are."""
+        """Who lacks how many earlier lines, then what the filter lets through; markers always are."""
         self.match_count = 0
         """How many lines match the filter."""
         self._max_items = max_items
@@ -32,6 +39,13 @@ class LogLines:
         self._ends: list[int] = []
         self._base = 0
         self._cleared: list[Item] = []
+        self._heads = 0
+        self._put_heads()
+
+    @property
+    def held(self) -> list[Item]:
+        """Return everything held, what was cleared too."""
+        return [*self._cleared, *self.items]
 
     @property
     def row_count(self) -> int:
@@ -66,17 +80,40 @@ class LogLines:
         ]
 
     def _trim(self, amount: int) -> int:
-        """Let the oldest items go; return the rows they took."""
+        """Let the oldest items go; return by how many rows there are fewer above those that stay."""
+        rows = self.row_count
         held, self.match_count = self.match_count, 0
         hidden = len(self._passing(self.items[:amount]))
         self.match_count = held - self.match_count
-        del self.items[:amount], self.shown[:hidden]
-        if not self._wrap_width:
-            return hidden
-        rows = (self._ends[hidden - 1] if hidden else self._base) - self._base
-        self._base += rows
-        del self._ends[:hidden]
-        return rows
+        self._count_gone([*self._cleared, *self.items[:amount]])
+        self._cleared = []
+        del self.items[:amount]
+        self._cut(self._heads + hidden)
+        self._put_heads()
+        return rows - self.row_count
+
+    def _count_gone(self, items: Sequence[Item]) -> None:
+        self.gone.update([item.writer for item in items if isinstance(item, LogLine)])
+
+    def _cut(self, amount: int) -> None:
+        """Take the first shown items away."""
+        if amount and self._wrap_width:
+            self._base = self._ends[amount - 1]
+            del self._ends[:amount]
+        del self.shown[:amount]
+
+    def _put_heads(self) -> None:
+        """Say before all else how many lines of whom are not held any more."""
+        writers = [] if self._cleared else sorted(self.gone, key=lambda writer: (len(writer), writer))
+        heads = [_head(writer, self.gone[writer]) for writer in writers]
+        self._heads = len(heads)
+        self.shown[:0] = heads
+        if heads and self._wrap_width:
+            ends, self._ends, base = self._ends, [], self._base
+            self._measure(heads)
+            rows = self._ends[-1] - base
+            self._ends = [end - rows for end in self._ends] + ends
+            self._base = base - rows
 
     def set_filter(self, typed: str, *, hides: bool) -> None:
         """Show what matches; with `hides` false the rest too."""
@@ -92,7 +129,9 @@ class LogLines:
 
     def clear(self) -> None:
         """Hide all that is held, for `undo_clear` to bring back."""
-        self._cleared = [*self._cleared, *self.items][-self._max_items :]
+        cleared = [*self._cleared, *self.items]
+        self._count_gone(cleared[: -self._max_items])
+        self._cleared = cleared[-self._max_items :]
         self.items = []
         self._rebuild()
 
@@ -100,7 +139,9 @@ class LogLines:
         """Bring back what was cleared, before what came since; return whether there was anything."""
         if not self._cleared:
             return False
-        self.items = [*self._cleared, *self.items][-self._max_items :]
+        items = [*self._cleared, *self.items]
+        self._count_gone(items[: -self._max_items])
+        self.items = items[-self._max_items :]
         self._cleared = []
         self._rebuild()
         return True
@@ -156,6 +197,7 @@ class LogLines:
         self.match_count = 0
         self.shown = self._passing(self.items)
         self._rebuild_rows()
+        self._put_heads()
 
     def _rebuild_rows(self) -> None:
         self._ends, self._base = [], 0
@@ -173,3 +215,9 @@ class LogLines:
             else:
                 end += len(wrap_cuts(text, width))
             self._ends.append(end)
+
+
+def _head(writer: str, amount: int) -> Marker:
+    lines = "1 earlier line is" if amount == 1 else f"{amount:,} earlier lines are"
+    words = f"{writer}: {lines} not kept here; {_SAVE} saves all of them"
+    return Marker(Mark.DROPPED, words, Target("", ""))

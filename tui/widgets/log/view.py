@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
-from pathlib import Path
 from typing import ClassVar
 
 from rich.segment import Segment
 from rich.style import Style
-from textual import events, work
+from textual import events
 from textual.binding import BindingType
 from textual.geometry import Region
 from textual.message import Message
@@ -26,7 +25,6 @@ from k8s.logs import Feed, Item, LogLine, Mark, Marker, Target
 from tui.keys import LOG
 from tui.text.format import count, plural
 from tui.widgets.bindings import bindings
-from tui.widgets.log.file import save
 from tui.widgets.log.lines import MAX_ITEMS, LogLines
 from tui.widgets.log.paint import PARTS, ItemPainter
 from tui.widgets.log.text import pattern_of, plain_text
@@ -68,6 +66,19 @@ class LogView(Widget, can_focus=True):
             self.text = text
             """What to copy: lines without anything a terminal obeys."""
 
+    class Save(Message):
+        """All of the log is to be saved, also what the view does not hold."""
+
+        def __init__(self, view: LogView) -> None:
+            super().__init__()
+            self.view = view
+            """The view it was asked in."""
+
+        @property
+        def control(self) -> LogView:
+            """The view it was asked in."""
+            return self.view
+
     class Changed(Message):
         """Whether it follows, or which match is current, is not what it was."""
 
@@ -90,7 +101,6 @@ class LogView(Widget, can_focus=True):
         feed: Feed | None = None,
         *,
         name_of: Callable[[LogLine], str] | None = None,
-        save_as: Path | None = None,
         max_items: int = MAX_ITEMS,
         id: str | None = None,
         classes: str | None = None,
@@ -100,21 +110,19 @@ class LogView(Widget, can_focus=True):
         Args:
             feed: Where lines come from; see `show`.
             name_of: What to write before each line, for several sources at once.
-            save_as: Where to save to: the time is added to the name.
             max_items: How many lines are held.
             id: The widget's id.
             classes: The widget's classes.
         """
         super().__init__(id=id, classes=classes)
         self._max_items = max_items
-        self._view = LogViewport(max_items)
+        self._view = LogViewport(max_items, feed.not_kept if feed is not None else None)
         self.empty = "No lines yet."
         """What is said where there is none."""
         self._feed = feed
         self._pending: deque[Item] = deque()
         self._painter = ItemPainter(self._component_style)
         self._painter.name_lines(name_of)
-        self._save_as = save_as
         self._marks = 0
         self._is_cleared = False
         self._is_due = False
@@ -144,20 +152,18 @@ class LogView(Widget, can_focus=True):
         total, index = count(self.lines.match_count), self.lines.index_of(self._painter.current)
         return total if index is None else f"{count(self.lines.match_number(index))} of {total}"
 
-    def show(
-        self,
-        feed: Feed | None,
-        *,
-        name_of: Callable[[LogLine], str] | None = None,
-        save_as: Path | None = None,
-    ) -> None:
+    @property
+    def names_lines(self) -> bool:
+        """Whether it is written whose each line is."""
+        return self._painter.names_lines
+
+    def show(self, feed: Feed | None, *, name_of: Callable[[LogLine], str] | None = None) -> None:
         """Show another log from now on; arguments as for the view."""
         if self._feed is not None:
             self._feed.on_news = None
         self._feed = feed
-        self._save_as = save_as or self._save_as
         self._pending.clear()
-        self._view = LogViewport(self._max_items)
+        self._view = LogViewport(self._max_items, feed.not_kept if feed is not None else None)
         self.lines.set_filter(self.filter_text, hides=self.hides)
         self._painter.name_lines(name_of)
         self._painter.current = None
@@ -199,7 +205,7 @@ class LogView(Widget, can_focus=True):
         if self._pending or (self._feed is not None and self._feed.waiting):
             self._drain_soon()
 
-    def append(self, items: list[Item]) -> None:
+    def append(self, items: Sequence[Item]) -> None:
         """Add items at the end; the reader's place stays where it is."""
         if self._painter.widen_names(items):
             self._measure()
@@ -339,21 +345,8 @@ class LogView(Widget, can_focus=True):
         self.post_message(self.Copy("\n".join(plain_text(item) for item in self._view.items)))
 
     def action_save(self) -> None:
-        """Save everything that is held, as it was written, to a file."""
-        if self._save_as is not None:
-            self._save(self._save_as, list(self.lines.items), with_names=self._painter.names_lines)
-
-    @work(thread=True, group="save")
-    def _save(self, path: Path, items: list[Item], *, with_names: bool) -> None:
-        call = self.app.call_from_thread
-        try:
-            saved, amount = save(path, items, with_names=with_names)
-        except OSError as error:
-            words = f"{error.strerror or error}: {path}"
-            call(self.notify, words, title="Could not save the log.", severity="error", markup=False)
-        else:
-            words = f"Saved {plural(amount, 'line')} to {saved}"
-            call(self.notify, words, markup=False)
+        """Have all of the log saved to a file, as it was written."""
+        self.post_message(self.Save(self))
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
         """Go up."""

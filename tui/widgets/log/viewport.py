@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from k8s.logs import Item, LogLine
@@ -14,9 +14,9 @@ from tui.widgets.viewport import Viewport
 class LogViewport:
     """Follows the end until the reader goes up; then what is in sight stays while lines come and go."""
 
-    def __init__(self, max_items: int) -> None:
-        """Follow the end of a log of which at most `max_items` are held."""
-        self.lines = LogLines(max_items)
+    def __init__(self, max_items: int, gone: Mapping[str, int] | None = None) -> None:
+        """Follow the end of a log of which at most `max_items` are held; `gone` were before the first."""
+        self.lines = LogLines(max_items, gone)
         """What is held, and what of it is shown."""
         self.follows = True
         """Whether new lines come into sight by themselves."""

@@ -1,0 +1,42 @@
+"""Saves whole logs to files, and says how that goes, also when their view was left meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from functools import partial
+from pathlib import Path
+
+from textual.app import App
+
+from k8s.logs import Item
+from tui.files.log_file import save_log
+
+
+class LogSaves:
+    """The saves of one view; a log that is being saved is not begun again."""
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self._running: set[Path] = set()
+
+    def begin(self, app: App[object], path: Path, items: AsyncIterator[Item], *, with_names: bool) -> None:
+        """Write all that comes to a file; arguments as for `save_log`."""
+        if path not in self._running:
+            self._running.add(path)
+            app.run_worker(self._save(app, path, items, with_names=with_names), group="save")
+
+    async def _save(
+        self, app: App[object], path: Path, items: AsyncIterator[Item], *, with_names: bool
+    ) -> None:
+        tell = partial(app.notify, markup=False)
+        tell(f"Saving all of {path.stem}…")
+        try:
+            saved = await save_log(path, items, with_names=with_names)
+        except OSError as error:
+            words = f"{error.strerror or error}: {path.parent}"
+            tell(words, title="Could not save the log.", severity="error")
+        else:
+            notes = "; lines that begin with -- say what is missing" if saved.notes else ""
+            tell(f"Saved {saved.lines:,} line{'s' * (saved.lines != 1)} to {saved.path}{notes}")
+        finally:
+            self._running.discard(path)
