@@ -1,10 +1,13 @@
 """Event files: what we write, follow, join, and say about damage."""
 
+import errno
 import gzip
 import math
+import os
 import struct
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -180,6 +183,21 @@ def test_a_damaged_payload_is_skipped_and_counted_also_in_the_middle_of_many_row
     assert not stream.problem
 
 
+@pytest.mark.parametrize("rows", [(20, 60), (60, 20), (0, 99), (50, 50)])
+def test_two_tags_damaged_in_different_rows_are_both_left_out(tmp_path: Path, rows: tuple[int, int]) -> None:
+    tags = ("loss", "rate")
+    points = [(tag, step, step / 8) for step in range(200, 300) for tag in tags]
+    content = bytearray(written(tmp_path, points))
+    record_bytes = (len(content) - len(version(0.0))) // len(points)
+    for place, row in enumerate(rows):
+        content[len(version(0.0)) + (2 * row + place + 1) * record_bytes - 5] ^= 0x40
+    stream = EventStream()
+    stream.feed(bytes(content))
+    assert stream.skipped == 2
+    for tag, row in zip(tags, rows, strict=True):
+        assert steps_of(stream, tag) == [step for step in range(200, 300) if step != 200 + row]
+
+
 def test_a_damaged_length_ends_the_file_and_is_said_but_what_came_before_stays(tmp_path: Path) -> None:
     content = written(tmp_path, losses(*range(9))) + b"\xff" * 64
     with pytest.raises(BrokenEvents, match="length does not match its CRC"):
@@ -268,6 +286,30 @@ def test_a_file_that_is_replaced_or_removed_is_read_anew_or_forgotten(tmp_path: 
     file.unlink()
     folder.read_new()
     assert folder.curves() == []
+
+
+def test_a_folder_that_cannot_be_read_forgets_no_curve(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b"):
+        written(tmp_path / name, losses(1, 2))
+    folder = EventFolder(tmp_path)
+    folder.read_new()
+    before = [(curve.run, list(curve.steps)) for curve in folder.curves()]
+    scandir = os.scandir
+
+    def fails(path: str) -> Any:
+        if Path(path).name == "b":
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return scandir(path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "scandir", fails)  # root, who may run this, reads everything
+        assert folder.read_new() == []
+        assert folder.problems == {"b": "Permission denied"}
+        assert [(curve.run, list(curve.steps)) for curve in folder.curves()] == before
+    assert folder.read_new() == []
+    assert (folder.problems, len(folder.curves())) == ({}, 2)
 
 
 def test_a_packed_file_is_reported_and_an_empty_one_is_not(tmp_path: Path) -> None:

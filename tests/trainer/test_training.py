@@ -45,6 +45,14 @@ def test_two_processes_of_an_operator_train_together_and_leave_curves_and_a_chec
         assert words in text
 
 
+def test_points_are_on_disk_in_the_middle_of_an_epoch(job: Job) -> None:
+    images = ["--train-images", "19200", "--val-images", "101", "--log-every", "1", "--epochs", "1"]
+    job.start_two(images)
+    job.wait_for("epoch 1/1 step 6/")  # a line is printed before its points are written
+    assert {5} <= set(job.curves()["train/loss"].steps)
+    assert job.progress()[-1][2] == "6"
+
+
 def test_a_signal_to_one_rank_stops_all_at_the_same_step_with_a_checkpoint(job: Job) -> None:
     job.start_two(LONG)
     job.wait_for("epoch 2/2000 step 14/", process=1)

@@ -20,8 +20,9 @@ from tui.commands.support.connect import cluster, read_jobs
 from tui.commands.support.job_name import NAME_HELP, find_job, titles
 from tui.commands.support.output import add_format, write, write_object, write_stderr
 from tui.commands.support.plots import PlotLine, plot
-from tui.feeds.curve_feed import CurveFeed, read_log_points
+from tui.feeds.curve_feed import LOG_HINT, CurveFeed, read_log_points
 from tui.options import ConsoleOptions
+from tui.text.natural_order import tag_key
 
 
 class NoCurves(KubeError):
@@ -47,6 +48,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         async with cluster(options) as client:
             job = find_job(await read_jobs(options, client), flags.source)
             lines, source = await _from_job(client, job)
+    lines.sort(key=lambda line: tag_key(line.name))
     if flags.tag:
         names = ", ".join(line.name for line in lines)
         lines = [line for line in lines if any(text in line.name for text in flags.tag)]
@@ -91,10 +93,9 @@ async def _from_job(client: Client, job: Job) -> tuple[list[PlotLine], str]:
         raise NoCurves(
             f"There are no curves for {titles([job.ref])}.",
             problem,
-            "Lines such as `step 10 loss 1.5` in its log are drawn too.",
+            LOG_HINT,
         )
-    write_stderr(problem)
-    lines = [PlotLine(tag, one.steps, one.wall_times, one.values) for tag, one in sorted(found.items())]
+    lines = [PlotLine(tag, one.steps, one.wall_times, one.values) for tag, one in found.items()]
     return lines, f"the log of {said[0].source.name}"
 
 

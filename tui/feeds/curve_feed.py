@@ -26,6 +26,8 @@ LOCAL_S, REMOTE_S = 1.0, 5.0
 """Between looks at a folder of this machine, and at one in a pod."""
 LOG_LINES = 20_000
 """How many lines of a log are looked through, from its end; then those that come."""
+LOG_HINT = "Lines such as `step 10 loss 1.5` in its log are drawn too."
+"""What a job without event files can do to have curves."""
 LOG_S = 1.0
 """Shortest time between two reports of points in a log."""
 
@@ -70,7 +72,7 @@ class CurveFeed:
             ScalarCurve(
                 ".", tag, self._log_source, each.steps, each.wall_times, each.values, tuple(each.restarts)
             )
-            for tag, each in sorted(self._log_points.items())
+            for tag, each in self._log_points.items()
         ]
 
     @property

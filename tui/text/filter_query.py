@@ -38,6 +38,8 @@ class Filter:
     """The test for labels; None where any will do."""
     problem: str = ""
     """What could not be understood, in a sentence; such a filter lets all pass."""
+    hint: str = ""
+    """Why perhaps nothing matches, in a sentence."""
 
     def accepts(self, cells: Sequence[str], places: Mapping[str, int], labels: Mapping[str, str]) -> bool:
         """Tell whether a row passes.
@@ -70,14 +72,20 @@ def parse_filter(typed: str, columns: Iterable[str] = ()) -> Filter | None:
     if words.startswith("-l"):
         return _label_filter(words[2:])
     by_column: dict[str, list[Callable[[str], bool]]] = {}
-    plain = []
+    plain, hints = [], []
     for word in words.split():
         found = _TERM.match(word)
         if found and (name := found[2].lower()) in names:
             by_column.setdefault(name, []).append(_test(found[3], leaves_out=bool(found[1])))
-        else:
-            plain.append(word)
-    return Filter(matcher(" ".join(plain)), {name: tuple(tests) for name, tests in by_column.items()})
+            hints.append(_hint_of_column(name, found[3]))
+            continue
+        plain.append(word)
+        if found and names:
+            hints.append(f"There is no column {found[2]}: {', '.join(names)}.")
+    text = " ".join(plain)
+    hints.append(_hint(text.removeprefix("!")))
+    tests = {name: tuple(tests) for name, tests in by_column.items()}
+    return Filter(matcher(text), tests, hint=next(filter(None, hints), ""))
 
 
 def matcher(typed: str) -> Callable[[str], bool] | None:
@@ -93,6 +101,22 @@ def _test(words: str, *, leaves_out: bool = False) -> Callable[[str], bool]:
     except (re.error, OverflowError, RecursionError):
         pattern = re.compile(re.escape(words), re.IGNORECASE)
     return lambda text: (pattern.search(text[:LONGEST_TEXT]) is None) is leaves_out
+
+
+def _hint(words: str) -> str:
+    """Say why a text is looked for as it stands, where it is no regular expression."""
+    try:
+        re.compile(words, re.IGNORECASE)
+    except (re.error, OverflowError, RecursionError) as error:
+        return f"{words!r} is no regular expression ({error}): it was looked for as it stands."
+    return ""
+
+
+def _hint_of_column(name: str, wanted: str) -> str:
+    """Say why nothing may match in a column, where that is to be feared."""
+    if wanted.startswith(("<", ">")):
+        return f"{wanted[0]} compares nothing: {name}: takes a regular expression, such as {name}:^2."
+    return _hint(wanted)
 
 
 def _letters_filter(letters: str, columns: Sequence[str]) -> Filter | None:

@@ -54,6 +54,8 @@ STATUS_LOOKS: dict[str, Look] = {
 }
 """The look of each derived status; the word itself is always shown with it."""
 
+MANY_RESTARTS = 3
+"""After so many a restart is trouble, not a change."""
 SKEW_S = 5.0
 """From here on the difference between two clocks is worth a mark."""
 _NUMBERED = re.compile(r"(.*?)([0-9]+)([^0-9]*)$", re.DOTALL)
@@ -77,6 +79,18 @@ def age(seconds: float | None) -> str:
     if whole < 100 * _DAY:
         return f"{whole // _DAY}d{whole % _DAY // _HOUR}h"
     return f"{whole // _DAY}d"
+
+
+def is_crash_loop(status: str, reason: str, restarts: int) -> bool:
+    """Tell whether something is started again and again, and does not come up."""
+    return status in ("Restarting", "Starting") and (restarts >= MANY_RESTARTS or "BackOff" in reason)
+
+
+def status_run(status: str, reason: str = "", restarts: int = 0) -> Run:
+    """Return a derived status as it is shown: a crash loop bears the mark and the look of a warning."""
+    if is_crash_loop(status, reason, restarts):
+        return f"! {status}", "pending"
+    return str(status), STATUS_LOOKS[status]
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from textual.message import Message
 from textual.suggester import Suggester
 from textual.widgets import Input, Label
 
+from k8s.text.sanitize import sanitize
 from tui.keys import PROMPT, Key
 from tui.widgets.form.line_input import LineInput
 
@@ -57,7 +58,10 @@ class Prompt(Horizontal):
     DEFAULT_CSS = """
     Prompt { height: 1; display: none; }
     Prompt.-open { display: block; }
-    Prompt Label { width: 2; padding-left: 1; }
+    Prompt #mark { width: 2; padding-left: 1; }
+    Prompt #problem { width: auto; max-width: 60%; height: 1; padding: 0 1; text-wrap: nowrap;
+                      text-overflow: ellipsis; display: none; }
+    Prompt #problem.-shown { display: block; }
     Prompt Input { height: 1; border: none; padding: 0; background: transparent; width: 1fr; }
     Prompt Input:focus { border: none; }
     """
@@ -88,6 +92,8 @@ class Prompt(Horizontal):
         """What is being typed: `/` a filter, `:` a command."""
         self.is_open = False
         """Whether something is being typed."""
+        self.problem = ""
+        """What is wrong with the filter that is typed, or was typed last."""
         self._actions = {name.strip(): key.action for key in keys for name in key.keys.split(",")}
         self._on_submit: Callable[[str], None] = lambda _text: None
         self._history: Sequence[str] = ()
@@ -95,8 +101,9 @@ class Prompt(Horizontal):
 
     def compose(self) -> ComposeResult:
         """Lay out the mark and the input."""
-        yield Label("/", markup=False)
+        yield Label("/", id="mark", markup=False)
         yield PromptField(self)
+        yield Label("", id="problem", markup=False)
 
     def open(
         self,
@@ -118,7 +125,8 @@ class Prompt(Horizontal):
         """
         self._on_submit = on_submit
         self.mark, self._history, self._back = mark, history, 0
-        self.query_one(Label).update(mark)
+        self.say(self.problem if mark == "/" and text else "")
+        self.query_one("#mark", Label).update(mark)
         field = self.query_one(PromptField)
         field.suggester = _Suggester(complete) if complete else None
         self._write(text)
@@ -126,6 +134,13 @@ class Prompt(Horizontal):
         self.add_class("-open")
         # At once, not at the next idle moment: what is typed right after the mark belongs here.
         self.screen.set_focus(field)
+
+    def say(self, problem: str) -> None:
+        """Say beside what is typed what is wrong with it; nothing takes it back."""
+        self.problem = problem
+        label = self.query_one("#problem", Label)
+        label.update(sanitize(f"! {problem}") if problem else "")
+        label.set_class(bool(problem), "-shown")
 
     def close(self) -> None:
         """Hide the line."""

@@ -127,6 +127,24 @@ def test_a_series_cut_and_continued_is_like_one_written_straight(
     assert series.smoothed(weight).values == straight.smoothed(weight).values
 
 
+@pytest.mark.parametrize("back", [1, 63, 64, 65, 300, 1000])
+def test_after_going_back_bands_and_broken_values_are_those_of_a_fresh_series(back: int) -> None:
+    def value(step: int) -> float:
+        return math.nan if step % 37 == 0 else math.sin(step) * step
+
+    first = 1000 - back
+    again = [(step, START, value(step + 1) / 1000) for step in range(first, 1100)]
+    series, fresh = Series(), Series()
+    series.append((step, START, value(step)) for step in range(1000))
+    series.append(again)
+    fresh.append([*((step, START, value(step)) for step in range(first)), *again])
+    for start in range(0, 1100, 13):
+        for end in (start, start + 5, first, 1000, 1100):
+            assert series.bands.between(start, end) == fresh.bands.between(start, end)
+            assert series.broken_between(start, end) == fresh.broken_between(start, end)
+    assert list(series.broken) == list(fresh.broken)
+
+
 def test_smoothing_follows_tensorboards_rule() -> None:
     values = [4.0, 2.0, math.nan, 3.0, math.inf, 1.0]
     weight, mean, count, expected = 0.6, 0.0, 0, list[float]()

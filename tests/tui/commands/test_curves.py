@@ -147,7 +147,16 @@ async def test_without_event_files_the_log_is_read(run: CommandLine, cluster: Sc
     points = ended.values["tags"]["loss"]
     assert (points[0]["step"], points[0]["value"], points[0]["wall_time"]) == (0, 9, 1795199770)
     assert points[49]["value"] == pytest.approx(4.1)
-    assert "declares no folder for event files" in ended.err
+    assert ended.err == ""
+
+
+async def test_losses_come_first_and_numbers_in_names_are_counted(alone: CommandLine, tmp_path: Path) -> None:
+    tags = ["loss", "train/loss", "head2/loss", "head10/loss", "val/loss", "val/accuracy", "grad2", "grad10"]
+    with EventWriter(tmp_path / "runs") as written:
+        for tag in sorted(tags):
+            written.write_scalar(tag, 1, 1.0)
+    found = (await alone("curves", str(tmp_path / "runs"), "-o", "json")).values
+    assert list(found["tags"]) == tags
 
 
 async def test_a_job_without_curves_is_told(run: CommandLine, cluster: ScriptedCluster) -> None:

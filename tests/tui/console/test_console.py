@@ -17,6 +17,7 @@ from tests.scripted.server import Answer, ScriptedCluster, Stall, Stream, page, 
 from tests.support.objects import Object, node, pod_of, pytorch_job
 from trainer.tfevents import EventWriter
 from tui.app import Console
+from tui.feeds.curve_feed import LOG_HINT
 from tui.files.keys_file import read_keys
 from tui.keys import ACTIONS, ActionTable
 from tui.options import ConsoleOptions
@@ -328,6 +329,7 @@ async def test_a_job_that_names_no_event_files_says_so_in_its_curves(tmp_path: P
         play.cluster.say(ONE_JOB, Answer(bert))
         await play.press("N", "g", "m")
         await play.until(lambda: "declares no folder for event files" in play.text)
+        assert LOG_HINT in play.text
 
 
 async def test_curves_grow_are_filtered_and_shown_alone(tmp_path: Path) -> None:

@@ -81,3 +81,40 @@ async def test_keys_change_how_a_chart_is_drawn(tmp_path: Path) -> None:
         await play.press("h")
         await hands.press("chart.x_axis", seen(play, "after "), undo=["x", "x"])
         await hands.press("chart.log", seen(play, " log│"), undo=["y"])
+
+
+async def test_enter_never_opens_a_chart_that_the_filter_hides(tmp_path: Path) -> None:
+    async with curves(tmp_path) as play:
+        await play.press("slash", *"acc", "enter", "enter")
+        await play.until(lambda: "val/accuracy" in play.text and "train/loss" not in play.text)
+        await play.press("escape", "escape")
+        await play.until(lambda: "val/accuracy" in play.text and "train/loss" in play.text)
+
+
+async def test_the_chart_that_had_the_focus_has_it_after_a_filter_that_shows_it(tmp_path: Path) -> None:
+    async with curves(tmp_path) as play:
+        await play.press("j", "slash", *"acc|loss", "enter", "enter")
+        await play.until(lambda: "val/accuracy" in play.text and "train/loss" not in play.text)
+        await play.press("slash", "ctrl+u", *"loss")
+        await play.until(lambda: "train/loss" in play.text and "val/accuracy" not in play.text)
+
+
+async def test_a_filter_that_hides_all_charts_says_so_and_enter_opens_none(tmp_path: Path) -> None:
+    async with curves(tmp_path) as play:
+        await play.press("slash", *"nothing", "enter", "enter")
+        await play.until(seen(play, "No tag matches /nothing; esc shows all."))
+        await play.press("escape")
+        await play.until(lambda: "val/accuracy" in play.text and "train/loss" in play.text)
+        await play.press("enter")
+        await play.until(lambda: "train/loss" in play.text and "val/accuracy" not in play.text)
+
+
+async def test_a_tag_that_comes_while_a_filter_is_typed_takes_no_key(tmp_path: Path) -> None:
+    async with curves(tmp_path) as play:
+        await play.press("slash", *"ac")
+        with EventWriter(tmp_path / "volume" / "logs", flush_s=0) as writer:
+            writer.write_scalar("lr", 1, 0.5, 1e10)
+        await play.until(seen(play, "4 tags"))
+        await play.press("c", "enter", "enter")
+        await play.until(lambda: "/acc" in play.text and "val/accuracy" in play.text)
+        assert "train/loss" not in play.text

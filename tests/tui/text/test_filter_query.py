@@ -61,6 +61,25 @@ def test_a_selector_that_makes_no_sense_hides_nothing_and_says_so() -> None:
     assert found.accepts(("a", "b", "c"), PLACES, {})
 
 
+@pytest.mark.parametrize(
+    ("typed", "hint"),
+    [
+        ("gpus:>1", "> compares nothing: gpus: takes a regular expression, such as gpus:^2."),
+        ("bogus:x", "There is no column bogus: name, status, gpus."),
+        ("[unclosed", "'[unclosed' is no regular expression (unterminated character set at position 0)"),
+        ("![unclosed", "'[unclosed' is no regular expression"),
+        ("status:(", "'(' is no regular expression"),
+        ("bert.* status:run -l", ""),
+        ("", ""),
+        ("12:30", ""),
+    ],
+)
+def test_a_filter_by_which_nothing_may_match_says_why(typed: str, hint: str) -> None:
+    found = parse_filter(typed, COLUMNS)
+    assert (found.hint if found else "").startswith(hint)
+    assert bool(found and found.hint) is bool(hint)
+
+
 @given(st.text(max_size=40), st.text(max_size=20))
 def test_any_filter_takes_or_leaves_any_row(typed: str, name: str) -> None:
     assert passes(typed, name, "Running", "8/8") in (True, False)

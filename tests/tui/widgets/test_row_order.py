@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tui.text.natural_order import natural_key
 from tui.widgets.table.column_layout import fit_wide
 from tui.widgets.table.columns import Cell, Column, Row, natural_widths
-from tui.widgets.table.row_order import natural_key, sort_key, sorted_places
+from tui.widgets.table.row_order import sort_key, sorted_places
 from tui.widgets.table.row_set import RowSet, survivor
 
 COLUMNS = (Column("name", "NAME"), Column("size", "SIZE", "right", sorts_largest_first=True))

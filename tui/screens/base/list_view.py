@@ -12,9 +12,9 @@ from textual.widgets import Label
 
 from k8s.snapshot import ClusterSnapshot, Job, NodeRow
 from tui.screens.base.view import View
+from tui.text.format import NOTHING, Clock
 from tui.widgets.preview import Preview
-from tui.widgets.table.row_order import row_filter
-from tui.widgets.table.table import Column, Table
+from tui.widgets.table.table import Cell, Column, Table
 
 PREVIEW_COLUMNS = 140
 """From so many columns on there is room for a preview."""
@@ -133,10 +133,7 @@ class ListView(View):
     def watch_filter_text(self, text: str) -> None:
         """Show the rows that match."""
         if self.is_drawable:
-            wanted, problem = row_filter(text, self.query_one(Table).columns, self.labels_of)
-            if problem:
-                self.flash(problem, "warning")
-            self.query_one(Table).set_filter(wanted)
+            self.filter_tables(text, self.labels_of)
             self.redraw()
 
     def on_table_row_highlighted(self, event: Table.RowHighlighted) -> None:
@@ -165,12 +162,25 @@ class ListView(View):
         first = next((index for index, column in enumerate(table.columns) if column.title), 0)
         return "\n".join(row.cells[first].text for row in table.shown_rows if row.key in keys)
 
-    def export_rows(self) -> tuple[list[str], list[list[str]]]:
-        """Return the titles of all columns, and the rows that the filter lets through."""
+    def export_rows(self) -> tuple[list[str], list[list[str | int | None]]]:
+        """Return the titles of all columns, and the rows that the filter lets through; ages in seconds."""
         table = self.query_one(Table)
+        now_s = Clock.ahead(self.snapshot.clock_offset_s).now.timestamp()
         titles = [column.title for column in table.columns]
-        return titles, [[cell.text for cell in row.cells] for row in table.shown_rows]
+        return titles, [
+            [_exported(cell, column, now_s) for cell, column in zip(row.cells, table.columns, strict=True)]
+            for row in table.shown_rows
+        ]
 
     def action_sort(self, by: str) -> None:
         """Sort by a column, or turn the order round."""
         self.query_one(Table).action_sort(by)
+
+
+def _exported(cell: Cell, column: Column, now_s: float) -> str | int | None:
+    """Return a cell for a program: what is not known is empty, an age is in seconds."""
+    if cell.text.strip() in ("", NOTHING):
+        return None
+    if column.is_age and isinstance(cell.sort, float):
+        return max(0, int(now_s + cell.sort))
+    return cell.text

@@ -24,6 +24,8 @@ from tui.widgets.bindings import bindings
 from tui.widgets.key_bar import KeyBar
 from tui.widgets.prompt import Prompt
 from tui.widgets.status_line import StatusLine
+from tui.widgets.table.row_order import row_filter
+from tui.widgets.table.table import Table
 
 if TYPE_CHECKING:
     from k8s.client.client import Client
@@ -299,6 +301,23 @@ class View(Screen[None]):
             on_submit=lambda text: self.context.hold_keys() if text.strip() else None,
         )
 
+    def filter_tables(
+        self, text: str, labels_of: Callable[[str], Mapping[str, str]] = lambda _key: {}
+    ) -> None:
+        """Show the rows that match, and say beside what is typed why it makes no sense or none does.
+
+        Args:
+            text: What was typed after `/`.
+            labels_of: Returns the labels of what the row with a key stands for.
+        """
+        problem, hints, tables = "", [], self.query(Table)
+        for table in tables:
+            found = row_filter(text, table.columns, labels_of)
+            table.set_filter(found.accepts, found.hint)
+            problem = problem or found.problem
+            hints.append("" if table.row_count else found.hint)
+        self.query_one(Prompt).say(problem or (hints[0] if hints and all(hints) else ""))
+
     @property
     def is_prompt_open(self) -> bool:
         """Tell whether a filter or a command is being typed."""
@@ -315,6 +334,9 @@ class View(Screen[None]):
             self._end_typing(event.mark, event.text.strip())
         if event.mark == "/":
             self.filter_text = event.text
+            has_rows = any(table.row_count for table in self.query(Table))  # without, the table says it
+            if event.is_final and has_rows and (problem := self.query_one(Prompt).problem):
+                self.flash(problem, "warning")
         elif event.is_final:
             word, _, argument = event.text.strip().partition(" ")
             if word:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from tui.charts.series import Series
 from tui.feeds.curve_feed import CurveFeed
+from tui.text.natural_order import tag_key
 from tui.widgets.curve_chart import CurveChart, PlotCurve
-
-FIRST_TAG = "train/loss"
-"""What is shown where there is such a tag."""
 
 
 class CurvePreview(CurveChart):
@@ -32,7 +30,7 @@ class CurvePreview(CurveChart):
         self.screen.set_class(self.has_points, "-charted")
         if not found:
             return
-        tag = min((curve.tag for curve in found), key=_order)
+        tag = min((curve.tag for curve in found), key=tag_key)
         lines = []
         for curve in found:
             if curve.tag == tag:
@@ -42,8 +40,3 @@ class CurvePreview(CurveChart):
                 series.update(curve.steps, curve.wall_times, curve.values, restarts)
                 lines.append(PlotCurve(curve.run, series))
         self.set_curves(f"{tag} from log lines" if feed.is_from_log else tag, lines)
-
-
-def _order(tag: str) -> tuple[bool, bool, bool, str]:
-    words = tag.lower()
-    return (tag != FIRST_TAG, "loss" not in words, "val" in words, tag)

@@ -1,4 +1,4 @@
-"""Every scalar that a job writes, drawn as it grows: losses first, then the rest by name."""
+"""Every scalar that a job writes, drawn as it grows: `loss` first, other losses, then the rest by name."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from typing import ClassVar
 from textual import work
 from textual.app import ComposeResult
 from textual.containers import VerticalScroll
+from textual.events import DescendantFocus
 from textual.widgets import Label
 
 from k8s.kinds import JobRef
 from tui.charts.series import Series
-from tui.feeds.curve_feed import CurveFeed
+from tui.feeds.curve_feed import LOG_HINT, CurveFeed
 from tui.screens.base.view import View
 from tui.text.filter_query import matcher
 from tui.text.format import plural
+from tui.text.natural_order import tag_key
 from tui.widgets.curve_chart import CurveChart, PlotCurve
 
 LEAST_ROWS = 10
@@ -36,6 +38,7 @@ class CurvesView(View):
         self._feed = feed
         self._series: dict[tuple[str, str], Series] = {}
         self._charts: dict[str, CurveChart] = {}
+        self._current = ""  # the tag of the chart that had the focus last
         self._points = 0
 
     def compose_body(self) -> ComposeResult:
@@ -77,15 +80,13 @@ class CurvesView(View):
         """Add charts for tags that are new, in their order."""
         if set(tags) <= set(self._charts):
             return
-        had_focus = next((tag for tag, chart in self._charts.items() if chart.has_focus), None)
-        ordered = sorted(tags, key=lambda tag: (_rank(tag), tag))
         grid = self.query_one("#charts")
         await grid.remove_children()
-        self._charts = {tag: CurveChart(tag, classes="pane") for tag in ordered}
+        self._charts = {tag: CurveChart(tag, classes="pane") for tag in sorted(tags, key=tag_key)}
         await grid.mount_all(self._charts.values())
-        self._share_height()
-        self.watch_filter_text(self.filter_text)
-        (self._charts[had_focus] if had_focus else self._charts[ordered[0]]).focus()
+        self._apply_filter()
+        if not self.is_prompt_open:
+            self.focus_body()
 
     def on_resize(self) -> None:
         """Share the new height out."""
@@ -96,12 +97,36 @@ class CurvesView(View):
         if not self.is_drawable:
             return
         grid = self.query_one("#charts")
+        if self.has_class("-full"):
+            grid.styles.grid_rows = "1fr"
+            return
         shown = len(self._shown())
         rows = -(-shown // (1 if self.has_class("-narrow") else 2)) or 1
         grid.styles.grid_rows = str(max(LEAST_ROWS, grid.size.height // rows))
 
     def _shown(self) -> list[CurveChart]:
         return [chart for chart in self._charts.values() if not chart.has_class("-filtered")]
+
+    def _chosen(self) -> CurveChart | None:
+        """Return the chart that had the focus last, or the first where the filter hides that one."""
+        shown, last = self._shown(), self._charts.get(self._current)
+        return last if last in shown else shown[0] if shown else None
+
+    def focus_body(self) -> None:
+        """Give the focus back to the chart that had it, or to the first in sight."""
+        self._choose(self._chosen())
+
+    def on_descendant_focus(self, event: DescendantFocus) -> None:
+        """Remember which chart has the focus."""
+        self._current = next(
+            (tag for tag, chart in self._charts.items() if chart is event.widget), self._current
+        )
+
+    def _choose(self, target: CurveChart | None) -> None:
+        """Give a chart the focus, and the whole view where one is shown alone."""
+        self._current = next((tag for tag, chart in self._charts.items() if chart is target), self._current)
+        self.set_focus(target)
+        self._show_alone(target)
 
     def _say(self) -> None:
         words = [f"Jobs › {self._ref.name} › curves"]
@@ -110,21 +135,33 @@ class CurvesView(View):
         if self.filter_text:
             words.append(f"/{self.filter_text}")
         self.set_title("   ".join(words))
-        problem = "" if self._feed.is_from_log else self._feed.problem
-        if not problem and not self._charts:
-            problem = (
-                "No points yet: they appear here as the job writes them." if self._feed.source else "Looking…"
-            )
-        self.put("notice", problem)
+        self.put("notice", self._notice())
+
+    def _notice(self) -> str:
+        """Say why nothing is drawn, and what would be."""
+        if self._charts:
+            hidden = "" if self._shown() else f"No tag matches /{self.filter_text}; esc shows all."
+            return hidden or ("" if self._feed.is_from_log else self._feed.problem)
+        if not self._feed.problem and not self._feed.source:
+            return "Looking…"
+        problem = self._feed.problem or "No points yet: they appear here as the job writes them."
+        return f"{problem}\n{LOG_HINT}"
 
     def watch_filter_text(self, text: str) -> None:
         """Show the tags that match."""
-        matches = matcher(text)
+        if self.is_drawable:
+            self._apply_filter()
+            if self.is_prompt_open:
+                self._show_alone(self._chosen())
+            else:
+                self.focus_body()
+
+    def _apply_filter(self) -> None:
+        matches = matcher(self.filter_text)
         for tag, chart in self._charts.items():
             chart.set_class(matches is not None and not matches(tag), "-filtered")
-        if self.is_drawable:
-            self._share_height()
-            self._say()
+        self._share_height()
+        self._say()
 
     def action_move(self, charts: int) -> None:
         """Go to another chart."""
@@ -133,23 +170,19 @@ class CurvesView(View):
             return
         # A chart learns later that it has the focus: each key of a burst has to count.
         focused = next((index for index, chart in enumerate(shown) if chart is self.focused), 0)
-        target = shown[(focused + charts) % len(shown)]
-        self.set_focus(target)
-        if self.has_class("-full"):
-            self._show_alone(target)
+        self._choose(shown[(focused + charts) % len(shown)])
 
     def action_full(self) -> None:
         """Show the chart with the focus alone, or all again."""
+        chosen = self._chosen()
+        if chosen is None:
+            return
         self.toggle_class("-full")
-        self.query_one("#charts").styles.grid_rows = "1fr"
-        focused = next((chart for chart in self._charts.values() if chart.has_focus), None)
-        if self.has_class("-full") and focused is not None:
-            self._show_alone(focused)
-        else:
-            self.remove_class("-full")
-            self._share_height()
+        self._choose(chosen)
+        self._share_height()
 
-    def _show_alone(self, target: CurveChart) -> None:
+    def _show_alone(self, target: CurveChart | None) -> None:
+        """Mark the one chart that is in sight where one is shown alone."""
         for chart in self._charts.values():
             chart.set_class(chart is target, "-alone")
 
@@ -159,10 +192,3 @@ class CurvesView(View):
             self.action_full()
             return True
         return super().step_back()
-
-
-def _rank(tag: str) -> int:
-    words = tag.lower()
-    if "loss" in words:
-        return 0 if "val" not in words else 1
-    return 2 if "acc" in words else 3

@@ -40,7 +40,6 @@ from tui.screens.job.rows import (
 from tui.text.cells import elide_end
 from tui.text.format import Clock, duration, plural
 from tui.text.progress import progress_in
-from tui.widgets.table.row_order import row_filter
 from tui.widgets.table.table import Table
 
 WHY_REST_S = 10.0
@@ -169,12 +168,9 @@ class JobView(View):
 
     def watch_filter_text(self, text: str) -> None:
         """Filter the tables."""
-        for table in self.query(Table):
-            wanted, problem = row_filter(text, table.columns)
-            table.set_filter(wanted)
-            if problem:
-                self.flash(problem, "warning")
-        self.redraw()
+        if self.is_drawable:
+            self.filter_tables(text)
+            self.redraw()
 
     def current_job(self) -> JobRef:
         """Return the job."""

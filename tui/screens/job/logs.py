@@ -247,7 +247,7 @@ class LogsScreen(View):
         if self.is_drawable:
             if self.has_class("-picking"):
                 ranks = self.query_one("#ranks", Table)
-                ranks.set_filter(row_filter(text, ranks.columns)[0])
+                ranks.set_filter(row_filter(text, ranks.columns).accepts)
             else:
                 for pane in self._panes:
                     pane.view.filter_text = text

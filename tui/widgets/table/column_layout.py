@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -36,25 +36,38 @@ class Fit(NamedTuple):
         return " ".join(filter(None, words))
 
 
-def fit_columns(columns: Sequence[Column], natural: Sequence[int], width: int) -> Fit:
+def fit_columns(
+    columns: Sequence[Column], natural: Sequence[int], width: int, empty: Collection[int] = ()
+) -> Fit:
     """Choose columns and widths for `width` cells.
 
-    Columns that elide shrink to their `min_width` before any column is given up.
+    Columns that elide shrink to their `min_width` before any column is given up. Where
+    something would be lost, columns that say nothing go first.
 
     Args:
         columns: The columns, left to right.
         natural: The cells each column would like.
         width: The cells there are.
+        empty: The places of the columns in which no row says anything.
     """
     natural = [
         min(wanted, max(column.max_width, column.min_width))
         for column, wanted in zip(columns, natural, strict=True)
     ]
+    fit = _fit(columns, natural, width, range(len(columns)))
+    needless = {index for index in empty if columns[index].priority > 0}
+    is_whole = not fit.hidden and all(cells == natural[index] for index, cells in fit.widths)
+    if is_whole or not needless:
+        return fit
+    return _fit(columns, natural, width, [index for index in range(len(columns)) if index not in needless])
+
+
+def _fit(columns: Sequence[Column], natural: Sequence[int], width: int, wanted: Sequence[int]) -> Fit:
     floor = [
         min(wanted, max(column.min_width, cell_len(column.title))) if column.elide else wanted
         for column, wanted in zip(columns, natural, strict=True)
     ]
-    kept = list(range(len(columns)))
+    kept = list(wanted)
     while True:
         room = width - GAP * (len(kept) - 1) - (HINT if len(kept) < len(columns) else 0)
         spare = room - sum(floor[index] for index in kept)
@@ -120,18 +133,22 @@ class ColumnLayout:
         """The columns in sight, and how wide they are."""
         self._columns: Sequence[Column] = ()
         self._natural: Sequence[int] = ()
+        self._empty: Collection[int] = ()
         self._width = 0
         self._skipped = 0
 
-    def lay_out(self, columns: Sequence[Column], natural: Sequence[int], width: int) -> None:
+    def lay_out(
+        self, columns: Sequence[Column], natural: Sequence[int], width: int, empty: Collection[int] = ()
+    ) -> None:
         """Give each column its width.
 
         Args:
             columns: The columns, left to right.
             natural: The cells each column would like.
             width: The cells there are.
+            empty: The places of the columns in which no row says anything.
         """
-        self._columns, self._natural, self._width = columns, natural, width
+        self._columns, self._natural, self._width, self._empty = columns, natural, width, empty
         self._fit()
 
     def set_wide(self, is_wide: bool) -> None:
@@ -167,4 +184,4 @@ class ColumnLayout:
             self.fit = fit_wide(self._columns, self._natural, self._width, self._skipped)
             self._skipped = self.fit.before
         else:
-            self.fit = fit_columns(self._columns, self._natural, self._width)
+            self.fit = fit_columns(self._columns, self._natural, self._width, self._empty)

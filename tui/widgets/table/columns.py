@@ -56,6 +56,8 @@ class Column:
     """Cells it never exceeds, whatever its text, but where the table is wide."""
     sorts_largest_first: bool = False
     """Whether the first sort by it puts the largest value on top."""
+    is_age: bool = False
+    """Whether its cells tell for how long something is; they are sorted by the negative time since 1970."""
     flashes: bool = False
     """Whether a change of its text is pointed at; never for what grows by itself, such as ages."""
 

@@ -69,6 +69,7 @@ class LinesInSight:
     def _words_at(self, y: int, height: int, empty: str) -> Words | None:
         """Return what is said where there is no row; a filter that hides all says how many."""
         hidden = len(self._rows.rows)
-        words = (f"Nothing matches; {count(hidden)} hidden" if hidden else empty).split("\n")
+        none = "\n".join(filter(None, (f"Nothing matches; {count(hidden)} hidden", self._rows.hint)))
+        words = (none if hidden else empty).split("\n")
         index = y - max(1, min(2, height - len(words)))
         return Words(words[index]) if 0 <= index < len(words) else None

@@ -6,18 +6,18 @@ Numbers are sorted by size, words as people count, and what is not known comes l
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 from tui.text.filter_query import parse_filter
 from tui.text.format import NOTHING
+from tui.text.natural_order import natural_key
 from tui.widgets.table.columns import Cell, Column, Row
 
 SortKey = float | str | None
 """What a row is sorted by; None where it has no value."""
 
 _NO_LABELS: Mapping[str, str] = {}
-_DIGITS = re.compile("[0-9]+")
 
 
 def sort_key(cell: Cell) -> SortKey:
@@ -27,17 +27,6 @@ def sort_key(cell: Cell) -> SortKey:
     if isinstance(cell.sort, str):
         return natural_key(cell.sort)
     return None if math.isnan(cell.sort) else cell.sort
-
-
-def natural_key(text: str) -> str:
-    """Return a text that sorts where people look for this one: `worker-2` before `worker-10`."""
-    return _DIGITS.sub(_counted, text.casefold())
-
-
-def _counted(found: re.Match[str]) -> str:
-    """Put before a number how many digits it has, so that texts compare as numbers do."""
-    digits = found.group().lstrip("0")
-    return chr(ord("0") + len(digits)) + digits
 
 
 def sorted_places(keys: Sequence[SortKey], *, largest_first: bool) -> list[int]:
@@ -50,12 +39,23 @@ def sorted_places(keys: Sequence[SortKey], *, largest_first: bool) -> list[int]:
     return [*words, *numbers, *missing] if largest_first else [*numbers, *words, *missing]
 
 
+class RowFilter(NamedTuple):
+    """What was typed after `/`, understood for the rows of one table."""
+
+    accepts: Callable[[Row], bool] | None = None
+    """The test; None where all rows pass."""
+    problem: str = ""
+    """What could not be understood."""
+    hint: str = ""
+    """Why perhaps no row passes."""
+
+
 def row_filter(
     typed: str,
     columns: Sequence[Column] = (),
     labels_of: Callable[[str], Mapping[str, str]] = lambda _key: _NO_LABELS,
-) -> tuple[Callable[[Row], bool] | None, str]:
-    """Return the test, None when all rows pass, and what could not be understood.
+) -> RowFilter:
+    """Understand a filter.
 
     Args:
         typed: What stands after `/`.
@@ -65,10 +65,10 @@ def row_filter(
     places = {column.title.lower(): index for index, column in enumerate(columns) if column.title}
     found = parse_filter(typed, places)
     if found is None or found.problem:
-        return None, found.problem if found else ""
+        return RowFilter(problem=found.problem if found else "")
     accepts = found.accepts
 
     def passes(row: Row) -> bool:
         return accepts([cell.text for cell in row.cells], places, labels_of(row.key))
 
-    return passes, ""
+    return RowFilter(passes, hint=found.hint)

@@ -10,10 +10,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, compress
 from typing import Generic, TypeVar
 
+from tui.text.format import NOTHING
 from tui.widgets.table.columns import Column, LinesPerRow, Row, natural_widths, place_lines, widest
 from tui.widgets.table.row_order import SortKey, sort_key, sorted_places
 
 T = TypeVar("T")
+_UNTOLD = ("", NOTHING)
 
 
 class _Answers(Generic[T]):
@@ -48,7 +50,10 @@ class RowSet:
         """Where the shown rows lie."""
         self.natural = natural_widths(self.columns, ())
         """The cells each column would like to have for all rows, shown or not."""
+        self.hint = ""
+        """Why perhaps no row passes the filter."""
         self._ids: set[int] = set()
+        self._told = [0] * len(self.columns)
         self._verdicts: _Answers[bool] | None = None
         self._keys: _Answers[SortKey] | None = None
         self._order: tuple[str, bool] | None = None
@@ -71,15 +76,16 @@ class RowSet:
     def set_columns(self, columns: Iterable[Column], rows: Iterable[Row]) -> None:
         """Take other columns, and rows that have a cell for each of them."""
         self.columns = tuple(columns)
-        self.natural = natural_widths(self.columns, ())
+        self.natural, self._told = natural_widths(self.columns, ()), [0] * len(self.columns)
         if self._verdicts is not None:
             self._verdicts.update((), self.rows)
         self.rows, self._ids = (), set()
         self._ask_keys()
         self.replace(rows)
 
-    def filter(self, accepts: Callable[[Row], bool] | None) -> None:
-        """Show only rows that `accepts` lets through; None shows all."""
+    def filter(self, accepts: Callable[[Row], bool] | None, hint: str = "") -> None:
+        """Show only rows that `accepts` lets through; None shows all; `hint` says why it may be none."""
+        self.hint = hint
         self._verdicts = _Answers(accepts, self.rows) if accepts else None
         self._arrange()
 
@@ -108,6 +114,11 @@ class RowSet:
             self._places = {row.key: place for place, row in enumerate(self.shown)}
         return self._places.get(key) if key is not None else None
 
+    @property
+    def empty_columns(self) -> list[int]:
+        """Return the places of the columns in which no row says anything; none while there is no row."""
+        return [index for index, told in enumerate(self._told) if not told] if self.rows else []
+
     def _ask_keys(self) -> None:
         by = self._order[0] if self._order else ""
         index = next((place for place, column in enumerate(self.columns) if column.key == by), None)
@@ -130,11 +141,19 @@ class RowSet:
         """Widen columns for rows that came; look at all rows again where one of the widest went."""
         floor = natural_widths(self.columns, ())
         wanted = natural_widths(self.columns, came)
+        for index, column in enumerate(self.columns):
+            if column.priority > 0:
+                self._told[index] += _telling(came, index) - _telling(went, index)
         for index, width in enumerate(self.natural):
             if wanted[index] >= width:
                 self.natural[index] = wanted[index]
             elif went and width > floor[index] and widest(row.cells[index] for row in went) >= width:
                 self.natural[index] = max(floor[index], widest(row.cells[index] for row in self.rows))
+
+
+def _telling(rows: Sequence[Row], index: int) -> int:
+    """Count the rows that say something in a column."""
+    return sum(row.cells[index].text not in _UNTOLD for row in rows)
 
 
 def survivor(before: Sequence[Row], place: int, rows: RowSet) -> int | None:

@@ -177,10 +177,10 @@ class Table(Widget, can_focus=True):
             self._time_flashes()
         self._drop_marks()
 
-    def set_filter(self, accepts: Callable[[Row], bool] | None) -> None:
-        """Show only rows that `accepts` lets through; None shows all."""
+    def set_filter(self, accepts: Callable[[Row], bool] | None, hint: str = "") -> None:
+        """Show only rows that `accepts` lets through; None shows all; `hint` says why it may be none."""
         with self._keeping_place():
-            self._rows.filter(accepts)
+            self._rows.filter(accepts, hint)
 
     def move_to(self, key: str) -> bool:
         """Put the cursor on the row with this key; return whether it is shown."""
@@ -348,7 +348,8 @@ class Table(Widget, can_focus=True):
 
     def _lay_out(self) -> None:
         """Give each column its width, and draw what has changed."""
-        self._layout.lay_out(self.columns, self._rows.natural, self.size.width - GUTTER - 1)
+        rows = self._rows
+        self._layout.lay_out(self.columns, rows.natural, self.size.width - GUTTER - 1, rows.empty_columns)
         self._show_layout()
 
     def _show_layout(self) -> None:
