@@ -1,11 +1,12 @@
 """A node's GPUs as cells, so that one sees which jobs hold them, which are free, which are unhealthy.
 
-A job has a colour of its own by its name, the same on every node. Two jobs beside each other
-have different shapes too, and they come in the order in which they are named.
+A job has a colour of its own by its name, the same on every node unless another one there has it.
+Two jobs beside each other have different shapes too, and they come in the order in which they are named.
 """
 
 from __future__ import annotations
 
+from functools import lru_cache
 from itertools import groupby
 from zlib import crc32
 
@@ -23,6 +24,21 @@ MOST_CELLS = 16
 def job_look(name: str) -> Look:
     """Return the colour of a job, which depends on nothing but its name."""
     return COLOURS[crc32(name.encode("utf-8", "replace")) % len(COLOURS)]
+
+
+@lru_cache(maxsize=1024)
+def job_marks(names: tuple[str, ...]) -> tuple[Run, ...]:
+    """Return a shape in a colour for each of the jobs on one node; no two share both while pairs last.
+
+    Args:
+        names: The jobs in the order in which they are shown.
+    """
+    marks: list[Run] = []
+    for place, name in enumerate(names):
+        shape, first = HELD[place % len(HELD)], COLOURS.index(job_look(name))
+        pairs: list[Run] = [(shape, colour) for colour in COLOURS[first:] + COLOURS[:first]]
+        marks.append(next((pair for pair in pairs if pair not in marks), pairs[0]))
+    return tuple(marks)
 
 
 def node_cells(node: NodeRow, width: int = MOST_CELLS) -> list[Run]:
@@ -46,15 +62,15 @@ def node_cells(node: NodeRow, width: int = MOST_CELLS) -> list[Run]:
         bad = lost
     runs: list[Run] = []
     for place, group in groupby(cells):
-        amount = len(list(group))
-        mark = FREE if place is None else HELD[place % len(HELD)]
-        runs.append((mark * amount, "gpu-free" if place is None else job_look(jobs[place][0])))
+        free_mark: Run = (FREE, "gpu-free")
+        mark, look = free_mark if place is None else job_mark(node, place)
+        runs.append((mark * len(list(group)), look))
     return [*runs, (BAD * bad, "gpu-bad")] if bad else runs
 
 
 def job_mark(node: NodeRow, place: int) -> Run:
     """Return the shape, in its colour, of the job at this place among those that hold GPUs of a node."""
-    return HELD[place % len(HELD)], job_look(node.jobs[place][1])
+    return job_marks(tuple(name for _, name, _ in node.jobs))[place]
 
 
 def holder_words(node: NodeRow) -> list[Run]:

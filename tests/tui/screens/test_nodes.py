@@ -22,7 +22,17 @@ from tui.feeds.preview_text import node_status, taint_words
 from tui.screens.lists.node_gpus import NodeGpusView
 from tui.screens.lists.nodes import NodesView, totals
 from tui.text.format import Clock
-from tui.text.gpu_bar import BAD, FREE, HELD, MOST_CELLS, job_look, node_cells
+from tui.text.gpu_bar import (
+    BAD,
+    COLOURS,
+    FREE,
+    HELD,
+    MOST_CELLS,
+    holder_words,
+    job_look,
+    job_marks,
+    node_cells,
+)
 from tui.widgets.table.table import Table
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -53,6 +63,30 @@ def test_each_gpu_is_a_cell_in_the_colour_of_the_job_that_holds_it() -> None:
 
 def test_jobs_beside_each_other_have_different_shapes_for_those_who_see_no_colours() -> None:
     assert drawn(row(8, a=2, b=2, c=2, d=2)) == "▮▮▰▰▮▮▰▰"
+
+
+def test_no_two_jobs_of_a_node_share_colour_and_shape_while_pairs_last() -> None:
+    alike = [name for name in (f"job{number}" for number in range(200)) if job_look(name) == COLOURS[0]][:12]
+    marks = job_marks(tuple(alike))
+    assert len(set(marks)) == len(alike) == len(COLOURS) * len(HELD)
+    assert marks[0] == (HELD[0], COLOURS[0]) and marks[1] == (HELD[1], COLOURS[0])
+    found = row(16, **dict.fromkeys(alike, 1))
+    assert [run for run in node_cells(found) if run[1] != "gpu-free"] == list(marks)
+    assert [run for run in holder_words(found) if run[0].strip() in HELD and run[0].strip()] == [
+        (f"{mark} ", look) for mark, look in marks
+    ]
+    assert len(job_marks(tuple(f"job{number}" for number in range(40)))) == 40
+
+
+async def test_columns_that_say_nothing_give_their_room_to_who_holds_the_gpus() -> None:
+    full = row(8, **{f"longer-name-{number}": 1 for number in range(3)})
+    async with hosted(NodesView(), ClusterSnapshot(nodes=(full,), is_synced=True), (125, 24)) as (app, _):
+        header = next(line for line in app.text.splitlines() if "HELD BY" in line)
+        assert "MODEL" not in header and "TAINTS" not in header
+        assert all(f"longer-name-{number} 1" in app.text for number in range(3))
+    told = replace(full, gpu_model="NVIDIA-H100")
+    async with hosted(NodesView(), ClusterSnapshot(nodes=(told,), is_synced=True), (125, 24)) as (app, _):
+        assert "MODEL" in app.text
 
 
 def test_gpus_whose_numbers_are_known_are_where_they_are() -> None:
