@@ -51,3 +51,6 @@ JOBS = Resource("batch", "v1", "jobs", "Job")
 ACCESS_REVIEWS = Resource(
     "authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", is_namespaced=False
 )
+RULES_REVIEWS = Resource(
+    "authorization.k8s.io", "v1", "selfsubjectrulesreviews", "SelfSubjectRulesReview", is_namespaced=False
+)

@@ -141,6 +141,11 @@ class Mirror(Generic[T]):
                     self._accept_refusal(error)
                     raise
 
+    def refuse_list(self) -> None:
+        """Take it for refused without asking: it is known that this user may not list it."""
+        self._scope = len(self._scopes) - 1
+        self._accept_refusal(Forbidden(f"Could not list {self.resource.plural}."))
+
     async def run(self) -> None:
         """List and watch for ever."""
         backoff = self._probe.backoff

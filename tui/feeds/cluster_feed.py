@@ -16,7 +16,6 @@ from k8s.client.server_version import fetch_version
 from k8s.cluster import Joiner, Rows, in_turns
 from k8s.devices.dra import DEVICE_KINDS, DeviceClaims, DeviceKind
 from k8s.errors import (
-    Forbidden,
     KubeError,
     NotFound,
     NotKubernetes,
@@ -35,6 +34,7 @@ from k8s.watch.backoff import Backoff, ServerProbe, pause
 from k8s.watch.discovery import RestMapper, discover
 from k8s.watch.mirror import Mirror
 from k8s.watch.owner_lookup import OwnerLookup
+from k8s.watch.rules_review import fetch_list_rules, list_once
 from tui.feeds.trouble import list_progress, trouble_of
 
 if TYPE_CHECKING:
@@ -242,7 +242,7 @@ class ClusterFeed:
         Raises:
             KubeError: The cluster could not be read at all.
         """
-        await asyncio.gather(_list_once(self._nodes), _list_once(self._pods), self._list_jobs_once())
+        await asyncio.gather(list_once(self._nodes), list_once(self._pods), self._list_jobs_once())
         snapshot, found = self.snapshot(), None
         with suppress(KubeError):  # without its owner a pod has the name of the one below it
             while found is not self._owner_lookup.owners:
@@ -252,6 +252,12 @@ class ClusterFeed:
         return replace(snapshot, is_synced=True)
 
     async def _list_jobs_once(self) -> None:
+        own = self.namespace or self.client.config.namespace
+        rules, _ = await asyncio.gather(fetch_list_rules(self.client, own), self._discover_once())
+        mirrors = (*self._jobs.values(), *self._devices.values())
+        await asyncio.gather(*(list_once(mirror, rules) for mirror in mirrors))
+
+    async def _discover_once(self) -> None:
         try:
             await self._discover()
         except _TRY_AGAIN:
@@ -260,7 +266,6 @@ class ClusterFeed:
             if error.is_foreign:
                 await self._ask_version()
             self._adopt_all()
-        await asyncio.gather(*map(_list_once, (*self._jobs.values(), *self._devices.values())))
 
     @property
     def pods(self) -> Mapping[str, Pod]:
@@ -356,14 +361,6 @@ class ClusterFeed:
             if mirror.objects:
                 by_place.setdefault((resource.group, resource.plural), mirror.objects.values())
         return [job for jobs in by_place.values() for job in jobs]
-
-
-async def _list_once(mirror: Mirror[Any]) -> None:
-    """List a collection; one that may not be read, or is not served, says so itself."""
-    try:
-        await mirror.list_once()
-    except (Forbidden, NotFound):
-        return
 
 
 def _meta(obj: Node | Pod | ResourceClaim | ResourceSlice) -> Meta:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.scripted.feed import (
     BERT,
     HASTY,
@@ -15,9 +17,8 @@ from tests.scripted.feed import (
     serve_lists,
     serve_small,
 )
-from tests.scripted.server import (
-    ScriptedCluster,
-)
+from tests.scripted.server import Answer, ScriptedCluster, refusal
+from tui.feeds.cluster_feed import ClusterFeed
 
 
 async def test_a_kind_that_is_installed_later_appears_and_goes_with_its_rows() -> None:
@@ -65,3 +66,57 @@ async def test_a_kind_in_two_versions_is_mirrored_once() -> None:
             await feed.until(lambda each: each.is_synced)
         lists = [asked.path for asked in cluster.requests if asked.path.endswith("/mpijobs")]
         assert len(set(lists)) == 1
+
+
+RULES = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
+
+
+def refuse_all(cluster: ScriptedCluster) -> None:
+    """Have a server with three kinds, whose nodes and pods nobody may list."""
+    served = {"kubeflow.org/v1": ["pytorchjobs"], "kubeflow.org/v2beta1": ["mpijobs"], "batch/v1": ["jobs"]}
+    say_kinds(cluster, served)
+    for path in ("/api/v1/nodes", "/api/v1/pods", "/api/v1/namespaces/default/pods"):
+        cluster.say(path, refusal(403, f'User "li" cannot list resource "{path}"', "Forbidden"))
+
+
+def review_of(*rules: dict[str, list[str]], incomplete: bool = False) -> Answer:
+    return Answer(
+        {"status": {"resourceRules": list(rules), "nonResourceRules": [], "incomplete": incomplete}}
+    )
+
+
+async def test_what_the_rules_of_a_user_do_not_hold_is_not_asked_for() -> None:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        refuse_all(cluster)
+        cluster.say(
+            RULES, review_of({"verbs": ["create"], "apiGroups": ["*"], "resources": ["*"]}), method="POST"
+        )
+        feed = ClusterFeed(client)
+        snapshot = await feed.read_once()
+        lists = [asked.path for asked in cluster.requests if asked.path.endswith("jobs")]
+        assert lists == []
+        assert feed.reads_nothing
+        assert {"nodes", "pods", "pytorchjobs.kubeflow.org", "jobs.batch"} <= snapshot.problems.keys()
+        assert snapshot.problems["jobs.batch"].words.startswith("This user may not list jobs.batch")
+        assert {asked.path for asked in cluster.requests if asked.method == "POST"} == {RULES}
+
+
+@pytest.mark.parametrize(
+    "review",
+    [
+        review_of(incomplete=True),
+        review_of({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}),
+        review_of({"verbs": ["list"], "apiGroups": ["batch"], "resources": ["pods", "jobs"]}),
+        refusal(403, "no review", "Forbidden"),
+        Answer(b"nonsense"),
+        Answer({"status": {"resourceRules": None}}),
+    ],
+)
+async def test_what_the_rules_of_a_user_leave_open_is_asked_for(review: Answer) -> None:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        refuse_all(cluster)
+        serve_lists(cluster, {"/apis/batch/v1/jobs": []})
+        cluster.say(RULES, review, method="POST")
+        feed = ClusterFeed(client)
+        assert "jobs.batch" not in (await feed.read_once()).problems
+        assert cluster.asked("/apis/batch/v1/jobs")

@@ -1,0 +1,85 @@
+"""What a user may list in a namespace: one SelfSubjectRulesReview in place of a refusal for each kind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from k8s.client.client import Client
+from k8s.errors import Forbidden, KubeError, NotFound
+from k8s.models import Value, convert
+from k8s.models.resources import RULES_REVIEWS, Resource
+from k8s.watch.mirror import Mirror
+
+
+class _ResourceRule(Value, frozen=True):
+    verbs: list[str] | None = None
+    api_groups: list[str] | None = None
+    resources: list[str] | None = None
+
+
+class _RulesStatus(Value, frozen=True):
+    resource_rules: list[_ResourceRule] | None = None
+    incomplete: bool = False
+
+
+class _RulesReview(Value, frozen=True):
+    status: _RulesStatus | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ListRules:
+    """What the authorizer lets a user do in one namespace, roles for the whole cluster among it."""
+
+    rules: tuple[_ResourceRule, ...] = ()
+    is_complete: bool = False
+    """Nothing else is allowed."""
+
+    def refuse(self, resource: Resource) -> bool:
+        """Tell whether the user may surely not list a resource."""
+        return self.is_complete and not any(
+            _has(rule.verbs, "list")
+            and _has(rule.api_groups, resource.group)
+            and _has(rule.resources, resource.plural)
+            for rule in self.rules
+        )
+
+
+def _has(names: Iterable[str] | None, name: str) -> bool:
+    return bool({"*", name} & set(names or ()))
+
+
+async def fetch_list_rules(client: Client, namespace: str) -> ListRules:
+    """Ask what this user may do in a namespace; where the server does not say, nothing is known."""
+    asked: dict[str, Any] = {
+        "apiVersion": RULES_REVIEWS.api_version,
+        "kind": RULES_REVIEWS.kind,
+        "spec": {"namespace": namespace or "default"},
+    }
+    try:
+        found: _RulesReview = convert(await client.create(RULES_REVIEWS, asked), _RulesReview)
+    except (KubeError, msgspec.ValidationError):
+        return ListRules()
+    status = found.status
+    if status is None or status.resource_rules is None:
+        return ListRules()
+    return ListRules(tuple(status.resource_rules), not status.incomplete)
+
+
+async def list_once(mirror: Mirror[Any], rules: ListRules | None = None) -> None:
+    """List a collection; one that may not be read, or is not served, says so itself.
+
+    Args:
+        mirror: The collection.
+        rules: What is known of the user; what they refuse is not asked for.
+    """
+    if rules is not None and rules.refuse(mirror.resource):
+        mirror.refuse_list()
+        return
+    try:
+        await mirror.list_once()
+    except (Forbidden, NotFound):
+        return
