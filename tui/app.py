@@ -28,6 +28,7 @@ from k8s.errors import KubeError
 from k8s.snapshot import ClusterSnapshot
 from k8s.text.sanitize import sanitize, sanitize_lines
 from tui.keys import ACTIONS, EVERYWHERE, Action, ActionTable, Argument, UserKeys
+from tui.keys.advice import console_advice
 from tui.options import ConsoleOptions
 from tui.screens.base.request import ActionRequest, Route
 from tui.screens.base.view import FLASH_S, INTERRUPT, View, ViewContext
@@ -334,6 +335,7 @@ class Console(PacedApp[int]):
         markup: bool = False,
     ) -> None:
         """Say what happened: on the view's line below; an error, or what is too long, in a box of its own."""
+        message = self.advice(message)
         words = " ".join(part for part in (title, *message.split("\n")) if part)
         fits = cell_len(words) < self.size.width - 3
         if severity != "error" and fits and isinstance(self.screen, View):
@@ -341,6 +343,10 @@ class Console(PacedApp[int]):
         else:
             title, message = sanitize(title), sanitize_lines(message)
             super().notify(message, title=title, severity=severity, timeout=timeout, markup=markup)
+
+    def advice(self, text: str) -> str:
+        """Return advice that names commands in the words of the console: keys, where there are any."""
+        return console_advice(text, self._keys.keymap)
 
     def write_to_terminal(self, sequence: str) -> None:
         """Send an escape sequence past what is drawn: for the terminal's own clipboard."""

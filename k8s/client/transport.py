@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import re
+import ssl
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -55,19 +56,62 @@ def translated(doing: str) -> Iterator[None]:
     except KubeError:
         raise
     except TimeoutError as error:
-        raise Unreachable(f"Could not {doing}.", "The cluster did not answer in time.") from error
+        why = "The cluster did not answer in time."
+        raise Unreachable(f"Could not {doing}.", why, _NETWORK_HINT) from error
     except (aiohttp.ClientError, OSError) as error:
-        raise Unreachable(f"Could not {doing}.", _words(error)) from error
+        raise Unreachable(f"Could not {doing}.", *_words(error)) from error
 
 
-def _words(error: Exception) -> str:
-    """Return why a transport failed; of a refused connection the part that people understand."""
+def _words(error: Exception) -> tuple[str, str]:
+    """Return why a transport failed, in words that people understand, and what to do about it."""
     if isinstance(error, aiohttp.WSServerHandshakeError):
-        return f"The server, or a proxy before it, passes no websockets on: it answered {error.status}."
-    if isinstance(error, aiohttp.ClientConnectorError) and not isinstance(error, aiohttp.ClientSSLError):
-        number = error.os_error.errno or 0
-        return f"{error.host}:{error.port}: {os.strerror(number) if number > 0 else error.os_error.strerror}"
-    return without_credentials(str(error)) or type(error).__name__
+        return f"The server, or a proxy before it, passes no websockets on: it answered {error.status}.", ""
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return _certificate_words(f"{error.host}:{error.port}", error.certificate_error)
+    if isinstance(error, aiohttp.ClientConnectorSSLError):
+        return _tls_words(f"{error.host}:{error.port}", error.os_error)
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return f"{error.host}: no address is known for this name.", _NETWORK_HINT
+    if isinstance(error, aiohttp.ClientConnectorError):
+        where, number = f"{error.host}:{error.port}", error.os_error.errno or 0
+        if isinstance(error.os_error, ConnectionRefusedError):
+            return f"{where}: Connection refused: nothing listens there.", _REFUSED_HINT
+        said = os.strerror(number) if number > 0 else error.os_error.strerror
+        return f"{where}: {said}.", _NETWORK_HINT
+    return without_credentials(str(error)) or type(error).__name__, ""
+
+
+def _certificate_words(where: str, error: Exception) -> tuple[str, str]:
+    """Say what is wrong with the server's certificate. Source: OpenSSL, X509_verify_cert_error_string."""
+    code = error.verify_code if isinstance(error, ssl.SSLCertVerificationError) else 0
+    if code in _UNTRUSTED:
+        return f"{where}: its certificate is signed by an authority that is not trusted.", _AUTHORITY_HINT
+    if code in (9, 10):
+        state = "is not valid yet" if code == 9 else "has expired"
+        return f"{where}: its certificate {state}.", "Check this machine's clock, or have it renewed."
+    if code in (62, 64):
+        return f"{where}: its certificate is for another name.", _NAME_HINT
+    said = error.verify_message if isinstance(error, ssl.SSLCertVerificationError) else str(error)
+    return f"{where}: its certificate is not good: {said}.", _AUTHORITY_HINT
+
+
+def _tls_words(where: str, error: OSError) -> tuple[str, str]:
+    reason = str(getattr(error, "reason", None) or "")
+    if reason in _NOT_TLS:
+        return (
+            f"{where}: it does not speak TLS.",
+            "Check the server in the kubeconfig: its port, http or https.",
+        )
+    said = reason.replace("_", " ").lower() or str(error)
+    return f"{where}: TLS failed: {said}.", "Check the server in the kubeconfig, and any proxy before it."
+
+
+_NETWORK_HINT = "Check the network or VPN, and the server in the kubeconfig."
+_REFUSED_HINT = "Start the cluster, or correct the server in the kubeconfig."
+_AUTHORITY_HINT = "Correct certificate-authority-data in the kubeconfig, or fetch the kubeconfig anew."
+_NAME_HINT = "Correct the server in the kubeconfig, or set its tls-server-name."
+_UNTRUSTED = (18, 19, 20, 21)
+_NOT_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG", "RECORD_LAYER_FAILURE")
 
 
 def is_broken_by_peer(error: Unreachable) -> bool:

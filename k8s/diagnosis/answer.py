@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 
@@ -34,11 +35,15 @@ class Answer:
     facts: tuple[Fact, ...] = ()
     help: tuple[str, ...] = ()
 
-    def as_text(self) -> str:
-        """Return the answer as plain text, as a person reads it."""
+    def as_text(self, advice: Callable[[str], str] = str) -> str:
+        """Return the answer as plain text, as a person reads it.
+
+        Args:
+            advice: Returns a line of what would help in the words of where it is read.
+        """
         lines = [self.sentence]
         if self.facts:
             lines += ["", "Seen:", *(f"  {fact.kind}: {fact.text}" for fact in self.facts)]
         if self.help:
-            lines += ["", "What would help:", *(f"  {line}" for line in self.help)]
+            lines += ["", "What would help:", *(f"  {advice(line)}" for line in self.help)]
         return "\n".join(lines)

@@ -171,9 +171,10 @@ def _own_words(evidence: Evidence) -> str:
 
 
 def _pod_facts(evidence: Evidence) -> list[Fact]:
-    """Return how its instances are, those of one status together."""
+    """Return how its instances are, those of one status together; of a suspended job those with pods."""
     by_status: dict[Status, list[str]] = {}
-    for each in evidence.job.instances:
+    is_suspended = evidence.job.status is Status.SUSPENDED
+    for each in (each for each in evidence.job.instances if each.pod or not is_suspended):
         by_status.setdefault(each.status, []).append(each.name)
     return [Fact("pods", f"{status}: {names(found)}") for status, found in by_status.items()]
 

@@ -197,7 +197,7 @@ def why(console: Console, request: ActionRequest) -> None:
             job = console.snapshot.job(ref)
             if job is None:
                 return f"There is no {ref.kind} {ref.name} any more."
-            return (await answer_why(client, job, console.snapshot)).as_text()
+            return (await answer_why(client, job, console.snapshot)).as_text(console.advice)
 
         console.views.show(Route("why", job=ref), TextView(_heading(ref, "why"), fetch))
 

@@ -40,7 +40,8 @@ def trouble_of(mirrors: Sequence[Mirror[Any]], unanswered: KubeError | None) -> 
             elif isinstance(problem, NotKubernetes):
                 reason = f"{problem.what} {problem.details} ctrl+r retries now."
             elif isinstance(problem, Unreachable):
-                reason = f"{reason.rstrip('.')}. Retrying automatically; ctrl+r retries now."
+                said = filter(None, (f"{reason.rstrip('.')}.", problem.hint))
+                reason = f"{' '.join(said)} Retrying automatically; ctrl+r retries now."
             if unanswered is None and len(ailing) < sum(not mirror.state.is_absent for mirror in mirrors):
                 reason = f"{', '.join(mirror.resource.full_name for mirror, _ in found)}: {reason}"
             heard_s = [mirror.heard_at_s for mirror, _ in ailing if mirror.heard_at_s]

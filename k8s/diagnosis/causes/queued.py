@@ -104,7 +104,9 @@ def suspended(evidence: Evidence) -> Cause | None:
     left = [each for each in evidence.unfinished if each.pod]
     more = f"; {count(len(left), 'pod')} still there" if left else ", so it has no pods"
     return Cause(
-        f"Suspended: its object says suspend{more}.", (), ("Set its suspend field to false to let it run.",)
+        f"Suspended: its object says suspend{more}.",
+        (),
+        (f"Resume it: gpuconsole resume {evidence.job.ref.name}",),
     )
 
 

@@ -66,6 +66,8 @@ def test_a_suspended_job_says_so() -> None:
     manifest["spec"]["runPolicy"] = {"suspend": True}
     answer = explain(evidence_of(instance(has_pod=False), status=Status.SUSPENDED, manifest=manifest))
     assert answer.sentence == "Suspended: its object says suspend, so it has no pods."
+    assert texts(answer, "pods") == []
+    assert answer.help == ("Resume it: gpuconsole resume bert",)
 
 
 def test_a_job_of_kube_queue_waits_in_it() -> None:
