@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,6 +18,7 @@ from k8s.models import LONG_AGO, Event, convert
 from k8s.models.resources import EVENTS
 from k8s.snapshot import Instance, Job
 from k8s.status import Status
+from tui.jobs.events import event_order, fold
 
 MOST_EVENTS = 8
 """Events that are kept, the newest ones."""
@@ -36,7 +38,7 @@ class PreviewData:
     """What was seen; where it could not be seen, why."""
 
     events: tuple[Event, ...] = ()
-    """The newest first."""
+    """The newest first; those that say the same are one, with their number."""
     events_problem: str = ""
     log: tuple[bytes, ...] = ()
     """As they were written, the last one last."""
@@ -75,8 +77,19 @@ async def _events(client: Client, job: Job) -> tuple[tuple[Event, ...], str]:
             event: Event = convert(obj, Event)
             if event.involved_object.uid in uids:
                 found[event.metadata.uid] = event
-    newest = sorted(found.values(), key=lambda event: event.at or LONG_AGO, reverse=True)
-    return tuple(newest[:MOST_EVENTS]), ""
+    return tuple(_fold_alike(found.values())[:MOST_EVENTS]), ""
+
+
+def _fold_alike(events: Iterable[Event]) -> list[Event]:
+    """Return events that say the same as one that counts them all, the newest first."""
+    alike: dict[tuple[str | None, ...], list[tuple[str, Event]]] = {}
+    for event in events:
+        about = event.involved_object
+        alike.setdefault((about.kind, event.type, event.reason, event.message), []).append(
+            (about.name, event)
+        )
+    folded = sorted(map(fold, alike.values()), key=lambda each: event_order(each.newest), reverse=True)
+    return [msgspec.structs.replace(each.newest, count=each.count) for each in folded]
 
 
 def _telling(job: Job) -> Instance | None:

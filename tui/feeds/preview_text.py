@@ -12,7 +12,7 @@ from k8s.snapshot import Holder, Job, NodeRow
 from k8s.status import Status
 from k8s.text.sanitize import log_text, sanitize
 from tui.text.cells import cell_len, elide_end, elide_middle, head, pad
-from tui.text.format import NOTHING, STATUS_LOOKS, Clock, Look, Run, compact_ranges, memory
+from tui.text.format import NOTHING, Clock, Look, Run, compact_ranges, memory, status_run
 from tui.text.gpu_bar import job_mark, node_cells
 
 if TYPE_CHECKING:
@@ -45,11 +45,14 @@ def wrapped(text: str, width: int) -> list[str]:
     return [*lines, line] if line else lines
 
 
-def status_words(job: Job, clock: Clock) -> str:
-    """Return a job's status, and for how long it runs or ran."""
+def status_words(job: Job, clock: Clock) -> Run:
+    """Return a job's status, for how long it runs or ran, and how that is meant."""
+    words, look = status_run(
+        job.status, job.reason, max([job.restarts, *(each.restarts for each in job.instances)])
+    )
     if job.started is None or job.status not in (Status.RUNNING, Status.SUCCEEDED):
-        return str(job.status)
-    return f"{job.status} {clock.age(job.started, job.finished)}"
+        return words, look
+    return f"{words} {clock.age(job.started, job.finished)}", look
 
 
 def node_status(node: NodeRow, clock: Clock) -> str:
@@ -114,7 +117,8 @@ def job_preview(job: Job, preview: PreviewData | None, clock: Clock, width: int,
     amounts = f"  {job.instances_running}/{len(job.instances)} pods"
     if job.gpus_requested or job.gpus_allocated:
         amounts = f"  {job.gpus_allocated}/{job.gpus_requested} GPUs{amounts}"
-    lines.append([(status_words(job, clock), STATUS_LOOKS[job.status]), (amounts, "")])
+    status = status_words(job, clock)
+    lines.append([status, (amounts, "")])
     if job.nodes:
         lines += _said(f"on {compact_ranges(job.nodes)}", width, "quiet")
     if job.progress:
@@ -122,7 +126,7 @@ def job_preview(job: Job, preview: PreviewData | None, clock: Clock, width: int,
     if job.reason:
         lines += [
             [],
-            *_said(job.reason, width, "quiet" if job.status in _QUIET else STATUS_LOOKS[job.status]),
+            *_said(job.reason, width, "quiet" if job.status in _QUIET else status[1]),
         ]
     if preview is None:
         return lines[:height]

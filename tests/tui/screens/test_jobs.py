@@ -21,6 +21,7 @@ from tui.jobs.filters import filter_jobs, gpu_totals, is_fault, own_names, silen
 from tui.options import FINISHED_DAYS
 from tui.screens.base.request import Route
 from tui.screens.lists.jobs import JobsView
+from tui.text.format import status_run
 from tui.widgets.table.table import Table
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -352,3 +353,73 @@ def test_only_jobs_that_could_still_start_wait_for_gpus(status: Status, waiting:
     assert gpu_totals([waits]) == (3, waiting)
     more_than_asked = job("b", status=status, gpus_requested=1, gpus_allocated=3)
     assert gpu_totals([waits, more_than_asked]) == (6, waiting)
+
+
+@pytest.mark.parametrize(
+    ("typed", "words"),
+    [
+        ("age:>1m", "> compares nothing: age: takes a regular expression"),
+        ("[unclosed", "'[unclosed' is no regular expression"),
+        ("bogus:x", "There is no column bogus: name, kind, status"),
+    ],
+)
+async def test_a_filter_that_shows_nothing_says_what_is_wrong_with_it(typed: str, words: str) -> None:
+    async with hosted(JobsView(), picture()) as (app, pilot):
+        await pilot.press("slash", *typed)
+        prompt = app.text.splitlines()[-2]
+        assert f"! {words[:40]}" in prompt and typed in prompt
+        await pilot.press("enter")
+        assert "Nothing matches; 11 hidden" in app.text and words in app.text
+        await pilot.press("slash", "ctrl+u", *"bert")
+        assert "!" not in app.text.splitlines()[-2]
+
+
+async def test_what_is_said_of_a_label_that_is_none_goes_when_it_is_one() -> None:
+    async with hosted(JobsView(), picture()) as (app, pilot):
+        await pilot.press("slash", *"-l ", "equals_sign")
+        assert "'=' is no label" in app.text.splitlines()[-2]
+        await pilot.press("backspace")
+        assert "no label" not in app.text
+        await pilot.press("equals_sign", "enter")
+        assert "'=' is no label" in app.text
+
+
+def test_a_crash_loop_looks_like_trouble_and_one_restart_like_a_change() -> None:
+    for status, reason, restarts, shown in (
+        ("Restarting", "exit 1, restarted 32 times", 32, ("! Restarting", "pending")),
+        ("Restarting", "exit 1, CrashLoopBackOff", 1, ("! Restarting", "pending")),
+        ("Starting", "init 0/1: code exit 1, CrashLoopBackOff", 0, ("! Starting", "pending")),
+        ("Restarting", "exit 1, restarted once", 1, ("Restarting", "changing")),
+        ("Running", "restarted 32 times", 32, ("Running", "running")),
+    ):
+        assert status_run(status, reason, restarts) == shown
+
+
+async def test_a_job_in_a_crash_loop_is_shown_as_one() -> None:
+    import msgspec
+
+    found = job("sick", status=Status.RESTARTING)
+    loops = tuple(msgspec.structs.replace(each, restarts=32) for each in found.instances)
+    async with hosted(JobsView(), picture(jobs=(replace(found, instances=loops),))) as (app, _):
+        (row,) = app.screen.query_one(Table).shown_rows
+        assert ("! Restarting", "pending") in [(cell.text, cell.look) for cell in row.cells]
+
+
+async def test_saved_jobs_have_durations_in_seconds_and_nothing_where_nothing_is_known() -> None:
+    view = JobsView()
+    now = datetime.now(UTC)
+    runs = job("runs", status=Status.RUNNING, created=now - timedelta(hours=2), user="")
+    runs = replace(runs, started=now - timedelta(hours=1), finished=None)
+    ended = replace(runs, uid="ended", status=Status.SUCCEEDED, finished=now - timedelta(minutes=30))
+    waits = replace(runs, uid="waits", status=Status.PENDING, started=None, created=None)
+    async with hosted(view, picture(jobs=(runs, ended, waits))):
+        titles, rows = view.export_rows()
+        saved = [dict(zip(titles, row, strict=True)) for row in rows]
+        by_status = {each["STATUS"]: each for each in saved}
+        assert by_status.keys() == {"Running", "Succeeded", "Pending"}
+        assert 3600 <= int(str(by_status["Running"]["DURATION"])) < 3660
+        assert by_status["Succeeded"]["DURATION"] == 1800
+        assert 7200 <= int(str(by_status["Running"]["AGE"])) < 7260
+        assert (by_status["Pending"]["DURATION"], by_status["Pending"]["AGE"]) == (None, None)
+        assert by_status["Running"]["USER"] is None
+        assert "–" not in [cell for row in rows for cell in row]

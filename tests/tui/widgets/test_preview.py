@@ -208,7 +208,10 @@ async def test_what_the_cursor_has_left_is_not_asked_for_any_more(tmp_path: Path
 async def test_a_glance_is_three_requests_behind_what_the_user_waits_for() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         found = joined([], [pod_of(bert, "master-0", on="a", gpus=4)], [bert])[1]["bert"]
-        many = [happened(f"e{number}", about_uid="job-bert") for number in range(2 * MOST_EVENTS)]
+        many = [
+            happened(f"e{number}", about_uid="job-bert", message=f"{number}")
+            for number in range(2 * MOST_EVENTS)
+        ]
         cluster.say(EVENTS, page([*many, happened("other", about_uid="an-older-namesake")]))
         lines = "".join(f"[rank0]: step {number}\n[rank1]: no\n" for number in range(2 * MOST_LINES))
         cluster.say(LOG, Answer(lines.encode()))
@@ -222,6 +225,20 @@ async def test_a_glance_is_three_requests_behind_what_the_user_waits_for() -> No
         assert "other" not in {each.metadata.uid for each in glance.events}
         assert glance.log == tuple(f"step {number}".encode() for number in range(MOST_LINES, 2 * MOST_LINES))
         assert glance.log_of == "rank 0 · master-0"
+
+
+async def test_a_glance_shows_events_that_say_the_same_once_with_their_number() -> None:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        found = joined([], [pod_of(bert, "master-0", on="a", gpus=4)], [bert])[1]["bert"]
+        same = [
+            happened(f"e{at}", about_uid="job-bert", message="Back-off", reason="BackOff", count=at)
+            for at in (1, 2, 3, 4)
+        ]
+        other = happened("o", about_uid="job-bert", message="Pulled", reason="Pulled")
+        cluster.say(EVENTS, page([*same, other]))
+        cluster.say(LOG, Answer(b""))
+        glance = await fetch_preview(client, found)
+        assert sorted((each.reason, each.count) for each in glance.events) == [("BackOff", 10), ("Pulled", 1)]
 
 
 async def test_a_glance_that_is_refused_says_so_in_a_sentence() -> None:

@@ -13,7 +13,7 @@ from k8s.text.sanitize import log_text, sanitize
 from tui.jobs.events import FoldedEvent
 from tui.jobs.instances import rank_words
 from tui.text.cells import cell_len, elide_end, elide_middle
-from tui.text.format import NOTHING, STATUS_LOOKS, Clock, Look, duration
+from tui.text.format import NOTHING, Clock, Look, duration, status_run
 from tui.widgets.table.table import Cell, Column, Row
 
 LAST_TITLE = "LAST LINE"
@@ -152,7 +152,7 @@ def _instance_row(instance: Instance, clock: Clock, last: Cell, said: Cell | Non
     cells = (
         Cell(f"{instance.name} *" if instance.is_chief else instance.name, "bright"),
         Cell(rank_words(instance.ranks, instance.ranks_proof)),
-        Cell(str(instance.status), STATUS_LOOKS[instance.status]),
+        Cell(*status_run(instance.status, instance.reason, instance.restarts)),
         Cell(str(instance.gpus) if instance.gpus else NOTHING, sort=float(instance.gpus)),
         Cell(instance.node or NOTHING, "quiet"),
         Cell(str(instance.restarts), "failed" if instance.restarts else "quiet"),

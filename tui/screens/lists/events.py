@@ -21,7 +21,7 @@ from tui.widgets.table.row_cache import RowCache
 from tui.widgets.table.table import Cell, Column, Row, Table
 
 COLUMNS = (
-    Column("age", "AGE", align="right"),
+    Column("age", "AGE", align="right", is_age=True),
     Column("type", "TYPE", priority=3),
     Column("namespace", "NAMESPACE", priority=4, elide="end", min_width=9, max_width=20),
     Column("about", "ABOUT", elide="middle", min_width=16, max_width=48),

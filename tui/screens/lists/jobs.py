@@ -12,7 +12,7 @@ from tui.feeds.preview_text import status_words
 from tui.jobs.filters import FilteredJobs, filter_jobs, gpu_totals, is_loud, own_names, silent_ranks
 from tui.screens.base.list_view import ListView, progress_of
 from tui.text.empty_states import no_faults, no_jobs, only_older
-from tui.text.format import NOTHING, STATUS_LOOKS, Clock, Run, compact_ranges, count, plural
+from tui.text.format import NOTHING, Clock, Run, compact_ranges, count, plural
 from tui.widgets.table.row_cache import RowCache
 from tui.widgets.table.table import Cell, Column, Row, Table
 
@@ -29,7 +29,7 @@ COLUMNS = (
     Column("ranks", "RANKS", align="right", priority=5, sorts_largest_first=True),
     Column("nodes", "NODES", priority=6, elide="end", min_width=10, max_width=28),
     Column("user", "USER", priority=7, elide="end", min_width=4, max_width=14),
-    Column("age", "AGE", align="right"),
+    Column("age", "AGE", align="right", is_age=True),
     Column("reason", "REASON", elide="end", min_width=10, max_width=120),
 )
 _STATUSES = tuple(Status)
@@ -131,6 +131,16 @@ class JobsView(ListView):
         job = self._by_uid.get(key)
         return job.labels if job is not None else {}
 
+    def export_rows(self) -> tuple[list[str], list[list[str | int | None]]]:
+        """Return what the table shows; how long a job runs or ran is a column of its own, in seconds."""
+        titles, rows = super().export_rows()
+        place = titles.index("STATUS")
+        now = Clock.ahead(self.snapshot.clock_offset_s).now
+        for row, shown in zip(rows, self.query_one(Table).shown_rows, strict=True):
+            job = self._by_uid[shown.key]
+            row[place : place + 1] = [str(job.status), _duration_s(job, now)]
+        return [*titles[: place + 1], "DURATION", *titles[place + 1 :]], rows
+
     def subject(self, key: str | None) -> Job | None:
         """Return the job of a row."""
         return self._by_uid.get(key or "")
@@ -191,9 +201,7 @@ def _row(job: Job, columns: Sequence[Column], clock: Clock, *, has_detail: bool)
         "name": Cell(job.ref.name, "bright" if not job.status.is_final else ""),
         "namespace": Cell(job.ref.namespace, "quiet"),
         "kind": Cell(job.ref.kind, "quiet"),
-        "status": Cell(
-            status_words(job, clock), STATUS_LOOKS[job.status], sort=float(_STATUSES.index(job.status))
-        ),
+        "status": Cell(*status_words(job, clock), sort=float(_STATUSES.index(job.status))),
         "gpus": Cell(
             f"{allocated}/{requested}" if requested or allocated else NOTHING, sort=float(requested)
         ),
@@ -219,3 +227,8 @@ def _age_s(job: Job, now: datetime) -> float:
     """Return the smallest of the ages that a job's row tells and that still grow."""
     since = job.started if job.status is Status.RUNNING else None
     return (now - (since or job.created or now)).total_seconds()
+
+
+def _duration_s(job: Job, now: datetime) -> int | None:
+    """Return how long a job runs or ran; None when it has not started."""
+    return None if job.started is None else max(0, int(((job.finished or now) - job.started).total_seconds()))

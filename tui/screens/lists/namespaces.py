@@ -23,7 +23,7 @@ COLUMNS = (
     Column("waiting", "WAITING", align="right", sorts_largest_first=True, flashes=True),
     Column("quota", "GPU QUOTA", align="right", priority=1, flashes=True),
     Column("status", "STATUS", priority=2),
-    Column("age", "AGE", align="right", priority=3),
+    Column("age", "AGE", align="right", is_age=True, priority=3),
 )
 ALL_KEY = "*"
 """The key of the row that stands for all; no namespace has such a name."""

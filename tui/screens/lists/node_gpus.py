@@ -10,7 +10,7 @@ from k8s.text.sanitize import sanitize
 from tui.feeds.preview_text import model_words, node_status
 from tui.screens.base.list_view import ListView
 from tui.text.empty_states import no_cluster
-from tui.text.format import NOTHING, STATUS_LOOKS, Clock, Look, plural
+from tui.text.format import NOTHING, Clock, Look, plural, status_run
 from tui.text.gpu_bar import BAD, FREE, MOST_CELLS, job_mark
 from tui.widgets.table.table import Cell, Column, Row, Table
 
@@ -20,7 +20,7 @@ COLUMNS = (
     Column("namespace", "NAMESPACE", priority=2, elide="end", min_width=9, max_width=20),
     Column("user", "USER", priority=3, elide="end", min_width=4, max_width=14),
     Column("status", "STATUS", min_width=8),
-    Column("since", "SINCE", align="right"),
+    Column("since", "SINCE", align="right", is_age=True),
     Column("pod", "POD", priority=1, elide="middle", min_width=16, max_width=60),
 )
 _WORDS = {"Running": "Running", "Pending": "Starting"}
@@ -114,7 +114,11 @@ def _rows(node: NodeRow, jobs: dict[str, tuple[Job, Instance]], clock: Clock) ->
     for holder in sorted(node.holders, key=lambda each: (places[each.namespace, each.job], each.pod)):
         key = f"{holder.namespace}/{holder.pod}"
         job, instance = jobs.get(key, (None, None))
-        status = str(instance.status) if instance else _WORDS.get(holder.phase, "Unknown")
+        status = (
+            status_run(instance.status, instance.reason, instance.restarts)
+            if instance
+            else status_run(_WORDS.get(holder.phase, "Unknown"))
+        )
         mark, look = job_mark(node, places[holder.namespace, holder.job])
         cells = min(holder.gpus, MOST_CELLS)
         rows.append(
@@ -125,7 +129,7 @@ def _rows(node: NodeRow, jobs: dict[str, tuple[Job, Instance]], clock: Clock) ->
                     Cell(holder.job, "bright"),
                     Cell(holder.namespace, "quiet"),
                     Cell(job.user if job else NOTHING, "quiet"),
-                    Cell(status, STATUS_LOOKS[status]),
+                    Cell(*status),
                     Cell(clock.age(holder.since), sort=-holder.since.timestamp() if holder.since else None),
                     Cell(holder.pod, "quiet"),
                 ),

@@ -21,7 +21,7 @@ COLUMNS = (
     Column("access", "ACCESS", priority=3),
     Column("size", "SIZE", align="right", sorts_largest_first=True),
     Column("status", "STATUS", min_width=7, flashes=True),
-    Column("age", "AGE", align="right", priority=1),
+    Column("age", "AGE", align="right", is_age=True, priority=1),
     Column("owner", "OWNER", priority=4, elide="end", min_width=5, max_width=20),
     Column("class", "CLASS", priority=5, elide="end", min_width=6, max_width=28),
     Column("description", "DESCRIPTION", priority=6, elide="end", min_width=12, max_width=60),
