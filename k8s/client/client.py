@@ -62,6 +62,10 @@ class Client:
         """Return until when the server wants to be left alone, by the event loop's clock; 0 if not at all."""
         return self._connection.limiter.paused_until_s
 
+    def on_warning(self, tell: Callable[[str], None]) -> None:
+        """Have `tell` called with whatever the server warns of when something is changed."""
+        self._connection.on_warning = tell
+
     @classmethod
     async def connect(cls, kubeconfig: str = "", context: str = "", namespace: str = "") -> Self:
         """Read the kubeconfig and prepare, or raise `NoCluster`; the server is not asked yet."""
@@ -217,16 +221,9 @@ class Client:
     ) -> dict[str, Any]:
         """Change part of an object; `kind` is a key of `PATCHES`."""
         query = query_of(dryRun="All" if dry_run else "", fieldManager=FIELD_MANAGER)
-        return json_object(
-            await self._read(
-                "PATCH",
-                resource.path(namespace, name, subresource),
-                f"change {resource.kind} {name}",
-                query=query,
-                body=patch,
-                content_type=PATCHES[kind],
-            )
-        )
+        path, doing = resource.path(namespace, name, subresource), f"change {resource.kind} {name}"
+        sent: dict[str, Any] = {"query": query, "body": patch, "content_type": PATCHES[kind]}
+        return json_object(await self._read("PATCH", path, doing, **sent))
 
     async def delete(
         self,

@@ -11,7 +11,7 @@ import json
 import socket
 import ssl
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import aiohttp
@@ -19,7 +19,7 @@ import aiohttp
 from k8s.client.auth.cluster_config import ClusterConfig
 from k8s.client.rate_limiter import RateLimiter
 from k8s.client.server_clock import ServerClock
-from k8s.client.transport import Query, is_broken_by_peer, lines, status_of
+from k8s.client.transport import Query, is_broken_by_peer, lines, status_of, warnings_in
 from k8s.errors import KubeError, ServerFailed, Throttled, Unauthorized, Unreachable, from_status
 
 CONNECT_S = 10.0
@@ -56,6 +56,8 @@ class Connection:
         self.config = config
         self.limiter = limiter
         self.request_s = request_s
+        self.on_warning: Callable[[str], None] | None = None
+        """Takes what the server warns of when something is changed."""
         self.clock = ServerClock()
         """What the answers say of the server's clock."""
         self.heard_at_s = 0.0
@@ -149,6 +151,7 @@ class Connection:
                 self.clock.observe(response.headers.get("Date", ""), sent_s, time.time())
                 if response.status < 400:
                     self._note_heard()
+                    self._pass_warnings_on(method, response)
                     return response
                 async with response:
                     answer = await response.read()
@@ -193,6 +196,12 @@ class Connection:
             **self._route(),
         )
         return opened
+
+    def _pass_warnings_on(self, method: str, response: aiohttp.ClientResponse) -> None:
+        if self.on_warning is None or method == "GET":
+            return
+        for warning in warnings_in(response.headers.getall("Warning", ())):
+            self.on_warning(warning)
 
     async def _wait(self, *, is_urgent: bool, has_turn: bool) -> None:
         """Wait for a turn, then until the credentials are good."""

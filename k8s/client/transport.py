@@ -7,7 +7,7 @@ import json
 import os
 import re
 import ssl
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -26,6 +26,8 @@ Query = Mapping[str, str] | Sequence[tuple[str, str]] | None
 """Parameters of a request, of which some may be there more than once."""
 _SILENCE = (errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN)
 """What our own machine says of a peer that does not answer."""
+_WARNING = re.compile(r'299 \S+ "((?:[^"\\]|\\.)*)"')
+_ESCAPED = re.compile(r"\\(.)")
 _CREDENTIALS = re.compile(r"//[^/@\s]+@")
 
 
@@ -163,3 +165,12 @@ def status_of(body: bytes) -> Mapping[str, Any]:
     except (ValueError, RecursionError):
         return {"message": body[:300].decode("utf-8", "replace")}
     return found if isinstance(found, dict) else {}
+
+
+def warnings_in(headers: Iterable[str]) -> list[str]:
+    """Return the texts of a server's `Warning` headers, each once.
+
+    Source: RFC 7234, 5.5, of which API servers use `299 - "text"`.
+    """
+    quoted = [match[1] for header in headers for match in _WARNING.finditer(header)]
+    return list(dict.fromkeys(_ESCAPED.sub(r"\1", text) for text in quoted))

@@ -61,7 +61,7 @@ class Scheduler:
         return str(pod["spec"].get("nodeName") or self._bound.get(pod["metadata"]["uid"], ""))
 
     def _gangs(self, pods: list[Manifest], unbound: list[Manifest]) -> list[list[Manifest]]:
-        """Return the pods to bind, job by job; a job that still lacks pods waits for them."""
+        """Return the pods to bind, job by job; a job that still lacks pods or has a gated one waits."""
         present: dict[str, int] = {}
         for pod in pods:
             has_failed = (pod.get("status") or {}).get("phase") == "Failed"
@@ -72,7 +72,12 @@ class Scheduler:
         for pod in unbound:
             if not _is_over(pod) and str(pod["spec"].get("schedulerName") or "") in self._names:
                 found.setdefault(_gang_key(pod), []).append(pod)
-        return [gang for key, gang in found.items() if present[key] >= max(map(_gang_size, gang))]
+        gated = {_gang_key(pod) for pod in unbound if pod["spec"].get("schedulingGates")}
+        return [
+            gang
+            for key, gang in found.items()
+            if key not in gated and present[key] >= max(map(_gang_size, gang))
+        ]
 
     async def _schedule(self, gang: list[Manifest], nodes: dict[str, NodeCapacity]) -> None:
         """Bind the pods of a job, and take what they request from `nodes`; or write why not."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,13 +15,17 @@ from k8s.models.resources import PODS
 from k8s.sandbox.controller_runtime import FIRST_DELAY_S, LONGEST_DELAY_S, Manifest, Recorder, now_text
 from k8s.sandbox.node import pod_status
 from k8s.sandbox.node.containers import CannotStart, ContainerContext, launch_of
+from k8s.sandbox.node.handlers import readiness_of, run_handler, watch_readiness
 from k8s.sandbox.node.pod_status import ContainerRun, phase_of, status_of
 from k8s.sandbox.node.processes import Ended, Process
 from k8s.sandbox.node.volumes import NotYet, fetch_texts, make_private, prepare
 from k8s.sandbox.paths import SandboxPaths
+from k8s.sandbox.pod_folder import Launch
 
 RESTART_DELAY_S, LONGEST_RESTART_DELAY_S = 10.0, 300.0
 """Before the second restart of a container, then doubled. Source: kubelet."""
+AFTER_HOOK_S = 2.0
+"""What a container has to end after its preStop hook, though that used up the pod's time. Source: kubelet."""
 IMAGE_IGNORED = "Sandbox: the image is ignored, the command runs as a process of this machine"
 
 log = logging.getLogger(__name__)
@@ -63,7 +67,10 @@ class PodRun:
         self._containers = [ContainerRun(each, first) for each in spec["containers"]]
         self._started_at = now_text()
         self._verdict = ("", "")
-        self._processes: set[Process] = set()
+        self._processes: dict[Process, tuple[ContainerRun, Launch]] = {}
+        self._asked: set[Process] = set()
+        self._is_ending_sidecars = asyncio.Event()
+        self._begun = {each.name: asyncio.Event() for each in self._inits if each.is_sidecar}
         self._publishing = asyncio.Lock()
         self._published: Manifest = {}
 
@@ -86,23 +93,53 @@ class PodRun:
         if reason and not self._verdict[0]:
             self._verdict = (reason, message)
         self.is_stopping.set()
-        if not self._processes:
-            return
-        for process in self._processes:
-            process.ask_to_end()
+        for begun in self._begun.values():
+            begun.set()
         deadline = asyncio.get_running_loop().time() + grace_s
-        while self._processes and asyncio.get_running_loop().time() < deadline:
+        await self._end(
+            [each for each in self._processes if not self._processes[each][0].is_sidecar], deadline
+        )
+        await self._end_sidecars(deadline)
+
+    async def _end_sidecars(self, deadline: float) -> None:
+        """End the sidecars, which outlive the other containers, the last one first."""
+        self._is_ending_sidecars.set()
+        for process, (container, _) in reversed(list(self._processes.items())):
+            if container.is_sidecar:
+                await self._end([process], deadline)
+
+    async def _end(self, processes: Sequence[Process], deadline: float) -> None:
+        """Ask processes to end, each after its preStop hook, and kill what is left at the deadline."""
+        time_s = asyncio.get_running_loop().time
+        grace_s = deadline - time_s()
+        if any(await asyncio.gather(*(self._ask_to_end(each, grace_s) for each in processes))):
+            deadline = max(deadline, time_s() + AFTER_HOOK_S)
+        while any(each in self._processes for each in processes) and time_s() < deadline:
             await asyncio.sleep(0.02)
-        for process in self._processes:
+        for process in processes:
             process.end()
+
+    async def _ask_to_end(self, process: Process, grace_s: float) -> bool:
+        """Ask a process to end, once, after its container's preStop hook; tell whether there was one."""
+        if process in self._asked or process not in self._processes:
+            return False
+        container, launch = self._processes[process]
+        self._asked.add(process)
+        hook = (container.spec.get("lifecycle") or {}).get("preStop") if grace_s > 0 else None
+        if hook and (why := await run_handler(hook, container.spec, launch, grace_s)):
+            await self._event("FailedPreStopHook", f"PreStopHook failed: {why}", is_warning=True)
+        process.ask_to_end()
+        return bool(hook)
 
     async def _enforce(self, deadline_s: float) -> None:
         await asyncio.sleep(deadline_s)
         words = "Pod was active on the node longer than the specified deadline"
         await self._event("DeadlineExceeded", words, is_warning=True)
-        await self.stop(
-            float(self.pod["spec"].get("terminationGracePeriodSeconds") or 30), "DeadlineExceeded", words
-        )
+        await self.stop(self._grace_s, "DeadlineExceeded", words)
+
+    @property
+    def _grace_s(self) -> float:
+        return float(self.pod["spec"].get("terminationGracePeriodSeconds") or 30)
 
     async def _has_volumes(self) -> bool:
         """Wait for its volumes and texts; tell whether they came before it shall stop."""
@@ -120,7 +157,7 @@ class PodRun:
                     await self._event(
                         "FailedMount", f"MountVolume.SetUp failed: {last_error}", is_warning=True
                     )
-                await self._rest(delay_s)
+                await self._rest(delay_s, self.is_stopping)
                 delay_s = min(delay_s * 2, LONGEST_DELAY_S)
             else:
                 self._context = replace(self._context, volumes=volumes, texts=texts)
@@ -128,22 +165,37 @@ class PodRun:
         return False
 
     async def _run_all(self) -> None:
+        """Run its init containers one after the other, then the others, and sidecars beside them."""
+        async with asyncio.TaskGroup() as sidecars:
+            if await self._is_initialized(sidecars):
+                async with asyncio.TaskGroup() as group:
+                    for container in self._containers:
+                        group.create_task(self._keep_running(container))
+            await self._end_sidecars(asyncio.get_running_loop().time() + self._grace_s)
+
+    async def _is_initialized(self, sidecars: asyncio.TaskGroup) -> bool:
+        """Run its init containers, and tell whether they worked; sidecars are only waited for to begin."""
         for init in self._inits:
-            await self._keep_running(init)
-            if init.exit_code != 0:
-                return
-        async with asyncio.TaskGroup() as group:
-            for container in self._containers:
-                group.create_task(self._keep_running(container))
+            if init.is_sidecar:
+                sidecars.create_task(self._keep_running(init))
+                await self._begun[init.name].wait()
+            else:
+                await self._keep_running(init)
+            if not init.is_initialized:
+                return False
+        return not self.is_stopping.is_set()
+
+    def _stopping_of(self, container: ContainerRun) -> asyncio.Event:
+        """Return what is set once a container shall end."""
+        return self._is_ending_sidecars if container.is_sidecar else self.is_stopping
 
     async def _keep_running(self, container: ContainerRun) -> None:
         """Run a container, again where its pod's restart policy says so."""
-        while not self.is_stopping.is_set():
+        stopping = self._stopping_of(container)
+        while not stopping.is_set():
             await self._run_once(container)
-            is_wanted = self._policy == "Always" and not container.is_init
-            if self.is_stopping.is_set() or not (
-                is_wanted or (container.exit_code and self._policy != "Never")
-            ):
+            is_wanted = container.is_sidecar or (self._policy == "Always" and not container.is_init)
+            if stopping.is_set() or not (is_wanted or (container.exit_code and self._policy != "Never")):
                 return
             delay_s = self._restart_delay_s * 2 ** (container.restarts - 1) if container.restarts else 0.0
             delay_s = min(delay_s, LONGEST_RESTART_DELAY_S)
@@ -155,8 +207,8 @@ class PodRun:
                     "BackOff", f"Back-off restarting failed container {container.name}", is_warning=True
                 )
                 await self._publish()
-                await self._rest(delay_s)
-                if self.is_stopping.is_set():
+                await self._rest(delay_s, stopping)
+                if stopping.is_set():
                     container.state = container.last_state
                     return
             container.restarts += 1
@@ -177,32 +229,57 @@ class PodRun:
         except (CannotStart, OSError) as error:
             ended = Ended(128, start_error=str(error))
         else:
-            self._processes.add(process)
-            if self.is_stopping.is_set():
+            self._processes[process] = container, launch
+            if self._stopping_of(container).is_set():
                 process.end()
-            ended = await self._follow(container, process, started_at)
-            self._processes.discard(process)
+            ended = await self._follow(container, process, launch, started_at)
+            del self._processes[process]
             log_error = process.log_error
         container.state = pod_status.terminated(ended, started_at, log_error)
         if ended.start_error or log_error:
             await self._event("Failed", f"Error: {ended.start_error or log_error}", is_warning=True)
         await self._publish()
 
-    async def _follow(self, container: ContainerRun, process: Process, started_at: str) -> Ended:
+    async def _follow(
+        self, container: ContainerRun, process: Process, launch: Launch, started_at: str
+    ) -> Ended:
         why = await process.started()
         if why:
             await process.ended()
             return Ended(128, start_error=why)
         container.state = {"running": {"startedAt": started_at}}
+        container.has_started, container.passes_probe = True, False
         await self._publish()
+        if container.name in self._begun:
+            self._begun[container.name].set()
         await self._event("Created", f"Created container {container.name}")
         await self._event("Started", f"Started container {container.name}")
-        return await process.ended()
+        probing = asyncio.create_task(self._probe(container, launch))
+        try:
+            return await process.ended()
+        finally:
+            probing.cancel()
+            (error,) = await asyncio.gather(probing, return_exceptions=True)
+            if isinstance(error, Exception):
+                log.error("readiness of %s", container.name, exc_info=error)
 
-    async def _rest(self, delay_s: float) -> None:
+    async def _probe(self, container: ContainerRun, launch: Launch) -> None:
+        """Ask a container whether it is ready for as long as it runs, if it can be asked."""
+
+        async def change(is_ready: bool) -> None:
+            container.passes_probe = is_ready
+            await self._publish()
+
+        async def fail(why: str) -> None:
+            await self._event("Unhealthy", f"Readiness probe failed: {why}", is_warning=True)
+
+        if probe := readiness_of(container.spec):
+            await watch_readiness(probe, container.spec, launch, change, fail)
+
+    async def _rest(self, delay_s: float, stopping: asyncio.Event) -> None:
         """Wait, but not once it shall stop."""
         try:
-            await asyncio.wait_for(self.is_stopping.wait(), delay_s)
+            await asyncio.wait_for(stopping.wait(), delay_s)
         except TimeoutError:
             return
 
@@ -240,7 +317,9 @@ class PodRun:
     def _phase(self, is_over: bool) -> str:
         if not is_over:
             return phase_of(self._policy, self._inits, self._containers)
-        has_worked = all(each.exit_code == 0 for each in (*self._inits, *self._containers))
+        has_worked = all(init.is_initialized for init in self._inits) and all(
+            each.exit_code == 0 for each in self._containers
+        )
         return "Succeeded" if has_worked and not self._verdict[0] else "Failed"
 
     async def _event(self, reason: str, message: str, *, is_warning: bool = False) -> None:

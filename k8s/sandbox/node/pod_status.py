@@ -8,6 +8,7 @@ from typing import Any
 
 from k8s.sandbox.controller_runtime import now_text
 from k8s.sandbox.node.containers import LOOPBACK
+from k8s.sandbox.node.handlers import readiness_of
 from k8s.sandbox.node.processes import Ended
 
 Manifest = dict[str, Any]
@@ -23,11 +24,30 @@ class ContainerRun:
     is_init: bool = False
     last_state: Manifest = field(default_factory=dict)
     restarts: int = 0
+    has_started: bool = False
+    """It ran at least once."""
+    passes_probe: bool = False
+    """Its readiness probe, if it has one, said yes."""
 
     @property
     def name(self) -> str:
         """Return its name."""
         return str(self.spec["name"])
+
+    @property
+    def is_sidecar(self) -> bool:
+        """Tell whether it is an init container that runs on beside the others."""
+        return self.is_init and self.spec.get("restartPolicy") == "Always"
+
+    @property
+    def is_initialized(self) -> bool:
+        """Tell of an init container whether the next one may start."""
+        return self.has_started if self.is_sidecar else self.exit_code == 0
+
+    @property
+    def is_ready(self) -> bool:
+        """Tell whether it runs, and says that it is ready if it can be asked."""
+        return "running" in self.state and (self.passes_probe or readiness_of(self.spec) is None)
 
     @property
     def exit_code(self) -> int | None:
@@ -42,7 +62,7 @@ class ContainerRun:
             "name": self.name,
             "image": self.spec.get("image", ""),
             "imageID": "",
-            "ready": self.exit_code == 0 if self.is_init else is_running,
+            "ready": self.exit_code == 0 if self.is_init and not self.is_sidecar else self.is_ready,
             "started": is_running,
             "restartCount": self.restarts,
             "state": self.state,
@@ -77,13 +97,16 @@ def terminated(ended: Ended, started_at: str, message: str = "") -> Manifest:
 def phase_of(policy: str, inits: Sequence[ContainerRun], containers: Sequence[ContainerRun]) -> str:
     """Return the phase of a pod. Source: kubelet's `getPhase`."""
     for init in inits:
-        if init.exit_code == 0:
+        if init.is_initialized:
             continue
+        if init.is_sidecar:
+            return "Pending"
         return "Failed" if init.exit_code is not None and policy == "Never" else "Pending"
     codes = [container.exit_code for container in containers]
     if any("waiting" in container.state and not container.last_state for container in containers):
         return "Pending"
-    if any(code is None for code in codes) or policy == "Always":
+    has_sidecars = any(init.is_sidecar and "running" in init.state for init in inits)
+    if any(code is None for code in codes) or policy == "Always" or has_sidecars:
         return "Running"
     if all(code == 0 for code in codes):
         return "Succeeded"
@@ -99,8 +122,9 @@ def status_of(
     verdict: tuple[str, str] = ("", ""),
 ) -> Manifest:
     """Return a pod's whole status; `verdict` is the reason and the message for the pod as a whole."""
-    is_initialized = all(init.exit_code == 0 for init in inits)
-    is_ready = phase == "Running" and all("running" in container.state for container in containers)
+    is_initialized = all(init.is_initialized for init in inits)
+    sidecars = [init for init in inits if init.is_sidecar]
+    is_ready = phase == "Running" and all(each.is_ready for each in (*containers, *sidecars))
     done = "PodCompleted" if phase == "Succeeded" else "PodFailed" if phase == "Failed" else ""
     unready = done or "ContainersNotReady"
     claims = [

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from k8s.client.transport import lines
+from k8s.client.transport import lines, warnings_in
 from k8s.errors import (
     Conflict,
     Expired,
@@ -342,3 +342,27 @@ async def test_a_server_is_trusted_by_the_kubeconfigs_certificate_and_by_no_othe
         async with cluster.client() as stranger:
             with pytest.raises(Unreachable, match="certificate"):
                 await stranger.get_json("/version")
+
+
+async def test_what_the_server_warns_of_is_told_of_changes_and_not_of_reading() -> None:
+    said = '299 - "first \\"word\\", a \\\\ and more", 299 kube "second"'
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        headers = {"Warning": said}
+        cluster.say("/api/v1/namespaces/n/pods", Answer({"kind": "Pod"}, 201, headers), method="POST")
+        cluster.say("/api/v1/namespaces/n/pods/p", Answer({"kind": "Pod"}, 200, headers))
+        await client.create(PODS, {"metadata": {"name": "p"}}, "n")
+        heard: list[str] = []
+        client.on_warning(heard.append)
+        await client.get(PODS, "p", "n")
+        assert heard == []
+        await client.create(PODS, {"metadata": {"name": "p"}}, "n")
+        assert heard == ['first "word", a \\ and more', "second"]
+
+
+@pytest.mark.parametrize("header", ["", "299", '299 - "open', '199 - "other"', "299 -", '299 - "\\'])
+def test_a_header_that_warns_of_nothing_is_none(header: str) -> None:
+    assert warnings_in([header]) == []
+
+
+def test_a_warning_is_told_once() -> None:
+    assert warnings_in(['299 - "a"', '299 - "b", 299 - "a"']) == ["a", "b"]

@@ -29,6 +29,18 @@ def echo(asked: Asked) -> Reply:
     return Answer(json.loads(asked.body), 201)
 
 
+async def test_what_the_server_warns_of_goes_to_stderr(run: CommandLine, cluster: ScriptedCluster) -> None:
+    def warn(asked: Asked) -> Reply:
+        words = "spec.podFailurePolicy: ignored\u202e"
+        return Answer(json.loads(asked.body), 201, {"Warning": f'299 - "{words}"'})
+
+    cluster.say(BATCH_JOBS, Compute(warn), method="POST")
+    ended = await run("submit", "job", "--name", "demo", "--image", "x", "true")
+    assert (ended.status, ended.out) == (0, "Job default/demo created.\n")
+    assert ended.err.startswith("Warning: spec.podFailurePolicy: ignored")
+    assert "\u202e" not in ended.err
+
+
 async def manifest_of(run: CommandLine, *words: str) -> Any:
     """Return the manifest that a command line would send."""
     ended = await run("submit", *words)

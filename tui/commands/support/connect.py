@@ -26,6 +26,7 @@ async def cluster(options: ConsoleOptions) -> AsyncIterator[Client]:
     """
     options = await with_sandbox(options)
     async with await Client.connect(options.kubeconfig, options.context, options.namespace) as client:
+        client.on_warning(lambda words: write_stderr(f"Warning: {words}"))
         try:
             yield client
         except KubeError as error:

@@ -5,15 +5,24 @@ from __future__ import annotations
 import secrets
 import uuid
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from k8s.sandbox.api import api_errors
-from k8s.sandbox.api.admission import defaults, managed_fields, patches, rendezvous, schemas, validation
+from k8s.sandbox.api.admission import (
+    defaults,
+    managed_fields,
+    patches,
+    rendezvous,
+    schemas,
+    unsupported,
+    validation,
+)
 from k8s.sandbox.api.admission.deletion import DeleteOptions, Deleter, now
 from k8s.sandbox.api.api_errors import StatusCause
 from k8s.sandbox.api.served import BY_KEY, ServedResource
-from k8s.sandbox.api.storage.store import Object, Record, Store
+from k8s.sandbox.api.storage.store import Object, Record, Store, StoreError
 
 NAME_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 """Letters of a generated name: no vowels, so no words."""
@@ -91,6 +100,7 @@ class Registry:
         if write.dry_run:
             return obj
         self._deleter.put(served.key, obj)
+        self._record_unsupported(served, obj)
         self._deleter.collect_if_orphan(served, obj)
         return obj
 
@@ -146,6 +156,7 @@ class Registry:
             obj["metadata"]["managedFields"] = managers
             if not write.dry_run:
                 self._deleter.put(served.key, obj)
+                self._record_unsupported(served, obj)
             return obj, True
         old = record.obj
         new = managed_fields.apply(old, wanted, write.manager, moment, force=force)
@@ -259,6 +270,29 @@ class Registry:
         for holder, name, _ in findings.unknown:
             del holder[name]
         return copied
+
+    def _record_unsupported(self, served: ServedResource, obj: Object) -> None:
+        """Write an event for each field that is ignored; a job's pods say nothing that it has not said."""
+        meta = obj["metadata"]
+        namespace = meta.get("namespace", "")
+        if not namespace or any(owner.get("controller") for owner in meta.get("ownerReferences", ())):
+            return
+        about = {field: meta[field] for field in ("name", "namespace", "uid", "resourceVersion")}
+        for number, words in enumerate(unsupported.warnings_of(served.key, obj)):
+            event = {
+                "metadata": {"name": f"{meta['uid']}.{number}"},
+                "involvedObject": {"kind": obj["kind"], "apiVersion": obj["apiVersion"], **about},
+                "type": "Warning",
+                "reason": unsupported.REASON,
+                "message": words,
+                "count": 1,
+                "firstTimestamp": meta["creationTimestamp"],
+                "lastTimestamp": meta["creationTimestamp"],
+                "source": {"component": "sandbox-api"},
+            }
+            # The object is stored: whatever becomes of its events, it was created.
+            with suppress(api_errors.ApiError, StoreError):
+                self.create(BY_KEY["events"], namespace, event, Write("sandbox-api"))
 
     def _check(self, served: ServedResource, obj: Object, old: Object | None) -> None:
         causes = validation.wrong_fields(served.key, obj, old)

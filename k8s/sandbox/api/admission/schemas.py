@@ -30,9 +30,20 @@ Port        containerPort:port! name:s protocol:s="TCP" hostPort:i hostIP:s
 Mount       name:s! mountPath:s! subPath:s subPathExpr:s readOnly:b recursiveReadOnly:s mountPropagation:s
 Container   name:label! image:s! command:[s] args:[s] workingDir:s ports:[Port] envFrom:[o] env:[Env]
             resources:Amounts={} resizePolicy:[o] restartPolicy:s volumeMounts:[Mount] volumeDevices:[o]
-            livenessProbe:o readinessProbe:o startupProbe:o lifecycle:o imagePullPolicy:s securityContext:o
+            livenessProbe:Probe readinessProbe:Probe startupProbe:Probe lifecycle:Lifecycle
+            imagePullPolicy:s securityContext:o
             terminationMessagePath:s="/dev/termination-log" terminationMessagePolicy:s="File"
             stdin:b stdinOnce:b tty:b
+Probe       exec:Exec httpGet:HttpGet tcpSocket:TcpSocket grpc:o initialDelaySeconds:whole
+            timeoutSeconds:whole=1 periodSeconds:whole=10 successThreshold:whole=1 failureThreshold:whole=3
+            terminationGracePeriodSeconds:whole
+Exec        command:[s]
+HttpGet     path:s="/" port:*! host:s scheme:HTTP|HTTPS="HTTP" httpHeaders:[HttpHeader]
+HttpHeader  name:s! value:s
+TcpSocket   port:*! host:s
+Lifecycle   postStart:Handler preStop:Handler stopSignal:s
+Handler     exec:Exec httpGet:HttpGet tcpSocket:TcpSocket sleep:Sleep
+Sleep       seconds:whole
 PodSpec     containers:[Container]! initContainers:[Container] ephemeralContainers:[o] volumes:[Volume]
             restartPolicy:Always|OnFailure|Never terminationGracePeriodSeconds:whole=30
             activeDeadlineSeconds:above0 dnsPolicy:s="ClusterFirst" securityContext:o={}

@@ -32,6 +32,9 @@ SERVICE_WORDS = (
     "character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', "
     "regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')"
 )
+HANDLERS = ("exec", "httpGet", "tcpSocket", "grpc", "sleep")
+HOOKS = ("postStart", "preStop")
+OUR_CONTROLLER = "kubernetes.io/job-controller"
 IMMUTABLE = "field is immutable"
 POD_MAY_CHANGE = ("activeDeadlineSeconds", "tolerations", "terminationGracePeriodSeconds", "schedulingGates")
 POD_FORBIDS = (
@@ -101,6 +104,7 @@ def _pod_spec(spec: Object, at: str) -> Iterator[StatusCause]:
         yield from _duplicates(names, f"{at}.{field}[{{}}].name", first)
         for index, container in enumerate(containers):
             yield from _container(container, f"{at}.{field}[{index}]", volumes)
+            yield from _restart_policy(container, field, f"{at}.{field}[{index}]")
 
 
 def _container(container: Object, at: str, volumes: Sequence[str]) -> Iterator[StatusCause]:
@@ -117,6 +121,29 @@ def _container(container: Object, at: str, volumes: Sequence[str]) -> Iterator[S
         if path and path in [each.get("mountPath") for each in mounts[:index]]:
             yield StatusCause.invalid(f"{at}.volumeMounts[{index}].mountPath", path, "must be unique")
     yield from _resources(container["resources"], f"{at}.resources")
+    probes = {name: container.get(name) for name in ("livenessProbe", "readinessProbe", "startupProbe")}
+    hooks = container.get("lifecycle") or {}
+    for name, handler in {**probes, **{f"lifecycle.{hook}": hooks.get(hook) for hook in HOOKS}}.items():
+        if handler is not None:
+            yield from _handler(handler, f"{at}.{name}")
+
+
+def _handler(handler: Object, at: str) -> Iterator[StatusCause]:
+    given = [name for name in HANDLERS if name in handler]
+    if not given:
+        yield StatusCause.required(at, "must specify a handler type")
+    for name in given[1:]:
+        yield StatusCause.forbidden(f"{at}.{name}", "may not specify more than 1 handler type")
+    if "exec" in handler and not handler["exec"].get("command"):
+        yield StatusCause.required(f"{at}.exec.command")
+
+
+def _restart_policy(container: Object, field: str, at: str) -> Iterator[StatusCause]:
+    policy = container.get("restartPolicy")
+    if policy and field == "containers":
+        yield StatusCause.forbidden(f"{at}.restartPolicy", "may not be set for non-init containers")
+    elif policy and policy != "Always":
+        yield StatusCause.unsupported(f"{at}.restartPolicy", policy, ["Always"])
 
 
 def _duplicates(names: Sequence[str], at: str, first: int = 0) -> Iterator[StatusCause]:
@@ -153,6 +180,9 @@ def _job(obj: Object) -> Iterator[StatusCause]:
     spec = obj["spec"]
     if spec["completionMode"] == "Indexed" and "completions" not in spec:
         yield StatusCause.required("spec.completions", "when completion mode is Indexed")
+    if spec.get("managedBy", OUR_CONTROLLER) != OUR_CONTROLLER:
+        # Run by us all the same, the job would have two masters.
+        yield StatusCause.unsupported("spec.managedBy", spec["managedBy"], [OUR_CONTROLLER])
     pod_spec, at = spec["template"]["spec"], "spec.template.spec"
     if pod_spec.get("restartPolicy", "Always") in ("", "Always"):
         yield StatusCause.required(f"{at}.restartPolicy", 'valid values: "OnFailure", "Never"')

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
+import re
 import ssl
 import time
 from contextlib import suppress
@@ -18,6 +19,7 @@ from aiohttp import web
 from k8s.sandbox.api import api_errors
 from k8s.sandbox.api.admission import patches
 from k8s.sandbox.api.admission.registry import Registry
+from k8s.sandbox.api.admission.unsupported import warnings_of
 from k8s.sandbox.api.api_errors import ApiError, StatusCause
 from k8s.sandbox.api.http import bodies, discovery, lists, representations
 from k8s.sandbox.api.http.connections import Connections, give_memory_back
@@ -36,6 +38,8 @@ OPEN_PATHS = ("/healthz", "/livez", "/readyz")
 """What is answered without a token."""
 EVENTS_KEPT_S = 3600.0
 """How long events stay, as on a real server."""
+_NOT_PLAIN = re.compile(r"[^ -~]")
+"""What may not stand in a header."""
 SUCCESS: Object = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
 
 
@@ -234,7 +238,15 @@ class Server:
         write = bodies.write_options(request, "CreateOptions")
         body = await bodies.read(request, target.served.resource.kind)
         obj = self.registry.create(target.served, target.namespace, body, write)
-        return _json(self._representation(request, target).obj(obj), 201)
+        return self._created(request, target, obj)
+
+    def _created(self, request: web.Request, target: RequestTarget, obj: Object) -> web.Response:
+        """Answer with a new object, and warn of what is ignored of it."""
+        answer = _json(self._representation(request, target).obj(obj), 201)
+        for words in warnings_of(target.served.key, obj):
+            quoted = _NOT_PLAIN.sub("?", words).replace("\\", "\\\\").replace('"', '\\"')
+            answer.headers.add("Warning", f'299 - "{quoted}"')
+        return answer
 
     async def _replace(self, request: web.Request, target: RequestTarget) -> web.Response:
         write = bodies.write_options(request, "UpdateOptions")
@@ -271,7 +283,9 @@ class Server:
                 return change(old, body)
 
             obj = self.registry.patch(served, *place, patched, write, target.subresource)
-        return _json(self._representation(request, target).obj(obj), 201 if created else 200)
+        if created:
+            return self._created(request, target, obj)
+        return _json(self._representation(request, target).obj(obj))
 
     async def _delete(self, request: web.Request, target: RequestTarget) -> web.Response:
         served = target.served

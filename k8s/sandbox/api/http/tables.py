@@ -102,8 +102,12 @@ def pod_status(pod: Object) -> str:
     status = pod.get("status") or {}
     word = str(status.get("reason") or status.get("phase") or "Unknown")
     inits = pod["spec"].get("initContainers") or ()
+    sidecars = _sidecars(pod)
+    is_initialized = _condition(pod, "Initialized") == "True"
     for index, each in enumerate(status.get("initContainerStatuses") or ()):
         state = each.get("state") or {}
+        if each.get("name") in sidecars and (each.get("started") or is_initialized):
+            continue
         if ended := state.get("terminated"):
             if ended.get("exitCode") == 0:
                 continue
@@ -137,14 +141,29 @@ def _end_word(prefix: str, ended: Object) -> str:
     return f"{prefix}Signal:{signal}" if signal else f"{prefix}ExitCode:{ended.get('exitCode', 0)}"
 
 
+def _sidecars(pod: Object) -> set[str]:
+    """Return the names of the init containers that run on beside the others."""
+    inits = pod["spec"].get("initContainers") or ()
+    return {each.get("name") for each in inits if each.get("restartPolicy") == "Always"}
+
+
+def _lasting(pod: Object) -> list[Object]:
+    """Return the statuses of the containers and sidecars."""
+    sidecars = _sidecars(pod)
+    inits = _at(pod, "status.initContainerStatuses") or ()
+    return [
+        *(each for each in inits if each.get("name") in sidecars),
+        *(_at(pod, "status.containerStatuses") or ()),
+    ]
+
+
 def _pod_ready(pod: Object) -> str:
-    statuses = _at(pod, "status.containerStatuses") or ()
-    ready = sum(bool(each.get("ready")) and "running" in (each.get("state") or {}) for each in statuses)
-    return f"{ready}/{len(pod['spec']['containers'])}"
+    ready = sum(bool(each.get("ready")) and "running" in (each.get("state") or {}) for each in _lasting(pod))
+    return f"{ready}/{len(pod['spec']['containers']) + len(_sidecars(pod))}"
 
 
 def _pod_restarts(pod: Object) -> str:
-    statuses = _at(pod, "status.containerStatuses") or ()
+    statuses = _lasting(pod)
     restarts = sum(each.get("restartCount", 0) for each in statuses)
     ended = max(filter(None, (_at(each, "lastState.terminated.finishedAt") for each in statuses)), default="")
     return f"{restarts} ({_since(ended)} ago)" if restarts and ended else str(restarts)

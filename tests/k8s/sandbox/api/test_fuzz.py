@@ -151,6 +151,16 @@ RICH: dict[str, Object] = {
     "namespaces": thing("Namespace", "x", spec={"finalizers": ["a"]}),
 }
 
+RICH["pods"]["spec"]["initContainers"] = [{"name": "i", "image": "x", "restartPolicy": "Always"}]
+RICH["pods"]["spec"]["containers"][0] |= {
+    "ports": [{"name": "web", "containerPort": 80}],
+    "livenessProbe": {"httpGet": {"port": "web", "httpHeaders": [{"name": "a", "value": "b"}]}},
+    "readinessProbe": {"tcpSocket": {"port": 80}, "periodSeconds": 1},
+    "lifecycle": {"preStop": {"exec": {"command": ["true"]}}, "postStart": {"sleep": {"seconds": 1}}},
+    "resources": {"limits": {"cpu": "1"}},
+}
+RICH["jobs.batch"]["spec"] |= {"podFailurePolicy": {"rules": []}, "managedBy": "kubernetes.io/job-controller"}
+
 
 def paths(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """Every place in an object."""

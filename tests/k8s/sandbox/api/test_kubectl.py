@@ -443,3 +443,39 @@ async def test_the_quality_of_service_is_true(kubectl: Kubectl, spec: Object, qo
     made = thing("Pod", "p", spec={"schedulerName": "nobody", **spec})
     await kubectl("create", "-f", "-", stdin=json.dumps(made))
     assert (await kubectl("get", "pod", "p", "-o", "jsonpath={.status.qosClass}")).out == qos
+
+
+async def test_what_is_ignored_is_warned_of_and_described(kubectl: Kubectl) -> None:
+    manifest = job("j", podFailurePolicy={"rules": []})
+    done = await kubectl("create", "-f", "-", stdin=json.dumps(manifest))
+    assert done.out == "job.batch/j created\n"
+    words = "spec.podFailurePolicy: the sandbox ignores it: every failed pod counts towards backoffLimit"
+    assert done.err == f"Warning: {words}\n"
+    assert words in (await kubectl("describe", "job", "j")).out
+
+
+async def test_a_sidecar_counts_among_the_containers_of_its_pod(kubectl: Kubectl) -> None:
+    made = pod("p", node="node-0")
+    inits = [{"name": "proxy", "image": "x", "restartPolicy": "Always"}, {"name": "setup", "image": "x"}]
+    made["spec"]["initContainers"] = inits
+    await kubectl.api.made("pods", made)
+    running = {"state": {"running": {}}, "ready": True, "started": True}
+    over = {"state": {"terminated": {"exitCode": 0}}}
+    waiting = {"name": "a", "state": {"waiting": {"reason": "PodInitializing"}}}
+
+    async def row(*statuses: Object, main: Object = waiting, **status: Any) -> list[str]:
+        inits = [{"name": name, **each} for name, each in zip(("proxy", "setup"), statuses, strict=True)]
+        said = {"initContainerStatuses": inits, "containerStatuses": [{"name": "a", **main}], **status}
+        await kubectl.api.patch("pods", "p", {"status": {"phase": "Running", **said}}, subresource="status")
+        words = (await kubectl("get", "pod", "p", "--no-headers")).lines[0]
+        return words[1:4]
+
+    assert await row(running, {"state": {"running": {}}}) == ["1/2", "Init:1/2", "0"]
+    again = {"restartCount": 3}
+    assert await row({**running, **again}, over, main=running) == ["2/2", "Running", "3"]
+    assert await row({**running, "ready": False}, over, main=running) == ["1/2", "Running", "0"]
+    ended = {"state": {"terminated": {"exitCode": 7, "reason": "Error"}}}
+    done = {"state": {"terminated": {"exitCode": 0, "reason": "Completed"}}}
+    initialized = [{"type": "Initialized", "status": "True"}]
+    states = await row(ended, over, main=done, conditions=initialized, phase="Succeeded")
+    assert states == ["0/2", "Completed", "0"]
