@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from k8s.models.quantity import parse
 
 _NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+"""A control character; not tab and newline, which scripts and keys in variables hold."""
 LONGEST_NAME = 49
 """Characters of a job name that leave room for `-worker-123` and a hash. Source: Arena."""
 
@@ -104,7 +106,26 @@ class JobSpec:
                 found["mounts"] = f"Two volumes mounted at {mount.path}."
         if self.working_dir and not self.working_dir.startswith("/"):
             found["working_dir"] = "Must be an absolute path, e.g. /workspace."
-        return found
+        return {**self._control_characters(), **found}
+
+    def _control_characters(self) -> dict[str, str]:
+        texts: Mapping[str, Iterable[str]] = {
+            "image": [self.image],
+            "command": self.command,
+            "working_dir": [self.working_dir],
+            "log_dir": [self.log_dir],
+            "priority_class": [self.priority_class],
+            "gpu_resource": [self.gpu_resource],
+            "env": self.env.values(),
+            "labels": [*self.labels, *self.labels.values()],
+            "mounts": [text for mount in self.mounts for text in (mount.claim, mount.path)],
+        }
+        found = {name: _CONTROL.search("".join(held)) for name, held in texts.items()}
+        return {
+            name: f"Must not hold control characters; there is {char[0]!r}."
+            for name, char in found.items()
+            if char is not None
+        }
 
 
 def _quantity_problem(name: str, text: str) -> dict[str, str]:

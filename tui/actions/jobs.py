@@ -77,8 +77,13 @@ def ask_for_manifest(console: Console, client: Client, like: Clone) -> None:
 
 
 def _made(console: Console, ref: JobRef | None) -> None:
-    """Go to the logs of a job that was created."""
+    """Go to the logs of a job that was created; below them the list has the cursor on it."""
+    from tui.screens.lists.jobs import JobsView
+
     if ref is not None:
+        for view in console.screen_stack:
+            if isinstance(view, JobsView):
+                view.go_to_created(ref)
         console.notify(f"{ref.kind} {ref.name} created.", markup=False)
         console.post_message(ActionRequest("logs", targets=[ref]))
 

@@ -275,6 +275,36 @@ async def test_flags_that_make_no_sense_are_refused_before_anything_is_sent(
     assert cluster.requests == []
 
 
+@pytest.mark.parametrize(
+    ("words", "flag"),
+    [
+        (("-e", "A=1\rB=2", "true"), "--env"),
+        (("-e", "A=\x1b[2J", "true"), "--env"),
+        (("-e", "A=\x9b2J", "true"), "--env"),
+        (("-l", "a=b\x00", "true"), "--label"),
+        (("-p", "high\x7f", "true"), "--priority"),
+        (("--logdir", "/x\r", "true"), "--logdir"),
+        (("--working-dir", "/x\r", "true"), "--working-dir"),
+        (("-d", "claim:/x\x07", "true"), "--data"),
+        (("echo\r",), "COMMAND"),
+    ],
+)
+async def test_control_characters_are_refused_before_anything_is_sent(
+    run: CommandLine, cluster: ScriptedCluster, words: tuple[str, ...], flag: str
+) -> None:
+    ended = await run("submit", "pytorch", "--name", "demo", "--image", "x", *words)
+    assert (ended.status, ended.out) == (2, "")
+    assert f"{flag}: Must not hold control characters; there is " in ended.err
+    assert not set(ended.err) & {"\r", "\x1b", "\x07", "\x9b", "\x00"}
+    assert cluster.requests == []
+
+
+async def test_a_variable_may_hold_several_lines(run: CommandLine) -> None:
+    found = await manifest_of(run, *SMALL, "-e", "KEY=one\n\ttwo\n", "true")
+    env = found["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]["containers"][0]["env"]
+    assert {"name": "KEY", "value": "one\n\ttwo\n"} in env
+
+
 async def test_a_name_in_use_is_told(run: CommandLine, cluster: ScriptedCluster) -> None:
     words = 'pytorchjobs.kubeflow.org "waits" already exists'
     cluster.say(PYTORCH_JOBS, refusal(409, words, "AlreadyExists"), method="POST")

@@ -12,8 +12,9 @@ import pytest
 from textual.pilot import Pilot
 
 from k8s.jobs.pod_files import LOCAL_PATH
+from k8s.kinds import JobRef
 from k8s.models.job_spec import LOG_DIR_ANNOTATION
-from tests.scripted.server import Answer, ScriptedCluster, Stall, Stream, page, refusal
+from tests.scripted.server import Answer, Compute, ScriptedCluster, Stall, Stream, page, refusal
 from tests.support.objects import Object, node, pod_of, pytorch_job
 from trainer.tfevents import EventWriter
 from tui.app import Console
@@ -243,6 +244,46 @@ async def test_marks_delete_several_and_one_failure_does_not_keep_the_others(tmp
         await play.press("tab", "enter")
         await play.cluster.until_asked(second, method="DELETE")
         await play.until(lambda: "li may not delete it" in play.text)
+
+
+@pytest.mark.parametrize("comes", ["at once", "later"])
+async def test_after_creating_a_job_the_cursor_is_on_it(tmp_path: Path, comes: str) -> None:
+    jobs = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs"
+    made = pytorch_job("fresh", workers=1, gpus=1)
+    async with console_on(tmp_path, **some_objects()) as play:
+        play.cluster.say(jobs, Compute(lambda asked: Answer(json.loads(asked.body), 201)), method="POST")
+        await play.press("j", "n")
+        await play.until(lambda: "Create" in play.text)
+        await play.press(*"fresh", "ctrl+o")
+        await play.until(lambda: "Create PyTorchJob fresh" in play.text)
+        await play.press("tab", "enter")
+        await play.until(lambda: "Jobs › fresh › logs" in play.text)
+        if comes == "at once":
+            play.watches["jobs"].event("ADDED", made)
+            await play.until(lambda: len(play.console.snapshot.jobs) == 3)
+        await play.press("escape")
+        if comes == "later":
+            play.watches["jobs"].event("ADDED", made)
+        await play.until(lambda: play.table.row_count == 3)
+        assert play.table.cursor_key == made["metadata"]["uid"]
+        await play.press("g")
+        first = play.table.cursor_key
+        play.forget(waits)
+        await play.until(lambda: play.table.row_count == 2)
+        assert play.table.cursor_key == first
+
+
+async def test_who_moves_the_cursor_before_the_new_row_comes_is_left_there(tmp_path: Path) -> None:
+    made = pytorch_job("fresh", workers=1, gpus=1)
+    async with console_on(tmp_path, **some_objects()) as play:
+        view = play.console.screen
+        assert isinstance(view, JobsView)
+        view.go_to_created(JobRef("default", "fresh", "PyTorchJob", "kubeflow.org/v1"))
+        await play.press("G")
+        last = play.table.cursor_key
+        play.watches["jobs"].event("ADDED", made)
+        await play.until(lambda: play.table.row_count == 3)
+        assert play.table.cursor_key == last != made["metadata"]["uid"]
 
 
 async def test_read_only_deletes_nothing(tmp_path: Path) -> None:

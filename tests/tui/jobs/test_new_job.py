@@ -93,6 +93,15 @@ def test_any_environment_survives_a_clone(env: dict[str, str], words: list[str])
     assert again.env == env
 
 
+@pytest.mark.parametrize("end", ["\r", "\n", "\r\n"])
+def test_each_line_of_the_environment_is_a_variable(end: str) -> None:
+    assert parse_values(form_values(env=f"A=1{end}B=two words{end}")).spec.env == {"A": "1", "B": "two words"}
+    assert parse_values(form_values(more_volumes=f"a:/a{end}b:/b")).spec.mounts[1:] == (
+        Mount("a", "/a"),
+        Mount("b", "/b"),
+    )
+
+
 def test_defaults_with_a_name_are_ready_to_be_created() -> None:
     result = parse_values(form_values())
     assert result.problems == {}

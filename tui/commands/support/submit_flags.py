@@ -17,6 +17,8 @@ WORKSPACE = Mount("workspace", "/workspace")
 
 _FLAGS: Mapping[str, str] = {
     "command": "COMMAND",
+    "labels": "--label",
+    "log_dir": "--logdir",
     "mounts": "--data",
     "priority_class": "--priority",
     "processes": "--nproc-per-node",

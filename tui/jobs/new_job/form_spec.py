@@ -30,6 +30,11 @@ LONGEST_TEXT = 20_000
 
 _NONE_KNOWN = EarlierRuns()
 _MOST = {"workers": 4096, "gpus": 1024, "processes": 1024, "retries": 1000}
+_LINE_END = re.compile(r"\r\n|\r|\n")
+"""A paste into a terminal brings a lone `\\r` for each."""
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_PICTURE = re.compile(r"[\u2400-\u241f\u2421]")
+"""What a field shows in place of a control character."""
 _DNS_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _RESOURCE = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/[A-Za-z0-9][-A-Za-z0-9._]{0,62}")
 
@@ -79,6 +84,8 @@ def parse_values(
             problems[key] = f"At most {LONGEST_TEXT:,} characters; this has {len(text):,}."
         else:
             values[key] = text if key == COMMAND else text.strip()
+        if picture := _PICTURE.search(text):
+            problems[key] = f"Must not hold control characters; there is {picture[0]}."
     numbers = {key: _number(key, values, problems) for key in ("workers", "gpus", "retries")}
     processes = _number("processes", values, problems) if values["processes"] else max(1, numbers["gpus"])
     kind = next((each for each in CREATABLE if each.title == values["kind"]), None)
@@ -180,7 +187,8 @@ def _pairs(key: str, values: Values, problems: dict[str, str]) -> dict[str, str]
 
 
 def _lines(text: str) -> list[tuple[int, str]]:
-    return [(number, line.strip()) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
+    lines = enumerate(_LINE_END.split(text), 1)
+    return [(number, line.strip()) for number, line in lines if line.strip()]
 
 
 def _unquoted(value: str) -> str:
@@ -193,7 +201,7 @@ def _unquoted(value: str) -> str:
 
 
 def _quoted(value: str) -> str:
-    is_plain = value == value.strip() and "\n" not in value and not value.startswith('"')
+    is_plain = value == value.strip() and not _CONTROL.search(value) and not value.startswith('"')
     return value if is_plain else json.dumps(value)
 
 

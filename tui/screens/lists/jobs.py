@@ -50,6 +50,8 @@ class JobsView(ListView):
         self._kept: RowCache[Job] = RowCache()
         self._by_uid: dict[str, Job] = {}
         self._only_faults = False
+        self._created: JobRef | None = None
+        """The job to put the cursor on once its row comes."""
 
     def on_mount(self) -> None:
         """Let ages grow though nothing changes."""
@@ -81,7 +83,18 @@ class JobsView(ListView):
             table.set_rows(rows)
         else:
             table.set_columns(columns, rows)
+        self._go_to_created(table)
         self._say(chosen)
+
+    def go_to_created(self, ref: JobRef) -> None:
+        """Put the cursor on a job that was created, as soon as the cluster lists it."""
+        self._created = ref
+        self.redraw()
+
+    def _go_to_created(self, table: Table) -> None:
+        if self._created is not None and (job := self.snapshot.job(self._created)) is not None:
+            table.move_to(job.uid)
+            self._created = None
 
     def _choose(self, snapshot: ClusterSnapshot, now: datetime) -> FilteredJobs:
         switches = self.context.switches
@@ -125,6 +138,11 @@ class JobsView(ListView):
             f" · {waiting} requested and waiting",
         )
         self.put("notice", snapshot.stale or _missing_words(snapshot.missing_jobs))
+
+    def on_table_row_highlighted(self, event: Table.RowHighlighted) -> None:
+        """Tell of the row; whoever moves the cursor is not taken elsewhere after that."""
+        self._created = None
+        super().on_table_row_highlighted(event)
 
     def labels_of(self, key: str) -> Mapping[str, str]:
         """Return a job's labels."""

@@ -382,8 +382,8 @@ def _id_of(key: str) -> str:
 
 
 def _sanitize_lines(text: str) -> str:
-    """Sanitize every line; line ends and tabs stay."""
-    lines = text.replace("\r\n", "\n").split("\n")
+    """Sanitize every line; tabs stay, and line ends, of which a paste brings a lone carriage return."""
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     return "\n".join("\t".join(map(sanitize, line.split("\t"))) for line in lines)
 
 
