@@ -78,14 +78,19 @@ def find_intruder() -> str:
         spec = importlib.util.find_spec(name)
         places = list(spec.submodule_search_locations or [spec.origin or ""]) if spec else []
         if not places:
-            return f"gpuconsole is not whole.\nThere is no {name} in {home}.\nInstall it again.\n"
+            return f"gpuconsole is not whole.\nThere is no {name} in {_shown(home)}.\nInstall it again.\n"
         if Path(places[0]).resolve() != home / name:
             return (
                 f"Another package called {name} is in the way.\n"
-                f"{places[0]} is found instead of {home / name}.\n"
+                f"{_shown(places[0])} is found instead of {_shown(home / name)}.\n"
                 "Start gpuconsole from another folder, or rename that one.\n"
             )
     return ""
+
+
+def _shown(path: Path | str) -> str:
+    """Return a path that no terminal obeys: what makes words harmless is in one of those packages."""
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in str(path))
 
 
 def _run(words: list[str]) -> int:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from pathlib import Path
 
 from tui.commands.support.connect import cluster, read_jobs
 from tui.commands.support.job_name import NAME_HELP, find_job
-from tui.commands.support.output import WrongUsage, write, write_stderr
+from tui.commands.support.output import WrongUsage, write, write_progress, write_stderr
 from tui.files.support_bundle import TAIL, Progress, bundle_name, make_bundle
 from tui.options import ConsoleOptions
 from tui.text.format import plural
@@ -46,14 +45,9 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
 
 
 def _progress() -> Progress:
-    """Return what tells of the parts: a line that is written over, on a terminal only."""
-    is_terminal = sys.stderr.isatty()
+    """Return what tells of the parts."""
 
     def tell(done: int, total: int, words: str) -> None:
-        if is_terminal:
-            sys.stderr.write(
-                f"\r\x1b[K{done + 1}/{total} {words}" + ("\r\x1b[K" if done + 1 == total else "")
-            )
-            sys.stderr.flush()
+        write_progress(f"{done + 1}/{total} {words}", is_last=done + 1 == total)
 
     return tell

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import csv
 import math
 import shutil
-import sys
 from collections import Counter
 from collections.abc import Iterable
+from itertools import chain
 from pathlib import Path
 
 from k8s.client.client import Client
@@ -18,7 +17,7 @@ from k8s.snapshot import Job
 from trainer.tfevents import EventFiles, EventFolder, ScalarCurve
 from tui.commands.support.connect import cluster, read_jobs
 from tui.commands.support.job_name import NAME_HELP, find_job, titles
-from tui.commands.support.output import add_format, write, write_object, write_stderr
+from tui.commands.support.output import add_format, write, write_csv, write_object, write_stderr
 from tui.commands.support.plots import PlotLine, plot
 from tui.feeds.curve_feed import LOG_HINT, CurveFeed, read_log_points
 from tui.options import ConsoleOptions
@@ -128,11 +127,12 @@ def _print(lines: Iterable[PlotLine], source: str, form: str, *, is_ascii: bool)
         }
         write_object({"tags": tags, "source": source}, form)
     elif form == "csv":
-        rows = csv.writer(sys.stdout, lineterminator="\n")
-        rows.writerow(("tag", "step", "wall_time", "value"))
-        for line in lines:
-            for point in zip(line.steps, line.wall_times, line.values, strict=True):
-                rows.writerow((line.name, *point))
+        points = (
+            (line.name, *point)
+            for line in lines
+            for point in zip(line.steps, line.wall_times, line.values, strict=True)
+        )
+        write_csv(chain([("tag", "step", "wall_time", "value")], points))
     else:
         width = shutil.get_terminal_size((100, 24)).columns
         write(f"Read from {source}\n")

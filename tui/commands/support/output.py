@@ -1,11 +1,13 @@
-"""Writes answers to stdout (tables, JSON, YAML) and all else to stderr, and asks questions.
+"""Writes answers to stdout (tables, CSV, JSON, YAML) and all else to stderr, and asks questions.
 
-Whatever comes from a cluster passes `sanitize` here, so that no terminal obeys it.
+The one gate of the commands: every word that they print passes here, also those from files, folder
+names and the command line, and none reaches a terminal that would obey it.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import json
 import signal
 import sys
@@ -13,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from k8s.text.sanitize import sanitize
+from k8s.text.sanitize import sanitize, sanitize_lines
 from k8s.text.yaml_writer import to_yaml
 from tui.text.cells import cell_len, pad
 
@@ -39,7 +41,14 @@ class WrongUsage(Exception):
 
 def write_stderr(text: str) -> None:
     """Print on stderr what is not part of the answer."""
-    sys.stderr.write("".join(f"{sanitize(line)}\n" for line in text.split("\n")))
+    sys.stderr.write(f"{sanitize_lines(text)}\n")
+
+
+def write_progress(text: str, *, is_last: bool = False) -> None:
+    """Print on stderr a line that the next one takes the place of; nothing where no terminal is."""
+    if sys.stderr.isatty():
+        sys.stderr.write(f"\r\x1b[K{sanitize(text)}" + "\r\x1b[K" * is_last)
+        sys.stderr.flush()
 
 
 def add_format(parser: argparse.ArgumentParser, formats: Sequence[str] = FORMATS) -> None:
@@ -54,14 +63,23 @@ def add_format(parser: argparse.ArgumentParser, formats: Sequence[str] = FORMATS
 
 
 def write(text: str) -> None:
-    """Print part of the answer."""
-    sys.stdout.write(text + "\n")
+    """Print part of the answer: as it is to a pipe or a file, harmless to a terminal."""
+    shown = sanitize_lines(text) if sys.stdout.isatty() else text
+    sys.stdout.write(f"{shown}\n")
+
+
+def write_csv(rows: Iterable[Sequence[object]]) -> None:
+    """Print rows as CSV: as they are to a pipe or a file, harmless to a terminal."""
+    lines = csv.writer(sys.stdout, lineterminator="\n")
+    if sys.stdout.isatty():
+        rows = ([sanitize(cell) if isinstance(cell, str) else cell for cell in row] for row in rows)
+    lines.writerows(rows)
 
 
 def write_object(found: Any, form: str) -> None:
     """Print values as JSON or YAML, in ASCII: everything else is written as an escape."""
     if form == "yaml":
-        sys.stdout.write(to_yaml(found))
+        write(to_yaml(found).removesuffix("\n"))
     else:
         write(json.dumps(found, indent=2))
 
@@ -101,7 +119,7 @@ def confirm(question: str, *, default: bool = False) -> bool:
 
 def confirm_by_word(question: str, word: str) -> bool:
     """Ask a question on the terminal that only `word`, typed in full, says yes to."""
-    return _answer(f'{sanitize(question)}\nType "{word}" to continue: ') == word
+    return _answer(f'{sanitize(question)}\nType "{sanitize(word)}" to continue: ') == word
 
 
 def _answer(prompt: str) -> str | None:

@@ -6,6 +6,7 @@ import argparse
 import importlib
 from typing import Any, NoReturn
 
+from k8s.text.sanitize import sanitize_lines
 from tui.commands import COMMANDS
 from tui.options import ConsoleOptions
 
@@ -31,6 +32,10 @@ class _Parser(argparse.ArgumentParser):
                 importlib.import_module(f"tui.commands.{self.command_module}").add_arguments(self)
             _add_global_flags(self)
         return super().parse_known_args(args, namespace)
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """Print help or a complaint, which repeats words of the command line: file names, as a rule."""
+        super()._print_message(sanitize_lines(message), file)
 
     def error(self, message: str) -> NoReturn:
         """End with status 2 and one line."""

@@ -1,0 +1,167 @@
+"""Every command on a terminal, against words that want to be obeyed: from files, tags and the cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import pty
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from k8s.text.sanitize import UNSAFE
+from tests import ROOT
+from tests.scripted.server import ScriptedCluster, page
+from tests.support.objects import RECORDED, pod_of, pytorch_job
+from tests.tui.commands.conftest import CommandLine, write_kubeconfig
+from trainer.tfevents import EventWriter
+from tui.commands import COMMANDS
+
+HOSTILE = "evil\x1b]0;owned\x07\x1b[2J\x9b31m\u202e\u200b\x7f\r"
+"""Sets the title, clears the screen, turns what is read around, and cannot be seen."""
+_OWN = re.compile(r"\r\x1b\[K")
+"""What `bundle` writes to take its last line away."""
+_ALLOWED = "\r\n"
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> dict[str, str]:
+    """Return the paths of files and folders that have hostile names and hold hostile words."""
+    folder = tmp_path / HOSTILE
+    folder.mkdir()
+    with EventWriter(folder / f"run{HOSTILE}") as events:
+        for step in range(5):
+            events.write_scalar(f"loss{HOSTILE}", step, step / 2)
+    (folder / f"torn{HOSTILE}.tfevents.1").write_bytes(b"no records at all, but long enough to be read")
+    manifest = folder / f"job{HOSTILE}.yaml"
+    manifest.write_text(json.dumps({"kind": HOSTILE, "apiVersion": HOSTILE, "metadata": {"name": HOSTILE}}))
+    (folder / f"broken{HOSTILE}.yaml").write_text("{" + json.dumps(HOSTILE))
+    config = tmp_path / "home" / "config" / "gpuconsole"
+    config.mkdir(parents=True)
+    (config / "config.yaml").write_text(json.dumps({HOSTILE: 1}))
+    return {
+        "folder": str(folder),
+        "empty": str(tmp_path / "home"),
+        "manifest": str(manifest),
+        "broken": str(folder / f"broken{HOSTILE}.yaml"),
+        "missing": str(folder / f"none{HOSTILE}"),
+        "hostile": HOSTILE,
+    }
+
+
+LINES: dict[str, tuple[str, ...]] = {
+    "top": ("top jobs", "top nodes -o wide"),
+    "list": ("list -o wide", "list -o json", "list -o yaml", "list {hostile}", "list --context {hostile}"),
+    "get": ("get evil", "get evil -o yaml", "get {hostile}", "--kubeconfig {missing} get evil"),
+    "why": ("why evil", "why {hostile}"),
+    "events": ("events evil", "events {hostile}"),
+    "logs": ("logs running", "logs {hostile}", "logs running -c {hostile}", "logs running --since {hostile}"),
+    "curves": (
+        "curves {folder}",
+        "curves {folder} -o csv",
+        "curves {folder} -o json",
+        "curves {folder} --tag nothing",
+        "curves {missing}",
+        "curves {empty}/",
+    ),
+    "submit": (
+        "submit -f {manifest} --dry-run client",
+        "submit -f {broken}",
+        "submit -f {missing}",
+        "submit pytorch --name {hostile} --image x true",
+        "submit pytorch --name ok --image {hostile} --dry-run client -o yaml true",
+        "submit pytorch --name ok --image {hostile} --dry-run client -e A={hostile} true",
+    ),
+    "clone": ("clone evil -o yaml --dry-run client", "clone {hostile}"),
+    "delete": ("delete {hostile} --yes", "delete evil"),
+    "suspend": ("suspend {hostile} --yes", "suspend evil"),
+    "resume": ("resume {hostile} --yes",),
+    "prune": ("prune --older-than 1s --dry-run --all-users", "prune --older-than {hostile}"),
+    "shell": ("shell {hostile}", "shell evil -- {hostile}"),
+    "forward": ("forward {hostile}", "forward evil"),
+    "bundle": (
+        "bundle done -o {missing}.tar.gz",
+        "bundle {hostile}",
+        "bundle done -o {missing}/none/b.tar.gz",
+    ),
+    "data": ("data list -o wide", "data {hostile}"),
+    "sandbox": ("sandbox status", "sandbox kubeconfig", "sandbox {hostile}"),
+    "info": ("info", "info --keys", "info -o yaml"),
+}
+"""Of every command some that print names which somebody else has given."""
+
+
+def test_every_command_is_tried() -> None:
+    assert set(LINES) == {command.name for command in COMMANDS}
+
+
+@pytest.fixture
+def hostile_run(alone: CommandLine, cluster: ScriptedCluster, files: dict[str, str]) -> CommandLine:
+    """Return the command line of a user whose folders and cluster have hostile names."""
+    job = pytorch_job("evil", annotations={"gpuconsole.dev/user": HOSTILE}, labels={"team": HOSTILE})
+    job["status"] = {
+        "conditions": [{"type": HOSTILE, "status": "True", "reason": HOSTILE, "message": HOSTILE}]
+    }
+    recorded = json.loads((RECORDED / "pytorchjobs.json").read_bytes())["items"]
+    for name in ("/apis/kubeflow.org/v1/pytorchjobs", "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs"):
+        cluster.forget(name)
+        cluster.say(name, page([job, *recorded]))
+    pod = pod_of(job, "master-0", on="gpu-node-0")
+    pod["metadata"]["name"] = f"evil-{HOSTILE}"
+    for name in ("/api/v1/pods", "/api/v1/namespaces/default/pods"):
+        cluster.forget(name)
+        cluster.say(name, page([pod]))
+    alone.set("KUBECONFIG", write_kubeconfig(Path(files["folder"]), cluster.host))
+    alone.set("XDG_DATA_HOME", files["folder"])
+    return alone
+
+
+@pytest.mark.parametrize("line", [line for lines in LINES.values() for line in lines])
+async def test_a_command_prints_nothing_that_a_terminal_obeys(
+    hostile_run: CommandLine, files: dict[str, str], line: str
+) -> None:
+    words = [word.format(**files) for word in line.split()]
+    status, printed = await on_a_terminal(hostile_run.home, words)
+    assert "Traceback" not in printed
+    assert status in (0, 1, 2)
+    said = _OWN.sub("", printed)
+    assert not [char for char in UNSAFE.findall(said) if char not in _ALLOWED]
+    assert "\r" not in said.replace("\r\n", "")
+    assert printed, "it says something"
+
+
+async def test_what_goes_to_a_pipe_stays_as_it_is(hostile_run: CommandLine, files: dict[str, str]) -> None:
+    ended = await hostile_run.process("curves", files["folder"], "-o", "csv")
+    assert f"loss{HOSTILE.removesuffix(chr(13))}" in ended.out
+
+
+async def on_a_terminal(folder: Path, words: list[str]) -> tuple[int, str]:
+    """Run the command where all three of its streams are one terminal; return its status and all it wrote."""
+    master, terminal = pty.openpty()
+    try:
+        child = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-P", "-W", "error", "-m", "tui", *words),
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdin=terminal,
+            stdout=terminal,
+            stderr=terminal,
+        )
+        os.close(terminal)
+        os.write(master, b"n\n\x04")  # the answer to whatever is asked
+        printed = await asyncio.to_thread(_read_all, master)
+        return await child.wait(), printed.replace("n\r\n", "", 1).replace("^D\b\b", "")
+    finally:
+        os.close(master)
+
+
+def _read_all(master: int) -> str:
+    found = b""
+    while True:
+        try:
+            found += os.read(master, 65536)
+        except OSError:  # EIO: the last who had it open has ended
+            return found.decode("utf-8", "replace")
