@@ -16,7 +16,6 @@ from k8s.kinds import JobRef
 from k8s.logs import (
     EVERYTHING,
     Feed,
-    Item,
     JobLogs,
     LogLine,
     LogRequest,
