@@ -27,21 +27,19 @@ def ended(name: str, days: float | None, condition: str = "Succeeded", user: str
     return job
 
 
-ALL = [
-    ended("old", 8.1),
-    ended("old-failed", 9.1, "Failed"),
-    ended("young", 2),
-    ended("undated", None),
-    ended("theirs", 20, user="wang"),
-    pytorch_job("waits", creationTimestamp=ago(30), annotations={"gpuconsole.dev/user": "li"}),
-]
-
-
 @pytest.fixture(autouse=True)
 def served(cluster: ScriptedCluster) -> None:
+    jobs = [
+        ended("old", 8.1),
+        ended("old-failed", 9.1, "Failed"),
+        ended("young", 2),
+        ended("undated", None),
+        ended("theirs", 20, user="wang"),
+        pytorch_job("waits", creationTimestamp=ago(30), annotations={"gpuconsole.dev/user": "li"}),
+    ]
     cluster.forget(JOBS)
-    cluster.say(JOBS, page(ALL))
-    for job in ALL:
+    cluster.say(JOBS, page(jobs))
+    for job in jobs:
         cluster.say(f"{PATH}/{job['metadata']['name']}", Answer({"status": "Success"}), method="DELETE")
 
 

@@ -10,6 +10,7 @@ from textual.widgets import Input
 
 from tests.support.objects import pytorch_job
 from tests.tui.console.test_console import console_on, some_objects
+from tui.actions.permissions import find_permissions
 from tui.app import Console
 from tui.screens.base.list_view import ListView
 from tui.screens.base.request import Route
@@ -238,3 +239,10 @@ async def test_a_users_key_replaces_ours_in_the_view_the_footer_and_the_help(tmp
         assert isinstance(play.console.screen, JobsView)
         await play.press("f2")
         assert isinstance(play.console.screen, NodesView)
+
+
+async def test_nothing_is_asked_for_a_view_without_its_widgets(tmp_path: Path) -> None:
+    async with console_on(tmp_path, **some_objects()) as play:
+        view = play.console.screen
+        assert isinstance(view, JobsView)
+        find_permissions(play.console, JobsView(view.context))
