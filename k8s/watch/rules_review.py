@@ -1,4 +1,4 @@
-"""What a user may list in a namespace: one SelfSubjectRulesReview in place of a refusal for each kind."""
+"""What a user may do in a namespace: one SelfSubjectRulesReview in place of a refusal for each kind."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 from k8s.client.client import Client
 from k8s.errors import Forbidden, KubeError, NotFound
 from k8s.models import Value, convert
-from k8s.models.resources import RULES_REVIEWS, Resource
+from k8s.models.resources import RULES_REVIEWS
 from k8s.watch.mirror import Mirror
 
 
@@ -31,19 +31,17 @@ class _RulesReview(Value, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class ListRules:
+class NamespaceRules:
     """What the authorizer lets a user do in one namespace, roles for the whole cluster among it."""
 
     rules: tuple[_ResourceRule, ...] = ()
     is_complete: bool = False
     """Nothing else is allowed."""
 
-    def refuse(self, resource: Resource) -> bool:
-        """Tell whether the user may surely not list a resource."""
+    def refuse(self, verb: str, group: str, plural: str) -> bool:
+        """Tell whether the user surely may not do this with a resource."""
         return self.is_complete and not any(
-            _has(rule.verbs, "list")
-            and _has(rule.api_groups, resource.group)
-            and _has(rule.resources, resource.plural)
+            _has(rule.verbs, verb) and _has(rule.api_groups, group) and _has(rule.resources, plural)
             for rule in self.rules
         )
 
@@ -52,7 +50,7 @@ def _has(names: Iterable[str] | None, name: str) -> bool:
     return bool({"*", name} & set(names or ()))
 
 
-async def fetch_list_rules(client: Client, namespace: str) -> ListRules:
+async def fetch_rules(client: Client, namespace: str) -> NamespaceRules:
     """Ask what this user may do in a namespace; where the server does not say, nothing is known."""
     asked: dict[str, Any] = {
         "apiVersion": RULES_REVIEWS.api_version,
@@ -62,21 +60,22 @@ async def fetch_list_rules(client: Client, namespace: str) -> ListRules:
     try:
         found: _RulesReview = convert(await client.create(RULES_REVIEWS, asked), _RulesReview)
     except (KubeError, msgspec.ValidationError):
-        return ListRules()
+        return NamespaceRules()
     status = found.status
     if status is None or status.resource_rules is None:
-        return ListRules()
-    return ListRules(tuple(status.resource_rules), not status.incomplete)
+        return NamespaceRules()
+    return NamespaceRules(tuple(status.resource_rules), not status.incomplete)
 
 
-async def list_once(mirror: Mirror[Any], rules: ListRules | None = None) -> None:
+async def list_once(mirror: Mirror[Any], rules: NamespaceRules | None = None) -> None:
     """List a collection; one that may not be read, or is not served, says so itself.
 
     Args:
         mirror: The collection.
         rules: What is known of the user; what they refuse is not asked for.
     """
-    if rules is not None and rules.refuse(mirror.resource):
+    resource = mirror.resource
+    if rules is not None and rules.refuse("list", resource.group, resource.plural):
         mirror.refuse_list()
         return
     try:

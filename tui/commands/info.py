@@ -7,7 +7,8 @@ import argparse
 from k8s.client.client import Client
 from k8s.client.server_version import fetch_version
 from k8s.errors import KubeError
-from k8s.jobs.permissions import review
+from k8s.jobs.permissions import Permission, ResourceAttributes, review
+from k8s.watch.rules_review import fetch_rules
 from tui.commands.support.connect import cluster
 from tui.commands.support.key_table import as_text
 from tui.commands.support.output import add_format, write, write_fields, write_object, write_stderr
@@ -52,7 +53,14 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
 async def _reached(client: Client) -> Values:
     server = await fetch_version(client)
     config = client.config
-    allowed = await fetch_allowed_verbs(client, lambda need: review(client, need, config.namespace))
+    rules = await fetch_rules(client, config.namespace)
+
+    async def ask(need: ResourceAttributes) -> Permission:
+        if rules.refuse(need.verb, need.group, need.plural):
+            return Permission(False)
+        return await review(client, need, config.namespace)
+
+    allowed = await fetch_allowed_verbs(client, ask)
     return {
         "context": config.context,
         "host": address(config.host),

@@ -34,7 +34,7 @@ from k8s.watch.backoff import Backoff, ServerProbe, pause
 from k8s.watch.discovery import RestMapper, discover
 from k8s.watch.mirror import Mirror
 from k8s.watch.owner_lookup import OwnerLookup
-from k8s.watch.rules_review import fetch_list_rules, list_once
+from k8s.watch.rules_review import fetch_rules, list_once
 from tui.feeds.trouble import list_progress, trouble_of
 
 if TYPE_CHECKING:
@@ -253,7 +253,7 @@ class ClusterFeed:
 
     async def _list_jobs_once(self) -> None:
         own = self.namespace or self.client.config.namespace
-        rules, _ = await asyncio.gather(fetch_list_rules(self.client, own), self._discover_once())
+        rules, _ = await asyncio.gather(fetch_rules(self.client, own), self._discover_once())
         mirrors = (*self._jobs.values(), *self._devices.values())
         await asyncio.gather(*(list_once(mirror, rules) for mirror in mirrors))
 

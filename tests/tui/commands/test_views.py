@@ -208,6 +208,20 @@ async def test_info_says_where_things_are_and_what_this_user_may(
     assert "secret-token" not in printed.out + printed.err
 
 
+async def test_info_asks_nothing_of_which_the_users_rules_say_that_it_is_refused(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
+    reviews = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+    rules = [{"verbs": ["list"], "apiGroups": [""], "resources": ["pods"]}]
+    status = {"resourceRules": rules, "nonResourceRules": [], "incomplete": False}
+    cluster.say(reviews.replace("access", "rules"), Answer({"status": status}, 201), method="POST")
+    cluster.say(reviews, Answer({"status": {"allowed": True}}, 201), method="POST")
+    may = (await run("info", "-o", "json")).values["cluster"]["may"]
+    assert may["pods"] == {"list": True} and may["nodes"] == {"list": False}
+    assert may["pytorchjobs"] == {"list": False, "create": False, "delete": False}
+    assert len(cluster.asked(reviews, method="POST")) == 1
+
+
 async def test_info_works_without_a_cluster(alone: CommandLine) -> None:
     ended = await alone("info")
     assert ended.status == 0
