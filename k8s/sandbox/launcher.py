@@ -11,13 +11,14 @@ import ssl
 import subprocess
 import sys
 import urllib.request
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from k8s.errors import KubeError
 from k8s.sandbox.paths import SandboxPaths, locked
+from k8s.sandbox.pod_folder import POD_UID, SANDBOX
 
 START_S = 60.0
 """How long a sandbox may take to be ready."""
@@ -196,7 +197,7 @@ async def _launch(paths: SandboxPaths, options: SandboxOptions, progress: Callab
                 stdout=log,
                 stderr=log,
                 cwd=paths.folder,
-                env={**os.environ, "PYTHONPATH": root},
+                env={**_unmarked(os.environ), "PYTHONPATH": root},
                 pass_fds=[write_end],
                 start_new_session=True,
             )
@@ -279,6 +280,11 @@ async def _stop(paths: SandboxPaths, patience_s: float) -> bool:
         if await paths.freed(within_s):
             return True
     raise KubeError("The sandbox could not be stopped.", f"Process {pid} does not end.")
+
+
+def _unmarked(env: Mapping[str, str]) -> dict[str, str]:
+    """Return variables without a pod's marks: a sandbox that is started in a pod does not belong to it."""
+    return {name: value for name, value in env.items() if name not in (POD_UID, SANDBOX)}
 
 
 def _last_words(paths: SandboxPaths) -> str:

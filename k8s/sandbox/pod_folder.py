@@ -12,6 +12,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Self
 
+EXEC_SOCKET = "exec.sock"
+"""Where the shim of a container's run takes further commands; the shim knows it by this name too."""
+POD_UID, SANDBOX = "GPUCONSOLE_POD_UID", "GPUCONSOLE_SANDBOX"
+"""Variables that tell to which pod, and to the sandbox in which folder, a process belongs."""
+
 
 @dataclass(frozen=True, slots=True)
 class Launch:

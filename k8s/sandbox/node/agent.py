@@ -17,9 +17,10 @@ from k8s.sandbox.node.containers import PYTHONS, ContainerContext
 from k8s.sandbox.node.pod_run import RESTART_DELAY_S, PodRun
 from k8s.sandbox.node.pod_status import terminated
 from k8s.sandbox.node.ports import Ports
-from k8s.sandbox.node.processes import Ended
+from k8s.sandbox.node.processes import Ended, end_marked
 from k8s.sandbox.node.torch_loopback import write_plugin
 from k8s.sandbox.paths import SandboxPaths
+from k8s.sandbox.pod_folder import SANDBOX
 
 HEARTBEAT_S = 300.0
 """Between two signs of life of the nodes. Source: kubelet's nodeStatusReportFrequency."""
@@ -59,7 +60,8 @@ class Agent:
         self._with_folders: set[str] = set()
 
     async def register(self) -> None:
-        """Make the nodes be there as they should, and no others of an earlier sandbox."""
+        """Make the nodes be there as they should, and no others of an earlier sandbox, nor what it left."""
+        await self._end_leftovers()
         for folder in (self._paths.pods, self._paths.scratch):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._with_folders |= {each.name for each in folder.iterdir()}
@@ -125,6 +127,11 @@ class Agent:
             *(run.stop(min(grace_s, _grace_s(run.pod)), "SandboxStopped", words) for run in runs)
         )
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._end_leftovers()
+
+    async def _end_leftovers(self) -> None:
+        """End every process that belongs to this sandbox; no pod of it runs."""
+        await asyncio.to_thread(end_marked, SANDBOX, str(self._paths.folder))
 
     def _is_ours(self, pod: Manifest) -> bool:
         """Tell whether a pod is bound to a node of this sandbox, or of one with another shape."""

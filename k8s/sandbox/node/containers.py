@@ -16,7 +16,7 @@ from typing import Any
 
 from k8s.models import quantity
 from k8s.sandbox.node.torch_loopback import OPEN_RENDEZVOUS
-from k8s.sandbox.pod_folder import Launch, rewrite
+from k8s.sandbox.pod_folder import POD_UID, SANDBOX, Launch, rewrite
 
 Manifest = Mapping[str, Any]
 
@@ -37,8 +37,6 @@ ON_LOOPBACK: Mapping[str, str] = {
     "PET_LOCAL_ADDR": LOOPBACK,
 }
 """What gloo, NCCL, RPC, Open MPI, MPICH and torchrun read to choose where they listen."""
-POD_UID = "GPUCONSOLE_POD_UID"
-"""Variable that tells to which pod a process belongs, should its shim be killed."""
 _ADDRESSES = ("MASTER_ADDR", "PET_MASTER_ADDR")
 _PORTS = ("MASTER_PORT", "PET_MASTER_PORT")
 _ENDPOINT = "PET_RDZV_ENDPOINT"
@@ -139,7 +137,7 @@ def environment(
     env.pop(OPEN_RENDEZVOUS, None)
     if context.allows_open_rendezvous:
         env[OPEN_RENDEZVOUS] = "1"
-    env[POD_UID] = str(pod["metadata"]["uid"])
+    env |= {POD_UID: str(pod["metadata"]["uid"]), SANDBOX: str(context.bin.parent)}
     env["PATH"] = f"{context.bin}{os.pathsep}{env['PATH']}"
     indices = ",".join(str(index) for index in context.gpus)
     env["CUDA_VISIBLE_DEVICES"] = "" if context.is_simulated else indices

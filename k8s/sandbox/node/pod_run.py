@@ -17,10 +17,10 @@ from k8s.sandbox.node import pod_status
 from k8s.sandbox.node.containers import CannotStart, ContainerContext, launch_of
 from k8s.sandbox.node.handlers import readiness_of, run_handler, watch_readiness
 from k8s.sandbox.node.pod_status import ContainerRun, phase_of, status_of
-from k8s.sandbox.node.processes import Ended, Process
+from k8s.sandbox.node.processes import Ended, Process, end_marked
 from k8s.sandbox.node.volumes import NotYet, fetch_texts, make_private, prepare
 from k8s.sandbox.paths import SandboxPaths
-from k8s.sandbox.pod_folder import Launch
+from k8s.sandbox.pod_folder import POD_UID, Launch
 
 RESTART_DELAY_S, LONGEST_RESTART_DELAY_S = 10.0, 300.0
 """Before the second restart of a container, then doubled. Source: kubelet."""
@@ -85,6 +85,7 @@ class PodRun:
         finally:
             if watchdog is not None:
                 watchdog.cancel()
+        await asyncio.to_thread(end_marked, POD_UID, self.uid)
         release()
         await self._publish(is_over=True)
 

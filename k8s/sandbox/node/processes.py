@@ -8,12 +8,14 @@ import os
 import signal
 import subprocess
 import sys
+import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from k8s.sandbox.node.containers import POD_UID
-from k8s.sandbox.pod_folder import Launch, log_of
+from k8s.sandbox.pod_folder import POD_UID, Launch, log_of
 
+_PATIENCE_S = 5.0
 _SHIM = str(Path(__file__).with_name("shim.py"))
 
 
@@ -76,7 +78,7 @@ class Process:
             else:
                 found = Ended(words["exit_code"], words["signal"], words["oom"])
         if found is None:
-            await asyncio.to_thread(end_marked, self._pod_uid)
+            await asyncio.to_thread(end_marked, POD_UID, self._pod_uid)
         if self._shim.stdin is not None:
             self._shim.stdin.close()
         await asyncio.to_thread(self._shim.wait)
@@ -98,13 +100,30 @@ class Process:
                 return
 
 
-def end_marked(pod_uid: str) -> None:
-    """Kill what a shim left that was killed itself: everything with the pod's uid in its environment."""
-    mark = f"{POD_UID}={pod_uid}".encode()
-    for entry in os.scandir("/proc"):
-        if pod_uid and entry.name.isdecimal():
-            try:
-                if mark in Path(entry.path, "environ").read_bytes().split(b"\0"):
-                    os.kill(int(entry.name), signal.SIGKILL)
-            except OSError:
-                continue
+def end_marked(variable: str, value: str) -> None:
+    """Kill all processes that carry a mark in their environment, and all below them."""
+    deadline = time.monotonic() + _PATIENCE_S
+    while value and (found := marked(variable, value)) and time.monotonic() < deadline:
+        for pid in found:
+            with suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.005)
+
+
+def marked(variable: str, value: str) -> set[int]:
+    """Return the processes with a variable of that value in their environment, and what is below them."""
+    mark = f"{variable}={value}".encode()
+    parents: dict[int, int] = {}
+    found: set[int] = set()
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal() and int(entry.name) != os.getpid():
+            with suppress(OSError):
+                state, parent = (entry / "stat").read_bytes().rpartition(b")")[2].split()[:2]
+                if state in (b"Z", b"X"):
+                    continue
+                parents[int(entry.name)] = int(parent)
+                if mark in (entry / "environ").read_bytes().split(b"\0"):
+                    found.add(int(entry.name))
+    while below := {pid for pid, parent in parents.items() if parent in found} - found:
+        found |= below
+    return found

@@ -8,20 +8,27 @@ Started as `python -I -S shim.py PROCESS LOG`; needs only the standard library.
 PROCESS is a JSON file with `argv`, `env`, `cwd`. Standard input is the control pipe
 (`T` asks the descendants to end, `K` ends them), standard output takes JSON lines:
 `{"pid"}` or `{"error"}`, maybe `{"log_error"}`, at last `{"exit_code", "signal", "oom"}`.
+Beside PROCESS it listens on `exec.sock`, for further commands in the same container.
 """
 
 import ctypes
+import fcntl
 import json
 import os
 import select
 import signal
+import socket
 import sys
+import termios
 import time
+from typing import Any
 
 LONGEST_RECORD = 16 * 1024
 """Bytes of a line in one record; longer lines are split as containerd does."""
 _READ_BYTES = 64 * 1024
-_PATIENCE_S = 10.0
+_PATIENCE_S, _REQUEST_S = 10.0, 2.0
+EXEC_SOCKET = "exec.sock"
+Manifest = dict[str, Any]
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 
@@ -115,11 +122,12 @@ def descendants(root: int) -> list[int]:
     return found
 
 
-def send(number: int) -> None:
-    """Send a signal to everything below this process."""
+def send(number: int, group: int = 0) -> None:
+    """Send a signal to everything below this process, or to those in a process group."""
     for pid in descendants(os.getpid()):
         try:
-            os.kill(pid, number)
+            if not group or os.getpgid(pid) == group:
+                os.kill(pid, number)
         except OSError:
             continue
 
@@ -137,8 +145,11 @@ def end_all() -> None:
         time.sleep(0.002)
 
 
-def spawn(argv: list[str], env: dict[str, str], cwd: str, stdout: int, stderr: int) -> tuple[int, str]:
-    """Start the process in a session of its own; return its id, or why it could not start."""
+def spawn(
+    process: Manifest, stdin: int, stdout: int, stderr: int, *, is_terminal: bool = False
+) -> tuple[int, str]:
+    """Start a process in a session of its own; return its id, or why it could not start."""
+    argv, env, cwd = process["argv"], process["env"], process["cwd"]
     failed_read, failed_write = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -147,9 +158,10 @@ def spawn(argv: list[str], env: dict[str, str], cwd: str, stdout: int, stderr: i
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
             for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD):
                 signal.signal(number, signal.SIG_DFL)
-            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-            os.dup2(stdout, 1)
-            os.dup2(stderr, 2)
+            for slot, descriptor in enumerate((stdin, stdout, stderr)):
+                os.dup2(descriptor, slot)
+            if is_terminal:
+                fcntl.ioctl(0, termios.TIOCSCTTY, 0)
             os.chdir(cwd)
             os.execvpe(argv[0], argv, env)
         except FileNotFoundError as error:
@@ -165,6 +177,77 @@ def spawn(argv: list[str], env: dict[str, str], cwd: str, stdout: int, stderr: i
     if why:
         os.waitpid(pid, 0)
     return pid, why
+
+
+class Commands:
+    """Further commands in the container, each asked for over a connection that lives as long."""
+
+    def __init__(self, process: Manifest, folder: str) -> None:
+        self.poller = select.poll()
+        """Where each connection is registered."""
+        self._process = process
+        self._connections: dict[int, tuple[socket.socket, int]] = {}
+        self._listening = socket.socket(socket.AF_UNIX)
+        path = f"{folder}/{EXEC_SOCKET}"
+        if os.path.lexists(path):
+            os.unlink(path)
+        # By way of the folder: the path itself may be too long for a socket's address.
+        at = os.open(folder, os.O_PATH | os.O_DIRECTORY)
+        self._listening.bind(f"/proc/self/fd/{at}/{EXEC_SOCKET}")
+        os.close(at)
+        self._listening.listen()
+        self.poller.register(self._listening, select.POLLIN)
+
+    def serve(self, reader: int) -> None:
+        """Take up a connection that was asked for, or end what belonged to one that was closed."""
+        if reader == self._listening.fileno():
+            connection, _ = self._listening.accept()
+            try:
+                self._begin(connection)
+            except (OSError, ValueError, KeyError, TypeError):
+                connection.close()
+        elif reader in self._connections:
+            connection, group = self._connections.pop(reader)
+            self.poller.unregister(connection)
+            connection.close()
+            send(signal.SIGKILL, group)
+
+    def tell(self, ended: dict[int, int]) -> None:
+        """Tell those whose command has ended."""
+        for connection, pid in self._connections.values():
+            if pid in ended:
+                _say(connection, status=os.waitstatus_to_exitcode(ended[pid]))
+
+    def _begin(self, connection: socket.socket) -> None:
+        connection.settimeout(_REQUEST_S)
+        request, descriptors, _, _ = socket.recv_fds(connection, 65536, 3, socket.MSG_CMSG_CLOEXEC)
+        try:
+            while not request.endswith(b"\n"):
+                if not (more := connection.recv(65536)):
+                    raise ValueError("the request is not whole")
+                request += more
+            words = json.loads(request)
+            process = {**self._process, "argv": words["argv"]}
+            if words["terminal"]:
+                process["env"] = {"TERM": "xterm", **process["env"]}
+            pid, why = spawn(process, *descriptors, is_terminal=words["terminal"])
+        finally:
+            for descriptor in descriptors:
+                os.close(descriptor)
+        if why:
+            _say(connection, error=why)
+            connection.close()
+            return
+        _say(connection, pid=pid)
+        self._connections[connection.fileno()] = (connection, pid)
+        self.poller.register(connection, select.POLLIN)
+
+
+def _say(connection: socket.socket, **words: object) -> None:
+    try:
+        connection.sendall(json.dumps(words).encode() + b"\n")
+    except OSError:
+        return
 
 
 def report(**words: object) -> None:
@@ -191,6 +274,7 @@ def main(process_path: str, log_path: str) -> None:
         with open(process_path, "rb") as file:
             process = json.load(file)
         log = Log(log_path)
+        commands = Commands(process, os.path.dirname(process_path))
     except (OSError, ValueError) as error:
         report(error=str(error))
         return
@@ -200,14 +284,16 @@ def main(process_path: str, log_path: str) -> None:
     signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
     oom_before = oom_kills()
     (out_read, out_write), (err_read, err_write) = os.pipe(), os.pipe()
-    pid, why = spawn(process["argv"], process["env"], process["cwd"], out_write, err_write)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    pid, why = spawn(process, nothing, out_write, err_write)
+    os.close(nothing)
     os.close(out_write)
     os.close(err_write)
     if why:
         report(error=why)
         return
     report(pid=pid)
-    status, was_killed = _serve(pid, log, {out_read: b"stdout", err_read: b"stderr"}, wake_read)
+    status, was_killed = _serve(pid, log, commands, {out_read: b"stdout", err_read: b"stderr"}, wake_read)
     if status is None:
         return
     log.close()
@@ -217,9 +303,11 @@ def main(process_path: str, log_path: str) -> None:
     report(exit_code=128 + ended_by if ended_by else code, signal=ended_by, oom=oom)
 
 
-def _serve(pid: int, log: Log, streams: dict[int, bytes], wake: int) -> tuple[int | None, bool]:
+def _serve(
+    pid: int, log: Log, commands: Commands, streams: dict[int, bytes], wake: int
+) -> tuple[int | None, bool]:
     """Move output to the log until the process has ended; return its wait status, none without a sandbox."""
-    poller = select.poll()
+    poller = commands.poller
     for reader in (0, wake, *streams):
         poller.register(reader, select.POLLIN)
     was_killed = False
@@ -229,6 +317,8 @@ def _serve(pid: int, log: Log, streams: dict[int, bytes], wake: int) -> tuple[in
         for reader in ready:
             if reader in streams:
                 _move(reader, log, streams, poller)
+            elif reader not in (0, wake):
+                commands.serve(reader)
         if 0 in ready:
             words = os.read(0, 64)
             if not words:
@@ -238,7 +328,9 @@ def _serve(pid: int, log: Log, streams: dict[int, bytes], wake: int) -> tuple[in
             send(signal.SIGKILL if b"K" in words else signal.SIGTERM)
         if wake in ready:
             os.read(wake, 4096)
-            status = _reap(pid)
+            ended = _reap()
+            commands.tell(ended)
+            status = ended.get(pid)
         if log.error:
             report(log_error=log.error)
             log.error = ""
@@ -265,9 +357,9 @@ def _move(reader: int, log: Log, streams: dict[int, bytes], poller: select.poll)
     return bool(chunk)
 
 
-def _reap(pid: int) -> int | None:
-    """Collect everything that has ended; return the wait status of `pid` when it is among them."""
-    found: int | None = None
+def _reap() -> dict[int, int]:
+    """Collect everything that has ended; return the wait status of each."""
+    found: dict[int, int] = {}
     while True:
         try:
             ended, status = os.waitpid(-1, os.WNOHANG)
@@ -275,8 +367,7 @@ def _reap(pid: int) -> int | None:
             return found
         if ended == 0:
             return found
-        if ended == pid:
-            found = status
+        found[ended] = status
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from k8s.kinds.kubeflow.pytorch_job import PYTORCH_JOBS
 from k8s.models.resources import CLAIMS, CONFIG_MAPS, EVENTS, NODES, PODS
 from k8s.sandbox.paths import SandboxPaths
 from tests.k8s.sandbox.live.running import comes, eventually, has, marked, phase, pod, pytorch_job
+from tests.k8s.sandbox.live.test_leftovers import leave, sleepers
 
 QUICK = sandbox.SandboxOptions(nodes=2, gpus_per_node=4, restart_delay_s=0.2)
 
@@ -268,3 +269,36 @@ async def test_it_answers_while_silent_connections_flood_it(paths: SandboxPaths)
     assert paths.log.stat().st_size - log_bytes < 100_000
     for flood in floods:
         flood.communicate()
+
+
+@pytest.mark.parametrize("how", ["stopped", "killed"])
+async def test_what_exec_left_ends_with_the_sandbox(paths: SandboxPaths, how: str) -> None:
+    seconds = f"7{os.getpid()}.{len(how)}"
+    address = await sandbox.start(QUICK)
+    async with await Client.connect(str(address.kubeconfig)) as client:
+        await client.create(PODS, pod("haunted", "sleep", "1000"), "default")
+        await comes(client, PODS, "haunted", phase("Running"))
+        await leave(client, "haunted", seconds)
+    assert len(sleepers(seconds)) == 2
+    if how == "stopped":
+        await sandbox.stop()
+        assert sleepers(seconds) == []
+    else:
+        os.kill(address.pid, signal.SIGKILL)
+        eventually(lambda: not sleepers(seconds))
+
+
+async def test_what_an_earlier_sandbox_left_ends_at_the_next_start(paths: SandboxPaths) -> None:
+    seconds = f"7{os.getpid()}.9"
+    env = {**os.environ, "GPUCONSOLE_SANDBOX": str(paths.folder), "GPUCONSOLE_POD_UID": "forgotten"}
+    left = subprocess.Popen(
+        ["sh", "-c", f"env -i $(command -v sleep) {seconds} & wait"], env=env, start_new_session=True
+    )
+    other = {**env, "GPUCONSOLE_SANDBOX": str(paths.folder.parent)}
+    kept = subprocess.Popen(["sleep", "1000"], env=other, start_new_session=True)
+    eventually(lambda: sleepers(seconds))
+    await sandbox.start(QUICK)
+    assert (left.wait(), kept.poll()) == (-signal.SIGKILL, None)
+    assert sleepers(seconds) == []
+    kept.kill()
+    kept.wait()

@@ -12,7 +12,6 @@ import fcntl
 import os
 import pty
 import shutil
-import signal
 import struct
 import termios
 from collections.abc import Mapping
@@ -26,6 +25,7 @@ from aiohttp import WSMsgType, web
 from k8s.sandbox.api import api_errors
 from k8s.sandbox.api.api_errors import ApiError
 from k8s.sandbox.api.storage.store import Record, Store
+from k8s.sandbox.api.streams.container_command import ContainerCommand
 from k8s.sandbox.api.streams.pod_log import container_of, status_of
 from k8s.sandbox.pod_folder import Launch, rewrite
 
@@ -63,13 +63,14 @@ async def run_exec(
     if not set(PROTOCOLS) & set(spoken):
         raise api_errors.bad_request(f"exec speaks {' and '.join(PROTOCOLS)}")
     try:
-        launch = Launch.read(pods_root / pod["metadata"]["uid"] / container)
+        folder = pods_root / pod["metadata"]["uid"] / container
+        launch = Launch.read(folder)
     except (OSError, ValueError, TypeError) as error:
         raise ApiError(500, "InternalError", f"container {container} left no way in: {error}") from error
     await socket.prepare(request)
     wants = {each: request.query.get(each) in ("true", "1") for each in ("stdin", "stdout", "stderr", "tty")}
     try:
-        session = await Session.start(socket, command, launch, wants)
+        session = await Session.start(socket, folder, command, launch, wants)
     except OSError as error:
         why = f"error executing command in container: {command[0]}: {error.strerror or error}"
         await _say_end(socket, ApiError(500, "InternalError", f"Internal error occurred: {why}").status)
@@ -88,21 +89,22 @@ class Session:
     """One running command and the websocket that it talks to."""
 
     def __init__(
-        self, socket: web.WebSocketResponse, process: asyncio.subprocess.Process, terminal: int | None
+        self, socket: web.WebSocketResponse, command: ContainerCommand, terminal: int | None
     ) -> None:
         self._socket = socket
-        self._process = process
+        self._command = command
         self._terminal = terminal
 
     @classmethod
     async def start(
         cls,
         socket: web.WebSocketResponse,
+        folder: Path,
         command: list[str],
         launch: Launch,
         wants: Mapping[str, bool],
     ) -> Session:
-        """Start a command.
+        """Start a command in the container that has this folder.
 
         Raises:
             OSError: It cannot be started.
@@ -111,39 +113,20 @@ class Session:
         program = shutil.which(command[0], path=launch.env.get("PATH", os.defpath))
         if program is None:
             raise FileNotFoundError(2, "executable file not found in $PATH")
-        pipe, nothing = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
-        if wants["tty"]:
-            terminal, inside = pty.openpty()
-            try:
-                process = await asyncio.create_subprocess_exec(
-                    program,
-                    *command[1:],
-                    stdin=inside,
-                    stdout=inside,
-                    stderr=inside,
-                    cwd=launch.cwd,
-                    env={"TERM": "xterm", **launch.env},
-                    start_new_session=True,
-                    preexec_fn=_take_terminal,
-                )
-            except BaseException:
-                os.close(terminal)
-                raise
-            finally:
-                os.close(inside)
-            os.set_blocking(terminal, False)
-            return cls(socket, process, terminal)
-        process = await asyncio.create_subprocess_exec(
-            program,
-            *command[1:],
-            stdin=pipe if wants["stdin"] else nothing,
-            stdout=pipe if wants["stdout"] else nothing,
-            stderr=pipe if wants["stderr"] else nothing,
-            cwd=launch.cwd,
-            env=launch.env,
-            start_new_session=True,
-        )
-        return cls(socket, process, None)
+        argv = [program, *command[1:]]
+        if not wants["tty"]:
+            streams = {name: wants[name] for name in ("stdin", "stdout", "stderr")}
+            return cls(socket, await ContainerCommand.start(folder, argv, **streams), None)
+        terminal, inside = pty.openpty()
+        try:
+            started = await ContainerCommand.start_on_terminal(folder, argv, inside)
+        except BaseException:
+            os.close(terminal)
+            raise
+        finally:
+            os.close(inside)
+        os.set_blocking(terminal, False)
+        return cls(socket, started, terminal)
 
     async def run(self, pod_ends: asyncio.Task[None]) -> Mapping[str, Any]:
         """Carry bytes both ways until the command ends; return its end as a `Status`.
@@ -151,11 +134,11 @@ class Session:
         It is killed when the client leaves or the container ends, its children in any case.
         """
         reader = asyncio.create_task(self._carry_in())
-        process = self._process
+        command = self._command
         if self._terminal is not None:
             carriers = [asyncio.create_task(self._carry_terminal(self._terminal))]
         else:
-            outputs = ((STDOUT, process.stdout), (STDERR, process.stderr))
+            outputs = ((STDOUT, command.stdout), (STDERR, command.stderr))
             carriers = [asyncio.create_task(self._carry_out(at, pipe)) for at, pipe in outputs if pipe]
         ended = asyncio.create_task(self._until_ended(carriers))
         try:
@@ -169,22 +152,21 @@ class Session:
             await asyncio.gather(*tasks, return_exceptions=True)
             if self._terminal is not None:
                 os.close(self._terminal)
-        return _end_status(await process.wait())
+        return _end_status(await command.wait())
 
     def kill(self) -> None:
         """End the command and whatever it started."""
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+        self._command.kill()
 
     async def _until_ended(self, carriers: list[asyncio.Task[None]]) -> None:
         """Wait for the command, then a little for what its children still print."""
-        await self._process.wait()
+        await self._command.wait()
         if carriers:
             await asyncio.wait(carriers, timeout=DRAIN_S)
 
     async def _carry_in(self) -> None:
         """Take what the client sends, until it leaves."""
-        stdin = self._process.stdin
+        stdin = self._command.stdin
         async for message in self._socket:
             # The official Python client sends text frames.
             frame = message.data.encode() if message.type is WSMsgType.TEXT else message.data
@@ -258,11 +240,6 @@ def _end_status(returncode: int) -> Mapping[str, Any]:
         "reason": "NonZeroExitCode",
         "details": {"causes": [{"reason": "ExitCode", "message": str(code)}]},
     }
-
-
-def _take_terminal() -> None:
-    """Make the new process's input its controlling terminal; runs in the child."""
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
 def _resize(terminal: int, payload: bytes) -> None:

@@ -5,25 +5,25 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from k8s.sandbox.pod_folder import Launch
 from tests.k8s.sandbox.api.conformance.test_pods import Exec, run_exec
 from tests.k8s.sandbox.calls import Api, eventually, pod
+from tests.k8s.sandbox.containers import waiting_container
 
 
 @pytest.fixture
-async def running(sandbox: Api, tmp_path: Path) -> Api:
+async def running(sandbox: Api, tmp_path: Path) -> AsyncIterator[Api]:
     """A pod `p` whose container `a` runs as far as the server can tell."""
     made = await sandbox.made("pods", pod("p", node="n"))
     folder = tmp_path / "pods" / made["metadata"]["uid"] / "a"
-    folder.mkdir(parents=True)
     path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
-    Launch((), {"PATH": path, "RANK": "3"}, str(tmp_path), ()).write(folder)
-    await set_state(sandbox, {"running": {}})
-    return sandbox
+    async with waiting_container(folder, tmp_path, PATH=path, RANK="3"):
+        await set_state(sandbox, {"running": {}})
+        yield sandbox
 
 
 async def set_state(api: Api, state: dict[str, object]) -> None:

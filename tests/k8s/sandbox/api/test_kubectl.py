@@ -14,7 +14,7 @@ import shutil
 import ssl
 import sys
 from collections.abc import AsyncIterator
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,9 +26,9 @@ from k8s.sandbox.api.http.certificate import server_context
 from k8s.sandbox.api.http.server import Server
 from k8s.sandbox.api.served import SERVED
 from k8s.sandbox.api.storage.store import Store
-from k8s.sandbox.pod_folder import Launch
 from tests.k8s.sandbox.calls import PATIENCE_S, Api, Object, config, eventually, job, pod, thing, torch_job
 from tests.k8s.sandbox.conftest import TOKEN
+from tests.k8s.sandbox.containers import waiting_container
 
 pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
 
@@ -53,6 +53,7 @@ class Kubectl:
         self.root = root
         self.folder = folder
         self.started: list[asyncio.subprocess.Process] = []
+        self.containers = AsyncExitStack()
         self.environment = {**os.environ, "KUBECONFIG": str(folder / "kubeconfig"), "HOME": str(folder)}
 
     async def start(self, *words: str, **streams: Any) -> asyncio.subprocess.Process:
@@ -68,6 +69,7 @@ class Kubectl:
             if process.returncode is None:
                 process.kill()
                 await process.communicate()
+        await self.containers.aclose()
 
     async def __call__(self, *words: str, stdin: str = "", code: int = 0) -> Done:
         """Run to the end, and expect an exit code."""
@@ -86,7 +88,8 @@ class Kubectl:
         folder.mkdir(parents=True)
         text = "".join(f"2026-11-20T10:00:00.000000000Z stdout F {line}\n" for line in log)
         (folder / "2.log").write_text(text)
-        Launch((), {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"}, "/", ()).write(folder)
+        path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
+        await self.containers.enter_async_context(waiting_container(folder, Path("/"), PATH=path))
         now = made["metadata"]["creationTimestamp"]
         status = {"name": "a", "ready": True, "restartCount": 2, "state": {"running": {"startedAt": now}}}
         ready = {"type": "Ready", "status": "True"}

@@ -13,6 +13,7 @@ from k8s.client.client import Client
 from k8s.kinds.kubeflow.pytorch_job import PYTORCH_JOBS
 from k8s.models.resources import CLAIMS, CONFIG_MAPS, EVENTS, NODES, PODS, SECRETS
 from k8s.sandbox import SandboxAddress
+from k8s.sandbox.node.containers import ON_LOOPBACK
 from tests.k8s.sandbox.live.running import (
     comes,
     create_pod,
@@ -119,11 +120,13 @@ async def test_a_pod_sees_nothing_of_the_users_environment(client: Client) -> No
     names = {line.split("=", 1)[0] for line in (await log_of(client, "clean")).splitlines()}
     allowed = {
         "GPUCONSOLE_POD_UID",
+        "GPUCONSOLE_SANDBOX",
+        "PYTHONPATH",
         "PATH",
         "HOME",
         "TMPDIR",
         "HOSTNAME",
-        "GLOO_SOCKET_IFNAME",
+        *ON_LOOPBACK,
         "CUDA_VISIBLE_DEVICES",
         "OMP_NUM_THREADS",
     }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,8 +16,8 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from k8s.sandbox.pod_folder import Launch
 from tests.k8s.sandbox.calls import Answer, Api, Object, eventually, pod
+from tests.k8s.sandbox.containers import waiting_container
 
 LINES = [f"line {number}" for number in range(1, 7)]
 LONG = "x" * 40_000
@@ -29,6 +30,7 @@ class Pods:
 
     api: Api
     root: Path
+    containers: AsyncExitStack
 
     async def run(self, name: str, script: str, *printed: bytes, exit_code: int | None) -> None:
         """Have a container run `script`, which prints this in its runs; the last one ends, or not yet."""
@@ -61,7 +63,9 @@ class Pods:
         folder.mkdir(parents=True)
         for run, text in enumerate(printed):
             (folder / f"{run}.log").write_bytes(records(text))
-        Launch((), {"PATH": "/usr/bin:/bin"}, "/", ()).write(folder)
+        if exit_code is None:
+            container = waiting_container(folder, Path("/"), PATH="/usr/bin:/bin")
+            await self.containers.enter_async_context(container)
         ended = {"terminated": {"exitCode": exit_code, "reason": "Error" if exit_code else "Completed"}}
         status = {
             "name": "a",
@@ -88,7 +92,8 @@ def records(text: bytes, moment: str = "") -> bytes:
 
 @pytest.fixture
 async def pods(api: Api, tmp_path: Path) -> AsyncIterator[Pods]:
-    yield Pods(api, tmp_path / "pods")
+    async with AsyncExitStack() as containers:
+        yield Pods(api, tmp_path / "pods", containers)
 
 
 async def log(api: Api, name: str, **query: str) -> bytes:
