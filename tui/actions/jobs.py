@@ -53,12 +53,13 @@ async def _clone(console: Console, client: Client, ref: JobRef) -> None:
 
 def ask_for_job(console: Console, client: Client, like: Clone | None = None) -> None:
     """Open the form for a new job, filled in like another where one is given."""
+    from tui.jobs.new_job.draft import context_folder
     from tui.screens.documents.new_job import NewJobScreen
 
     screen = NewJobScreen(
         client,
         namespace=console.snapshot.namespace or client.config.namespace,
-        state_folder=console.options.state_folder,
+        state_folder=context_folder(console.options.state_folder, client.config),
         user=login_name(),
         clone=like,
     )

@@ -30,13 +30,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--output",
         choices=("yaml", "json"),
         default="",
-        help="print the manifest",
+        help="print the manifest; it is created only with --yes",
     )
     add("-y", "--yes", action="store_true", help="do not ask for confirmation; required in scripts")
 
 
 async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     """Create a job like another, or show what would be created."""
+    if flags.output and not flags.yes:
+        flags.dry_run = flags.dry_run or "client"
     if not flags.dry_run:
         check_may_change(options, "clone a job")
         if not flags.yes and not is_interactive():

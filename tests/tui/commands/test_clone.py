@@ -50,6 +50,21 @@ async def test_what_would_be_created_is_shown_and_nothing_is_sent(
     assert asked.query["dryRun"] == "All"
 
 
+async def test_a_manifest_is_shown_without_a_question_and_created_only_with_yes(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
+    serve(cluster, "done")
+    ended = await run.process("clone", "done", "-o", "yaml")
+    assert (ended.status, ended.err) == (0, "Still says done: command, hostnames.\n")
+    assert yaml.safe_load(ended.out)["metadata"]["name"] == "done-2"
+    ended = await run("clone", "done", "-o", "json", "--readonly")
+    assert (ended.status, ended.values["metadata"]["name"]) == (0, "done-2")
+    assert cluster.asked(JOBS, method="POST") == []
+    ended = await run("clone", "done", "-o", "json", "--yes")
+    assert (ended.status, ended.values["metadata"]["name"]) == (0, "done-2")
+    assert len(cluster.asked(JOBS, method="POST")) == 1
+
+
 async def test_nobody_there_to_be_asked_wants_a_yes(run: CommandLine, cluster: ScriptedCluster) -> None:
     ended = await run.process("clone", "done")
     assert (ended.status, ended.out) == (2, "")

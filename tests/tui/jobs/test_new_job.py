@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from k8s.client.auth.cluster_config import ClusterConfig
 from k8s.kinds import CREATABLE, JobRef
 from k8s.models import Taint
 from k8s.models.job_spec import JobSpec, Mount
@@ -22,6 +23,7 @@ from trainer.catalogue import TRAINERS
 from tui.jobs.new_job.draft import (
     FILE,
     DraftError,
+    context_folder,
     delete_draft,
     last_image,
     read_draft,
@@ -343,6 +345,22 @@ def test_a_name_that_is_taken_is_seen_before_the_server_says_so() -> None:
     assert found["PyTorchJob bert-1 already exists in default"] == "error"
 
 
+@pytest.mark.parametrize("text", ["9" * 30, "9999", "-1", "many", ""])
+@pytest.mark.parametrize(("key", "label"), [("gpus", "GPUs"), ("workers", "Workers")])
+def test_of_a_number_that_is_none_nothing_is_claimed(key: str, label: str, text: str) -> None:
+    lines = list(said(form_values(**{key: text}), cluster(node("a", 8))))
+    assert not any("GPU" in line and line != f"cannot tell the size: {label} is not valid" for line in lines)
+    assert lines[0] == f"cannot tell the size: {label} is not valid"
+
+
+@pytest.mark.parametrize("key", ["name", "claim", "mount_path", "namespace"])
+def test_a_long_name_does_not_fill_the_summary(key: str) -> None:
+    text = "/" * (key == "mount_path") + "x" * 300
+    lines = said(form_values(**{key: text}), cluster(node("a", 8), jobs=(job("x" * 300),)))
+    assert max(map(len, lines)) <= 150
+    assert any("x…" in line or "…x" in line for line in lines) or key == "namespace"
+
+
 # The draft
 
 
@@ -399,6 +417,25 @@ def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
         read_draft(tmp_path / "file")
     save_last_image(tmp_path / "file", "x")
     assert last_image(tmp_path / "file") == ""
+
+
+def test_each_context_has_its_own_draft_and_image(tmp_path: Path) -> None:
+    sandbox = ClusterConfig(host="https://127.0.0.1:4711", context="gpuconsole-sandbox")
+    lab = ClusterConfig(host="https://lab:6443", context="lab")
+    folder = context_folder(tmp_path, sandbox)
+    save_draft(folder, {"name": "a"})
+    save_last_image(folder, "local")
+    again = context_folder(tmp_path, replace(sandbox, host="https://127.0.0.1:4712"))
+    assert again == folder
+    for other in (lab, replace(lab, host="https://other:6443"), replace(lab, context="../../lab/\ud800")):
+        elsewhere = context_folder(tmp_path, other)
+        assert elsewhere.parent == folder.parent
+        assert read_draft(elsewhere) is None
+        assert last_image(elsewhere) == ""
+        save_draft(elsewhere, {"name": other.context})
+    assert len(list(folder.parent.iterdir())) == 4
+    draft = read_draft(folder)
+    assert draft is not None and draft.values == {"name": "a"}
 
 
 def test_the_last_image_is_remembered(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from tests.tui.keys.world import (
     unseen,
     world,
 )
-from tui.jobs.new_job.draft import FILE
+from tui.jobs.new_job.draft import FILE, FOLDER
 
 ECHO = Compute(lambda asked: Answer(json.loads(asked.body), 201))
 """Answer to a create as a server does that has nothing against it."""
@@ -54,8 +54,11 @@ async def test_keys_of_the_form_for_a_new_job(tmp_path: Path) -> None:
         assert changes(play) == []
         await play.press("x")
         await hands.press("new.leave", seen(play, "Save a draft before leaving?"), undo=["escape"])
-        draft = tmp_path / "state" / FILE
-        await hands.press("new.save_draft", lambda: draft.is_file() and '"x"' in draft.read_text())
+        drafts = tmp_path / "state" / FOLDER
+        await hands.press(
+            "new.save_draft",
+            lambda: any('"x"' in draft.read_text() for draft in drafts.glob(f"lab-*/{FILE}")),
+        )
         await hands.press("new.dry_run", seen(play, "dry run passed at"))
         assert created(play, dry=True) == ["x"]
         await hands.press("new.create", seen(play, "Create PyTorchJob x in default?"))

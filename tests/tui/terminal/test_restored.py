@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.terminal import Terminal
-from tui.jobs.new_job.draft import FILE
+from tui.jobs.new_job.draft import FILE, FOLDER
 
 KUBECONFIG = """
 apiVersion: v1
@@ -95,5 +95,5 @@ def test_what_was_typed_into_the_form_is_kept_when_the_connection_is_lost(
     assert found
     console.hang_up()
     assert console.wait_for_end() == 129
-    draft = tmp_path / "state" / "gpuconsole" / FILE
+    (draft,) = (tmp_path / "state" / "gpuconsole" / FOLDER).glob(f"*/{FILE}")
     assert json.loads(draft.read_text())["texts"]["name"] == found[1]

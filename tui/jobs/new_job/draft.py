@@ -1,20 +1,25 @@
-"""The new-job form's draft and the last image, in files of the state folder."""
+"""The new-job form's draft and the last image, in a folder of the context that they are for."""
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from k8s.client.auth.cluster_config import ClusterConfig
 from tui.files.private_file import write_private_file
 
+FOLDER = "contexts"
+"""Of the state folder: holds a folder for each context."""
 FILE = "new-job-draft.json"
-"""Name of the draft in the state folder."""
+"""Name of the draft in a context's folder."""
 IMAGE_FILE = "last-image"
-"""Name of the file with the image of the last job."""
+"""Name of the file with the image of the last job there."""
 LARGEST_BYTES = 4_000_000
 """Far more than any draft; a larger file is not ours."""
 
@@ -31,6 +36,17 @@ class Draft:
     """The form's values, by key."""
     saved_s: float
     """When, in seconds since 1970."""
+
+
+def context_folder(state_folder: Path, config: ClusterConfig) -> Path:
+    """Return where a context has its draft and its last image.
+
+    A server on this machine has another port each time, so there the name alone tells contexts apart.
+    """
+    server = "" if config.is_local else config.host
+    mark = hashlib.sha256(f"{config.context}\n{server}".encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    name = re.sub(r"[^A-Za-z0-9.-]+", "-", config.context)[:60]
+    return state_folder / FOLDER / f"{name}-{mark}"
 
 
 def save_draft(folder: Path, values: Mapping[str, str]) -> None:

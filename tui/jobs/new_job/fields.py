@@ -63,7 +63,7 @@ _JOB_FIELDS = (
     FormField("namespace", "Namespace", "Namespace to create the job in", "default"),
     FormField("image", "Image", "Container image; a packaged trainer needs gpuconsole[trainer] in it"),
 )
-_SIZE_FIELDS = (
+SIZE_FIELDS = (
     FormField(
         "workers", "Workers", "Number of pods, including the master", "1", unit="pods", control="short"
     ),
@@ -77,6 +77,7 @@ _SIZE_FIELDS = (
         control="short",
     ),
 )
+"""How many pods, and what each has."""
 RUN = FormField(
     "run",
     "Run",
@@ -152,7 +153,7 @@ ADVANCED_FIELDS = (
 
 SECTIONS: tuple[tuple[str, tuple[FormField, ...]], ...] = (
     ("Job", _JOB_FIELDS),
-    ("Size", _SIZE_FIELDS),
+    ("Size", SIZE_FIELDS),
     ("Workload", (RUN,)),
     ("Storage and environment", _STORAGE_FIELDS),
 )

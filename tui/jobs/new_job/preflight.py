@@ -14,14 +14,21 @@ from k8s.scheduling.requests import ResourceList, insufficient
 from k8s.scheduling.scheduling_spec import SchedulingSpec, Toleration
 from k8s.snapshot import ClusterSnapshot
 from tui.jobs.new_job.earlier_runs import EarlierRuns
+from tui.jobs.new_job.fields import SIZE_FIELDS
 from tui.jobs.new_job.form_spec import FormResult
 from tui.jobs.new_job.volume import VolumeContent
+from tui.text.cells import elide_middle
 from tui.text.format import count, plural
 
 Severity = Literal["ok", "info", "warning", "error"]
 _NONE_KNOWN = EarlierRuns()
 MARKS: Mapping[Severity, str] = {"ok": "✓", "info": "·", "warning": "!", "error": "✕"}
 """The mark before a line."""
+
+
+LONGEST_LINE = 150
+"""Characters of a line: it may hold what was typed into a field."""
+_SIZE_LABELS = {"kind": "Kind", **{field.key: field.label for field in SIZE_FIELDS}}
 
 
 class PreflightLine(NamedTuple):
@@ -54,7 +61,7 @@ def preflight(
         earlier: Runs that it could go on from.
         volume: What is on its volume; None while that is not known.
     """
-    lines = [*_size(result), *_fit(result, snapshot), *_storage(result, earlier), *_mnist(result, volume)]
+    lines = [*_size_and_fit(result, snapshot), *_storage(result, earlier), *_mnist(result, volume)]
     spec = result.spec
     if claims is not None and namespace == spec.namespace:
         lines += [
@@ -70,7 +77,14 @@ def preflight(
         lines.append(
             PreflightLine("error", f"{result.kind.title} {spec.name} already exists in {spec.namespace}")
         )
-    return lines
+    return [PreflightLine(line.severity, elide_middle(line.text, LONGEST_LINE)) for line in lines]
+
+
+def _size_and_fit(result: FormResult, snapshot: ClusterSnapshot) -> list[PreflightLine]:
+    wrong = next((label for key, label in _SIZE_LABELS.items() if key in result.problems), "")
+    if wrong:
+        return [PreflightLine("warning", f"cannot tell the size: {wrong} is not valid")]
+    return [*_size(result), *_fit(result, snapshot)]
 
 
 def _size(result: FormResult) -> list[PreflightLine]:
