@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import events, work
 from textual.binding import BindingType
 from textual.filter import LineFilter
 from textual.notifications import SeverityLevel
 from textual.reactive import reactive
+from textual.screen import ModalScreen, Screen
 from textual.theme import Theme
 from textual.worker import Worker
 
@@ -50,10 +50,6 @@ if TYPE_CHECKING:
 
 OptionsResolver = Callable[[ConsoleOptions, Callable[[str], None]], Awaitable[ConsoleOptions]]
 """Finishes options once the console is on screen, telling what it waits for."""
-
-
-RELEASE_S = 0.01
-"""How soon keys that wait for a view look again whether it is there."""
 
 
 async def _unchanged(options: ConsoleOptions, _progress: Callable[[str], None]) -> ConsoleOptions:
@@ -112,7 +108,6 @@ class Console(PacedApp[int]):
             options.is_read_only,
             self._names,
             client=lambda: self.client,
-            hold_keys=self._hold_keys,
             finished_days=options.finished_days,
             actions=actions,
         )
@@ -120,8 +115,7 @@ class Console(PacedApp[int]):
         self.views = ViewStack(self, self._prepare)
         """The views, above each other."""
         self._resolve_options = resolve_options
-        self._typed = 0
-        self._held_keys: deque[events.Key] = deque()
+        self._unsaid: list[Callable[[], None]] = []
         self._line_filters = (Harmless(), AsciiOnly(enabled=options.is_ascii))
         for palette in self.palettes.values():
             self.register_theme(Theme(**palette))
@@ -147,6 +141,7 @@ class Console(PacedApp[int]):
 
     def on_mount(self) -> None:
         """Show home, then reach for the cluster."""
+        self.screen_change_signal.subscribe(self, self._say_the_unsaid)
         self.views.show(Route("jobs"), JobsView())
         self.call_after_refresh(self.connect)
         if self.options.kept_theme and not themes.find(self.options.kept_theme, self.palettes):
@@ -174,7 +169,7 @@ class Console(PacedApp[int]):
         elif isinstance(screen, View | TooSmall):
             self.leave(0)
         else:
-            self.simulate_key("escape")
+            self.key_queue.put_first(events.Key("escape", None))
 
     def leave(self, code: int) -> None:
         """End the console with this exit status."""
@@ -218,40 +213,13 @@ class Console(PacedApp[int]):
         view.context, view.route = self.context, route
         return view.data_bind(snapshot=Console.snapshot)
 
-    async def on_event(self, event: events.Event) -> None:
-        """Let keys wait while a command typed before them is not done, or the view it led to is not there."""
-        if (
-            isinstance(event, events.Key)
-            and not event.is_forwarded
-            and (self._held_keys or self._awaits_view)
-        ):
-            self._held_keys.append(event)
-            self.call_later(self._release_keys)
-        else:
-            await super().on_event(event)
-
-    @property
-    def _awaits_view(self) -> bool:
-        return self._typed > 0 or (isinstance(self.screen, View) and not self.screen.is_drawable)
-
-    def _hold_keys(self) -> None:
-        self._typed += 1
-
-    async def _release_keys(self) -> None:
-        while self._held_keys and not self._awaits_view:
-            await super().on_event(self._held_keys.popleft())
-        if self._held_keys:
-            self.set_timer(RELEASE_S, self._release_keys)
+    def takes_keys(self) -> bool:
+        """Tell whether the screen on top is there, a view with its parts."""
+        return self.screen.is_drawable if isinstance(self.screen, View) else super().takes_keys()
 
     def on_action_request(self, request: ActionRequest) -> None:
         """Do what a view asks for."""
         request.stop()
-        try:
-            self._run_action(request)
-        finally:
-            self._typed = max(0, self._typed - request.is_typed)
-
-    def _run_action(self, request: ActionRequest) -> None:
         actions = self.context.actions
         action = (actions.find_command if request.is_typed else actions.find)(request.name)
         if action is None:
@@ -334,7 +302,16 @@ class Console(PacedApp[int]):
         timeout: float | None = None,
         markup: bool = False,
     ) -> None:
-        """Say what happened: on the view's line below; an error, or what is too long, in a box of its own."""
+        """Say what happened: on the view's line below; an error, or what is too long, in a box of its own.
+
+        While a question or another dialog is open it is said once that is closed: nothing lies over a dialog.
+        """
+        if isinstance(self.screen, ModalScreen):
+            again = partial(
+                self.notify, message, title=title, severity=severity, timeout=timeout, markup=markup
+            )
+            self._unsaid.append(again)
+            return
         message = self.advice(message)
         words = " ".join(part for part in (title, *message.split("\n")) if part)
         fits = cell_len(words) < self.size.width - 3
@@ -347,6 +324,12 @@ class Console(PacedApp[int]):
     def advice(self, text: str) -> str:
         """Return advice that names commands in the words of the console: keys, where there are any."""
         return console_advice(text, self._keys.keymap)
+
+    def _say_the_unsaid(self, screen: Screen[Any]) -> None:
+        if not isinstance(screen, ModalScreen):
+            unsaid, self._unsaid = self._unsaid, []
+            for say in unsaid:
+                say()
 
     def write_to_terminal(self, sequence: str) -> None:
         """Send an escape sequence past what is drawn: for the terminal's own clipboard."""

@@ -13,6 +13,7 @@ from k8s.text.sanitize import sanitize
 from tui.jobs.namespace_usage import ALL
 from tui.screens.base.request import ActionRequest, Route
 from tui.screens.lists.jobs import JobsView
+from tui.terminal.key_queue import keys_held
 
 if TYPE_CHECKING:
     from tui.app import Console
@@ -80,7 +81,8 @@ async def _switch_context(console: Console, name: str) -> None:
     from k8s.client.auth.kubeconfig import read_kubeconfig
 
     try:
-        known = await asyncio.to_thread(read_kubeconfig, console.options.kubeconfig)
+        with keys_held(console):
+            known = await asyncio.to_thread(read_kubeconfig, console.options.kubeconfig)
         context = known.resolve(name).context
     except KubeError as error:
         console.notify(error.why, title=error.what, severity="warning", markup=False)

@@ -16,6 +16,7 @@ from tui.keys import NEW_JOB
 from tui.options import login_name
 from tui.screens.base.request import ActionRequest
 from tui.screens.dialogs.confirm import ConfirmScreen
+from tui.terminal.key_queue import keys_held
 
 if TYPE_CHECKING:
     from k8s.jobs.clone import Clone
@@ -42,7 +43,8 @@ async def _clone(console: Console, client: Client, ref: JobRef) -> None:
     from k8s.jobs.create import resource_of
 
     try:
-        found = await client.get(resource_of(ref), ref.name, ref.namespace)
+        with keys_held(console):
+            found = await client.get(resource_of(ref), ref.name, ref.namespace)
         taken = {job.ref.name for job in console.snapshot.jobs if job.ref.namespace == ref.namespace}
         made = clone_of(found, taken, user=login_name())
     except KubeError as error:

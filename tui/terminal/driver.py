@@ -26,6 +26,7 @@ from textual.widget import Widget
 
 from tui.terminal import tty_state
 from tui.terminal.frame_rate import FrameRate
+from tui.terminal.key_queue import KeyQueue, Typed
 from tui.terminal.writer import TerminalWriter
 
 FAREWELL_S = 1.0
@@ -209,13 +210,33 @@ class FrameTimer:
 
 
 class PacedApp(App[ReturnType]):
-    """An app that paints as often as its terminal takes it; without one, as in tests, it is any other app."""
+    """An app that paints as often as its terminal takes it, and takes keys one after another.
+
+    Without a terminal, as in tests, it paints as any other app.
+    """
 
     driver: ConsoleDriver | None = None
     """What drives the terminal, once there is one."""
 
     def __init__(self) -> None:
         super().__init__(driver_class=ConsoleDriver)
+        self.key_queue = KeyQueue(self, self._hand_on, self.takes_keys)
+        """What was typed and has to wait."""
+
+    async def on_event(self, event: events.Event) -> None:
+        """Let a key, or a paste, wait until what was typed before it is done with."""
+        if isinstance(event, events.Key | events.Paste) and not event.is_forwarded:
+            self.key_queue.put(event)
+        else:
+            await super().on_event(event)
+
+    async def _hand_on(self, typed: Typed) -> None:
+        self.hurry()  # what it does is painted at once, however long it had to wait
+        await super().on_event(typed)
+
+    def takes_keys(self) -> bool:
+        """Tell whether the screen on top is there."""
+        return self.screen.is_mounted
 
     def hurry(self) -> None:
         """Paint what changes now as if a key had been pressed: somebody waits for it."""

@@ -40,12 +40,7 @@ class PromptField(LineInput):
         self._prompt = prompt
 
     async def _on_key(self, event: events.Key) -> None:
-        if not self._prompt.is_open:
-            # Typed right behind the enter that closed it: it is meant for the view.
-            event.stop()
-            event.prevent_default()
-            self.app.post_message(events.Key(event.key, event.character))
-        elif self._prompt.press(event.key):
+        if self._prompt.press(event.key):
             event.stop()
             event.prevent_default()
         else:
@@ -95,7 +90,6 @@ class Prompt(Horizontal):
         self.problem = ""
         """What is wrong with the filter that is typed, or was typed last."""
         self._actions = {name.strip(): key.action for key in keys for name in key.keys.split(",")}
-        self._on_submit: Callable[[str], None] = lambda _text: None
         self._history: Sequence[str] = ()
         self._back = 0
 
@@ -112,7 +106,6 @@ class Prompt(Horizontal):
         *,
         complete: Completer | None = None,
         history: Sequence[str] = (),
-        on_submit: Callable[[str], None] = lambda _text: None,
     ) -> None:
         """Show the line and give it the focus.
 
@@ -121,9 +114,7 @@ class Prompt(Horizontal):
             text: What stands on it at first.
             complete: Finds what is likely meant.
             history: What was typed before, the oldest first.
-            on_submit: Called with the text at once when enter is pressed, before any key behind it.
         """
-        self._on_submit = on_submit
         self.mark, self._history, self._back = mark, history, 0
         self.say(self.problem if mark == "/" and text else "")
         self.query_one("#mark", Label).update(mark)
@@ -153,7 +144,6 @@ class Prompt(Horizontal):
         if action == "submit":
             text = self.query_one(PromptField).value
             self.close()
-            self._on_submit(text)
             self.post_message(self.Typed(self.mark, text, is_final=True))
         elif action == "close":
             self.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -28,6 +29,7 @@ from tui.screens.job.curves import CurvesView
 from tui.screens.job.job import JobView
 from tui.screens.lists.jobs import JobsView
 from tui.screens.lists.nodes import NodesView
+from tui.terminal.key_queue import QUIET_TURNS
 from tui.widgets.table.table import Table
 
 JOBS = "/apis/kubeflow.org/v1/pytorchjobs"
@@ -63,7 +65,18 @@ class Playground:
 
     async def press(self, *keys: str) -> None:
         await self.pilot.press(*keys)
+        await self.rest()
         await self.pilot.pause()
+
+    async def rest(self) -> None:
+        """Wait until all that was typed is done with."""
+        quiet_turns = 0
+        for _ in range(20_000):
+            quiet_turns = quiet_turns + 1 if self.console.key_queue.is_empty else 0
+            if quiet_turns > QUIET_TURNS or not self.console.is_running:
+                return
+            await asyncio.sleep(0.001 if quiet_turns == 0 else 0)
+        raise AssertionError(f"never at rest; on screen:\n{self.text}")
 
     def forget(self, job: Object) -> None:
         """Take a job away, and its pods."""

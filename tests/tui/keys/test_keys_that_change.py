@@ -87,16 +87,18 @@ async def test_a_key_that_changes_something_and_enter_at_once_change_nothing(
 
 
 @pytest.mark.parametrize("place", OPENED)
-async def test_with_readonly_such_a_key_does_nothing(tmp_path: Path, place: str) -> None:
+async def test_with_readonly_such_a_key_does_nothing_and_says_why(tmp_path: Path, place: str) -> None:
     async with world(tmp_path, is_read_only=True) as play:
         await play.press(*OPENED[place])
         await play.until(titled(play, "Jobs (" if place == "Jobs" else "Jobs › bert   "))
         for key in CHANGING[place]:
-            before = play.console.screen
+            before = play.console.views.current
+            assert before is not None
             for name in names_of(key.id):
+                before.put("flash", "")
                 await play.press(name)
                 assert play.console.screen is before, f"{name} has led somewhere"
-                assert "--readonly" not in play.text
+                await play.until(seen(play, "Nothing is changed with --readonly."))
         await play.press(*typed("new"))
         await play.until(seen(play, "Nothing is changed with --readonly."))
         assert changes(play) == []

@@ -103,12 +103,8 @@ class Desk(Playground):
             name = key if len(key) > 1 or key.isalnum() else _character_to_key(key)
             letter = " " if name == "space" else key if len(key) == 1 else None
             self.console.post_message(events.Key(name, letter))
-            for _ in _QUEUES:
-                await self.pilot.pause(0)
-
-
-_QUEUES = ("the application's", "the view's and its widgets'", "the application's, of what they wish for")
-"""Whose messages a key goes through; each is waited for."""
+            await self.rest()
+            await self.pilot.pause(0)  # it draws
 
 
 class Log:

@@ -59,8 +59,6 @@ class ViewContext:
     """Keys that change something on the cluster are not there."""
     names: Callable[[], Mapping[Argument, Sequence[str]]] = _no_names
     """Returns what commands may take, for completion."""
-    hold_keys: Callable[[], None] = lambda: None
-    """Lets keys wait until the command that was just typed is done."""
     typed: dict[str, list[str]] = field(default_factory=lambda: {"/": [], ":": []})
     """What was typed before on the prompt, by its mark, the oldest first."""
     client: Callable[[], Client | None] = _no_client
@@ -85,6 +83,13 @@ class ViewContext:
     def view_keys(self, view: str) -> tuple[Key, ...]:
         """Return the keys of the view with this name, without those of every view."""
         return self.keys(view_keys(view, self.actions))
+
+    def withheld_keys(self, view: str) -> tuple[Key, ...]:
+        """Return the keys that `--readonly` takes from a view: they are bound, to be refused in words."""
+        if not self.is_read_only:
+            return ()
+        all_keys = (*view_keys(view, self.actions), *self.actions.keys(EVERYWHERE))
+        return remapped([key for key in all_keys if key.changes_cluster], self.keymap)
 
     @property
     def everywhere_keys(self) -> tuple[Key, ...]:
@@ -143,7 +148,8 @@ class View(Screen[None]):
     def on_mount(self) -> None:
         """Bind the keys that are there for this user; which they are the context knows, not the class."""
         keys = [key for key in (*self.keys, *self.context.everywhere_keys) if key.id != INTERRUPT]
-        ours = BindingsMap(bindings(keys)).key_to_bindings
+        withheld = self.context.withheld_keys(self.NAME)
+        ours = BindingsMap(bindings((*keys, *withheld))).key_to_bindings
         self._bindings = BindingsMap.from_keys({**self._bindings.key_to_bindings, **ours})
 
     @property
@@ -298,7 +304,6 @@ class View(Screen[None]):
                 text, names, typed, is_read_only=self.context.is_read_only, actions=self.context.actions
             ),
             history=typed,
-            on_submit=lambda text: self.context.hold_keys() if text.strip() else None,
         )
 
     def filter_tables(

@@ -17,6 +17,7 @@ from textual.widgets import Label, Static
 import themes
 from k8s.errors import KubeError
 from tui.keys import DIALOG
+from tui.terminal.key_queue import keys_held
 from tui.text.format import STATUS_LOOKS, Look, Run
 from tui.widgets.bindings import bindings
 from tui.widgets.table.table import Cell, Column, Row, Table
@@ -97,7 +98,8 @@ class ThemesScreen(ModalScreen[None]):
     async def _save(self, name: str) -> None:
         """Save the choice in a thread, for home folders may be slow; then close."""
         try:
-            await asyncio.to_thread(self._save_theme, themes.short(name))
+            with keys_held(self.app):
+                await asyncio.to_thread(self._save_theme, themes.short(name))
         except KubeError as error:
             self.app.notify(error.details, title=error.what, severity="error", markup=False)
         self.dismiss(None)

@@ -36,6 +36,7 @@ from tui.keys import NEW_JOB, Key
 from tui.screens.base.request import ActionRequest
 from tui.screens.dialogs.confirm import ConfirmScreen
 from tui.screens.documents.submit import Submission, SubmitScreen
+from tui.terminal.key_queue import keys_held
 from tui.text.format import age
 from tui.widgets.form.fields import Field
 from tui.widgets.form.job_fields import CreateBar, JobFields, Notice, PreflightView
@@ -202,14 +203,15 @@ class NewJobScreen(SubmitScreen):
         self._load_claims()
         if self.state.clone_of:
             return
-        if image := await asyncio.to_thread(draft.last_image, self._folder):
-            self.state.set_default("image", image)
-            self._show_state()
-        try:
-            saved = await asyncio.to_thread(draft.read_draft, self._folder)
-        except DraftError as error:
-            self.query_one(Notice).show(str(error))
-            return
+        with keys_held(self.app):  # they are for the question whether to resume the draft
+            if image := await asyncio.to_thread(draft.last_image, self._folder):
+                self.state.set_default("image", image)
+                self._show_state()
+            try:
+                saved = await asyncio.to_thread(draft.read_draft, self._folder)
+            except DraftError as error:
+                self.query_one(Notice).show(str(error))
+                return
         if saved is not None and await self._offer(saved):
             self._is_draft = True
             self.state.load_draft(saved.values)
@@ -291,7 +293,8 @@ class NewJobScreen(SubmitScreen):
         details = "A draft is offered the next time you open this form."
         dialog = ConfirmScreen("Save a draft before leaving?", details, answers=answers, escape=2)
         answer = await self.app.push_screen_wait(dialog)
-        return answer == "discard" or (answer == "save" and await self._save_draft())
+        with keys_held(self.app):
+            return answer == "discard" or (answer == "save" and await self._save_draft())
 
     def close(self, ref: JobRef | None) -> None:
         """Close with the job that was created, or None."""

@@ -17,6 +17,7 @@ from textual.widgets import Button
 from k8s.errors import Invalid, KubeError, ServerFailed, Unreachable
 from k8s.kinds import JobRef
 from tui.screens.dialogs.confirm import ConfirmScreen
+from tui.terminal.key_queue import keys_held
 from tui.widgets.form.job_fields import Notice
 
 DRY_RUN = "Dry run…"
@@ -96,6 +97,10 @@ class SubmitScreen(Screen[JobRef | None]):
     @work(exclusive=True, group="submit")
     async def _submit(self, submission: Submission, *, is_dry_run_only: bool) -> None:
         """Ask for a dry run, and create the job unless that is all that is wanted."""
+        with keys_held(self.app):  # they are for what comes then: the job's logs, or the field with an error
+            await self._send(submission, is_dry_run_only=is_dry_run_only)
+
+    async def _send(self, submission: Submission, *, is_dry_run_only: bool) -> None:
         try:
             if await _dry_run(submission):
                 self.show_dry_run_passed(submission)
