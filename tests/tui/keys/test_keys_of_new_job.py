@@ -14,7 +14,6 @@ from tests.tui.keys.world import (
     changes,
     seen,
     titled,
-    unseen,
     world,
 )
 from tui.jobs.new_job.draft import FILE, FOLDER
@@ -50,7 +49,7 @@ async def test_keys_of_the_form_for_a_new_job(tmp_path: Path) -> None:
         await hands.press("new.previous_section", at(play, "Name"), undo=["pagedown"])
         await play.press("pageup")
         await hands.press("new.yaml", lambda: not at(play, "Name")(), undo=["ctrl+y"])
-        await hands.press("new.jump", unseen(play, "Namespace"), undo=["escape"])
+        await hands.press("new.jump", seen(play, "Name            a ", "Namespace"), undo=["escape"])
         assert changes(play) == []
         await play.press("x")
         await hands.press("new.leave", seen(play, "Save a draft before leaving?"), undo=["escape"])

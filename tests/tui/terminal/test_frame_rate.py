@@ -40,15 +40,16 @@ def test_what_follows_a_key_never_waits_for_the_next_frame() -> None:
 
 
 def test_a_key_that_takes_long_is_answered_at_once_when_it_is_done_but_is_not_waited_for_for_ever() -> None:
-    rate = FrameRate(is_remote=True)
+    rate = FrameRate(is_remote=False, period_s=60)
     rate.paint(100.0)
     rate.press(100.1)
-    assert rate.due_s(101.5) == 101.5 + TOGETHER_S
-    rate.paint(101.9)
-    assert rate.due_s(101.91) == 101.9 + SLOW_PERIOD_S
-    rate.press(102.0)
-    rate.paint(102.0 + PATIENCE_S)
-    assert rate.due_s(102.0 + PATIENCE_S) == 102.0 + PATIENCE_S + SLOW_PERIOD_S
+    long_s = 100.1 + 5 * PRESS_S
+    assert rate.due_s(long_s) == long_s + TOGETHER_S
+    rate.paint(long_s)
+    assert rate.due_s(long_s + 0.01) == long_s + 60
+    rate.press(110.0)
+    assert rate.due_s(110.0 + PATIENCE_S - 0.01) == 110.0 + PATIENCE_S - 0.01 + TOGETHER_S
+    assert rate.due_s(110.0 + PATIENCE_S + 0.01) == long_s + 60
 
 
 def test_a_terminal_that_blocks_gets_fewer_frames_until_it_is_fast_again() -> None:

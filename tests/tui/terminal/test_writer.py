@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import select
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from queue import Queue
 
 import pytest
@@ -43,6 +44,13 @@ class Pipe:
         return size, self.emptied.get()
 
 
+def wait_until(is_so: Callable[[], bool]) -> None:
+    until_s = time.monotonic() + WAIT_S
+    while not is_so():
+        assert time.monotonic() < until_s
+        time.sleep(0.001)
+
+
 @pytest.fixture
 def pipe() -> Iterator[Pipe]:
     pipe = Pipe()
@@ -67,6 +75,17 @@ def test_nothing_waits_for_a_terminal_that_does_not_read_and_little_is_kept(pipe
     assert not pipe.writer.is_empty
     size, _ = pipe.read_until_emptied()
     assert size <= 2 * LARGEST_CHARACTERS
+
+
+def test_a_terminal_that_reads_slowly_is_not_stuck(pipe: Pipe) -> None:
+    pipe.writer.write(FULL)
+    wait_until(lambda: not select.select([], [pipe.writes], [], 0)[1])
+    stuck_at_s = pipe.writer.stuck_at_s
+    pipe.read(65536)
+    wait_until(lambda: pipe.writer.stuck_at_s > stuck_at_s)
+    assert not pipe.writer.is_empty
+    pipe.writer.write("behind")
+    assert pipe.read_until_emptied() == (len(FULL) - 65536 + len("behind"), False)
 
 
 def test_when_it_reads_again_it_is_said_that_something_is_missing(pipe: Pipe) -> None:

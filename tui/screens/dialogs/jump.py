@@ -18,13 +18,7 @@ LETTERS = "asdfghjklqwertyuiopzxcvbnm"
 class JumpScreen(ModalScreen[Widget | None]):
     """Shows the letters over the screen behind it; returns the widget to focus, or None."""
 
-    DEFAULT_CSS = """
-    JumpScreen { background: transparent; layers: letters; }
-    JumpScreen Label {
-        layer: letters; position: absolute; width: 3; height: 1; text-align: center;
-        background: $mark; color: $background; text-style: bold;
-    }
-    """
+    CSS_PATH: ClassVar = "jump.tcss"
     AUTO_FOCUS: ClassVar[str] = ""
 
     def __init__(self, targets: Mapping[str, Widget]) -> None:

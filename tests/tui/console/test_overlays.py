@@ -1,0 +1,90 @@
+"""What lies over a view shows the view behind it; and nothing lies over a dialog."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import zip_longest
+from pathlib import Path
+
+import pytest
+from textual.screen import ModalScreen
+
+from tests.support.screen_text import text_of
+from tests.tui.console.test_console import Playground
+from tests.tui.keys.world import seen, typed, world
+from tui.screens.lists.jobs import JobsView
+
+OVERLAYS: dict[str, tuple[Sequence[str], str]] = {
+    "jump": (["ctrl+g"], " a "),
+    "palette": (["ctrl+p"], "Search actions"),
+    "themes": (typed("theme"), "THEME"),
+    "help": (["question_mark"], "Open the job"),
+    "quit": (["q"], "Quit gpuconsole?"),
+    "delete": (["ctrl+d"], "Delete 1 job?"),
+    "suspend": (["H"], "Suspend "),
+    "detail": (["v"], "Image is there."),
+}
+"""Each overlay: the keys that open it, and words that are on it."""
+BELOW = {"detail": typed("events")}
+"""What opens the view below where that is not home."""
+NOTICE = "the server has refused it"
+
+
+@pytest.mark.parametrize("theme", ["gpuconsole-dark", "gpuconsole-mono", "gpuconsole-ansi"])
+@pytest.mark.parametrize("overlay", OVERLAYS)
+async def test_an_overlay_shows_the_view_behind_it(tmp_path: Path, overlay: str, theme: str) -> None:
+    keys, words = OVERLAYS[overlay]
+    async with world(tmp_path, size=(120, 40)) as play:
+        play.console.theme = theme
+        await play.press(*BELOW.get(overlay, ()))
+        behind = text_of(play.console).splitlines()
+        await play.press(*keys)
+        await play.until(lambda: isinstance(play.console.screen, ModalScreen) and words in play.text)
+        shown = text_of(play.console).splitlines()
+        cells = (cell for lines in zip_longest(behind, shown) for cell in zip(*map(str, lines), strict=False))
+        kept = sum(was == now != " " for was, now in cells)
+        letters = sum(letter != " " for line in behind for letter in line)
+        assert kept > letters / 4, f"only {kept} of {letters} letters are left"
+
+
+@pytest.mark.parametrize("size", [(80, 24), (60, 15)])
+@pytest.mark.parametrize("overlay", OVERLAYS)
+async def test_a_notice_never_lies_over_a_dialog_and_is_said_once_that_is_closed(
+    tmp_path: Path, overlay: str, size: tuple[int, int]
+) -> None:
+    keys, words = OVERLAYS[overlay]
+    async with world(tmp_path, size=size) as play:
+        await play.press(*BELOW.get(overlay, ()), *keys)
+        await play.until(lambda: words in play.text)
+        alone = dialog(play)
+        await play.press("escape")
+        say(play, "earlier")
+        await play.until(seen(play, "earlier"))
+        await play.press(*keys)
+        await play.until(lambda: dialog(play) == alone)
+        say(play, "later")
+        await play.rest()
+        await play.pilot.pause()
+        assert dialog(play) == alone
+        await play.press("escape")
+        await play.until(seen(play, "later"))
+
+
+async def test_a_notice_of_what_was_answered_is_said_on_the_view(tmp_path: Path) -> None:
+    async with world(tmp_path, size=(80, 24)) as play:
+        await play.press("ctrl+d")
+        play.console.notify("It was said meanwhile.")
+        await play.press("escape")
+        await play.until(seen(play, "It was said meanwhile."))
+        assert isinstance(play.console.screen, JobsView)
+
+
+def dialog(play: Playground) -> list[str]:
+    """Return what stands where the dialog is."""
+    lines = [line.ljust(play.console.size.width) for line in play.text.splitlines()]
+    parts = [each.region for each in play.console.screen.children if not each.has_class("-textual-system")]
+    return [lines[y][part.x : part.right] for part in parts for y in range(part.y, part.bottom)]
+
+
+def say(play: Playground, when: str) -> None:
+    play.console.notify(NOTICE, title=f"{when}:", severity="error", timeout=60)
