@@ -23,6 +23,20 @@ QUICK = Backoff(first_s=0.005, longest_s=0.02, idle_s=5.0, waiting_s=0.01, poll_
 """Waits as short as a test likes them."""
 
 
+@dataclass(frozen=True)
+class CountedBackoff(Backoff):
+    """Waits for nothing, and notes after how many failures in a row it was asked to."""
+
+    healthy_s: float = 0.0
+    waiting_s: float = 0.01
+    failures: list[int] = field(default_factory=list)
+
+    def delay_s(self, failures: int) -> float:
+        """Note the failures."""
+        self.failures.append(failures)
+        return 0.0
+
+
 @dataclass
 class Run:
     """One run of a container: its lines, and how it ended."""

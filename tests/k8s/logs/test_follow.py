@@ -12,7 +12,17 @@ from k8s.client.client import Client
 from k8s.errors import Forbidden, Invalid
 from k8s.logs import Follower, Item, LogLine, LogRequest, Mark, Marker, Target
 from k8s.watch.backoff import Backoff
-from tests.scripted.logs import NS, QUICK, START_NS, Fault, Run, ScriptedPod, connected, target
+from tests.scripted.logs import (
+    NS,
+    QUICK,
+    START_NS,
+    CountedBackoff,
+    Fault,
+    Run,
+    ScriptedPod,
+    connected,
+    target,
+)
 
 EVERYTHING = LogRequest()
 
@@ -236,6 +246,15 @@ async def test_a_server_in_trouble_is_asked_again_until_it_answers() -> None:
     assert texts == pod.texts
     assert [each.mark for each in markers] == [Mark.LOST, Mark.LOST, Mark.RECONNECTED, Mark.ENDED]
     assert "etcd" in markers[0].text
+
+
+async def test_after_a_good_reading_the_next_failure_is_the_first_again() -> None:
+    backoff = CountedBackoff()
+    pod = ended_pod(20)
+    pod.faults = [Fault(500), Fault(500), Fault(cut_after=400), Fault(500), Fault(cut_after=600), Fault(500)]
+    texts, _ = await read_all(pod, backoff=backoff)
+    assert texts == pod.texts
+    assert backoff.failures == [1, 2, 1, 2, 1, 2]
 
 
 async def test_a_cluster_that_is_away_is_said_once_and_waited_for() -> None:

@@ -345,6 +345,55 @@ async def test_what_is_looked_at_is_streamed_first() -> None:
             assert "now" in texts(await taken_until(feed, 4))
 
 
+@pytest.mark.parametrize("turns", [0, 1, 2, 3, 5])
+async def test_looking_at_other_ranks_while_they_are_read_loses_and_doubles_nothing(turns: int) -> None:
+    pods = [pod_of(rank, lines=3_000) for rank in range(3)]
+    for pod in pods:
+        await pod.end()
+    async with connected(*pods) as (_, client):
+        targets = [target_of(pod, rank) for rank, pod in enumerate(pods)]
+        logs = JobLogs(client, targets, request=LogRequest(), max_streams=1, backoff=QUICK)
+        feed = logs.open(EVERYTHING)
+        items: list[Item] = []
+        async with running(logs), asyncio.timeout(30):
+            for rank in (1, 2, 0) * 5:
+                amount = len(items)
+                while len(items) == amount and not ended(items, 3):
+                    await asyncio.sleep(0)
+                    items += feed.take(everything=True)
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                logs.focus([LogSelection(rank=rank)])
+            while not ended(items, 3):
+                await asyncio.sleep(0)
+                items += feed.take(everything=True)
+    for rank, pod in enumerate(pods):
+        lines = [item.text.decode() for item in items if isinstance(item, LogLine) and item.rank == rank]
+        assert lines == pod.texts
+
+
+def ended(items: Sequence[Item], pods: int) -> bool:
+    return sum(isinstance(item, Marker) and item.mark is Mark.ENDED for item in items) == pods
+
+
+async def test_following_ends_when_the_job_is_over_after_its_last_pod() -> None:
+    pod = pod_of(0)
+    await pod.end()
+    is_over = asyncio.Event()
+
+    async def snapshots() -> AsyncIterator[Sequence[Target]]:
+        yield [target_of(pod, 0)]
+        await is_over.wait()
+
+    async with connected(pod) as (_, client), asyncio.timeout(20):
+        found = []
+        async for item in read(client, snapshots(), Options(follow=True, every=True), backoff=QUICK):
+            found.append(item)
+            if isinstance(item, Marker) and item.mark is Mark.ENDED:
+                asyncio.get_running_loop().call_later(0.05, is_over.set)
+    assert [text for text in texts(found) if not text.startswith("--")] == pod.texts
+
+
 async def read_texts(client: Client, targets: Sequence[Target], options: Options) -> list[str]:
     async with asyncio.timeout(20):
         return texts([item async for item in read(client, targets, options, backoff=QUICK)])

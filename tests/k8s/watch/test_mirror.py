@@ -15,6 +15,7 @@ from k8s.errors import (
     Unreachable,
 )
 from k8s.watch.backoff import Backoff
+from tests.scripted.logs import CountedBackoff
 from tests.scripted.mirror import ALL, PATIENT, pod, running
 from tests.scripted.server import (
     Answer,
@@ -290,6 +291,20 @@ async def test_a_line_that_makes_no_sense_at_all_is_made_up_for_by_a_list() -> N
         async with running(cluster) as watched:
             await watched.until_problem(ServerFailed)
             await watched.until_pods("b")
+
+
+async def test_after_a_healthy_watch_the_next_failure_is_the_first_again() -> None:
+    backoff = CountedBackoff()
+    async with ScriptedCluster() as cluster:
+        cluster.say(ALL, refusal(500), refusal(500), page([pod("a")], "5"), page([pod("b")], "6"))
+        breaks = Stream()
+        cluster.say(ALL, breaks, Stream(), watch=True)
+        async with running(cluster, backoff=backoff) as watched:
+            await watched.until(lambda: watched.mirror.state.is_live)
+            assert backoff.failures == [1, 2]
+            breaks.send(b"nonsense\n")
+            await watched.until_pods("b")
+            assert backoff.failures == [1, 2, 1]
 
 
 async def test_an_object_that_makes_no_sense_is_counted_and_its_old_self_not_shown_as_new() -> None:
