@@ -15,7 +15,7 @@ from k8s.kinds import CREATABLE, CreatableKind, Manifest
 from k8s.models.job_spec import JobSpec
 from k8s.text.yaml_writer import to_yaml
 from tui.commands.support.connect import check_may_change, cluster
-from tui.commands.support.continued import continued_folder, folder_without_cluster
+from tui.commands.support.continued import continued_folder, folder_without_cluster, tell_of_checkpoints
 from tui.commands.support.manifests import ManifestOptions, read_manifests
 from tui.commands.support.output import WrongUsage, write, write_object, write_stderr
 from tui.commands.support.submit_flags import add_spec_arguments, spec_of
@@ -89,6 +89,8 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
             wanted = _from_flags(flags, options, namespace, folder)
         for each in wanted:
             home = _namespace_of(each.manifest, namespace)
+            if flags.filename:
+                await tell_of_checkpoints(client, each.resource, each.manifest, home)
             await create_manifest(client, each.resource, each.manifest, home, dry_run=dry_run == "server")
             _print([each], namespace, "created (server dry run)." if dry_run else "created.", output)
     return 0

@@ -185,6 +185,35 @@ async def test_going_on_from_an_earlier_job_is_asked_for_and_said(
     assert re.fullmatch(r"/workspace/old-20261122-082033-417/logs-demo-\d{8}-\d{6}-\d{3}", log_dir)
 
 
+async def test_a_file_that_names_the_folder_of_an_earlier_run_says_what_it_goes_on_from(
+    run: CommandLine, cluster: ScriptedCluster, tmp_path: Path
+) -> None:
+    printed = await run(*TRAINER, *AS_MANIFEST)
+    folder = yaml.safe_load(printed.out)["metadata"]["annotations"]["gpuconsole.dev/log-dir"].split("/")[2]
+    path = run.home / "job.yaml"
+    path.write_text(printed.out)
+    with_checkpoint(cluster, tmp_path / "volume", "demo", 1)
+    ended = await run("submit", "-f", str(path))
+    assert (ended.status, ended.err) == (0, "")
+    with_checkpoint(cluster, tmp_path / "volume", folder, 200)
+    ended = await run("submit", "-f", str(path))
+    assert (ended.status, ended.out) == (0, "PyTorchJob default/demo created.\n")
+    assert ended.err.startswith("Continues step 200 of demo, saved ")
+    assert ended.err.endswith(f": its manifest names /workspace/{folder}.\n")
+
+
+async def test_what_is_wrong_with_a_trainers_manifest_is_left_to_the_server(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
+    printed = await run(*TRAINER, *AS_MANIFEST)
+    path = run.home / "job.yaml"
+    path.write_text(json.dumps(yaml.safe_load(printed.out) | {"spec": "x"}))
+    cluster.say(PYTORCH_JOBS, refusal(422, "spec: must be an object", "Invalid"), method="POST")
+    ended = await run("submit", "-f", str(path))
+    assert (ended.status, ended.out) == (1, "")
+    assert "spec: must be an object" in ended.err
+
+
 async def test_a_run_that_is_not_there_cannot_be_continued(
     run: CommandLine, cluster: ScriptedCluster, tmp_path: Path
 ) -> None:

@@ -22,6 +22,7 @@ import themes
 from k8s.client.auth.cluster_config import ClusterConfig
 from k8s.client.client import Client
 from k8s.jobs.clone import clone
+from k8s.jobs.pod_files import LOCAL_PATH
 from k8s.kinds import CREATABLE, JobRef
 from k8s.models.job_spec import JobSpec, Mount
 from k8s.snapshot import ClusterSnapshot, Job, NodeRow, Share
@@ -319,6 +320,50 @@ async def test_the_focused_field_is_always_seen_with_its_label_and_its_problem(t
         shown = it.shown()
         at = next(index for index, line in enumerate(shown) if "▸ Mount path" in line)
         assert "✕ 'data' is not a mount path: must be absolute" in shown[at + 1]
+
+
+async def test_an_earlier_run_on_the_volume_is_named_and_continued_only_when_asked(tmp_path: Path) -> None:
+    claim = {"metadata": {"name": "workspace", "annotations": {LOCAL_PATH: str(tmp_path / "volume")}}}
+    old = "ddp-digits-1-20261122-082033-417"
+    checkpoints = tmp_path / "volume" / old / "checkpoints"
+    checkpoints.mkdir(parents=True)
+    (checkpoints / "step-00000520.pt").touch()
+    async with form(tmp_path, ECHO) as it:
+        it.cluster.say(f"{CLAIMS}/workspace", Answer(claim))
+        await it.write("mount_path", "/data")
+        await it.settled()
+        it.app.snapshot = replace(SNAPSHOT, problems={})
+        await it.pilot.pause()
+        words = "step 520 of ddp-digits-1 (deleted), saved "
+        assert f"starts anew; to go on from {words}" in " ".join(it.said("#preflight").split())
+        assert f"/data/{old}" not in " ".join(it.screen.state.result.spec.command)
+        await it.write("continue_from", "ddp-digits-2")
+        await it.go("name")
+        assert it.field("continue_from").error.startswith("No earlier run of 'ddp-digits-2'")
+        await it.write("continue_from", "ddp-digits-1")
+        assert it.field("continue_from").error == ""
+        assert f"continues {words}" in " ".join(it.said("#preflight").split())
+        await it.create()
+        made = json.loads(it.cluster.asked(JOBS, method="POST")[-1].body)
+        container = made["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]["containers"][0]
+        assert f"/data/{old}/checkpoints" in container["command"]
+        assert container["command"][-2:] == ["--resume", "must"]
+
+
+async def test_the_focused_field_stays_in_sight_when_the_summary_grows(tmp_path: Path) -> None:
+    claim = {"metadata": {"name": "workspace", "annotations": {LOCAL_PATH: str(tmp_path)}}}
+    async with form(tmp_path, size=(80, 24)) as it:
+        it.cluster.say(f"{CLAIMS}/workspace", Answer(claim))
+        await it.go("name")
+        await it.pilot.press(*["tab"] * 8)
+        assert it.focused_key == "ddp.dataset"
+        before = it.screen.query_one("#preflight").size.height
+        await it.pilot.press("right")
+        await it.settled()
+        assert "would fail: no /workspace/mnist" in "".join(it.shown())
+        assert it.screen.query_one("#preflight").size.height > before
+        await it.pilot.pause()
+        assert any(line.startswith(" ▸ Dataset") for line in it.shown())
 
 
 async def test_a_problem_is_said_once_the_field_was_touched(tmp_path: Path) -> None:

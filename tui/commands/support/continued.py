@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
+import posixpath
 import time
 
 from k8s.client.client import Client
-from k8s.models.job_spec import JobSpec
+from k8s.errors import KubeError
+from k8s.jobs.pod_files import local_folder
+from k8s.jobs.run_folders import list_runs
+from k8s.kinds import KINDS, Manifest
+from k8s.models.job_spec import LOG_DIR_ANNOTATION, TRAINER_ANNOTATION, JobSpec
+from k8s.models.resources import Resource
 from tui.commands.support.connect import read_jobs
 from tui.commands.support.output import WrongUsage, write_stderr
 from tui.commands.support.submit_flags import WORKSPACE
-from tui.jobs.new_job.earlier_runs import EarlierRuns, earlier_runs
+from tui.jobs.new_job.earlier_runs import EarlierRun, EarlierRuns, earlier_runs
 from tui.jobs.new_job.volume import look_into_volume
 from tui.options import ConsoleOptions
 
@@ -54,6 +61,25 @@ async def continued_folder(
         raise WrongUsage(f"--continue: {error.args[0]}") from error
     write_stderr(f"Continues {run.words(time.time())}.")
     return run.folder
+
+
+async def tell_of_checkpoints(client: Client, resource: Resource, manifest: Manifest, namespace: str) -> None:
+    """Say on stderr what a manifest's trainer will go on from: its folder stands in the manifest."""
+    meta = manifest["metadata"]
+    annotations = meta.get("annotations")
+    kind = next((each for each in KINDS if each.resource == resource), None)
+    if kind is None or not isinstance(annotations, dict) or not annotations.get(TRAINER_ANNOTATION):
+        return
+    folder = posixpath.dirname(str(annotations.get(LOG_DIR_ANNOTATION) or ""))
+    try:
+        replicas = kind.replicas(manifest)
+        root = await local_folder(client, replicas[0].template, namespace, folder) if replicas else None
+    except (KubeError, AttributeError, TypeError, ValueError):
+        return  # what is wrong with it, the server says
+    runs = await asyncio.to_thread(list_runs, root.parent) if root is not None else []
+    for run in (run for run in runs if root is not None and run.name == root.name):
+        found = EarlierRun(run.job, folder, "", run.step, run.saved_s)
+        write_stderr(f"Continues {found.words(time.time())}: its manifest names {folder}.")
 
 
 def _workspace_claim(spec: JobSpec) -> str:

@@ -116,7 +116,7 @@ _STORAGE_FIELDS = (
     FormField(
         CONTINUE,
         "Continue",
-        "Earlier job whose checkpoint to go on from, or its folder; empty: start anew in a folder of its own",
+        "Earlier job, or its folder, whose checkpoint to go on from",
         placeholder="no, start anew",
     ),
     FormField("env", "Environment", "One NAME=value per line", placeholder="NAME=value", control="lines"),

@@ -78,6 +78,12 @@ class JobFields(ScrollableContainer, can_focus=False):
     def _fields(self, definitions: Iterable[FormField]) -> list[Field]:
         return [Field(each, self._values.get(each.key, "")) for each in definitions]
 
+    def on_resize(self) -> None:
+        """Keep the field with the focus in sight when the summary below grows."""
+        for field in self.query(Field):
+            if field.has_focus_within:
+                self.call_after_refresh(field.reveal)
+
     def field(self, key: str) -> Field | None:
         """Return a field by its key; None while it is not mounted."""
         return next((field for field in self.query(Field) if field.key == key), None)
