@@ -18,7 +18,7 @@ from pathlib import Path
 
 from k8s.errors import KubeError
 from k8s.sandbox.paths import SandboxPaths, locked
-from k8s.sandbox.pod_folder import POD_UID, SANDBOX
+from k8s.sandbox.pod_folder import POD_UID, SANDBOX, LogLimits
 
 START_S = 60.0
 """How long a sandbox may take to be ready."""
@@ -42,6 +42,10 @@ class SandboxOptions:
     """It ends by itself after so long without a running pod and without anybody asking."""
     restart_delay_s: float = 10.0
     """Before a container is restarted for the second time."""
+    log_max_bytes: int = LogLimits().max_bytes
+    """Of a container's log file, before it is rotated."""
+    log_max_files: int = LogLimits().max_files
+    """Of a container's log files that are kept."""
     allow_open_rendezvous: bool = False
     """Whether jobs may use the c10d rendezvous, in which any user of this machine may run code."""
 

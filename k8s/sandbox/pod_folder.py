@@ -1,11 +1,13 @@
 """A container's folder, `PODS/uid/container`: the node agent writes it, the API server reads it.
 
-`N.log` is the log of its run number N, as CRI records; `process.json` says how its last run was started.
+`N.log` is the log of its run number N, as CRI records, and `N.1.log`, `N.2.log`… what followed when that was
+full: the newest parts are kept. `process.json` says how its last run was started.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -16,6 +18,17 @@ EXEC_SOCKET = "exec.sock"
 """Where the shim of a container's run takes further commands; the shim knows it by this name too."""
 POD_UID, SANDBOX = "GPUCONSOLE_POD_UID", "GPUCONSOLE_SANDBOX"
 """Variables that tell to which pod, and to the sandbox in which folder, a process belongs."""
+_LOG_NAME = re.compile(r"(\d+)(?:\.(\d+))?\.log")
+
+
+@dataclass(frozen=True, slots=True)
+class LogLimits:
+    """How much is kept of the log of a container's run."""
+
+    max_bytes: int = 64 * 2**20
+    """Of one file; a full one is followed by another."""
+    max_files: int = 8
+    """The newest are kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +58,30 @@ class Launch:
         return fresh.replace(folder / "process.json")
 
 
-def log_of(folder: Path, run: int) -> Path:
-    """Return where the log of a container's run is."""
-    return folder / f"{run}.log"
+def log_of(folder: Path, run: int, part: int = 0) -> Path:
+    """Return where a part of the log of a container's run is; the shim knows these names too."""
+    return folder / (f"{run}.{part}.log" if part else f"{run}.log")
+
+
+def log_parts(folder: Path, run: int) -> list[int]:
+    """Return the parts that are there of the log of a container's run, the oldest first."""
+    return sorted(part for of, part in _all_parts(folder) if of == run)
+
+
+def remove_logs_before(folder: Path, run: int) -> None:
+    """Remove the logs of a container's earlier runs."""
+    for of, part in _all_parts(folder):
+        if of < run:
+            log_of(folder, of, part).unlink(missing_ok=True)
+
+
+def _all_parts(folder: Path) -> list[tuple[int, int]]:
+    """Return run and number of each part of a log in a folder."""
+    try:
+        matches = [_LOG_NAME.fullmatch(name) for name in os.listdir(folder)]
+    except FileNotFoundError:
+        return []
+    return [(int(match[1]), int(match[2] or 0)) for match in matches if match]
 
 
 def rewrite(text: str, mounts: Sequence[tuple[str, str]]) -> str:

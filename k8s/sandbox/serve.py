@@ -27,6 +27,7 @@ from k8s.sandbox.node.agent import Agent
 from k8s.sandbox.node.nodes import shape_of
 from k8s.sandbox.node.volumes import Provisioner, ensure_workspace, make_private
 from k8s.sandbox.paths import SandboxPaths, locked
+from k8s.sandbox.pod_folder import LogLimits
 
 _STOP_GRACE_S = 10.0
 _LOOK_AROUND_S = 60.0
@@ -93,7 +94,8 @@ async def _control(
     informers = Informers(client)
     shape = shape_of(options.nodes, options.gpus_per_node)
     is_open = options.allow_open_rendezvous
-    agent = Agent(informers, paths, shape, options.restart_delay_s, allows_open_rendezvous=is_open)
+    limits = LogLimits(options.log_max_bytes, options.log_max_files)
+    agent = Agent(informers, paths, shape, options.restart_delay_s, limits, allows_open_rendezvous=is_open)
     await agent.register()
     operators = Operators(informers)
     scheduler = Scheduler(informers)

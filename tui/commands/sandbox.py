@@ -6,6 +6,7 @@ import argparse
 from datetime import UTC, datetime
 
 from k8s import sandbox
+from k8s.models import quantity
 from tui.commands.support.connect import check_may_change
 from tui.commands.support.output import (
     WrongUsage,
@@ -24,9 +25,24 @@ from tui.options import ConsoleOptions
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Let the command take what to do."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    usual = sandbox.SandboxOptions()
     start = actions.add_parser("start", help="start it in the background")
     start.add_argument("--nodes", type=int, default=0, metavar="N", help="number of nodes")
     start.add_argument("--gpus-per-node", type=int, default=-1, metavar="N", help="simulated GPUs per node")
+    start.add_argument(
+        "--container-log-max-size",
+        type=_log_bytes,
+        default=usual.log_max_bytes,
+        metavar="SIZE",
+        help="rotate a container's log file at this size (default 64Mi)",
+    )
+    start.add_argument(
+        "--container-log-max-files",
+        type=_log_files,
+        default=usual.log_max_files,
+        metavar="N",
+        help=f"keep this many log files of a container (default {usual.log_max_files})",
+    )
     start.add_argument(
         "--allow-open-rendezvous",
         action="store_true",
@@ -41,6 +57,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-y", "--yes", action="store_true", help="do not ask for confirmation; required in scripts"
     )
     actions.add_parser("kubeconfig", help="print the path of its kubeconfig")
+
+
+def _log_bytes(text: str) -> int:
+    """Read the size of a log file."""
+    try:
+        size = int(quantity.parse(text))
+    except ValueError:
+        size = 0
+    if not 2**20 <= size <= 2**40:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size from 1Mi to 1Ti, as in 64Mi.")
+    return size
+
+
+def _log_files(text: str) -> int:
+    """Read the number of log files."""
+    if not (text.isascii() and text.isdecimal() and len(text) < 6 and int(text) > 1):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 2 to 99999.")
+    return int(text)
 
 
 async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
@@ -71,6 +105,8 @@ async def _start(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     asked = sandbox.SandboxOptions(
         nodes=flags.nodes,
         gpus_per_node=flags.gpus_per_node,
+        log_max_bytes=flags.container_log_max_size,
+        log_max_files=flags.container_log_max_files,
         allow_open_rendezvous=flags.allow_open_rendezvous,
     )
     address = await sandbox.start(asked)

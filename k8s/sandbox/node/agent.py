@@ -17,10 +17,10 @@ from k8s.sandbox.node.containers import PYTHONS, ContainerContext
 from k8s.sandbox.node.pod_run import RESTART_DELAY_S, PodRun
 from k8s.sandbox.node.pod_status import terminated
 from k8s.sandbox.node.ports import Ports
-from k8s.sandbox.node.processes import Ended, end_marked
+from k8s.sandbox.node.processes import DEFAULT_LIMITS, Ended, end_marked
 from k8s.sandbox.node.torch_loopback import write_plugin
 from k8s.sandbox.paths import SandboxPaths
-from k8s.sandbox.pod_folder import SANDBOX
+from k8s.sandbox.pod_folder import SANDBOX, LogLimits
 
 HEARTBEAT_S = 300.0
 """Between two signs of life of the nodes. Source: kubelet's nodeStatusReportFrequency."""
@@ -39,6 +39,7 @@ class Agent:
         paths: SandboxPaths,
         shape: nodes.Shape,
         restart_delay_s: float = RESTART_DELAY_S,
+        log_limits: LogLimits = DEFAULT_LIMITS,
         *,
         allows_open_rendezvous: bool = False,
     ) -> None:
@@ -51,6 +52,7 @@ class Agent:
         self._paths = paths
         self._shape = shape
         self._restart_delay_s = restart_delay_s
+        self._log_limits = log_limits
         self._allows_open_rendezvous = allows_open_rendezvous
         self._since = now_text()
         self._devices = nodes.Devices(shape)
@@ -174,7 +176,8 @@ class Agent:
             self._paths.python_path,
             self._allows_open_rendezvous,
         )
-        run = PodRun(pod, self._client, self._recorder, self._paths, context, self._restart_delay_s)
+        ours = (self._client, self._recorder, self._paths)
+        run = PodRun(pod, *ours, context, self._restart_delay_s, self._log_limits)
         self.runs[uid] = run
         self._with_folders.add(uid)
         self._begin(self._live(run))

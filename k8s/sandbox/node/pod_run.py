@@ -17,10 +17,10 @@ from k8s.sandbox.node import pod_status
 from k8s.sandbox.node.containers import CannotStart, ContainerContext, launch_of
 from k8s.sandbox.node.handlers import readiness_of, run_handler, watch_readiness
 from k8s.sandbox.node.pod_status import ContainerRun, phase_of, status_of
-from k8s.sandbox.node.processes import Ended, Process, end_marked
+from k8s.sandbox.node.processes import DEFAULT_LIMITS, Ended, Process, end_marked
 from k8s.sandbox.node.volumes import NotYet, fetch_texts, make_private, prepare
 from k8s.sandbox.paths import SandboxPaths
-from k8s.sandbox.pod_folder import POD_UID, Launch
+from k8s.sandbox.pod_folder import POD_UID, Launch, LogLimits
 
 RESTART_DELAY_S, LONGEST_RESTART_DELAY_S = 10.0, 300.0
 """Before the second restart of a container, then doubled. Source: kubelet."""
@@ -42,6 +42,7 @@ class PodRun:
         paths: SandboxPaths,
         context: ContainerContext,
         restart_delay_s: float = RESTART_DELAY_S,
+        log_limits: LogLimits = DEFAULT_LIMITS,
     ) -> None:
         spec = pod["spec"]
         self.pod = pod
@@ -59,6 +60,7 @@ class PodRun:
         self._paths = paths
         self._context = context
         self._restart_delay_s = restart_delay_s
+        self._log_limits = log_limits
         self._policy = str(spec.get("restartPolicy") or "Always")
         first = {
             "waiting": {"reason": "PodInitializing" if spec.get("initContainers") else "ContainerCreating"}
@@ -226,7 +228,7 @@ class PodRun:
                 if not os.path.exists(folder):
                     make_private(Path(folder))
             logs = self._paths.pods / self.uid / container.name
-            process = await Process.start(launch, logs, container.restarts)
+            process = await Process.start(launch, logs, container.restarts, self._log_limits)
         except (CannotStart, OSError) as error:
             ended = Ended(128, start_error=str(error))
         else:

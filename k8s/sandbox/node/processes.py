@@ -13,8 +13,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from k8s.sandbox.pod_folder import POD_UID, Launch, log_of
+from k8s.sandbox.pod_folder import POD_UID, Launch, LogLimits, log_of, remove_logs_before
 
+DEFAULT_LIMITS = LogLimits()
 _PATIENCE_S = 5.0
 _SHIM = str(Path(__file__).with_name("shim.py"))
 
@@ -41,16 +42,22 @@ class Process:
         """Why its log has a hole, once that was so."""
 
     @classmethod
-    async def start(cls, launch: Launch, folder: Path, run: int) -> Process:
+    async def start(
+        cls, launch: Launch, folder: Path, run: int, limits: LogLimits = DEFAULT_LIMITS
+    ) -> Process:
         """Start a container's process; its log and the description of it lie in `folder`.
+
+        Of earlier runs only the log of the last one is kept.
 
         Raises:
             OSError: The folder cannot be written, or no process can be made.
         """
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        remove_logs_before(folder, run - 1)
         described = launch.write(folder)
+        kept = (str(limits.max_bytes), str(limits.max_files))
         shim = subprocess.Popen(
-            [sys.executable, "-I", "-S", _SHIM, str(described), str(log_of(folder, run))],
+            [sys.executable, "-I", "-S", _SHIM, str(described), str(log_of(folder, run)), *kept],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={},

@@ -4,7 +4,8 @@ A small process of its own for each run, so that no log line passes through the 
 and nothing outlives it: every descendant comes back to the shim (it is their subreaper),
 and when the sandbox is gone its end of the control pipe closes and all of them are killed.
 
-Started as `python -I -S shim.py PROCESS LOG`; needs only the standard library.
+Started as `python -I -S shim.py PROCESS LOG BYTES FILES`; needs only the standard library.
+A log file that has reached BYTES is followed by another, and the newest FILES of them are kept.
 PROCESS is a JSON file with `argv`, `env`, `cwd`. Standard input is the control pipe
 (`T` asks the descendants to end, `K` ends them), standard output takes JSON lines:
 `{"pid"}` or `{"error"}`, maybe `{"log_error"}`, at last `{"exit_code", "signal", "oom"}`.
@@ -21,6 +22,7 @@ import socket
 import sys
 import termios
 import time
+from contextlib import suppress
 from typing import Any
 
 LONGEST_RECORD = 16 * 1024
@@ -35,8 +37,13 @@ _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 class Log:
     """Writes what the process says as CRI records: time, stream, F or P, text."""
 
-    def __init__(self, path: str) -> None:
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    def __init__(self, path: str, max_bytes: int, max_files: int) -> None:
+        self._file = self._open(path)
+        self._stem = path.removesuffix(".log")
+        self._max_bytes = max_bytes
+        self._max_files = max_files
+        self._part = 0
+        self._size = 0
         self._rest = {b"stdout": bytearray(), b"stderr": bytearray()}
         self._last_ns = 0
         self._second = 0
@@ -89,6 +96,8 @@ class Log:
         if self._lost_bytes:
             words = b"gpuconsole: %d bytes of this log were lost." % self._lost_bytes
             records = b"\n" * self._is_torn + self._record(b"stderr", b"F", words) + records
+        if self._size and self._size + len(records) > self._max_bytes:
+            self._rotate()
         left = memoryview(records)
         try:
             while left:
@@ -99,6 +108,25 @@ class Log:
             self.error = f"The log could not be written: {error.strerror}."
         else:
             self._lost_bytes, self._is_torn = 0, False
+            self._size += len(records)
+
+    def _rotate(self) -> None:
+        """Go on in a new file, and remove the oldest one when there are too many."""
+        try:
+            fresh = self._open(f"{self._stem}.{self._part + 1}.log")
+        except OSError as error:
+            self.error = f"The log could not be rotated: {error.strerror}."
+            return
+        os.close(self._file)
+        self._file, self._size, self._part = fresh, 0, self._part + 1
+        oldest = self._part - self._max_files
+        path = f"{self._stem}.{oldest}.log" if oldest else f"{self._stem}.log"
+        if oldest >= 0 and os.path.lexists(path):
+            os.unlink(path)
+
+    @staticmethod
+    def _open(path: str) -> int:
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
 
 
 def descendants(root: int) -> list[int]:
@@ -244,18 +272,14 @@ class Commands:
 
 
 def _say(connection: socket.socket, **words: object) -> None:
-    try:
+    with suppress(OSError):
         connection.sendall(json.dumps(words).encode() + b"\n")
-    except OSError:
-        return
 
 
 def report(**words: object) -> None:
     """Tell the sandbox; it may be gone."""
-    try:
+    with suppress(OSError):
         os.write(1, json.dumps(words).encode() + b"\n")
-    except OSError:
-        return
 
 
 def oom_kills() -> int:
@@ -267,13 +291,13 @@ def oom_kills() -> int:
         return 0
 
 
-def main(process_path: str, log_path: str) -> None:
+def main(process_path: str, log_path: str, max_bytes: str, max_files: str) -> None:
     """Run the process until it ends, or the sandbox does."""
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     try:
         with open(process_path, "rb") as file:
             process = json.load(file)
-        log = Log(log_path)
+        log = Log(log_path, int(max_bytes), int(max_files))
         commands = Commands(process, os.path.dirname(process_path))
     except (OSError, ValueError) as error:
         report(error=str(error))
@@ -371,4 +395,4 @@ def _reap() -> dict[int, int]:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2])
+    main(*sys.argv[1:])

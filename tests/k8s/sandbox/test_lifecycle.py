@@ -21,7 +21,7 @@ from k8s.errors import KubeError
 from k8s.kinds.kubeflow.pytorch_job import PYTORCH_JOBS
 from k8s.models.resources import CLAIMS, CONFIG_MAPS, EVENTS, NODES, PODS
 from k8s.sandbox.paths import SandboxPaths
-from tests.k8s.sandbox.live.running import comes, eventually, has, marked, phase, pod, pytorch_job
+from tests.k8s.sandbox.live.running import comes, eventually, has, log_of, marked, phase, pod, pytorch_job
 from tests.k8s.sandbox.live.test_leftovers import leave, sleepers
 
 QUICK = sandbox.SandboxOptions(nodes=2, gpus_per_node=4, restart_delay_s=0.2)
@@ -302,3 +302,29 @@ async def test_what_an_earlier_sandbox_left_ends_at_the_next_start(paths: Sandbo
     assert sleepers(seconds) == []
     kept.kill()
     kept.wait()
+
+
+@pytest.mark.slow
+async def test_a_log_is_followed_and_resumed_while_it_is_rotated(paths: SandboxPaths) -> None:
+    limits = sandbox.SandboxOptions(nodes=1, log_max_bytes=2**20, log_max_files=4)
+    address = await sandbox.start(limits)
+    script = "for i in $(seq 0 59); do seq $((i * 1000)) $((i * 1000 + 999)); sleep 0.05; done"
+    async with await Client.connect(str(address.kubeconfig)) as client:
+        made = await client.create(PODS, pod("wordy", "sh", "-c", script), "default")
+        await comes(client, PODS, "wordy", phase("Running"))
+        async with client.log("wordy", "default", follow=True) as body:
+            followed = (await body.read()).decode()
+        whole = await log_of(client, "wordy")
+        async with client.log("wordy", "default", timestamps=True, tail=30_000) as body:
+            tail = (await body.read()).decode().splitlines()
+        since = tail[10_000][:19] + "Z"
+        async with client.log("wordy", "default", timestamps=True, since_time=since) as body:
+            resumed = (await body.read()).decode().splitlines()
+    assert followed == "".join(f"{number}\n" for number in range(60_000))
+    files = sorted((paths.pods / made["metadata"]["uid"] / "main").glob("*.log"))
+    assert 1 < len(files) <= 4
+    assert sum(file.stat().st_size for file in files) < 5 * 2**20
+    assert whole == followed
+    assert [line.partition(" ")[2] for line in tail] == [str(number) for number in range(30_000, 60_000)]
+    assert resumed[-20_000:] == tail[10_000:]
+    assert resumed[0] >= since[:19]

@@ -35,3 +35,10 @@ async def test_the_sandbox_is_left_alone_with_readonly(alone: CommandLine) -> No
 
 async def test_a_shape_of_less_than_nothing_is_refused(alone: CommandLine) -> None:
     assert (await alone("sandbox", "start", "--nodes", "-1")).status == 2
+
+
+async def test_log_limits_that_make_no_sense_are_refused(alone: CommandLine) -> None:
+    for words in (("size", "10"), ("size", "much"), ("size", "-64Mi"), ("files", "1"), ("files", "x")):
+        ended = await alone.process("sandbox", "start", f"--container-log-max-{words[0]}={words[1]}")
+        assert (ended.status, ended.out) == (2, "")
+        assert f"{words[1]!r} is not a" in ended.err

@@ -9,16 +9,31 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import BinaryIO, Self
+from typing import Protocol, Self
+
+from k8s.sandbox.api.streams.rotated_log import RotatedLog
 
 BLOCK_BYTES = 256 * 1024
 """How much is read at once."""
 
 
+class LogBytes(Protocol):
+    """A file, or several one after the other."""
+
+    def seek(self, offset: int, whence: int = 0, /) -> int:
+        """Go to a byte, counted from the beginning, or from the end where `whence` is 2."""
+
+    def read(self, size: int, /) -> bytes:
+        """Return the next bytes, fewer only at the end."""
+
+    def close(self) -> None:
+        """Close it."""
+
+
 class LogFile:
     """Reads a log from wherever it stands, as often as something may have been added."""
 
-    def __init__(self, file: BinaryIO, *, timestamps: bool = False, since: str = "") -> None:
+    def __init__(self, file: LogBytes, *, timestamps: bool = False, since: str = "") -> None:
         """Begin at the file's position.
 
         Args:
@@ -34,15 +49,19 @@ class LogFile:
         self._skipping = False
 
     @classmethod
-    def open(cls, path: Path, *, tail: int | None, timestamps: bool, since: str) -> Self:
-        """Open a log, `tail` lines before its end if that is given.
+    def open(cls, folder: Path, run: int, *, tail: int | None, timestamps: bool, since: str) -> Self:
+        """Open the log of a container's run, `tail` lines before its end if that is given.
 
         Raises:
-            OSError: It is not there, or cannot be read.
+            FileNotFoundError: It is not there yet.
         """
-        file = path.open("rb")
+        file = RotatedLog(folder, run)
         if tail is not None:
-            file.seek(tail_offset(file, tail))
+            is_from_start = file.seek(tail_offset(file, tail)) == 0
+        else:
+            is_from_start = not (since and file.seek_time(since.encode()))
+        if is_from_start:
+            file.begin()
         return cls(file, timestamps=timestamps, since=since)
 
     def close(self) -> None:
@@ -70,7 +89,7 @@ class LogFile:
         return prefix + text if self._in_line else prefix + text + b"\n"
 
 
-def tail_offset(file: BinaryIO, lines: int) -> int:
+def tail_offset(file: LogBytes, lines: int) -> int:
     """Return where the last `lines` lines of a log begin; a line still being written counts as one."""
     end = file.seek(0, 2)
     size = BLOCK_BYTES

@@ -19,7 +19,6 @@ from k8s.sandbox.api import api_errors
 from k8s.sandbox.api.queries import Whole, read_query
 from k8s.sandbox.api.storage.store import Record, Store
 from k8s.sandbox.api.streams.log_file import LogFile, time_words
-from k8s.sandbox.pod_folder import log_of
 
 SHORTEST_WAIT_S, LONGEST_WAIT_S = 0.01, 0.08
 """Between looks at a followed file: shorter while it grows, longer while it is quiet."""
@@ -106,7 +105,7 @@ async def send_log(
     if not pod["spec"].get("nodeName"):
         return web.Response(status=204)
     run = run_of(pod, container, previous=asked.previous)
-    path = log_of(pods_root / uid / container, run)
+    folder = pods_root / uid / container
     response = web.StreamResponse(headers={"Content-Type": "text/plain"})
     await response.prepare(request)
     left, since = asked.limit_bytes, asked.since
@@ -118,7 +117,9 @@ async def send_log(
             is_over = not asked.follow or _is_over(store, record, container, run)
             if log is None:
                 with suppress(FileNotFoundError):
-                    log = LogFile.open(path, tail=asked.tail_lines, timestamps=asked.timestamps, since=since)
+                    log = LogFile.open(
+                        folder, run, tail=asked.tail_lines, timestamps=asked.timestamps, since=since
+                    )
             text = log.read() if log is not None else None
             if text:
                 wait_s = SHORTEST_WAIT_S

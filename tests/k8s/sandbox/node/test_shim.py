@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from k8s.sandbox.node.processes import Ended, Process
-from k8s.sandbox.pod_folder import Launch
+from k8s.sandbox.pod_folder import Launch, LogLimits, log_of, log_parts
 from tests import ROOT
 
 RECORD = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z) (stdout|stderr) ([FP]) (.*)\n", re.DOTALL)
@@ -185,3 +185,33 @@ async def test_a_full_disk_costs_lines_but_not_the_run(tmp_path: Path) -> None:
     assert not await process.started()
     assert (await process.ended()).exit_code == 5
     assert process.log_error == "The log could not be written: No space left on device."
+
+
+async def test_a_full_log_is_rotated_and_the_newest_files_are_kept(tmp_path: Path) -> None:
+    folder = tmp_path / "c"
+    script = "for number in range(40_000): print(number)"
+    limits = LogLimits(max_bytes=500_000, max_files=3)
+    process = await Process.start(launch(tmp_path, sys.executable, "-c", script), folder, 0, limits)
+    assert not await process.started()
+    assert (await process.ended()).exit_code == 0
+    parts = log_parts(folder, 0)
+    assert len(parts) == 3 and parts[0] > 0
+    assert parts == list(range(parts[0], parts[0] + 3))
+    texts = [log_of(folder, 0, part).read_bytes() for part in parts]
+    # Records are written in one go for what was read in one go, 64 KiB of lines.
+    assert all(len(text) <= 1_500_000 for text in texts)
+    numbers = [int(line) for line in text_of(b"".join(texts)).split()]
+    assert numbers == list(range(numbers[0], 40_000))
+
+
+async def test_of_earlier_runs_only_the_last_ones_log_is_kept(tmp_path: Path) -> None:
+    folder = tmp_path / "c"
+    for number in range(12):
+        process = await Process.start(launch(tmp_path, "echo", str(number)), folder, number)
+        assert not await process.started()
+        await process.ended()
+    log_of(folder, 10, 1).touch()
+    process = await Process.start(launch(tmp_path, "echo", "12"), folder, 12)
+    assert not await process.started()
+    await process.ended()
+    assert {run: log_parts(folder, run) for run in range(13) if log_parts(folder, run)} == {11: [0], 12: [0]}
