@@ -106,6 +106,7 @@ class Feed:
         self._max_history = max_history
         self._batches: deque[_Batch] = deque()
         self._waiting = 0
+        self._untaken = 0
         self._live = 0
         self._dropped: Counter[str] = Counter()
         self._dropped_ns = 0
@@ -141,6 +142,7 @@ class Feed:
         """Add items that match already."""
         self._batches.append(_Batch(time.monotonic(), items, is_history))
         self._waiting += len(items)
+        self._untaken += len(items)
         if not is_history:
             self._live += len(items)
             if self._live > self._max_items:
@@ -186,7 +188,10 @@ class Feed:
     def _must_wait(self, key: _Key) -> bool:
         if self._waiting < self._max_history or (mine := self._progress.get(key)) is None:
             return False
-        return not self.selection.is_merged or mine.reached_ns > self._furthest_behind_ns()
+        if not self.selection.is_merged or mine.reached_ns > self._furthest_behind_ns():
+            return True
+        # The others wait for this one, so it goes on, as long as the view takes what comes.
+        return self._untaken >= self._max_history
 
     def _furthest_behind_ns(self) -> float:
         """Return up to when all histories have been read; a source that has become silent does not count."""
@@ -216,6 +221,7 @@ class Feed:
         ]
         self._dropped.clear()
         items.extend(self._take_ready(everything=everything))
+        self._untaken = 0
         self._taken.set()
         return items
 

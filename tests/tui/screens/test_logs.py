@@ -340,9 +340,13 @@ async def test_all_ranks_are_saved_by_time_each_line_with_its_rank(tmp_path: Pat
     async with shown(*pods, tmp_path=tmp_path) as pilot:
         await pilot.press("a")
         await until(pilot, lambda: len(panes(pilot)[0]) == 4)
-        await pilot.press("ctrl+s", "ctrl+s")
+        view = pilot.app.screen.query_one(LogView)
+        view.action_save()
+        view.action_save()
         await until(pilot, lambda: bool(saved(tmp_path)))
         await until(pilot, lambda: all(worker.group != "save" for worker in pilot.app.workers))
+        told = [each.message for each in pilot.app._notifications]
+        assert [text.split(" to ")[0] for text in told] == ["Saving all of bert-all…", "Saved 4 lines"]
     assert [sorted(text.splitlines()) for text in saved(tmp_path)] == [
         [b"[worker-%d %d] hello from %d" % (rank // 2, rank, rank) for rank in range(4)]
     ]

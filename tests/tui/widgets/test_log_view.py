@@ -221,6 +221,11 @@ async def test_what_is_not_held_any_more_is_said_for_each_rank_at_the_start() ->
         assert "Cleared" in rows(view)[0]
         await pilot.press("C", "g")
         assert "rank 0: 11 earlier lines" in rows(view)[0]
+        await pilot.press("C")
+        view.append([line(number, rank=0) for number in range(172, 400)])
+        await pilot.press("g")
+        gone = int(rows(view)[0].split()[3]) + int(rows(view)[1].split()[3])
+        assert gone == 400 - len(view.lines.items)
 
 
 @pytest.mark.parametrize("wraps", [False, True])
@@ -236,9 +241,9 @@ async def test_rows_and_matches_stay_true_when_old_lines_go(wraps: bool, typed: 
             view.append(items[start : start + 70])
             await pilot.press("pageup")
             fresh = LogLines(len(view.lines.items), view.lines.gone)
-            fresh.set_wrap(view.content_size.width - 1 if wraps else 0, STAMP_CELLS)
             fresh.set_filter(typed, hides=True)
             fresh.add(view.lines.items)
+            fresh.set_wrap(view.content_size.width - 1 if wraps else 0, STAMP_CELLS)
             held = view.lines
             assert held.match_count == fresh.match_count
             assert [plain_text(item) for item in held.shown] == [plain_text(item) for item in fresh.shown]
