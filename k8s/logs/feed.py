@@ -221,7 +221,6 @@ class Feed:
         ]
         self._dropped.clear()
         items.extend(self._take_ready(everything=everything))
-        self._untaken = 0
         self._taken.set()
         return items
 
@@ -230,6 +229,7 @@ class Feed:
         ready = [batch for batch in self._batches if batch.arrived_s <= due_s]
         if not ready:
             return []
+        self._untaken = 0
         until_ns = math.inf
         if self.selection.is_merged and not everything:
             until_ns = max(item.stamp_ns for batch in ready for item in batch.items)

@@ -287,6 +287,20 @@ async def test_a_source_that_became_silent_does_not_hold_the_others_back() -> No
     assert [item.stamp_ns for item in items] == [0, *range(100, 120)]
 
 
+async def test_a_source_that_the_others_wait_for_is_read_on_however_much_waits() -> None:
+    feed = Feed(EVERYTHING, lambda _: "", window_s=0.05, max_history=10)
+    slow, quick = Target("lab", "w0"), Target("lab", "w1")
+    feed.put(quick, flood(quick, 100, 20, 1), is_history=True)
+    feed.expect(slow, 0)
+    reading = asyncio.create_task(feed.until_room(slow))
+    async with asyncio.timeout(10):
+        while not reading.done():
+            feed.expect(slow, 0)
+            assert feed.take() == []
+            await asyncio.sleep(0)
+    assert feed.waiting == 20
+
+
 async def test_closing_a_view_lets_go_of_those_that_wait_for_it() -> None:
     feed = Feed(LogSelection(instance="w0"), lambda _: "", max_history=10)
     where = Target("lab", "w0")
