@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -173,3 +174,106 @@ def test_applying_twice_is_applying_once_and_nothing_of_ours_is_left(obj: Object
     assert managed_fields.apply(once, wanted({"first": obj}), "me", "now", force=False) == once
     then = managed_fields.apply(once, wanted({"second": less}), "me", "now", force=False)
     assert then.get("spec") == {"second": less}
+
+
+# Each directive once
+
+
+@pytest.mark.parametrize(
+    ("old", "patch", "new"),
+    [
+        ({"a": 1, "b": 2}, {"a": None}, {"b": 2}),
+        ({"a": {"b": 1}}, {"a": {"c": 2}}, {"a": {"b": 1, "c": 2}}),
+        ({"a": {"b": 1}}, {"a": {"$patch": "delete"}}, {"a": {}}),
+        ({"a": {"b": 1}}, {"a": {"$patch": "replace", "c": 2}}, {"a": {"c": 2}}),
+        ({"a": 1, "b": 2, "c": 3}, {"$retainKeys": ["a", "c"], "a": 4}, {"a": 4, "c": 3}),
+        ({"finalizers": ["a", "b"]}, {"finalizers": ["b", "c"]}, {"finalizers": ["a", "b", "c"]}),
+        (
+            {"finalizers": ["a", "b"]},
+            {"$deleteFromPrimitiveList/finalizers": ["a"]},
+            {"finalizers": ["b"]},
+        ),
+        ({"args": ["a", "b"]}, {"args": ["c"]}, {"args": ["c"]}),
+        ({"tolerations": [{"key": "a"}]}, {"tolerations": [{"key": "b"}]}, {"tolerations": [{"key": "b"}]}),
+        (
+            {"env": [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}]},
+            {"env": [{"name": "B", "value": "3"}, {"name": "C", "value": "4"}]},
+            {"env": [{"name": "A", "value": "1"}, {"name": "B", "value": "3"}, {"name": "C", "value": "4"}]},
+        ),
+        (
+            {"env": [{"name": "A"}, {"name": "B"}]},
+            {"env": [{"name": "A", "$patch": "delete"}, {"name": "X", "$patch": "delete"}]},
+            {"env": [{"name": "B"}]},
+        ),
+        (
+            {"env": [{"name": "A"}, {"name": "B"}]},
+            {"env": [{"$patch": "replace"}, {"name": "C"}]},
+            {"env": [{"name": "C"}]},
+        ),
+        (
+            {"env": [{"name": "A"}, {"name": "B"}, {"name": "C"}]},
+            {"$setElementOrder/env": [{"name": "C"}, {"name": "A"}]},
+            {"env": [{"name": "C"}, {"name": "A"}, {"name": "B"}]},
+        ),
+        (
+            {"ports": [{"containerPort": 80, "name": "a"}]},
+            {"ports": [{"containerPort": 80, "name": "b"}, {"containerPort": 81}]},
+            {"ports": [{"containerPort": 80, "name": "b"}, {"containerPort": 81}]},
+        ),
+        (
+            {"ports": [{"port": 80, "name": "a"}]},
+            {"ports": [{"port": 80, "name": "b"}]},
+            {"ports": [{"port": 80, "name": "b"}]},
+        ),
+        (
+            {"volumeMounts": [{"name": "v", "mountPath": "/a"}]},
+            {"volumeMounts": [{"name": "v", "mountPath": "/b"}]},
+            {"volumeMounts": [{"name": "v", "mountPath": "/a"}, {"name": "v", "mountPath": "/b"}]},
+        ),
+    ],
+)
+def test_a_strategic_patch_does_what_its_directives_say(old: Object, patch: Object, new: Object) -> None:
+    before = copy.deepcopy(old)
+    assert patches.strategic(old, patch) == new
+    assert old == before
+
+
+def test_an_element_without_the_key_of_its_list_is_refused() -> None:
+    with pytest.raises(ApiError) as error:
+        patches.strategic({"env": [{"name": "A"}]}, {"env": [{"value": "1"}]})
+    assert error.value.code == 400
+    assert "does not contain declared merge key: name" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("operation", "new"),
+    [
+        ({"op": "add", "path": "/b", "value": 2}, {"a": [1, 2], "b": 2}),
+        ({"op": "add", "path": "/a/0", "value": 0}, {"a": [0, 1, 2]}),
+        ({"op": "remove", "path": "/a/0"}, {"a": [2]}),
+        ({"op": "replace", "path": "/a/1", "value": 3}, {"a": [1, 3]}),
+        ({"op": "move", "from": "/a", "path": "/b"}, {"b": [1, 2]}),
+        ({"op": "copy", "from": "/a", "path": "/b"}, {"a": [1, 2], "b": [1, 2]}),
+        ({"op": "test", "path": "/a/0", "value": 1}, {"a": [1, 2]}),
+    ],
+)
+def test_a_json_patch_does_what_its_operations_say(operation: Object, new: Object) -> None:
+    old: Object = {"a": [1, 2]}
+    assert patches.json_patch(old, [operation]) == new
+    assert old == {"a": [1, 2]}
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        {"op": "test", "path": "/a/0", "value": 1},
+        {"op": "remove", "path": "/x"},
+        {"op": "copy", "path": "/b"},
+    ],
+)
+def test_a_json_patch_that_does_not_fit_is_refused_as_a_whole(operation: Object) -> None:
+    old: Object = {"a": [1, 2]}
+    with pytest.raises(ApiError) as error:
+        patches.json_patch(old, [{"op": "remove", "path": "/a/0"}, operation, operation])
+    assert error.value.code == 422
+    assert old == {"a": [1, 2]}

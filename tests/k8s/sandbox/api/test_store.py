@@ -176,3 +176,16 @@ def test_a_thousand_writes_take_little_time(store: Store) -> None:
     for number in range(1000):
         store.put("pods", obj(f"p-{number}", spec={"x": "y" * 2000}))
     assert time.process_time() - start < 3
+
+
+def test_the_version_before_the_oldest_kept_is_expired_and_that_one_is_not(tmp_path: Path) -> None:
+    store = Store(tmp_path / "s", changes_kept=3)
+    for number in range(6):
+        store.put("pods", obj(f"p-{number}"))
+    assert [change.version for change in store.changes_after("pods", 3)] == [4, 5, 6]
+    assert names(store, 3) == ["p-0", "p-1", "p-2"]
+    with pytest.raises(Expired):
+        store.changes_after("pods", 2)
+    with pytest.raises(Expired):
+        store.records("pods", version=2)
+    store.close()

@@ -12,7 +12,7 @@ from k8s.sandbox.api.admission.registry import Write
 from k8s.sandbox.api.http import lists
 from k8s.sandbox.api.served import BY_KEY
 from k8s.sandbox.api.storage.store import Store
-from tests.k8s.sandbox.calls import Api, config, pod
+from tests.k8s.sandbox.calls import Api, config, pod, thing
 from tests.k8s.sandbox.conftest import serving
 
 
@@ -152,3 +152,29 @@ async def test_a_thousand_pods_are_listed_in_no_time(store: Store, tmp_path: Pat
         took_s = time.process_time() - begun
     print(f"1,000 pods, {len(body) / 1e6:.1f} MB, in {took_s * 1000:.0f} ms")
     assert took_s < 0.1
+
+
+async def test_a_watch_of_one_namespace_hears_nothing_of_another(sandbox: Api) -> None:
+    await sandbox.call("POST", "/api/v1/namespaces", thing("Namespace", "other"))
+    start = (await sandbox.get("configmaps")).version
+    for query in ({}, {"resourceVersion": start}, {"labelSelector": "a=b"}):
+        async with sandbox.watching("configmaps", **query) as events:
+            sandbox.namespace = "other"
+            await sandbox.made("configmaps", config("theirs", labels={"a": "b"}))
+            await sandbox.patch("configmaps", "theirs", {"data": {"k": "2"}})
+            await sandbox.delete("configmaps", "theirs")
+            sandbox.namespace = "default"
+            await sandbox.made("configmaps", config("ours", labels={"a": "b"}))
+            assert await events.take(1) == [("ADDED", "ours")]
+        await sandbox.delete("configmaps", "ours")
+        start = (await sandbox.get("configmaps")).version
+
+
+async def test_what_is_written_while_a_reader_is_slow_arrives(sandbox: Api) -> None:
+    count, large = 80, "x" * 300_000
+    start = (await sandbox.get("configmaps")).version
+    async with sandbox.watching("configmaps", resourceVersion=start) as events:
+        # Nobody reads: the server's first writes fill the sockets, and the watch waits in the middle of one.
+        for number in range(count):
+            await sandbox.made("configmaps", config(f"c-{number}", {"k": large}))
+        assert await events.take(count) == [("ADDED", f"c-{number}") for number in range(count)]

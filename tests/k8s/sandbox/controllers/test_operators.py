@@ -10,7 +10,7 @@ import pytest
 from k8s.kinds.batch_job import INDEX
 from k8s.kinds.kubeflow.pytorch_job import PyTorchJob
 from k8s.sandbox.controllers import batch, replicated
-from k8s.sandbox.controllers.reconcile import Plan
+from k8s.sandbox.controllers.reconcile import GANG, Plan
 from tests.k8s.sandbox.live.running import Manifest, batch_job, pytorch_job
 
 KIND = PyTorchJob()
@@ -296,3 +296,46 @@ def test_what_succeeded_stays_counted_when_its_pods_are_gone() -> None:
     second = batch.decide(stored(job, first.status), [])
     assert second.status["succeeded"] == 2
     assert [each["metadata"]["annotations"][INDEX] for each in second.create] == ["2"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "phases", "created"),
+    [
+        ({}, [], 1),
+        ({"parallelism": 0}, [], 0),
+        ({"parallelism": 3}, [], 3),
+        ({"parallelism": 3}, ["Running"], 2),
+        ({"parallelism": 3}, ["Succeeded", "Running"], 0),
+        ({"parallelism": 2, "completions": 5}, [], 2),
+        ({"parallelism": 4, "completions": 2}, [], 2),
+        ({"parallelism": 2, "completions": 5}, ["Succeeded", "Running"], 1),
+        ({"parallelism": 2, "completions": 2}, ["Succeeded", "Running"], 0),
+        ({"parallelism": 3, "completions": 4}, ["Succeeded", "Succeeded", "Succeeded"], 1),
+        ({"parallelism": 2, "completions": 0}, [], 0),
+    ],
+)
+def test_a_job_has_as_many_pods_as_may_run_and_are_still_needed(
+    spec: Manifest, phases: list[str], created: int
+) -> None:
+    pods = [as_pod(f"sweep-{index}", phase) for index, phase in enumerate(phases)]
+    plan = batch.decide(stored(batch_job("sweep", "true", **spec)), pods)
+    assert (len(plan.create), plan.delete) == (created, [])
+    gangs = {each["metadata"]["annotations"][GANG] for each in plan.create}
+    assert gangs <= {str(created + phases.count("Running"))}
+
+
+def test_pods_beyond_the_parallelism_are_removed() -> None:
+    pods = [as_pod(f"sweep-{index}", "Running") for index in range(3)]
+    plan = batch.decide(stored(batch_job("sweep", "true", parallelism=1, completions=9)), pods)
+    assert [each["metadata"]["name"] for each in plan.delete] == ["sweep-1", "sweep-2"]
+    assert plan.create == []
+
+
+def test_a_job_that_needs_one_success_is_complete_when_its_other_pods_have_ended() -> None:
+    job = stored(batch_job("sweep", "true", parallelism=2))
+    pods = [as_pod("sweep-0", "Succeeded"), as_pod("sweep-1", "Running")]
+    assert "conditions" not in batch.decide(job, pods).status
+    pods[1]["status"]["phase"] = "Failed"
+    plan = batch.decide(job, pods)
+    assert condition_statuses(plan) == {"Complete": "True"}
+    assert (plan.status["succeeded"], plan.status["failed"]) == (1, 1)

@@ -77,6 +77,24 @@ async def test_a_container_is_ready_while_its_probe_says_so(client: Client) -> N
     await client.delete(PODS, "asked-for", "default", grace_period_s=0)
 
 
+async def test_a_container_that_was_restarted_is_asked_anew(client: Client) -> None:
+    probe = {"exec": {"command": ["test", "-e", "ready"]}, "periodSeconds": 1}
+    script = "until test -e leave; do sleep 0.05; done; rm ready leave"
+    manifest = pod("anew", "sh", "-c", script, container={"readinessProbe": probe}, restartPolicy="Always")
+    await client.create(PODS, manifest, "default")
+    await comes(client, PODS, "anew", is_unready)
+    await run_in(client, "anew", "touch ready")
+    await comes(client, PODS, "anew", has("Ready"))
+    await run_in(client, "anew", "touch leave")
+
+    def runs_again(found: Manifest) -> bool:
+        status = found["status"]["containerStatuses"][0]
+        return bool(status["restartCount"] and "running" in status["state"])
+
+    assert is_unready(await comes(client, PODS, "anew", runs_again))
+    await client.delete(PODS, "anew", "default", grace_period_s=0)
+
+
 @pytest.mark.parametrize("handler", ["httpGet", "tcpSocket"])
 async def test_a_server_is_ready_once_it_answers(client: Client, handler: str) -> None:
     port, name = free_port(), f"serves-{handler.lower()}"
@@ -105,9 +123,15 @@ async def test_a_sidecar_is_there_before_the_others_and_until_they_have_ended(cl
     )
     init = {**sidecar("setup", "echo setup >>/v/order"), "restartPolicy": None}
     main = "echo main >>/v/order; sleep 0.3; echo main over >>/v/order"
-    manifest = pod("beside", "sh", "-c", main, initContainers=[sidecar("watch", watch), init], **VOLUME)
-    done = await create_pod(client, manifest)
+    mark = f"beside-{os.getpid()}"
+    watcher = sidecar("watch", watch, env=[{"name": "MARK", "value": mark}])
+    manifest = pod("beside", "sh", "-c", main, initContainers=[watcher, init], **VOLUME)
+    await create_pod(client, manifest)
+    await create_pod(client, pod("after-it", "true"))
+    assert not marked(mark)
+    done = await client.get(PODS, "beside", "default")
     status = done["status"]
+    assert status["initContainerStatuses"][0]["restartCount"] == 0
     assert status["phase"] == "Succeeded"
     order = await log_of(client, "beside", container="watch")
     assert order.splitlines() == ["sidecar up", "setup", "main", "main over", "sidecar down"]
@@ -199,3 +223,17 @@ async def test_a_hook_has_no_more_time_than_the_pod_and_leaves_nothing(client: C
         assert (await body.read()).decode() == "asked 1\n"
     await goes(client, PODS, "hanging")
     eventually(lambda: not marked(mark))
+
+
+async def test_a_hook_runs_once_though_its_pod_is_ended_twice(client: Client) -> None:
+    hook = ["sh", "-c", "echo x >>runs; sleep 1; true"]
+    container = {"lifecycle": {"preStop": {"exec": {"command": hook}}}}
+    script = f"trap 'echo asked $(wc -l <runs); exit 0' TERM; {STAY}"
+    manifest = pod("twice-ended", "sh", "-c", script, container=container, activeDeadlineSeconds=1)
+    await client.create(PODS, manifest, "default")
+    await comes(client, PODS, "twice-ended", phase("Running"))
+    async with client.log("twice-ended", "default", follow=True) as body:
+        await run_in(client, "twice-ended", "until test -e runs; do sleep 0.02; done")
+        await client.delete(PODS, "twice-ended", "default")
+        assert (await body.read()).decode() == "asked 1\n"
+    await goes(client, PODS, "twice-ended")

@@ -24,6 +24,17 @@ JOBS = "batch/v1/jobs"
 TORCH_JOBS = "kubeflow.org/v1/pytorchjobs"
 
 
+def with_resources(**resources: Object) -> Object:
+    """A pod whose container asks for this."""
+    made = pod("p")
+    made["spec"]["containers"][0]["resources"] = resources
+    return made
+
+
+async def test_a_cpu_request_may_be_below_its_limit(api: Api) -> None:
+    await api.made("pods", with_resources(limits={"cpu": "2"}, requests={"cpu": "1"}))
+
+
 async def test_a_created_object_has_an_identity_and_is_read_back_as_it_was_answered(api: Api) -> None:
     answer = await api.create("configmaps", config("c"))
     assert answer.code == 201
@@ -159,6 +170,16 @@ async def test_every_wrong_field_of_a_pod_is_named(api: Api) -> None:
             "persistentvolumeclaims",
             thing("PersistentVolumeClaim", "c", spec={}),
             ["spec.accessModes", "spec.resources[storage]"],
+        ),
+        (
+            "pods",
+            with_resources(limits={"nvidia.com/gpu": 2}, requests={"nvidia.com/gpu": 1}),
+            ["spec.containers[0].resources.requests"],
+        ),
+        (
+            "pods",
+            with_resources(limits={"nvidia.com/gpu": 1}, requests={"nvidia.com/gpu": 2}),
+            ["spec.containers[0].resources.requests"],
         ),
         (JOBS, job("j", backoffLimit=-1), ["spec.backoffLimit"]),
         (
