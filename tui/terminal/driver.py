@@ -226,7 +226,7 @@ class PacedApp(App[ReturnType]):
     async def on_event(self, event: events.Event) -> None:
         """Let a key, or a paste, wait until what was typed before it is done with."""
         if isinstance(event, events.Key | events.Paste) and not event.is_forwarded:
-            self.key_queue.put(event)
+            await self.key_queue.put(event)
         else:
             await super().on_event(event)
 

@@ -53,17 +53,20 @@ class KeyQueue:
     @property
     def is_empty(self) -> bool:
         """Whether all that was typed was handed on, and what it caused is done."""
-        return not self._waiting and not self._is_looking and not self._is_busy()
+        return not self._is_looking and not self._is_busy(self._app)
 
-    def put(self, typed: Typed) -> None:
-        """Hand on a key or a paste behind all others. Called in the loop."""
-        self._waiting.append(typed)
-        self._look_for_next()
+    async def put(self, typed: Typed) -> None:
+        """Hand on a key or a paste, at once where nothing is before it. Called among the app's messages."""
+        if self._is_looking or self._is_busy() or not self._takes_keys():
+            self._waiting.append(typed)
+            self._look_on()
+        else:
+            await self._hand_on_and_look(typed)
 
     def put_first(self, typed: Typed) -> None:
         """Hand on a key before all that wait: another key stands for it. Called in the loop."""
         self._waiting.appendleft(typed)
-        self._look_for_next()
+        self._look_on()
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -75,50 +78,48 @@ class KeyQueue:
         finally:
             self._holds.remove(last_look)
 
-    def _look_for_next(self) -> None:
+    async def _hand_on_and_look(self, typed: Typed) -> None:
+        self._is_looking = True
+        try:
+            await self._hand_on(typed)
+        finally:
+            self._is_looking = False
+            self._look_on()
+
+    def _look_on(self) -> None:
+        """Look, from now on, whether all is done."""
         if not self._is_looking:
             self._is_looking = True
-            self._begin_to_wait()
-
-    def _begin_to_wait(self) -> None:
-        self._quiet_turns = self._looks = 0
-        asyncio.get_running_loop().call_soon(self._look)
+            self._quiet_turns = self._looks = 0
+            asyncio.get_running_loop().call_soon(self._look)
 
     def _look(self) -> None:
-        """Hand on the next key if it is time; else look again a little later."""
+        """Hand on the next key if all before it is done; else look again a little later."""
         loop = asyncio.get_running_loop()
         self._looks += 1
         self._all_looks += 1
-        self._quiet_turns = 0 if self._is_busy() else self._quiet_turns + 1
-        if (self._quiet_turns >= QUIET_TURNS or self._looks > MOST_LOOKS) and self._takes_keys():
+        self._quiet_turns = 0 if self._is_busy(self._app) else self._quiet_turns + 1
+        is_time = self._quiet_turns >= QUIET_TURNS or self._looks > MOST_LOOKS
+        if not self._app.is_running or (is_time and not self._waiting):
+            self._is_looking = False
+        elif is_time and self._takes_keys():
             self._app.call_later(self._hand_on_next)
-        elif not self._app.is_running:
-            self._waiting.clear()
         elif self._quiet_turns or self._looks < _SOON_TURNS:
             loop.call_soon(self._look)
         else:
             loop.call_later(_REST_S, self._look)
 
     async def _hand_on_next(self) -> None:
-        try:
-            if self._waiting:
-                await self._hand_on(self._waiting.popleft())
-        finally:
-            self._is_looking = bool(self._waiting)
-            if self._is_looking:
-                self._begin_to_wait()
+        await self._hand_on_and_look(self._waiting.popleft())
 
-    def _is_busy(self) -> bool:
-        """Tell whether anything that the user could see has messages to handle, or handles one."""
-        app = self._app
-        if any(last_look > self._all_looks for last_look in self._holds):
+    def _is_busy(self, *more: MessagePump) -> bool:
+        """Tell whether what the user sees, or one of `more`, handles a message or has one to handle."""
+        screens = self._app.screen_stack
+        if any(last_look > self._all_looks for last_look in self._holds) or not screens:
             return True
-        if _is_working(app) or not app.screen_stack:
+        if screens[-1]._callbacks or any(map(_is_working, (*more, *screens))):
             return True
-        screen = app.screen
-        if screen._callbacks or any(map(_is_working, app.screen_stack)):
-            return True
-        return any(map(_is_working, screen.walk_children(with_self=False)))
+        return any(map(_is_working, screens[-1].walk_children(with_self=False)))
 
 
 def keys_held(app: App[Any]) -> AbstractContextManager[None]:

@@ -18,6 +18,8 @@ from tests.support.screen_text import compare, looks_of, text_of
 from tests.tui.console.test_console import EVENTS as OWN_EVENTS
 from tests.tui.console.test_console import Playground, console_on
 
+OVER_JOBS = ("delete", "jump", "themes", "quit")
+"""Dialogs that are looked at over the list of jobs."""
 SIZES = ((60, 15), (80, 24), (120, 40), (200, 60))
 PODS = "api/v1/namespaces/default/pods"
 THEMES = {"dark": "gpuconsole-dark", "light": "gpuconsole-light", "mono": "gpuconsole-mono"}
@@ -33,6 +35,9 @@ VIEWS: dict[str, tuple[tuple[str, ...], str]] = {
     "namespaces": ((*":ns", "enter"), "speech"),
     "delete": (("N", "g", "ctrl+d"), "Cancel"),
     "help": (("question_mark",), "Logs (live)"),
+    "jump": (("N", "g", "ctrl+g"), "NAME"),
+    "themes": (("N", "g", *":theme", "enter"), "BACKGROUND"),
+    "quit": (("N", "g", "q"), "Quit gpuconsole?"),
     "new": (("n",), "Create"),
 }
 """Each view: the keys that lead there from home, and a word by which it is known to be there."""
@@ -69,8 +74,8 @@ async def on_the_lab(tmp_path: Path, view: str, **options: Any) -> AsyncIterator
     """Open the console on the lab, and go to a view."""
     async with console_on(tmp_path, size=(120, 40), is_all_namespaces=True, **lab(), **options) as play:
         say(play.cluster)
-        # Behind the question the preview would say when its log was read: a clock.
-        play.console.context.switches["preview"] = view != "delete"
+        # Behind a dialog the preview would say when its log was read: a clock.
+        play.console.context.switches["preview"] = view not in OVER_JOBS
         keys, word = VIEWS[view]
         for key in keys:
             await play.press("colon" if key == ":" else key)
