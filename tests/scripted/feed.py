@@ -74,6 +74,8 @@ class Feed:
         self.cluster_feed = cluster_feed
         self.published: list[tuple[float, ClusterSnapshot]] = []
         self._came = asyncio.Event()
+        self.on_publish = self.publish
+        """What takes the snapshots; a test may put something slower in its place."""
 
     def publish(self, snapshot: ClusterSnapshot) -> None:
         self.published.append((asyncio.get_running_loop().time(), snapshot))
@@ -104,7 +106,7 @@ async def running(
 ) -> AsyncIterator[Feed]:
     async with cluster.client(**client) as connected:
         feed = Feed(ClusterFeed(connected, namespace, backoff=backoff))
-        task = asyncio.create_task(feed.cluster_feed.run(feed.publish))
+        task = asyncio.create_task(feed.cluster_feed.run(lambda snapshot: feed.on_publish(snapshot)))
         try:
             yield feed
             assert not task.done()
@@ -115,12 +117,19 @@ async def running(
 
 async def poked_until(feed: Feed, is_so: Callable[[ClusterSnapshot], bool]) -> ClusterSnapshot:
     """Press ctrl+r until it is so: a key that comes while a request is under way changes nothing."""
-    pressing = asyncio.create_task(_press(feed))
-    try:
+    async with pressing(feed):
         return await feed.until(is_so)
+
+
+@asynccontextmanager
+async def pressing(feed: Feed) -> AsyncIterator[None]:
+    """Press ctrl+r all the time meanwhile."""
+    task = asyncio.create_task(_press(feed))
+    try:
+        yield
     finally:
-        pressing.cancel()
-        await asyncio.wait([pressing])
+        task.cancel()
+        await asyncio.wait([task])
 
 
 async def _press(feed: Feed) -> None:

@@ -539,3 +539,31 @@ async def test_a_server_is_known_by_another_name_where_the_kubeconfig_says_so(tm
                 else:
                     with pytest.raises(Unreachable, match="certificate"):
                         await client.get_json(VERSION)
+
+
+async def test_what_a_login_command_has_started_ends_with_it(tmp_path: Path) -> None:
+    started = tmp_path / "child"
+    script = f"sleep 1000 & echo $! > {started}.new; mv {started}.new {started}; wait"
+    plugin = ExecPlugin(["sh", "-c", script], {}, "client.authentication.k8s.io/v1")
+    with pytest.raises(ExecPluginFailed, match="did not end in"):
+        await plugin.run(timeout_s=2.0)
+    child = int(started.read_text())
+    async with asyncio.timeout(WAIT_S):
+        while is_running(child):
+            await asyncio.sleep(0.01)
+
+
+def is_running(pid: int) -> bool:
+    """Tell whether a process lives; one that has ended and that nobody has waited for does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+async def test_an_end_of_credentials_without_a_zone_is_taken_for_utc(plugin: Plugin) -> None:
+    plugin.answers(token="token-N", expirationTimestamp="2099-01-01T00:00:00")
+    async with ScriptedCluster() as cluster:
+        reached = await plugin.load(cluster.host)
+        assert reached.expires == datetime(2099, 1, 1, tzinfo=UTC)
+        assert not reached.has_expired

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from k8s.cluster import Joiner, join
 from k8s.models import Meta, Pod, Reader, meta_of
 from k8s.snapshot import Job
@@ -159,3 +161,19 @@ def test_pods_without_a_number_take_the_places_of_their_role_and_the_others_are_
     assert [each.name for each in row.instances] == ["launcher-0", "worker-0", "pod-0"]
     assert {each.pod for each in row.instances} == {"x-a", "x-b", "x-c"}
     assert row.gpus_allocated == 6
+
+
+@pytest.mark.parametrize(
+    ("made", "is_of_it"),
+    [("2026-11-20T10:00:00Z", True), ("2026-11-20T10:00:01Z", True), ("2026-11-20T09:59:59Z", False)],
+    ids=["in the same second", "a second later", "a second before"],
+)
+def test_a_pod_that_only_its_label_ties_to_a_job_may_be_as_old_as_the_job_but_no_older(
+    made: str, is_of_it: bool
+) -> None:
+    job = pytorch_job("bert", creationTimestamp="2026-11-20T10:00:00Z")
+    pod = pod_of(job, "master-0", on="n1")
+    pod["metadata"].pop("ownerReferences", None)
+    pod["metadata"]["creationTimestamp"] = made
+    rows = rows_of([pod], [job])
+    assert (rows["PyTorchJob bert"].gpus_allocated == 8) is is_of_it

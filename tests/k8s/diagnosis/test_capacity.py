@@ -164,3 +164,23 @@ def test_many_nodes_are_summed_up() -> None:
     assert "none is free (2400 in use)" in answer.sentence
     assert "294 more nodes have nvidia.com/gpu" in [fact.text for fact in answer.facts]
     assert len(answer.facts) < 20 and GPU in answer.sentence
+
+
+def two_roles(master_gpus: int, worker_gpus: int, *nodes: Object) -> Evidence:
+    """Return a job whose master and worker request different things, so that each is a set of its own."""
+    pods = [pod("master-0", spec_of(master_gpus)), pod("worker-0", spec_of(worker_gpus))]
+    return evidence_of(instance("master-0"), instance("worker-0"), pods=pods, nodes=list(nodes))
+
+
+def test_two_sets_of_pods_do_not_get_the_same_free_gpus() -> None:
+    answer = explain(two_roles(8, 7, node("a")))
+    assert answer.sentence.startswith("Waits for GPUs: worker-0 wants 7 nvidia.com/gpu; none is free")
+
+
+def test_a_master_and_a_worker_that_fit_one_by_one_but_not_together_are_explained() -> None:
+    answer = explain(two_roles(6, 4, node("a")))
+    assert answer.sentence.startswith(
+        "Waits for GPUs: worker-0 wants 4 nvidia.com/gpu; the largest free block is 2 on a"
+    )
+    fits = explain(two_roles(4, 4, node("a")))
+    assert "Waits for GPUs" not in fits.sentence

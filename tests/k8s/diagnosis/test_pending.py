@@ -177,3 +177,24 @@ def test_rows_stay_the_same_values_until_their_sentence_changes() -> None:
     cluster.nodes.append(models.convert(node("c", 16), Node))
     assert cluster.reason("bert") == f"master-0: {INSUFFICIENT}"
     assert cluster.jobs() is cluster.jobs()
+
+
+def two_roles(cluster: Cluster, name: str, master: int, worker: int) -> None:
+    """Add a job whose master and worker request different numbers of GPUs, and have no node."""
+    cluster.add(name, workers=2, gpus=master)
+    job = pytorch_job(name, workers=2, gpus=master)
+    container = {"name": "pytorch", "resources": {"limits": {GPU: worker}}}
+    job["spec"]["pytorchReplicaSpecs"]["Worker"] = {
+        "replicas": 1,
+        "template": {"spec": {"containers": [container]}},
+    }
+    cluster.declared[-1:] = read_jobs(job)
+
+
+def test_what_the_master_takes_is_not_free_for_the_worker() -> None:
+    cluster = Cluster(node("a", 8))
+    two_roles(cluster, "bert", 6, 4)
+    assert cluster.reason("bert") == "Waits for GPUs: worker-0 wants 4; the largest free block is 2 on a"
+    both = Cluster(node("a", 8), node("b", 4))
+    two_roles(both, "bert", 6, 4)
+    assert both.reason("bert") == f"master-0: {INSUFFICIENT}"

@@ -46,6 +46,12 @@ FLAPS = (Status.RUNNING, "restarted 5 times, last OOMKilled at 14:02:03")
             Status.PENDING,
             "half-allocated: 2 of 3 pods hold 16 GPUs; worker-0 not scheduled",
         ),
+        (job(DONE, LATE, STUCK, enough=2), Status.PENDING, "worker-2: no room"),
+        (
+            job(DONE, LATE, STUCK, enough=3),
+            Status.PENDING,
+            "half-allocated: 1 of 3 pods holds 8 GPUs; worker-2 not scheduled",
+        ),
         (job(STUCK, UP, UP, enough=2), Status.RUNNING, "2 of 3 pods, 2 are enough; worker-0: no room"),
         (job(STUCK, STUCK), Status.PENDING, "worker-0: no room"),
         (job(LATE, LATE), Status.STARTING, "0 of 2 pods; worker-0 waits for image: ErrImagePull"),

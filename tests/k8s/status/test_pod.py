@@ -267,3 +267,10 @@ def test_a_pod_tells_that_its_node_does_not_answer_where_nodes_may_not_be_listed
 def test_a_pod_ended_when_its_first_bad_container_did(found: Pod, second: int | None) -> None:
     expected = None if second is None else datetime(2026, 11, 20, 14, 2, second, tzinfo=UTC)
     assert ended_at(found) == expected
+
+
+def test_a_pod_that_only_waits_for_a_readiness_gate_has_not_lost_its_node() -> None:
+    why = 'the status of pod readiness gate "x" is not "True"'
+    gated = [claim("Ready", "False", "ReadinessGatesNotReady", why), claim("ContainersReady", "True")]
+    found = pod("Running", containerStatuses=[container(RUNS)], conditions=gated)
+    assert pod_status(found) == (Status.RUNNING, "")

@@ -248,3 +248,22 @@ def test_any_text_is_redacted_once_and_for_all(text: str) -> None:
     found = Redactor().text(text)
     assert Redactor().text(found) == found
     assert found.count("\n") <= text.count("\n")
+
+
+def test_what_a_secret_holds_encoded_is_taken_out_decoded_too() -> None:
+    redactor = Redactor()
+    held = base64.b64encode(b"hunter2-and-more").decode()
+    shown = redactor.object({"kind": "Secret", "type": "Opaque", "data": {"login": held}})
+    assert shown["data"] == {"login": "<redacted secret login>"}
+    assert redactor.text("it logs in with hunter2-and-more now") == (
+        "it logs in with <redacted secret login> now"
+    )
+    assert held not in redactor.text(f"it is stored as {held}")
+
+
+def test_a_secret_that_begins_with_another_leaves_no_tail() -> None:
+    redactor = Redactor()
+    redactor.remember("short", "correct-horse")
+    redactor.remember("long", "correct-horse-battery-staple")
+    assert redactor.text("said: correct-horse-battery-staple!") == "said: <redacted long>!"
+    assert redactor.text("said: correct-horse!") == "said: <redacted short>!"

@@ -132,3 +132,42 @@ async def test_listing_once_falls_back_too_and_raises_what_is_left() -> None:
         assert watched.names == ["a"]
         with pytest.raises(Forbidden, match="not even mine"):
             await Watched(client, ("", "mine")).mirror.list_once()
+
+
+async def test_a_refusal_after_a_recovery_is_doubted_as_the_first_was() -> None:
+    streams = [Stream(), Stream(), Stream()]
+    no = refusal(403, "starting")
+    async with ScriptedCluster() as cluster:
+        cluster.say(ALL, page([pod("a")]))
+        cluster.say(ALL, streams[0], no, no, streams[1], no, no, streams[2], watch=True)
+        async with running(cluster, "", "mine") as watched:
+            for asked, stream in enumerate(streams[:2]):
+                await watched.until(lambda: watched.mirror.state.is_live)
+                stream.end()
+                await cluster.until_asked(ALL, 4 + 3 * asked, watch=True)
+            await watched.until(lambda: watched.mirror.state.is_live)
+            assert {names for names, is_synced, _ in watched.states if is_synced} == {frozenset("a")}
+            assert watched.mirror.missing is None
+            assert cluster.asked(MINE) == []
+
+
+async def test_a_refusal_that_was_believed_and_is_over_is_doubted_when_it_comes_again() -> None:
+    first, second = Stream(), Stream()
+    no = refusal(403, "starting")
+    async with ScriptedCluster() as cluster:
+        cluster.say(ALL, page([pod("a")]))
+        cluster.say(ALL, first, no, no, no, no, second, no, Stream(), watch=True)
+        async with running(cluster) as watched:
+            await watched.until(lambda: watched.mirror.state.is_live)
+            first.end()
+            await watched.until(lambda: watched.mirror.state.is_absent)
+            await watched.until(lambda: watched.mirror.state.is_live)
+            absences = len([each for each in watched.problems if each is Forbidden])
+            watched.states.clear()
+            second.end()
+            await cluster.until_asked(ALL, 8, watch=True)
+            await watched.until(lambda: watched.mirror.state.is_live)
+            assert {names for names, _, _ in watched.states} == {frozenset("a")}
+            assert watched.mirror.missing is None
+            assert len(cluster.asked(ALL)) == 2, "the refusal was not believed, so nothing was listed anew"
+            assert absences

@@ -118,3 +118,12 @@ async def test_one_that_could_not_be_deleted_is_not_waited_for(
     ended = await run("delete", "waits", "--yes", "--wait")
     assert (ended.status, ended.out) == (1, "")
     assert "nobody can tell" not in ended.err
+
+
+async def test_when_one_of_those_named_is_not_there_waiting_for_the_others_does_not_make_it_good(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
+    serve_deletion(cluster)
+    ended = await run("delete", "bert", "nope", "--yes", "--wait")
+    assert (ended.status, ended.out) == (1, "PyTorchJob default/bert is being deleted.\nbert is gone.\n")
+    assert "There is no job nope in namespace default." in ended.err

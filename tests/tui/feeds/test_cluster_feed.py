@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import time
+from functools import partial
 from itertools import pairwise
 
 import pytest
 
 from k8s.errors import Unreachable
-from k8s.snapshot import Missing
+from k8s.models import Meta, Pod, Reader
+from k8s.models.resources import PODS as ALL_PODS
+from k8s.snapshot import ClusterSnapshot, Missing
+from k8s.watch.mirror import Mirror, MirrorState
 from tests.scripted.feed import JOBS, NODES, PODS, running, serve
 from tests.scripted.server import Drop, ScriptedCluster, Stream, page, refusal
 from tests.support.objects import node, pytorch_job
-from tui.feeds.cluster_feed import PUBLISH_S, ClusterFeed
+from tui.feeds.cluster_feed import PUBLISH_S, RESTS, ClusterFeed
+from tui.feeds.trouble import trouble_of
 
 
 async def test_nodes_pods_and_jobs_come_as_one_picture() -> None:
@@ -154,3 +160,48 @@ async def test_a_command_is_told_what_it_could_not_read() -> None:
         snapshot = await ClusterFeed(client).read_once()
     assert list(snapshot.problems) == ["nodes"]
     assert snapshot.is_synced
+
+
+async def test_what_is_shown_is_as_old_as_what_has_been_silent_longest() -> None:
+    reset = Unreachable("Could not list pods.", "reset")
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        mirrors: list[Mirror[Pod]] = []
+        for heard_s in (40.0, 10.0, 0.0, 5.0):
+            mirror: Mirror[Pod] = Mirror(client, ALL_PODS, ("",), Reader(Pod), _meta, lambda: None)
+            mirror.heard_at_s = heard_s
+            mirror.state = MirrorState(is_synced=True, problem=reset)
+            mirrors.append(mirror)
+        mirrors[3].state = MirrorState(is_synced=True, is_live=True)
+        word, _, since_s = trouble_of(mirrors, None)
+        assert (word, since_s) == ("away", 10.0), "not of what was never heard, nor of what is live"
+
+
+async def test_pictures_that_are_slow_to_make_leave_time_for_keys() -> None:
+    slow_s = 0.1
+    times: list[tuple[float, float]] = []
+    async with ScriptedCluster() as cluster:
+        streams = serve(cluster)
+        async with running(cluster) as feed:
+            await feed.until(lambda each: each.is_synced)
+
+            def slowly(snapshot: ClusterSnapshot) -> None:
+                began_s = time.monotonic()
+                while time.monotonic() < began_s + slow_s:
+                    pass
+                times.append((began_s, time.monotonic()))
+                feed.publish(snapshot)
+
+            feed.on_publish = slowly
+            for number in range(3):
+                streams[NODES].event("ADDED", node(f"more-{number}"))
+                await feed.until(partial(has_nodes, number + 2))
+    gaps = [later - ended for (_, ended), (later, _) in pairwise(times)]
+    assert gaps and all(gap >= RESTS * slow_s * 0.95 for gap in gaps)
+
+
+def has_nodes(amount: int, snapshot: ClusterSnapshot) -> bool:
+    return len(snapshot.nodes) == amount
+
+
+def _meta(pod: Pod) -> Meta:
+    return pod.metadata

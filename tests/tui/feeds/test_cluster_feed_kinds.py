@@ -12,6 +12,7 @@ from tests.scripted.feed import (
     jobs_of,
     keeps_its_rows,
     poked_until,
+    pressing,
     running,
     say_kinds,
     serve_lists,
@@ -120,3 +121,19 @@ async def test_what_the_rules_of_a_user_leave_open_is_asked_for(review: Answer) 
         feed = ClusterFeed(client)
         assert "jobs.batch" not in (await feed.read_once()).problems
         assert cluster.asked("/apis/batch/v1/jobs")
+
+
+async def test_a_discovery_that_fails_later_adds_no_kinds() -> None:
+    async with ScriptedCluster() as cluster:
+        serve_small(cluster)
+        async with running(cluster, backoff=HASTY) as feed:
+            await feed.until_live(cluster, WATCHED)
+            before = {asked.path for asked in cluster.requests}
+            cluster.forget("/apis")
+            cluster.say("/apis", refusal(500, "etcdserver: no leader"))
+            async with pressing(feed):
+                await cluster.until_asked("/apis", len(cluster.asked("/apis")) + 3)
+            feed.cluster_feed.show_namespace("default")
+            await feed.until(lambda each: each.namespace == "default")
+            assert set(feed.cluster_feed.snapshot().kinds) == {"PyTorchJob"}
+            assert {asked.path for asked in cluster.requests} - before <= {"/version"}

@@ -227,13 +227,16 @@ async def test_a_terminal_too_small_says_so_and_gives_everything_back(tmp_path: 
         assert play.table.cursor_key == play.table.shown_rows[1].key
 
 
-async def test_a_users_key_replaces_ours_in_the_view_the_footer_and_the_help(tmp_path: Path) -> None:
-    keys = tmp_path / "config"
+@pytest.mark.parametrize("folder", ["c", "config", "c" * 41, "c" * 120])
+async def test_a_users_key_replaces_ours_in_the_view_the_footer_and_the_help(
+    tmp_path: Path, folder: str
+) -> None:
+    keys = tmp_path / folder
     keys.mkdir()
     (keys / "keys.yaml").write_text("jobs.next_view: f2\njobs.lgos: L\n")
     async with console_on(tmp_path, config_folder=keys, **some_objects()) as play:
         await play.until(lambda: "keys are not used" in play.text)
-        assert "the id 'jobs.lgos'" in play.text
+        assert any("the id 'jobs.lgos'" in each.message for each in play.console._notifications)
         assert "f2 nodes" in play.text
         await play.press("tab")
         assert isinstance(play.console.screen, JobsView)
