@@ -122,6 +122,18 @@ def test_what_cannot_be_continued_is_refused_at_the_field(
     assert result.problems["continue_from"].startswith(said)
 
 
+def test_a_job_of_another_namespace_is_none_that_can_be_continued() -> None:
+    elsewhere = job("digits", Status.SUCCEEDED, f"/workspace/{OLD}/logs")
+    elsewhere = replace(elsewhere, ref=replace(elsewhere.ref, namespace="vision"))
+    state = FormState("default")
+    state.set_value("claim", "workspace")
+    state.set_value("continue_from", "digits")
+    state.suggest(ClusterSnapshot(jobs=(elsewhere,), is_synced=True))
+    assert state.errors["continue_from"].startswith("No job 'digits' here")
+    state.set_value("namespace", "vision")
+    assert state.errors == {}
+
+
 def test_to_insist_on_a_checkpoint_without_naming_a_job_is_refused() -> None:
     result = parsed(EarlierRuns(), **{"ddp.resume": "must"})
     assert "Continue" in result.problems["ddp.resume"]

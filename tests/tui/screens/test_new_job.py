@@ -322,6 +322,23 @@ async def test_the_focused_field_is_always_seen_with_its_label_and_its_problem(t
         assert "✕ 'data' is not a mount path: must be absolute" in shown[at + 1]
 
 
+async def test_fields_that_change_nothing_are_not_shown(tmp_path: Path) -> None:
+    async with form(tmp_path, size=(80, 60)) as it:
+        assert not it.field("ddp.data").display
+        await it.settled()
+        await it.screen.query_one(JobFields).focus_first(["ddp.seed"])
+        assert [it.field(f"ddp.{name}").display for name in ("train-images", "download")] == [True, False]
+        await it.go("ddp.dataset")
+        await it.pilot.press("right")
+        assert [it.field(f"ddp.{name}").display for name in ("train-images", "download")] == [False, True]
+        assert it.field("ddp.data").display
+        await it.go("claim")
+        await it.pilot.press("end", "right", "right")
+        assert it.field("claim").value == ""
+        assert not it.field("mount_path").display
+        assert not it.field("continue_from").display
+
+
 async def test_an_earlier_run_on_the_volume_is_named_and_continued_only_when_asked(tmp_path: Path) -> None:
     claim = {"metadata": {"name": "workspace", "annotations": {LOCAL_PATH: str(tmp_path / "volume")}}}
     old = "ddp-digits-1-20261122-082033-417"
@@ -337,9 +354,11 @@ async def test_an_earlier_run_on_the_volume_is_named_and_continued_only_when_ask
         words = "step 520 of ddp-digits-1 (deleted), saved "
         assert f"starts anew; to go on from {words}" in " ".join(it.said("#preflight").split())
         assert f"/data/{old}" not in " ".join(it.screen.state.result.spec.command)
+        looks = len(it.cluster.asked(f"{CLAIMS}/workspace"))
         await it.write("continue_from", "ddp-digits-2")
         await it.go("name")
         assert it.field("continue_from").error.startswith("No earlier run of 'ddp-digits-2'")
+        assert len(it.cluster.asked(f"{CLAIMS}/workspace")) == looks
         await it.write("continue_from", "ddp-digits-1")
         assert it.field("continue_from").error == ""
         assert f"continues {words}" in " ".join(it.said("#preflight").split())
