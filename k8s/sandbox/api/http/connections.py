@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import gc
 import logging
 import os
 import resource
@@ -70,12 +71,6 @@ def most_of_ours() -> int:
     return 4096 if soft == resource.RLIM_INFINITY else max(32, min(4096, soft // 3))
 
 
-def give_memory_back() -> None:
-    """Return what the C library holds free to the system; glibc keeps it otherwise."""
-    with suppress(AttributeError):
-        ctypes.CDLL(None).malloc_trim(0)
-
-
 class Connections:
     """All connections of one listening socket."""
 
@@ -93,6 +88,7 @@ class Connections:
         self._most = most_of_ours() if most is None else most
         self._open: list[_Connection] = []
         self._listening: socket.socket | None = None
+        self._dropped = 0
 
     def listen(self, host: str, port: int) -> int:
         """Accept from now on; return the port.
@@ -135,6 +131,14 @@ class Connections:
             if each.protocol is protocol:
                 each.is_proven = True
 
+    def give_memory_back(self) -> None:
+        """Return to the system what dropped connections held; the C library keeps it otherwise."""
+        if self._dropped:
+            self._dropped = 0
+            gc.collect()
+            with suppress(AttributeError):
+                ctypes.CDLL(None).malloc_trim(0)
+
     def _accept_some(self) -> None:
         for _ in range(_MOST_AT_ONCE):
             if self._listening is None:
@@ -175,6 +179,8 @@ class Connections:
                 return
             self._open.remove(silent)
             silent.abort()
+            self._dropped += 1
+        accepted.setblocking(False)
         connection = _Connection(accepted, self._protocols(), is_ours)
         self._open.append(connection)
         loop = asyncio.get_running_loop()
@@ -182,8 +188,12 @@ class Connections:
         connection.deadline = loop.call_later(self._unproven_s, self._drop_unproven, connection)
 
     async def _handshake(self, connection: _Connection) -> None:
+        """Open a connection once something comes: until then it costs no more than its descriptor."""
         timeout_s = min(HANDSHAKE_S, self._unproven_s) if self._tls else None
         try:
+            await _readable(connection.socket)
+            if not connection.socket.recv(1, socket.MSG_PEEK):
+                return
             connection.transport, _ = await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: connection.protocol,
                 connection.socket,
@@ -192,8 +202,22 @@ class Connections:
             )
         except OSError as error:
             log.debug("handshake: %s", error)
-            connection.socket.close()
+        finally:
+            if connection.transport is None:
+                connection.socket.close()
 
     def _drop_unproven(self, connection: _Connection) -> None:
         if not connection.is_proven and connection.is_open:
             connection.abort()
+            self._dropped += 1
+
+
+async def _readable(waiting: socket.socket) -> None:
+    """Wait until something can be read, the end included."""
+    loop = asyncio.get_running_loop()
+    came = asyncio.Event()
+    loop.add_reader(waiting, came.set)
+    try:
+        await came.wait()
+    finally:
+        loop.remove_reader(waiting)

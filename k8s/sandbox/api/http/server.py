@@ -22,7 +22,7 @@ from k8s.sandbox.api.admission.registry import Registry
 from k8s.sandbox.api.admission.unsupported import warnings_of
 from k8s.sandbox.api.api_errors import ApiError, StatusCause
 from k8s.sandbox.api.http import bodies, discovery, lists, representations
-from k8s.sandbox.api.http.connections import Connections, give_memory_back
+from k8s.sandbox.api.http.connections import Connections
 from k8s.sandbox.api.served import BY_PATH, SERVED, ServedResource
 from k8s.sandbox.api.storage.store import Object, Store, StoreError
 from k8s.sandbox.api.streams.pod_exec import run_exec
@@ -324,7 +324,8 @@ class Server:
         """Remove events that are too old, and give back free memory, for as long as the server runs."""
         while True:
             await asyncio.sleep(60)
-            give_memory_back()
+            if self._connections is not None:
+                self._connections.give_memory_back()
             with suppress(StoreError):
                 self.registry.expire_events(EVENTS_KEPT_S)
 
