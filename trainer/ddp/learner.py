@@ -53,11 +53,11 @@ class Learner:
 
     def train_step(self, images_B1HW: Tensor, labels_B: Tensor) -> Tensor:
         """Take one step and return this rank's mean loss, a scalar left on the device."""
+        self._optimizer.zero_grad(set_to_none=True)  # first: the forward pass takes the memory
         with self._precision():
             loss = nn.functional.cross_entropy(self.model(images_B1HW), labels_B)
         for parameters in self._optimizer.param_groups:
             parameters["lr"] = self.lr
-        self._optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         self._optimizer.step()
         self._step += 1

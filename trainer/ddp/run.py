@@ -17,7 +17,13 @@ from trainer.ddp.datasets import Images, TrainBatches, draw_digit_images, load_m
 from trainer.ddp.learner import Learner
 from trainer.ddp.loop import Metrics, Progress, TrainingLoop
 from trainer.ddp.model import make_model
-from trainer.ddp.process_group import ProcessGroup, choose_device, is_lost_rank, set_threads
+from trainer.ddp.process_group import (
+    ProcessGroup,
+    choose_device,
+    is_lost_rank,
+    keep_freed_memory,
+    set_threads,
+)
 from trainer.messages import Stopped, TrainingError, first_line, log, log_error
 from trainer.ranks import Ranks, job_name
 from trainer.signals import StopRequest
@@ -72,6 +78,7 @@ def train(arguments: argparse.Namespace, stop: StopRequest) -> None:
     ranks = Ranks.from_env()
     device = choose_device(arguments.device, ranks)
     threads = set_threads(ranks)
+    keep_freed_memory()
     group = ProcessGroup(ranks, device, arguments.wait_for_others)
     if group.backend:
         rank = f"rank {ranks.rank} of {ranks.world_size} ({ranks.launcher})"
