@@ -3,6 +3,7 @@
 # make check     what the continuous checks run: format, lint, types, import rules, tests
 # make fix       format and mend what can be mended by itself
 # make bench     our figures beside those of the tools we compare with
+# make mutants   small breakages, one at a time, and which of them the tests notice (half an hour)
 # make pictures  the screens in README, taken from a real run in the sandbox
 
 PYTHON ?= python3
@@ -12,7 +13,7 @@ INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -c .ci/const
 TORCH := $(shell grep '^torch==' .ci/constraints.txt)
 SETTINGS := pyproject.toml .ci/constraints.txt
 
-.PHONY: demo test check fix bench pictures clean
+.PHONY: demo test check fix bench mutants pictures clean
 
 demo: $(VENV)/.ready
 	@$(BIN)/gpuconsole --sandbox
@@ -37,6 +38,9 @@ fix: $(VENV)/.ready-dev
 
 bench: $(VENV)/.ready-dev
 	$(BIN)/python -m tests.bench
+
+mutants: $(VENV)/.ready-dev
+	$(BIN)/python -m tests.mutants $(MUTANTS)
 
 pictures: $(VENV)/.ready-dev
 	$(BIN)/python -m tests.pictures
