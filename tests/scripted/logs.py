@@ -171,6 +171,13 @@ class ScriptedCluster:
             return _refusal(404, "no such pod")
         return web.json_response(pod.as_json())
 
+    async def version(self, request: web.Request) -> web.StreamResponse:
+        """Say that this is Kubernetes, as every API server does."""
+        if self.is_down:
+            assert request.transport is not None
+            request.transport.abort()
+        return web.json_response({"major": "1", "minor": "36", "gitVersion": "v1.36.0"})
+
     async def log(self, request: web.Request) -> web.StreamResponse:
         """Answer for a pod's log."""
         pod = self.pods.get(request.match_info["pod"])
@@ -256,6 +263,7 @@ async def connected(*pods: ScriptedPod) -> AsyncIterator[tuple[ScriptedCluster, 
     """Serve pods on loopback and give a client for them."""
     cluster = ScriptedCluster(*pods)
     app = web.Application()
+    app.router.add_get("/version", cluster.version)
     app.router.add_get("/api/v1/namespaces/lab/pods/{pod}", cluster.pod)
     app.router.add_get("/api/v1/namespaces/lab/pods/{pod}/log", cluster.log)
     runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
