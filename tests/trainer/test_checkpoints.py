@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -202,6 +203,18 @@ def test_a_full_disk_leaves_no_half_file(tmp_path: Path) -> None:
     with pytest.raises(CheckpointNotWritten, match=r"\.pt\. No space left on device\.$") as caught:
         save_checkpoint(tmp_path, 2, state(2), keep=2)
     assert caught.value.is_full
+    assert names(tmp_path) == []
+
+
+def test_a_disk_that_fills_up_in_the_middle_of_a_tensor_is_said_in_its_own_words(tmp_path: Path) -> None:
+    large = {"step": 1, "model": {"weights": torch.zeros(3_000_000)}}
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, hard))
+    try:
+        with pytest.raises(CheckpointNotWritten, match=r"\.pt\. File too large\.$"):
+            save_checkpoint(tmp_path, 1, large, keep=2)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert names(tmp_path) == []
 
 
