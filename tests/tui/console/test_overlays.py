@@ -74,6 +74,7 @@ async def test_a_notice_of_what_was_answered_is_said_on_the_view(tmp_path: Path)
     async with world(tmp_path, size=(80, 24)) as play:
         await play.press("ctrl+d")
         play.console.notify("It was said meanwhile.")
+        assert not len(play.console._notifications), "its time runs while nobody sees it"
         await play.press("escape")
         await play.until(seen(play, "It was said meanwhile."))
         assert isinstance(play.console.screen, JobsView)
