@@ -37,7 +37,7 @@ class TwoFields(PacedApp[None]):
         second = self.query_one("#second", Input)
         ways: dict[int, Callable[[], object]] = {
             1: second.focus,
-            2: lambda: self.call_after_refresh(second.focus),
+            2: lambda: self.call_after_refresh(second.refresh(layout=True).focus),
             3: lambda: self.push_screen(Question()),
             4: self.ask,
             5: self.fetch,
