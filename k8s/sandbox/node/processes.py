@@ -124,7 +124,7 @@ def marked(variable: str, value: str) -> set[int]:
     found: set[int] = set()
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal() and int(entry.name) != os.getpid():
-            with suppress(OSError):
+            with suppress(OSError, ValueError):
                 state, parent = (entry / "stat").read_bytes().rpartition(b")")[2].split()[:2]
                 if state in (b"Z", b"X"):
                     continue

@@ -51,6 +51,11 @@ class _Connection:
     def is_open(self) -> bool:
         return self.socket.fileno() >= 0
 
+    def close_unless_open(self) -> None:
+        """Close what no transport will close."""
+        if self.transport is None:
+            self.socket.close()
+
     def forget(self) -> None:
         """Let go of what holds its memory."""
         if self.deadline is not None:
@@ -185,6 +190,8 @@ class Connections:
         self._open.append(connection)
         loop = asyncio.get_running_loop()
         connection.opening = loop.create_task(self._handshake(connection))
+        # Not at the end of the handshake itself, which may be cancelled before it began.
+        connection.opening.add_done_callback(lambda _: connection.close_unless_open())
         connection.deadline = loop.call_later(self._unproven_s, self._drop_unproven, connection)
 
     async def _handshake(self, connection: _Connection) -> None:
@@ -202,9 +209,6 @@ class Connections:
             )
         except OSError as error:
             log.debug("handshake: %s", error)
-        finally:
-            if connection.transport is None:
-                connection.socket.close()
 
     def _drop_unproven(self, connection: _Connection) -> None:
         if not connection.is_proven and connection.is_open:

@@ -159,3 +159,15 @@ async def test_who_has_no_token_is_answered_and_dropped(sandbox: Api, opened: Ex
         while chunk := await asyncio.get_running_loop().sock_recv(connection, 4096):
             answer += chunk
     assert answer.startswith(b"HTTP/1.1 401 ")
+
+
+async def test_many_that_come_at_once_are_no_more_than_there_may_be(opened: ExitStack) -> None:
+    connections = Connections(asyncio.Protocol, None, unproven_s=60.0, most=2)
+    port = connections.listen("127.0.0.1", 0)
+    held = [connect(port, opened) for _ in range(6)]
+    for each in held[:4]:
+        await until_closed(each)
+    for each in held[4:]:
+        with pytest.raises(BlockingIOError):
+            each.recv(1)
+    await connections.close()
