@@ -32,12 +32,12 @@ def steps_in(folder: Path, tag: str = "train/loss") -> list[int]:
 
 
 def test_points_that_found_no_room_are_written_when_there_is_some(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     curves = CurveWriter(tmp_path)
     for step in range(3):
         curves.write(step, {"train/loss": 0.5, "train/lr": 0.1})
-    with capfd.disabled(), files_of_at_most(300):
+    with files_of_at_most(300):
         for step in range(3, 400):
             curves.write(step, {"train/loss": 0.5, "train/lr": 0.1})
     assert steps_in(tmp_path) != list(range(400))
@@ -45,6 +45,7 @@ def test_points_that_found_no_room_are_written_when_there_is_some(
     assert steps_in(tmp_path) == list(range(401)) == steps_in(tmp_path, "train/lr")
     curves.close()
     assert len(list(tmp_path.iterdir())) == 1
+    assert capsys.readouterr().err.count("Curves cannot be written") == 1
 
 
 def test_a_disk_that_is_full_from_the_start_leaves_no_empty_files_and_is_said_once(
