@@ -19,6 +19,7 @@ from tests.support.objects import RECORDED, pod_of, pytorch_job
 from tests.tui.commands.conftest import CommandLine, write_kubeconfig
 from trainer.tfevents import EventWriter
 from tui.commands import COMMANDS
+from tui.commands.support.output import write_progress
 
 HOSTILE = "evil\x1b]0;owned\x07\x1b[2J\x9b31m\u202e\u200b\x7f\r"
 """Sets the title, clears the screen, turns what is read around, and cannot be seen."""
@@ -156,6 +157,16 @@ async def on_a_terminal(folder: Path, words: list[str]) -> tuple[int, str]:
         return await child.wait(), printed.replace("n\r\n", "", 1).replace("^D\b\b", "")
     finally:
         os.close(master)
+
+
+def test_a_line_of_progress_is_harmless_too(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    write_progress("1/2 \x1b[31mred")
+    printed = capsys.readouterr().err.removeprefix("\r\x1b[K")
+    assert "red" in printed
+    assert not UNSAFE.search(printed)
 
 
 def _read_all(master: int) -> str:

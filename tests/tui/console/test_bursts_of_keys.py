@@ -90,6 +90,11 @@ def texts_below_the_title(play: Playground) -> list[str]:
     return [re.sub(r"\d+[smhd]\b", "", line) for line in play.text.splitlines()[2:-1]]
 
 
+def words_below_the_title(play: Playground) -> list[str]:
+    """Return what scrolls without its numbers: the info view tells how far the server's clock is ahead."""
+    return [re.sub(r"\d", "", line) for line in texts_below_the_title(play)]
+
+
 def focused_chart(play: Playground) -> object:
     charts = [*play.console.screen.query(CurveChart)]
     focused = play.console.focused
@@ -107,7 +112,7 @@ def scrolled(play: Playground) -> float:
         (help_, "down", "up", texts_below_the_title),
         (card, "j", "k", texts_below_the_title),
         (why, "j", "k", texts_below_the_title),
-        (info, "j", "k", texts_below_the_title),
+        (info, "j", "k", words_below_the_title),
         (yaml, "j", "k", texts_below_the_title),
         (log, "k", "j", texts_below_the_title),
         (manifest, "j", "k", scrolled),
