@@ -256,7 +256,7 @@ def _mismatch(sort: Sort, value: Any) -> str:
         return f"expected {sort.title}, found {type(value).__name__}"
     if sort is QUANTITY and isinstance(value, str | int | float):
         try:
-            quantity.parse(value)
+            quantity.parse(str(value))  # as it will be stored
         except ValueError as error:
             return str(error)
     return ""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from k8s.sandbox.api.admission import patches
@@ -172,10 +172,13 @@ def paths(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 ALL_PLACES = [(key, place) for key, obj in RICH.items() for place in paths(obj)]
+CPU_LIMIT = "pods", ("spec", "containers", 0, "resources", "limits", "cpu")
+assert CPU_LIMIT in ALL_PLACES
 
 
 @settings(max_examples=600, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(place=st.sampled_from(ALL_PLACES), value=anything)
+@example(place=CPU_LIMIT, value=1e100)
 def test_one_wrong_value_anywhere_is_stored_or_refused(
     registry: Registry, place: tuple[str, tuple[Any, ...]], value: Any
 ) -> None:
