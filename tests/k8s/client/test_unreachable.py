@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 from datetime import datetime
 from ipaddress import IPv4Address
@@ -14,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from k8s.client.auth.cluster_config import ClusterConfig
 from k8s.client.client import Client
+from k8s.client.transport import is_broken_by_peer
 from k8s.errors import KubeError, Unreachable
 from tests.scripted.certificates import Certificate, issue, make_authority, server_tls
 from tests.scripted.server import ScriptedCluster
@@ -62,12 +64,30 @@ async def test_a_certificate_for_another_name_is_said(tmp_path: Path) -> None:
     assert "tls-server-name" in error.hint
 
 
-async def test_a_certificate_that_has_expired_is_said(tmp_path: Path) -> None:
-    certificate = _expired(tmp_path)
+@pytest.mark.parametrize(("year", "state"), [(2020, "has expired"), (2100, "is not valid yet")])
+async def test_a_certificate_out_of_its_time_is_said(tmp_path: Path, year: int, state: str) -> None:
+    certificate = _valid_in(tmp_path, year)
     async with ScriptedCluster(tls=server_tls(certificate)) as cluster:
         error = await failure(cluster.host, ssl_ca_cert=str(certificate.path))
-    assert error.why.endswith(": its certificate has expired.")
+    assert error.why.endswith(f": its certificate {state}.")
     assert "clock" in error.hint
+
+
+@pytest.mark.parametrize(
+    ("cause", "is_broken"),
+    [
+        (ConnectionResetError(errno.ECONNRESET, "reset"), True),
+        (OSError(errno.ENETUNREACH, "unreachable"), False),
+        (TimeoutError(), False),
+        (None, True),
+    ],
+)
+def test_silence_is_told_from_a_connection_that_the_other_end_breaks(
+    cause: Exception | None, is_broken: bool
+) -> None:
+    error = Unreachable("Could not watch.")
+    error.__cause__ = cause
+    assert is_broken_by_peer(error) is is_broken
 
 
 async def test_a_server_that_speaks_no_tls_is_said() -> None:
@@ -83,13 +103,13 @@ def _folder(parent: Path, name: str) -> Path:
     return made
 
 
-def _expired(folder: Path) -> Certificate:
-    """Make a certificate that signs itself and ended in 2020."""
+def _valid_in(folder: Path, year: int) -> Certificate:
+    """Make a certificate that signs itself and is valid for a day of a year."""
     key, name = ec.generate_private_key(ec.SECP256R1()), x509.Name([])
     here = x509.SubjectAlternativeName([x509.IPAddress(IPv4Address("127.0.0.1"))])
     builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
     builder = builder.serial_number(1).add_extension(here, critical=True)
-    builder = builder.not_valid_before(datetime(2020, 1, 1)).not_valid_after(datetime(2020, 1, 2))
+    builder = builder.not_valid_before(datetime(year, 1, 1)).not_valid_after(datetime(year, 1, 2))
     made = Certificate(folder / "old.crt", folder / "old.key")
     made.path.write_bytes(builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
     plain = serialization.NoEncryption()
