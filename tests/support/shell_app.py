@@ -30,7 +30,7 @@ class ShellApp(PacedApp[int]):
     def __init__(self, kubeconfig: str, namespace: str, pod: str) -> None:
         super().__init__()
         self._place = kubeconfig, namespace, pod
-        self.ticks = self.keys = 0
+        self.ticks = self.keys = self.shells = 0
 
     def compose(self) -> ComposeResult:
         yield Static(id="keys", markup=False)
@@ -54,10 +54,13 @@ class ShellApp(PacedApp[int]):
     async def _shell(self) -> None:
         kubeconfig, namespace, pod = self._place
         before = self.ticks
+        self.shells += 1
+        shell = f"shell {self.shells}"
         async with await Client.connect(kubeconfig, namespace=namespace) as client:
             try:
                 hand_over = partial(handed_over, self)
-                ended = f"ended with {await run_shell(client, namespace, pod, hand_over=hand_over)}"
+                code = await run_shell(client, namespace, pod, hand_over=hand_over)
+                ended = f"{shell} ended with {code}"
             except KubeError as error:
                 ended = str(error)
         went_on = "went on" if self.ticks > before else "stood still"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import zip_longest
 from pathlib import Path
 
@@ -25,8 +25,8 @@ OVERLAYS: dict[str, tuple[Sequence[str], str]] = {
     "detail": (["v"], "Image is there."),
 }
 """Each overlay: the keys that open it, and words that are on it."""
-BELOW = {"detail": typed("events")}
-"""What opens the view below where that is not home."""
+BELOW: dict[str, tuple[Sequence[str], str]] = {"detail": (typed("events"), "Image is there.")}
+"""What opens the view below where that is not home, and words that are there once it is filled."""
 NOTICE = "the server has refused it"
 
 
@@ -36,10 +36,10 @@ async def test_an_overlay_shows_the_view_behind_it(tmp_path: Path, overlay: str,
     keys, words = OVERLAYS[overlay]
     async with world(tmp_path, size=(120, 40)) as play:
         play.console.theme = theme
-        await play.press(*BELOW.get(overlay, ()))
+        await open_below(play, overlay)
         behind = text_of(play.console).splitlines()
         await play.press(*keys)
-        await play.until(lambda: isinstance(play.console.screen, ModalScreen) and words in play.text)
+        await play.until(opened(play, words))
         shown = text_of(play.console).splitlines()
         cells = (cell for lines in zip_longest(behind, shown) for cell in zip(*map(str, lines), strict=False))
         kept = sum(was == now != " " for was, now in cells)
@@ -54,8 +54,9 @@ async def test_a_notice_never_lies_over_a_dialog_and_is_said_once_that_is_closed
 ) -> None:
     keys, words = OVERLAYS[overlay]
     async with world(tmp_path, size=size) as play:
-        await play.press(*BELOW.get(overlay, ()), *keys)
-        await play.until(lambda: words in play.text)
+        await open_below(play, overlay)
+        await play.press(*keys)
+        await play.until(opened(play, words))
         alone = dialog(play)
         await play.press("escape")
         say(play, "earlier")
@@ -78,6 +79,18 @@ async def test_a_notice_of_what_was_answered_is_said_on_the_view(tmp_path: Path)
         await play.press("escape")
         await play.until(seen(play, "It was said meanwhile."))
         assert isinstance(play.console.screen, JobsView)
+
+
+async def open_below(play: Playground, overlay: str) -> None:
+    """Open the view that an overlay lies over, and wait until it is filled: keys act on its rows."""
+    keys, words = BELOW.get(overlay, ((), ""))
+    await play.press(*keys)
+    await play.until(seen(play, words))
+
+
+def opened(play: Playground, words: str) -> Callable[[], bool]:
+    """Return a test of whether a dialog that has these words is on top."""
+    return lambda: isinstance(play.console.screen, ModalScreen) and words in play.text
 
 
 def dialog(play: Playground) -> list[str]:

@@ -98,11 +98,11 @@ async def test_a_shell_has_the_terminal_and_the_console_comes_back(tmp_path: Pat
 
 async def test_a_shell_can_be_opened_again_and_again(tmp_path: Path) -> None:
     def play(terminal: Terminal) -> None:
-        for _ in range(3):
+        for shell in (1, 2, 3):
             terminal.send("s")
             terminal.wait_for("ready>")
             terminal.send("q")
-            terminal.wait_for("ended with 5")
+            terminal.wait_for(f"shell {shell} ended with 5")
         is_whole(terminal)
 
     await played(tmp_path, play, Talk(Shell().speak))

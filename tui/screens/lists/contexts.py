@@ -12,6 +12,7 @@ from k8s.client.auth.kubeconfig import Context, Kubeconfig
 from k8s.errors import NoCluster
 from k8s.text.sanitize import sanitize
 from tui.screens.base.list_view import ListView
+from tui.terminal.key_queue import keys_held
 from tui.text.format import NOTHING, plural
 from tui.widgets.table.table import Cell, Column, Row, Table
 
@@ -47,7 +48,8 @@ class ContextsView(ListView):
     @work(group="contexts", exclusive=True)
     async def _reread(self) -> None:
         try:
-            found = await asyncio.to_thread(self._read)
+            with keys_held(self.app):  # they are for the table that it fills
+                found = await asyncio.to_thread(self._read)
         except NoCluster as error:
             found = Kubeconfig(problems=(error.why,))
         self._contexts = {context.name: context for context in found.contexts}
