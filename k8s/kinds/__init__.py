@@ -8,7 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from k8s.kinds.base import CreatableKind, DeclaredJob, JobKind, JobRef, Manifest, Replica
+from k8s.kinds.base import (
+    CreatableKind,
+    DeclaredJob,
+    JobKind,
+    JobRef,
+    Manifest,
+    Replica,
+    RunnableKind,
+)
 from k8s.kinds.batch_job import BatchJob
 from k8s.kinds.job_set import JobSet
 from k8s.kinds.kubeflow.mpi_job import MPIJob
@@ -41,7 +49,8 @@ KINDS: tuple[JobKind, ...] = (
 """Those that are watched; of one in several versions the newest first. A new one: its line here, its file
 beside this one, its objects in `tests/fixtures/objects/`.
 """
-
+RUNNABLE: tuple[RunnableKind, ...] = tuple(kind for kind in KINDS if isinstance(kind, RunnableKind))
+"""Those that the sandbox serves and runs: they name one of its operators."""
 
 _BY_NAME: Mapping[tuple[str, str], JobKind] = {
     (kind.resource.kind, kind.resource.api_version): kind for kind in KINDS
@@ -56,11 +65,13 @@ def kind_of(ref: JobRef) -> JobKind:
 __all__ = [
     "CREATABLE",
     "KINDS",
+    "RUNNABLE",
     "CreatableKind",
     "DeclaredJob",
     "JobKind",
     "JobRef",
     "Manifest",
     "Replica",
+    "RunnableKind",
     "kind_of",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from k8s.models import Condition, Meta, Pod
 from k8s.models.job_spec import JobSpec
@@ -127,6 +127,14 @@ class JobKind(Protocol):
 
     def instance_of(self, pod: Pod) -> tuple[str, int | None] | None:
         """Return a pod's role and index within its job; None instead of what its labels do not tell."""
+
+
+@runtime_checkable
+class RunnableKind(JobKind, Protocol):
+    """A kind whose jobs the sandbox runs."""
+
+    operator: str
+    """Which of the sandbox's operators does so, by its name there."""
 
 
 class CreatableKind(JobKind, Protocol):

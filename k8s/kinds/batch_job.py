@@ -56,6 +56,7 @@ class BatchJob:
     resource = JOBS
     container = "main"
     suspend_field = "spec.suspend"
+    operator = "job-controller"
 
     def manifest(self, spec: JobSpec) -> Manifest:
         """Return the Job that asks for `spec`: indexed, so that each pod knows its number."""

@@ -51,6 +51,7 @@ class PyTorchJob:
     resource = PYTORCH_JOBS
     container = "pytorch"
     suspend_field = "spec.runPolicy.suspend"
+    operator = "training-operator"
 
     def manifest(self, spec: JobSpec) -> Manifest:
         """Return the PyTorchJob that asks for `spec`; the master is one of its workers."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from k8s.kinds import CREATABLE
+from k8s.kinds import RUNNABLE
 from k8s.models.resources import (
     CLAIMS,
     CONFIG_MAPS,
@@ -83,7 +83,7 @@ SERVED: tuple[ServedResource, ...] = (
     ServedResource(JOBS, has_status=True, fields=("status.successful",)),
     *(
         ServedResource(kind.resource, has_status=True, is_custom=True)
-        for kind in CREATABLE
+        for kind in RUNNABLE
         if kind.resource != JOBS
     ),
 )

@@ -6,23 +6,23 @@ Clients of the API like any other, so they also serve a real kube-apiserver.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import msgspec
 
 from k8s.errors import KubeError
-from k8s.kinds import CREATABLE, CreatableKind
-from k8s.models.resources import JOBS, PODS
+from k8s.kinds import RUNNABLE, RunnableKind
+from k8s.models.resources import PODS, Resource
 from k8s.sandbox.controller_runtime import (
     Informer,
     Informers,
-    Manifest,
     Recorder,
     by_controller,
     controller_of,
 )
 from k8s.sandbox.controllers import batch, replicated
-from k8s.sandbox.controllers.reconcile import RESTARTS, apply_plan
+from k8s.sandbox.controllers.reconcile import RESTARTS, ObservedJob, Plan, apply_plan
 
 FIRST_RETRY_S, LONGEST_RETRY_S = 1.0, 60.0
 """Before a job is reconciled again of which a write failed, doubled each time."""
@@ -30,17 +30,39 @@ FIRST_RETRY_S, LONGEST_RETRY_S = 1.0, 60.0
 log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """One way to run jobs."""
+
+    decide: Callable[[ObservedJob], Plan]
+    """Returns what is to be done for a job."""
+    owns: tuple[Resource, ...] = ()
+    """What it makes besides pods and looks at again."""
+
+
+OPERATORS: Mapping[str, Operator] = {
+    "job-controller": Operator(lambda it: batch.decide(it.job, it.pods)),
+    "training-operator": Operator(
+        lambda it: replicated.decide(it.kind, it.job, it.pods, it.restarts, it.owners)
+    ),
+}
+"""By the name that kinds call them."""
+
+
 class Operators:
     """Runs the jobs of every kind that we know."""
 
     def __init__(
-        self, informers: Informers, kinds: Sequence[CreatableKind] = CREATABLE, namespace: str = ""
+        self, informers: Informers, kinds: Sequence[RunnableKind] = RUNNABLE, namespace: str = ""
     ) -> None:
         """Prepare; with `namespace`, jobs elsewhere are left alone."""
         self._client = informers.client
         self._namespace = namespace
         self._pods = informers.of(PODS)
-        self._jobs: Mapping[CreatableKind, Informer] = {kind: informers.of(kind.resource) for kind in kinds}
+        self._jobs: Mapping[RunnableKind, Informer] = {kind: informers.of(kind.resource) for kind in kinds}
+        self._owned: Mapping[RunnableKind, Mapping[Resource, Informer]] = {
+            kind: {each: informers.of(each) for each in OPERATORS[kind.operator].owns} for kind in kinds
+        }
         self._recorders = {
             kind: Recorder(informers.client, f"{kind.resource.kind.lower()}-controller") for kind in kinds
         }
@@ -51,7 +73,8 @@ class Operators:
     @property
     def informers(self) -> list[Informer]:
         """Return everything that must be listed before it may reconcile."""
-        return [self._pods, *self._jobs.values()]
+        owned = [each for found in self._owned.values() for each in found.values()]
+        return [self._pods, *self._jobs.values(), *owned]
 
     async def reconcile(self) -> float | None:
         """Do what is missing for every job."""
@@ -62,34 +85,32 @@ class Operators:
             in_namespace[str(pod["metadata"]["name"])] = str(controller_of(pod).get("uid", ""))
         requeue_after_s: float | None = None
         for kind, jobs in self._jobs.items():
+            by_owner = {owned: by_controller(each) for owned, each in self._owned[kind].items()}
             for job in list(jobs):
                 meta = job["metadata"]
                 if meta.get("deletionTimestamp") or self._namespace not in ("", meta["namespace"]):
                     continue
-                pods = pods_by_owner.get(str(meta["uid"]), [])
-                taken = owners.get(str(meta["namespace"]), {})
-                after_s = await self._reconcile_job(kind, jobs, job, pods, taken)
+                uid = str(meta["uid"])
+                observed = ObservedJob(
+                    kind,
+                    job,
+                    pods_by_owner.get(uid, []),
+                    owners=owners.get(str(meta["namespace"]), {}),
+                    children={owned: found.get(uid, ()) for owned, found in by_owner.items()},
+                )
+                after_s = await self._reconcile_job(kind, jobs, observed)
                 if after_s is not None:
                     requeue_after_s = after_s if requeue_after_s is None else min(requeue_after_s, after_s)
         return requeue_after_s
 
-    async def _reconcile_job(
-        self,
-        kind: CreatableKind,
-        jobs: Informer,
-        job: Manifest,
-        pods: list[Manifest],
-        owners: Mapping[str, str],
-    ) -> float | None:
+    async def _reconcile_job(self, kind: RunnableKind, jobs: Informer, observed: ObservedJob) -> float | None:
         """Do what is missing for one job; return when to look again. What fails does not stop the others."""
+        job = observed.job
         uid, name = str(job["metadata"]["uid"]), job["metadata"]["name"]
-        noted = [int((pod["metadata"].get("annotations") or {}).get(RESTARTS) or 0) for pod in pods]
+        noted = [int((pod["metadata"].get("annotations") or {}).get(RESTARTS) or 0) for pod in observed.pods]
         restarts = max([self._restarts.get(uid, 0), *noted])
         try:
-            if kind.resource == JOBS:
-                plan = batch.decide(job, pods)
-            else:
-                plan = replicated.decide(kind, job, pods, restarts, owners)
+            plan = OPERATORS[kind.operator].decide(replace(observed, restarts=restarts))
         except (msgspec.ValidationError, KeyError, TypeError, ValueError, AttributeError):
             log.exception("%s %s makes no sense", kind.resource.kind, name)
             return None

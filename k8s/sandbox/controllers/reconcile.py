@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from k8s.client.client import Client
 from k8s.errors import Conflict, KubeError, NotFound
+from k8s.kinds import JobKind
 from k8s.models.resources import PODS, SERVICES, Resource
 from k8s.sandbox.controller_runtime import Informer, Manifest, Recorder, now_text, seconds_since
 
@@ -18,6 +20,24 @@ RESTARTS = "gpuconsole.dev/restarts"
 """Annotation of a pod: how many pods of its job were replaced before it."""
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedJob:
+    """A job as an operator finds it."""
+
+    kind: JobKind
+    """How to read it."""
+    job: Manifest
+    """The object."""
+    pods: Sequence[Manifest]
+    """The pods that it controls."""
+    restarts: int = 0
+    """How many of its pods were replaced so far."""
+    owners: Mapping[str, str] = field(default_factory=dict)
+    """Pod names in its namespace, and the uid of what controls each."""
+    children: Mapping[Resource, Sequence[Manifest]] = field(default_factory=dict)
+    """What else it controls, of the resources that its operator owns."""
 
 
 @dataclass(slots=True)
@@ -32,6 +52,12 @@ class Plan:
     """Services to create with them."""
     delete: list[Manifest] = field(default_factory=list)
     """Pods to delete."""
+    objects: list[tuple[Resource, Manifest]] = field(default_factory=list)
+    """Other objects to create."""
+    patches: list[tuple[Resource, str, Manifest]] = field(default_factory=list)
+    """Merge patches of other objects, by name."""
+    removals: list[tuple[Resource, Manifest]] = field(default_factory=list)
+    """Other objects to delete."""
     events: list[tuple[str, str, bool]] = field(default_factory=list)
     """Reason, message, and whether it is a warning."""
     delete_job: bool = False
@@ -68,8 +94,14 @@ async def apply_plan(
             return
     for reason, message, is_warning in plan.events:
         await recorder.record(resource, job, reason, message, is_warning=is_warning)
-    for service in plan.services:
-        await _create(client, SERVICES, service, namespace)
+    for owned, obj in [*((SERVICES, service) for service in plan.services), *plan.objects]:
+        await _create(client, owned, obj, namespace)
+    for owned, owned_name, patch in plan.patches:
+        with suppress(NotFound):
+            await client.patch(owned, owned_name, patch, namespace)
+    for owned, obj in plan.removals:
+        with suppress(NotFound, Conflict):
+            await client.delete(owned, obj["metadata"]["name"], namespace, uid=obj["metadata"]["uid"])
     for pod in plan.create:
         pod_name = pod["metadata"]["name"]
         try:

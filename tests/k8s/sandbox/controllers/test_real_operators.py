@@ -10,7 +10,8 @@ import pytest
 
 from k8s.client.client import Client
 from k8s.errors import Conflict
-from k8s.kinds.kubeflow.pytorch_job import PYTORCH_JOBS
+from k8s.kinds.batch_job import BatchJob
+from k8s.kinds.kubeflow.pytorch_job import PYTORCH_JOBS, PyTorchJob
 from k8s.models.resources import EVENTS, NAMESPACES, PODS
 from k8s.sandbox.controller_runtime import Informers, run_controller
 from k8s.sandbox.controllers.operators import Operators
@@ -37,7 +38,7 @@ async def client(kubeconfig: str) -> AsyncIterator[Client]:
         with contextlib.suppress(Conflict):
             await found.create(NAMESPACES, namespace)
         informers = Informers(found)
-        operators = Operators(informers, namespace=NAMESPACE)
+        operators = Operators(informers, (PyTorchJob(), BatchJob()), NAMESPACE)
         scheduler = Scheduler(informers, {NAME})
         working = [
             asyncio.create_task(run_controller(operators, informers.waker(), *operators.informers)),
