@@ -10,10 +10,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from k8s.errors import KubeError
+from k8s.job_spec import LOG_DIR_ANNOTATION, LONGEST_NAME, TRAINER_ANNOTATION, USER_ANNOTATION, JobSpec
 from k8s.jobs.run_folders import LOGS, moved_folder, moved_to_run, run_name, run_stamp
 from k8s.kinds import CREATABLE, KINDS, CreatableKind, Manifest
 from k8s.kinds.parse import nested
-from k8s.models.job_spec import LOG_DIR_ANNOTATION, LONGEST_NAME, TRAINER_ANNOTATION, USER_ANNOTATION, JobSpec
 from k8s.models.resources import Resource
 
 LONGEST_LABEL = 63

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from k8s.client.client import Client
 from k8s.errors import Conflict, Invalid, KubeError, NotFound
+from k8s.job_spec import JobSpec
 from k8s.kinds import KINDS, CreatableKind, JobRef, Manifest, kind_of
-from k8s.models.job_spec import JobSpec
 from k8s.models.resources import CLAIMS, NAMESPACES, Resource
 from k8s.watch.discovery import RestMapper
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol, runtime_checkable
 
+from k8s.job_spec import JobSpec
 from k8s.models import Condition, Meta, Pod
-from k8s.models.job_spec import JobSpec
 from k8s.models.resources import Resource
 from k8s.status import Status
 

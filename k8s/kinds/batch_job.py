@@ -11,6 +11,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any
 
+from k8s.job_spec import JobSpec
 from k8s.kinds.base import DeclaredJob, Manifest, Replica
 from k8s.kinds.from_manifest import drop_defaults, named, take_metadata, take_template, unique
 from k8s.kinds.job_set import SET_NAME
@@ -30,7 +31,6 @@ from k8s.kinds.parse import (
 )
 from k8s.kinds.to_manifest import metadata, pod_template
 from k8s.models import Pod
-from k8s.models.job_spec import JobSpec
 from k8s.models.resources import JOBS
 
 INDEX = "batch.kubernetes.io/job-completion-index"

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from k8s.devices.accelerators import is_accelerator
+from k8s.job_spec import LOG_DIR_ANNOTATION, TRAINER_ANNOTATION, USER_ANNOTATION, JobSpec, Mount
 from k8s.kinds.base import Manifest
 from k8s.kinds.parse import text_of
 from k8s.kinds.to_manifest import environment
-from k8s.models.job_spec import LOG_DIR_ANNOTATION, TRAINER_ANNOTATION, USER_ANNOTATION, JobSpec, Mount
 from k8s.models.quantity import parse
 
 _POD_DEFAULTS: Manifest = {

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from k8s.job_spec import LOG_DIR_ANNOTATION, TRAINER_ANNOTATION, USER_ANNOTATION, JobSpec
 from k8s.kinds.base import Manifest
-from k8s.models.job_spec import LOG_DIR_ANNOTATION, TRAINER_ANNOTATION, USER_ANNOTATION, JobSpec
 
 
 def pod_template(spec: JobSpec, container: str) -> Manifest:

@@ -9,10 +9,10 @@ import pytest
 import yaml
 
 from k8s.client.client import Client
+from k8s.job_spec import JobSpec
 from k8s.jobs.clone import clone
 from k8s.jobs.create import create_manifest
 from k8s.kinds import CREATABLE
-from k8s.models.job_spec import JobSpec
 from k8s.models.resources import JOBS
 from tests.real_cluster import operator_objects
 from tests.real_cluster.feed import feed_of, job_called

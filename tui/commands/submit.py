@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 from k8s.client.auth.cluster_config import load
 from k8s.client.client import Client
 from k8s.errors import KubeError, NoCluster
+from k8s.job_spec import JobSpec
 from k8s.jobs.create import claim_names, create_manifest
 from k8s.jobs.run_folders import run_stamp
 from k8s.kinds import CREATABLE, CreatableKind, Manifest
-from k8s.models.job_spec import JobSpec
 from k8s.text.yaml_writer import to_yaml
 from tui.commands.support.connect import check_may_change, cluster
 from tui.commands.support.continued import continued_folder, folder_without_cluster, tell_of_checkpoints

@@ -10,9 +10,9 @@ from msgspec import ValidationError
 
 from k8s.client.client import Client
 from k8s.errors import KubeError
+from k8s.job_spec import USER_ANNOTATION
 from k8s.models import Event, convert, quantity
 from k8s.models.claim import Claim
-from k8s.models.job_spec import USER_ANNOTATION
 from k8s.models.resources import CLAIMS, EVENTS, PODS
 from tui.jobs.events import event_order
 from tui.text.format import plural

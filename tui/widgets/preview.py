@@ -21,6 +21,7 @@ from k8s.snapshot import ClusterSnapshot, Job, NodeRow
 from tui.feeds.preview_text import Lines, job_preview, node_preview
 from tui.text.cells import cell_len
 from tui.text.format import Clock, Look
+from tui.widgets.table.table import SHORTEST_TIMER_S
 
 if TYPE_CHECKING:
     from k8s.client.client import Client
@@ -98,7 +99,7 @@ class Preview(Widget):
             if seen is job and left_s > 0:
                 return
             wait_s = max(wait_s, left_s)
-        self._timer = self.set_timer(wait_s, self._fetch)
+        self._timer = self.set_timer(max(wait_s, SHORTEST_TIMER_S), self._fetch)
 
     def _fetch(self) -> None:
         self._timer = None

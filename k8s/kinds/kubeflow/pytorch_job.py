@@ -10,6 +10,7 @@ from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
+from k8s.job_spec import JobSpec
 from k8s.kinds.base import DeclaredJob, Manifest, Replica
 from k8s.kinds.from_manifest import (
     Understood,
@@ -31,7 +32,6 @@ from k8s.kinds.kubeflow.common import (
 from k8s.kinds.parse import count_of, label_number, nested, ranks_from, replica_count
 from k8s.kinds.to_manifest import metadata, pod_template
 from k8s.models import Pod
-from k8s.models.job_spec import JobSpec
 from k8s.models.resources import Resource
 
 PYTORCH_JOBS = Resource("kubeflow.org", "v1", "pytorchjobs", "PyTorchJob")

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from k8s.job_spec import JobSpec
 from k8s.jobs.clone import MADE_BY_SERVERS, NotCloned, cleaned, clone, next_name
 from k8s.jobs.run_folders import job_of_run
 from k8s.kinds import CREATABLE, KINDS
-from k8s.models.job_spec import JobSpec
 from tests.k8s.kinds.operator_objects import SITUATIONS, objects
 from tests.support.objects import Object, pytorch_job, recorded
 

@@ -10,10 +10,10 @@ import pytest
 import yaml
 
 from k8s.errors import Conflict, Forbidden, Invalid, KubeError, NotFound, Unreachable
+from k8s.job_spec import JobSpec
 from k8s.jobs.create import JobRejected, check, claim_names, create_job, delete_job, resource_of
 from k8s.kinds import CREATABLE, CreatableKind, JobRef
 from k8s.kinds.kubeflow.pytorch_job import PyTorchJob
-from k8s.models.job_spec import JobSpec
 from k8s.text.yaml_writer import to_yaml
 from tests.scripted.server import Answer, Asked, Compute, Drop, ScriptedCluster, page, refusal
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from k8s.job_spec import JobSpec, Mount
 from k8s.kinds import CREATABLE, CreatableKind
-from k8s.models.job_spec import JobSpec, Mount
 from tests.k8s.kinds.operator_objects import SITUATIONS, kind_named, objects
 from tests.support.objects import Object, recorded
 

@@ -15,10 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from k8s.cluster import join
+from k8s.job_spec import JobSpec, Mount
 from k8s.kinds import CREATABLE, CreatableKind, kind_of
 from k8s.kinds.parse import JobReader
 from k8s.models import Pod, Reader
-from k8s.models.job_spec import JobSpec, Mount
 from k8s.text.yaml_writer import to_yaml
 from tests import GOLDEN
 from tests.support.objects import listed

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from k8s.cluster import join
+from k8s.job_spec import JobSpec
 from k8s.kinds.kubeflow.pytorch_job import PyTorchJob
 from k8s.kinds.parse import JobReader
 from k8s.models import Pod, Reader
-from k8s.models.job_spec import JobSpec
 from k8s.status import Status
 from tests import FIXTURES
 from tests.support.objects import RECORDED, pytorch_job

@@ -14,8 +14,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from k8s.job_spec import JobSpec
 from k8s.jobs.pod_files import LOCAL_PATH
-from k8s.models.job_spec import JobSpec
 from tests.scripted.server import Answer, Asked, Compute, Reply, ScriptedCluster, page, refusal
 from tests.tui.commands.conftest import CommandLine
 from tui.commands.support.output import WrongUsage

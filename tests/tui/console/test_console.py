@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
+from k8s.job_spec import LOG_DIR_ANNOTATION
 from k8s.jobs.pod_files import LOCAL_PATH
 from k8s.kinds import JobRef
-from k8s.models.job_spec import LOG_DIR_ANNOTATION
 from tests.scripted.server import Answer, Compute, ScriptedCluster, Stall, Stream, page, refusal
 from tests.support.objects import Object, node, pod_of, pytorch_job
 from trainer.tfevents import EventWriter

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from k8s.client.client import Client
+from k8s.job_spec import LOG_DIR_ANNOTATION
 from k8s.jobs.pod_files import LOCAL_PATH
 from k8s.kinds import JobRef
-from k8s.models.job_spec import LOG_DIR_ANNOTATION
 from tests.scripted.server import WAIT_S, Answer, ScriptedCluster, Stream
 from tests.support.objects import Object, joined, pod_of, pytorch_job
 from trainer.tfevents import EventWriter

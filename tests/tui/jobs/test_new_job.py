@@ -13,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from k8s.client.auth.cluster_config import ClusterConfig
+from k8s.job_spec import JobSpec, Mount
+from k8s.job_spec.field_types import LONGEST_TEXT
 from k8s.kinds import CREATABLE, JobRef
 from k8s.models import Taint
-from k8s.models.job_spec import JobSpec, Mount
 from k8s.snapshot import ClusterSnapshot, Job, NodeRow, Share
 from k8s.status import Status
 from k8s.text.yaml_writer import to_yaml
@@ -31,7 +32,7 @@ from tui.jobs.new_job.draft import (
     save_last_image,
 )
 from tui.jobs.new_job.fields import ADVANCED_FIELDS, COMMAND, SECTIONS, default_values, trainer_fields
-from tui.jobs.new_job.form_spec import LONGEST_TEXT, base_name, field_key, parse_values, values_from_spec
+from tui.jobs.new_job.form_spec import base_name, field_key, parse_values, values_from_spec
 from tui.jobs.new_job.form_state import FormState
 from tui.jobs.new_job.preflight import PreflightLine, preflight
 

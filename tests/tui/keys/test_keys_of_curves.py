@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from k8s.job_spec import LOG_DIR_ANNOTATION
 from k8s.jobs.pod_files import LOCAL_PATH
-from k8s.models.job_spec import LOG_DIR_ANNOTATION
 from tests.scripted.server import Answer
 from tests.support.objects import pytorch_job
 from tests.tui.console.test_console import Playground

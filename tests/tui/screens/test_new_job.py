@@ -21,10 +21,10 @@ from textual.widgets import Button, Input, Label, Static
 import themes
 from k8s.client.auth.cluster_config import ClusterConfig
 from k8s.client.client import Client
+from k8s.job_spec import JobSpec, Mount
 from k8s.jobs.clone import clone
 from k8s.jobs.pod_files import LOCAL_PATH
 from k8s.kinds import CREATABLE, JobRef
-from k8s.models.job_spec import JobSpec, Mount
 from k8s.snapshot import ClusterSnapshot, Job, NodeRow, Share
 from k8s.status import Status
 from tests.scripted.server import Answer, Compute, Drop, Reply, ScriptedCluster, Stall, page, refusal

@@ -9,10 +9,10 @@ import time
 
 from k8s.client.client import Client
 from k8s.errors import KubeError
+from k8s.job_spec import LOG_DIR_ANNOTATION, TRAINER_ANNOTATION, JobSpec
 from k8s.jobs.pod_files import local_folder
 from k8s.jobs.run_folders import list_runs
 from k8s.kinds import KINDS, Manifest
-from k8s.models.job_spec import LOG_DIR_ANNOTATION, TRAINER_ANNOTATION, JobSpec
 from k8s.models.resources import Resource
 from tui.commands.support.connect import read_jobs
 from tui.commands.support.output import WrongUsage, write_stderr

@@ -6,8 +6,8 @@ import argparse
 import posixpath
 from collections.abc import Mapping, Sequence
 
+from k8s.job_spec import JobSpec, Mount
 from k8s.jobs.run_folders import CHECKPOINTS, LOGS, run_name
-from k8s.models.job_spec import JobSpec, Mount
 from trainer.catalogue import TRAINERS, Trainer, find
 from tui.commands.support.output import WrongUsage
 from tui.options import login_name

@@ -6,17 +6,18 @@ spec, and a sentence for each field that is wrong.
 
 from __future__ import annotations
 
-import json
 import posixpath
 import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
+from typing import Any
 
+from k8s.job_spec import JOB_FIELDS, JobSpec, Mount
+from k8s.job_spec.field_types import LONGEST_TEXT
 from k8s.jobs.run_folders import LOGS, run_name
 from k8s.kinds import CREATABLE, CreatableKind
-from k8s.models.job_spec import JobSpec, Mount
 from trainer.catalogue import TRAINERS, Trainer
 from tui.jobs.new_job.earlier_runs import EarlierRun, EarlierRuns
 from tui.jobs.new_job.fields import COMMAND, CONTINUE, DIRECTORIES, default_text, default_values
@@ -25,18 +26,27 @@ from tui.jobs.new_job.hidden_fields import hidden_fields
 Values = Mapping[str, str]
 """The text in each field, by key; a missing key is at its default."""
 
-LONGEST_TEXT = 20_000
-"""Characters that one field may hold."""
-
 _NONE_KNOWN = EarlierRuns()
-_MOST = {"workers": 4096, "gpus": 1024, "processes": 1024, "retries": 1000}
-_LINE_END = re.compile(r"\r\n|\r|\n")
-"""A paste into a terminal brings a lone `\\r` for each."""
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_TRAINER_NAMES = {trainer.name for trainer in TRAINERS}
 _PICTURE = re.compile(r"[\u2400-\u241f\u2421]")
 """What a field shows in place of a control character."""
-_DNS_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
-_RESOURCE = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/[A-Za-z0-9][-A-Za-z0-9._]{0,62}")
+_PARSED = (
+    "name",
+    "namespace",
+    "image",
+    "workers",
+    "gpus",
+    "gpu_resource",
+    "env",
+    "cpu",
+    "memory",
+    "shared_memory",
+    "priority_class",
+    "retries",
+    "clean_pods",
+    "labels",
+)
+"""The fields of `JobSpec` that have a field in the form, as it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +67,7 @@ class FormResult:
 def base_name(values: Values) -> str:
     """Return a job's name without its number: `ddp-digits`."""
     run = values.get("run", "")
-    if run == COMMAND or run not in {trainer.name for trainer in TRAINERS}:
+    if run not in _TRAINER_NAMES:
         return "train"
     dataset = values.get(f"{run}.dataset", "")
     return f"{run}-{dataset}" if dataset else run
@@ -86,8 +96,8 @@ def parse_values(
             values[key] = text if key == COMMAND else text.strip()
         if picture := _PICTURE.search(text):
             problems[key] = f"Must not hold control characters; there is {picture[0]}."
-    numbers = {key: _number(key, values, problems) for key in ("workers", "gpus", "retries")}
-    processes = _number("processes", values, problems) if values["processes"] else max(1, numbers["gpus"])
+    parsed = {key: _parsed(key, values, problems) for key in _PARSED}
+    processes = _parsed("processes", values, problems) if values["processes"] else max(1, parsed["gpus"])
     kind = next((each for each in CREATABLE if each.title == values["kind"]), None)
     if kind is None:
         problems["kind"] = f"Must be one of {', '.join(each.title for each in CREATABLE)}."
@@ -95,29 +105,17 @@ def parse_values(
     continued = _continued(values, earlier, problems)
     command, log_dir = _command(values, problems, stamp, continued)
     spec = JobSpec(
-        name=values["name"],
-        namespace=values["namespace"],
-        image=values["image"],
-        workers=numbers["workers"],
-        gpus=numbers["gpus"],
-        gpu_resource=values["gpu_resource"],
+        **parsed,
         processes=processes,
         command=command,
         working_dir=values["working_dir"] or (values["mount_path"] if values["claim"] else ""),
-        env=_pairs("env", values, problems),
         mounts=mounts,
-        cpu=values["cpu"],
-        memory=values["memory"],
-        shared_memory=values["shared_memory"],
-        priority_class=values["priority_class"],
-        retries=numbers["retries"],
-        clean_pods=values["clean_pods"],
-        trainer=values["run"] if values["run"] != COMMAND else "",
+        trainer=values["run"] if values["run"] in _TRAINER_NAMES else "",
         log_dir=log_dir,
         user=user,
-        labels=_pairs("labels", values, problems),
     )
-    problems |= _name_problems(values)
+    if not values["namespace"]:
+        problems["namespace"] = "Required."
     for key, sentence in spec.problems().items():
         key = _key_of_problem(key, values, spec)
         if key == COMMAND and spec.trainer:
@@ -148,77 +146,26 @@ def _key_of_problem(name: str, values: Values, spec: JobSpec) -> str:
     return name
 
 
-def _number(key: str, values: Values, problems: dict[str, str]) -> int:
-    text = values[key]
-    if not (text.isascii() and text.isdecimal()):
-        problems[key] = "Must be a whole number, e.g. 2."
-        return 1 if key != "retries" else 0
-    number = int(text) if len(text.lstrip("0")) < 10 else 10**9
-    if number > _MOST[key]:
-        problems[key] = f"At most {_MOST[key]:,}."
-        return 1
-    return number
+def _parsed(key: str, values: Values, problems: dict[str, str]) -> Any:
+    """Return the value of a field as its type reads it; its default where it cannot."""
+    declared = JOB_FIELDS[key]
+    try:
+        return declared.type.parse(values[key])
+    except ValueError as error:
+        problems[key] = str(error)
+        return declared.default
 
 
 def _mounts(values: Values, problems: dict[str, str]) -> tuple[Mount, ...]:
-    mounts = [Mount(values["claim"], values["mount_path"])] if values["claim"] else []
-    for number, line in _lines(values["more_volumes"]):
-        claim, colon, path = line.partition(":")
-        if not colon or not _DNS_NAME.fullmatch(claim):
-            problems["more_volumes"] = f"Line {number}: expected claim:/path."
-            continue
-        mounts.append(Mount(claim, path))
-    return tuple(mounts)
-
-
-def _pairs(key: str, values: Values, problems: dict[str, str]) -> dict[str, str]:
-    """Parse NAME=value lines; a value in quotes is a JSON string."""
-    found: dict[str, str] = {}
-    for number, line in _lines(values[key]):
-        name, equals, value = line.partition("=")
-        name = name.strip()
-        if not equals or not name:
-            problems[key] = f"Line {number}: expected NAME=value."
-        elif name in found:
-            problems[key] = f"Line {number}: duplicate name {name}."
-        else:
-            found[name] = _unquoted(value)
-    return found
-
-
-def _lines(text: str) -> list[tuple[int, str]]:
-    lines = enumerate(_LINE_END.split(text), 1)
-    return [(number, line.strip()) for number, line in lines if line.strip()]
-
-
-def _unquoted(value: str) -> str:
-    if len(value) > 1 and value[0] == value[-1] == '"':
-        try:
-            return str(json.loads(value))
-        except ValueError:
-            return value
-    return value
-
-
-def _quoted(value: str) -> str:
-    is_plain = value == value.strip() and not _CONTROL.search(value) and not value.startswith('"')
-    return value if is_plain else json.dumps(value)
-
-
-def _name_problems(values: Values) -> dict[str, str]:
-    found = {}
-    if not values["namespace"]:
-        found["namespace"] = "Required."
-    for key in ("namespace", "claim", "priority_class"):
-        if values[key] and not _DNS_NAME.fullmatch(values[key]):
-            found[key] = (
-                "Use lowercase letters, digits, '-' and '.' only; start and end with a letter or digit."
-            )
-    if not _RESOURCE.fullmatch(values["gpu_resource"]):
-        found["gpu_resource"] = "Must be a resource name, e.g. nvidia.com/gpu."
-    if values["clean_pods"] not in ("None", "Running", "All"):
-        found["clean_pods"] = "Must be one of None, Running, All."
-    return found
+    first = [Mount(values["claim"], values["mount_path"])] if values["claim"] else []
+    if values["claim"] and (sentence := JOB_FIELDS["namespace"].type.problem(values["claim"])):
+        problems["claim"] = sentence
+    try:
+        more = JOB_FIELDS["mounts"].type.parse(values["more_volumes"])
+    except ValueError as error:
+        problems["more_volumes"] = str(error)
+        more = ()
+    return (*first, *more)
 
 
 def _continued(values: Values, earlier: EarlierRuns, problems: dict[str, str]) -> EarlierRun | None:
@@ -306,27 +253,16 @@ def values_from_spec(spec: JobSpec, kind: CreatableKind) -> dict[str, str]:
         kind: Its kind.
     """
     values = default_values()
-    first, rest = (spec.mounts[0], spec.mounts[1:]) if spec.mounts else (Mount("", "/workspace"), ())
+    first, rest = Mount("", "/workspace"), spec.mounts
+    if rest and rest[0] == Mount(rest[0].claim, rest[0].path):  # a folder, or read-only, has no field
+        first, rest = rest[0], rest[1:]
     values |= {
-        "name": spec.name,
+        **{key: JOB_FIELDS[key].type.to_text(getattr(spec, key)) for key in _PARSED},
         "kind": kind.title,
-        "namespace": spec.namespace,
-        "image": spec.image,
-        "workers": str(spec.workers),
-        "gpus": str(spec.gpus),
         "processes": "" if spec.processes == max(1, spec.gpus) else str(spec.processes),
         "claim": first.claim,
         "mount_path": first.path,
-        "more_volumes": "\n".join(f"{mount.claim}:{mount.path}" for mount in rest),
-        "env": "\n".join(f"{name}={_quoted(value)}" for name, value in spec.env.items()),
-        "labels": "\n".join(f"{name}={_quoted(value)}" for name, value in spec.labels.items()),
-        "cpu": spec.cpu,
-        "memory": spec.memory,
-        "shared_memory": spec.shared_memory,
-        "retries": str(spec.retries),
-        "clean_pods": spec.clean_pods,
-        "priority_class": spec.priority_class,
-        "gpu_resource": spec.gpu_resource,
+        "more_volumes": JOB_FIELDS["mounts"].type.to_text(rest),
         "working_dir": "" if spec.working_dir == (first.path if first.claim else "") else spec.working_dir,
     }
     for trainer in TRAINERS:

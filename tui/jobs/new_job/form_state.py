@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from datetime import UTC, datetime
 
+from k8s.job_spec import JobSpec
 from k8s.jobs.clone import Clone, next_name
 from k8s.jobs.run_folders import run_stamp
 from k8s.kinds import CREATABLE
-from k8s.models.job_spec import JobSpec
 from k8s.snapshot import ClusterSnapshot, Job
 from tui.jobs.new_job.earlier_runs import EarlierRuns, earlier_runs
 from tui.jobs.new_job.fields import ADVANCED_FIELDS, COMMAND, COMMAND_FIELDS, SECTIONS, default_values

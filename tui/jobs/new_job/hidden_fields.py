@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 
+from k8s.job_spec import JobSpec
 from k8s.kinds import CREATABLE
-from k8s.models.job_spec import JobSpec
 from trainer.catalogue import DATASETS, TRAINERS
 from tui.jobs.new_job.fields import COMMAND, CONTINUE
 

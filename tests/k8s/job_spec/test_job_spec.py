@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from k8s.models.job_spec import LONGEST_NAME, JobSpec, Mount
+from k8s.job_spec import LONGEST_NAME, JobSpec, Mount
 
 GOOD = JobSpec(name="bert-base-1", image="pytorch/pytorch:2.6", command=("python", "train.py"))
 

@@ -1,0 +1,31 @@
+"""What a training job is to be, whatever kind it becomes: one declaration per field.
+
+Form, flags, templates and the reference page are made from the declarations, objects by the kinds.
+"""
+
+from k8s.job_spec.declaration import JobField, Section
+from k8s.job_spec.parts import ConfigFile, EnvSource, HostMount, Mount, PodToleration
+from k8s.job_spec.rules import LONGEST_NAME
+from k8s.job_spec.spec import (
+    JOB_FIELDS,
+    LOG_DIR_ANNOTATION,
+    TRAINER_ANNOTATION,
+    USER_ANNOTATION,
+    JobSpec,
+)
+
+__all__ = [
+    "JOB_FIELDS",
+    "LOG_DIR_ANNOTATION",
+    "LONGEST_NAME",
+    "TRAINER_ANNOTATION",
+    "USER_ANNOTATION",
+    "ConfigFile",
+    "EnvSource",
+    "HostMount",
+    "JobField",
+    "JobSpec",
+    "Mount",
+    "PodToleration",
+    "Section",
+]
