@@ -46,6 +46,7 @@ class T9kPyTorchJob:
     resource = T9K_PYTORCH_JOBS
     container = "python"
     suspend_field = "spec.runMode.pause.enabled"
+    operator = "tensorstack"
 
     def parse(self, obj: Manifest) -> DeclaredJob:
         """Read a PyTorchTrainingJob, with T9k's phase and the fewest replicas of an elastic one."""
@@ -60,6 +61,7 @@ class T9kPyTorchJob:
         """Return the pods of all roles in their order, an elastic job's as many as it would like."""
         torchrun = nested(obj, "spec", "torchrunConfig")
         expected = _elastic(obj).get("expectedReplicas")
+        name = text_of(nested(obj, "metadata").get("name"))
         found: list[Replica] = []
         first_rank = 0
         for spec in replica_specs(obj):
@@ -68,17 +70,16 @@ class T9kPyTorchJob:
             for index in range(
                 replica_count(spec.get("replicas") if found or expected is None else expected)
             ):
-                found.append(
-                    make_replica(
-                        text_of(spec.get("type")),
-                        index,
-                        template,
-                        is_chief=not found,
-                        ranks=ranks_from(first_rank, processes),
-                        ranks_proof="assumed",
-                        restart_policy=spec.get("restartPolicy"),
-                    )
+                replica = make_replica(
+                    text_of(spec.get("type")),
+                    index,
+                    template,
+                    is_chief=not found,
+                    ranks=ranks_from(first_rank, processes),
+                    ranks_proof="assumed",
+                    restart_policy=spec.get("restartPolicy"),
                 )
+                found.append(replace(replica, labels=((OWNER_NAME, name), ("replica-index", str(index)))))
                 first_rank += processes
         return tuple(found)
 

@@ -21,7 +21,7 @@ from k8s.sandbox.controller_runtime import (
     by_controller,
     controller_of,
 )
-from k8s.sandbox.controllers import batch, replicated
+from k8s.sandbox.controllers import batch, replicated, tensorstack
 from k8s.sandbox.controllers.reconcile import RESTARTS, ObservedJob, Plan, apply_plan
 
 FIRST_RETRY_S, LONGEST_RETRY_S = 1.0, 60.0
@@ -45,6 +45,7 @@ OPERATORS: Mapping[str, Operator] = {
     "training-operator": Operator(
         lambda it: replicated.decide(it.kind, it.job, it.pods, it.restarts, it.owners)
     ),
+    "tensorstack": Operator(tensorstack.decide),
 }
 """By the name that kinds call them."""
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from k8s.models import quantity
-from k8s.sandbox.node.torch_loopback import OPEN_RENDEZVOUS
+from k8s.sandbox.node.torch_loopback import OPEN_RENDEZVOUS, SIMULATED_GPUS
 from k8s.sandbox.pod_folder import POD_UID, SANDBOX, Launch, rewrite
 
 Manifest = Mapping[str, Any]
@@ -142,7 +142,7 @@ def environment(
     indices = ",".join(str(index) for index in context.gpus)
     env["CUDA_VISIBLE_DEVICES"] = "" if context.is_simulated else indices
     if context.is_simulated and indices:
-        env["GPUCONSOLE_SIMULATED_GPUS"] = indices
+        env[SIMULATED_GPUS] = indices
     return env
 
 

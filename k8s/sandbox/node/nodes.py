@@ -22,6 +22,8 @@ SANDBOX = "gpuconsole.dev/sandbox"
 GPU_LABELS = ("nvidia.com/gpu.product", "nvidia.com/gpu.count", SIMULATED)
 """Labels that a node has or has not, by the sandbox's shape."""
 PODS_PER_NODE = 110
+CORES_PER_GPU, MEMORY_PER_GPU_KI = 8, 32 * 2**20
+"""What a node has at least beside each simulated GPU, so that jobs written for real nodes fit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +88,15 @@ def cores() -> int:
 
 
 def status(shape: Shape, since: str) -> dict[str, Any]:
-    """Return the status of a node that works since then; each has the whole machine's cores and memory."""
-    memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    """Return the status of a node that works since then.
+
+    Each has the whole machine's cores and memory, or what nodes have with as many GPUs as are simulated.
+    """
+    memory_ki = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 1024
+    simulated = shape.gpus if shape.is_simulated else 0
     capacity = {
-        "cpu": str(cores()),
-        "memory": f"{memory_bytes // 1024}Ki",
+        "cpu": str(max(cores(), simulated * CORES_PER_GPU)),
+        "memory": f"{max(memory_ki, simulated * MEMORY_PER_GPU_KI)}Ki",
         "pods": str(PODS_PER_NODE),
     }
     if shape.gpus:

@@ -1,5 +1,8 @@
 """Runs at the end of every `import torch` in a pod: what a job's ranks open is open on loopback only.
 
+And what a job is written for, this machine may lack: where GPUs are simulated, gloo works in NCCL's place;
+and under a torch without CUDA, torchvision's wheel, which is linked to CUDA, is imported all the same.
+
 torch's TCPStore listens on all addresses, whatever MASTER_ADDR says. Here it is given a socket
 that listens on 127.0.0.1. The c10d rendezvous unpickles what anybody wrote into its store, so it
 is refused; alone in its pod, as `torchrun --standalone`, it has a file of the pod's instead.
@@ -10,6 +13,7 @@ group `torch.backends`, into a folder on the pod's PYTHONPATH. It needs nothing 
 
 import importlib.abc
 import importlib.util
+import inspect
 import os
 import shutil
 import socket
@@ -27,6 +31,12 @@ C10D_REFUSED = (
     "The c10d rendezvous is refused: it unpickles what any user of this machine can write into its store. "
     "Use static rendezvous, or: gpuconsole sandbox start --allow-open-rendezvous"
 )
+SIMULATED_GPUS = "GPUCONSOLE_SIMULATED_GPUS"
+"""Variable of pods with GPUs that do not exist: their numbers."""
+NCCL_REPLACED = "gpuconsole: the GPUs are simulated, so gloo works in NCCL's place."
+_TORCHVISION = "torchvision._meta_registrations"
+_told: list[str] = []
+_declared: list[Any] = []
 _C10D = "torch.distributed.elastic.rendezvous.c10d_rendezvous_backend"
 _STORE_PARAMETERS = (
     *("host_name", "port", "world_size", "is_master", "timeout", "wait_for_workers", "multi_tenant"),
@@ -49,7 +59,29 @@ def install() -> None:
     distributed: Any = sys.modules["torch"].distributed
     if distributed.is_available():
         _bind_to_loopback(distributed.TCPStore)
-        sys.meta_path.insert(0, _C10dFinder())
+        sys.meta_path.insert(0, _ChangedModule(_C10D, _exec_c10d))
+        if os.environ.get(SIMULATED_GPUS):
+            _replace_nccl(distributed)
+    sys.meta_path.insert(0, _ChangedModule(_TORCHVISION, _exec_torchvision))
+
+
+def _replace_nccl(distributed: Any) -> None:
+    """Have process groups that ask for NCCL use gloo, and say so once in each pod."""
+    for name in ("init_process_group", "new_group"):
+        original = getattr(distributed, name)
+
+        def make_group(*args: Any, _original: Any = original, **kwargs: Any) -> Any:
+            given = inspect.signature(_original).bind_partial(*args, **kwargs).arguments
+            if "nccl" in str(given.get("backend")).lower():
+                if os.environ.get("LOCAL_RANK", "0") == "0" and not _told:
+                    _told.append(NCCL_REPLACED)
+                    print(NCCL_REPLACED, file=sys.stderr, flush=True)
+                given["backend"] = "gloo"
+                given.pop("device_id", None)
+            return _original(**given)
+
+        for module in (distributed, distributed.distributed_c10d):
+            setattr(module, name, make_group)
 
 
 def _bind_to_loopback(store: Any) -> None:
@@ -93,30 +125,46 @@ def _is_this_machine(host: str) -> bool:
     return True
 
 
-class _C10dFinder(importlib.abc.MetaPathFinder):
-    """Changes torch's c10d rendezvous when, and if, it is imported."""
+class _ChangedModule(importlib.abc.MetaPathFinder):
+    """Changes a module when, and if, it is imported."""
+
+    def __init__(self, name: str, execute: Callable[[Callable[[Any], None], Any], None]) -> None:
+        self._name = name
+        self._execute = execute
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return the spec of that one module, loaded as ever and then changed."""
-        if fullname != _C10D:
+        """Return the spec of that one module, which `execute` is to load."""
+        if fullname != self._name:
             return None
         sys.meta_path.remove(self)
         spec = importlib.util.find_spec(fullname)
         if spec is not None and spec.loader is not None:
             loader: Any = spec.loader
             load = loader.exec_module
-
-            def exec_module(module: ModuleType) -> None:
-                load(module)
-                _close_c10d(module)
-
-            loader.exec_module = exec_module
+            loader.exec_module = lambda module: self._execute(load, module)
         return spec
 
 
-def _close_c10d(backend: Any) -> None:
+def _exec_torchvision(load: Callable[[Any], None], module: Any) -> None:
+    """Load what fails where torchvision's operators are missing; then again, with two of them declared."""
+    try:
+        load(module)
+    except RuntimeError as error:
+        if "torchvision::nms does not exist" not in str(error):
+            raise
+        torch: Any = sys.modules["torch"]
+        declared = torch.library.Library("torchvision", "DEF")
+        _declared.append(declared)
+        for operator in ("nms", "qnms"):
+            declared.define(f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+        load(module)
+
+
+def _exec_c10d(load: Callable[[Any], None], backend: Any) -> None:
+    """Load torch's c10d rendezvous, and have it open no store that others can write into."""
+    load(backend)
     create_tcp_store = backend._create_tcp_store
 
     def create_store(params: Any) -> Any:

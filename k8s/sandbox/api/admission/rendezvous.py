@@ -16,6 +16,8 @@ REFUSED = (
     "store; leave it out for static rendezvous, or: gpuconsole sandbox start --allow-open-rendezvous"
 )
 _FIELD = "rdzvBackend"
+_STATIC, _OPTIONS = "torchrunConfig", "extraOptions"
+"""T9k's field, whose back-end the sandbox takes as a static rendezvous; its options are torchrun's words."""
 _VARIABLE = "PET_RDZV_BACKEND"
 _WORDS = re.compile(r"--rdzv[-_]backend[=\s]\s*['\"]?c10d\b")
 
@@ -35,7 +37,9 @@ def open_rendezvous(value: Any, at: str) -> Iterator[StatusCause]:
         for name, below in value.items():
             if name == _FIELD and _is_c10d(below):
                 yield StatusCause.forbidden(f"{at}.{name}", REFUSED)
-            elif name in ("command", "args") and isinstance(below, list):
+            elif name == _STATIC and isinstance(below, dict):
+                yield from open_rendezvous({_OPTIONS: below.get(_OPTIONS)}, f"{at}.{name}")
+            elif name in ("command", "args", _OPTIONS) and isinstance(below, list):
                 if _WORDS.search(" ".join(map(str, below))):
                     yield StatusCause.forbidden(f"{at}.{name}", REFUSED)
             else:

@@ -2,7 +2,8 @@
 
 A field that is not in a kind's shape is dropped, as a real server does, or refused.
 What one field means for another is in `validation` and `defaults`.
-Source: k8s.io/api core/v1 and batch/v1 `types.go` (1.31), kubeflow.org/v1 `types.go`.
+Source: k8s.io/api core/v1 and batch/v1 `types.go` (1.31), kubeflow.org/v1 `types.go`; T9k's
+user manuals, as its CRDs are not public.
 """
 
 from __future__ import annotations
@@ -64,6 +65,13 @@ JobSpec     template:Template={} parallelism:whole completions:whole activeDeadl
 Replicas    replicas:i restartPolicy:s template:ReplicaPod
 ReplicaPod  metadata:Meta spec:PodSpec
 TorchSpec   pytorchReplicaSpecs:{Replicas}! runPolicy:o elasticPolicy:o nprocPerNode:s
+T9kSpec     replicaSpecs:[T9kReplicas]! torchrunConfig:Torchrun elastic:T9kElastic runMode:o
+            runPolicy:T9kPolicy tensorboardSpec:o scheduler:o ...
+T9kReplicas type:label! replicas:whole scalingWeight:i restartPolicy:Always|OnFailure|Never|ExitCode
+            template:ReplicaPod! ...
+Torchrun    enabled:b maxRestarts:whole procPerNode:s rdzvBackend:s extraOptions:[s] ...
+T9kElastic  enabled:b minReplicas:whole maxReplicas:whole expectedReplicas:whole ...
+T9kPolicy   activeDeadlineSeconds:whole backoffLimit:whole cleanUpPolicy:None|All|Unfinished ...
 ServiceSpec ports:[ServicePort] selector:{s} type:s="ClusterIP" clusterIP:s sessionAffinity:s="None" ...
 ServicePort name:s port:port! protocol:s="TCP" nodePort:i targetPort:* appProtocol:s
 ClaimSpec   accessModes:[ReadOnlyMany|ReadWriteMany|ReadWriteOnce|ReadWriteOncePod] resources:Amounts={}
@@ -87,6 +95,7 @@ pods                        spec:PodSpec={} status:PodStatus
 nodes                       spec:o={} status:NodeStatus
 jobs.batch                  spec:JobSpec={} status:JobStatus
 pytorchjobs.kubeflow.org    spec:TorchSpec status:JobStatus
+pytorchtrainingjobs.batch.tensorstack.dev  spec:T9kSpec! status:o
 namespaces                  spec:NameSpec={} status:o
 events                      involvedObject:About source:Source={} series:Series type:s reason:s message:s
                             count:i firstTimestamp:s lastTimestamp:s eventTime:s ...

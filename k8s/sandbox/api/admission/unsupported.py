@@ -25,6 +25,11 @@ OF_CONTAINER: Mapping[str, str] = {
     "lifecycle.postStart": "nothing runs after the start",
 }
 """Fields of a container, and what happens instead."""
+OF_T9K: Mapping[str, str] = {
+    "scheduler.t9kScheduler": "the sandbox has one scheduler, without queues",
+    "torchrunConfig.rdzvBackend": "rendezvous is static, in a single pod --standalone",
+}
+"""Fields of a job of TensorStack, and what happens instead."""
 READINESS_GATES = "a pod is ready once its containers are"
 
 
@@ -40,6 +45,8 @@ def _warnings(key: str, obj: Object) -> Iterator[str]:
         yield from _ignored(spec, "spec", OF_JOB)
         if spec.get("podReplacementPolicy") == "Failed":
             yield _sentence("spec.podReplacementPolicy", "a pod that is ending is replaced at once")
+    if isinstance(spec, dict) and "replicaSpecs" in spec:
+        yield from _ignored(spec, "spec", OF_T9K)
     for pod_spec, at in _pod_specs(spec, "spec"):
         if pod_spec.get("readinessGates"):
             yield _sentence(f"{at}.readinessGates", READINESS_GATES)
@@ -52,6 +59,9 @@ def _warnings(key: str, obj: Object) -> Iterator[str]:
 
 def _pod_specs(value: Any, at: str) -> Iterator[tuple[Object, str]]:
     """Find the specs of pods in a job of any kind: whatever has containers."""
+    if isinstance(value, list):
+        for index, each in enumerate(value):
+            yield from _pod_specs(each, f"{at}[{index}]")
     if not isinstance(value, dict):
         return
     if isinstance(value.get("containers"), list):

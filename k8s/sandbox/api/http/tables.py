@@ -45,6 +45,7 @@ persistentvolumeclaims  Name=metadata.name Status=claim_status Volume=spec.volum
             Access_Modes=claim_modes StorageClass=spec.storageClassName Age=age -VolumeMode=spec.volumeMode
 jobs.batch  Name=metadata.name Status=job_status Completions=job_completions Duration=job_duration Age=age
             -Containers=job_names -Images=job_images -Selector=spec.selector.matchLabels|<none>
+pytorchtrainingjobs.batch.tensorstack.dev  Name=metadata.name Phase=status.phase Age=age
 serviceaccounts  Name=metadata.name Age=age
 thing       Name=metadata.name State=last_condition Age=age
 """

@@ -14,12 +14,20 @@ from tests.k8s.sandbox.calls import Api, Object, pod, torch_job
 from tests.k8s.sandbox.conftest import TOKEN
 
 TORCH_JOBS = "kubeflow.org/v1/pytorchjobs"
+T9K_JOBS = "batch.tensorstack.dev/v1beta1/pytorchtrainingjobs"
 
 
 def elastic(**policy: Any) -> Object:
     job = torch_job("t")
     job["spec"]["elasticPolicy"] = policy
     return job
+
+
+def t9k_job(**torchrun: Any) -> Object:
+    role = {"type": "node", "template": {"spec": pod("p")["spec"]}}
+    spec = {"replicaSpecs": [role], "torchrunConfig": {"enabled": True, **torchrun}}
+    kind = {"apiVersion": "batch.tensorstack.dev/v1beta1", "kind": "PyTorchTrainingJob"}
+    return {**kind, "metadata": {"name": "t"}, "spec": spec}
 
 
 def pod_with(**container: Any) -> Object:
@@ -39,6 +47,7 @@ def pod_with(**container: Any) -> Object:
             "spec.containers[0].env[1].value",
         ),
         ("pods", pod_with(command=["torchrun", "--rdzv-backend", "c10d"]), "spec.containers[0].command"),
+        (T9K_JOBS, t9k_job(extraOptions=["--rdzv-backend", "c10d"]), "spec.torchrunConfig.extraOptions"),
         ("pods", pod_with(args=["-c", "torchrun --rdzv_backend=c10d x.py"]), "spec.containers[0].args"),
     ],
 )
@@ -58,6 +67,7 @@ async def test_c10d_rendezvous_is_refused_with_a_sentence(
         (TORCH_JOBS, elastic(rdzvBackend="etcd-v2")),
         ("pods", pod_with(command=["torchrun", "--rdzv-backend", "static", "--tag", "c10d"])),
         ("pods", pod_with(command=["torchrun", "--standalone"])),
+        (T9K_JOBS, t9k_job(rdzvBackend="c10d", extraOptions=["--tee=3"])),
     ],
 )
 async def test_other_rendezvous_is_left_alone(sandbox: Api, plural: str, obj: Object) -> None:

@@ -88,6 +88,17 @@ async def test_a_job_of_any_kind_says_where_the_field_stands(sandbox: Api) -> No
     ]
 
 
+async def test_a_field_in_a_list_of_roles_is_found(sandbox: Api) -> None:
+    template = {"spec": with_container(pod("p"), livenessProbe=PROBE)["spec"]}
+    manifest = thing(
+        "PyTorchTrainingJob", "t", spec={"replicaSpecs": [{"type": "node", "template": template}]}
+    )
+    manifest["apiVersion"] = "batch.tensorstack.dev/v1beta1"
+    answer = await sandbox.create("batch.tensorstack.dev/v1beta1/pytorchtrainingjobs", manifest)
+    at = "spec.replicaSpecs[0].template.spec.containers[0].livenessProbe"
+    assert [words.split(": ")[0] for words in warned(answer)] == [f'299 - "{at}']
+
+
 async def test_a_dry_run_warns_and_writes_no_event(sandbox: Api) -> None:
     answer = await sandbox.create("pods", with_container(pod("p"), livenessProbe=PROBE), dryRun="All")
     assert len(warned(answer)) == 1

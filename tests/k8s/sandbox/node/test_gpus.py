@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from k8s.sandbox.node.nodes import Shape, manifest, shape_of
+from k8s.sandbox.node.nodes import Shape, cores, manifest, shape_of, status
 from tests import ROOT
 
 DRIVER = """
@@ -50,3 +50,11 @@ def test_a_simulated_gpu_is_never_shown_as_real() -> None:
     assert labels["nvidia.com/gpu.product"] == "simulated"
     real = manifest("n", Shape(("n",), 1, "NVIDIA-H100", is_simulated=False))["metadata"]["labels"]
     assert "gpuconsole.dev/simulated" not in real
+
+
+def test_a_node_with_simulated_gpus_takes_jobs_written_for_a_node_with_real_ones() -> None:
+    machine = status(Shape(("n",), 4, "A100", is_simulated=False), "")["capacity"]
+    assert machine["cpu"] == str(cores())
+    simulated = status(Shape(("n",), 64, "simulated", is_simulated=True), "")["capacity"]
+    assert (simulated["cpu"], simulated["memory"]) == (str(64 * 8), f"{64 * 32 * 2**20}Ki")
+    assert status(Shape(("n",), 0, "", is_simulated=True), "")["capacity"]["cpu"] == str(cores())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import socket
 import subprocess
@@ -10,7 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from k8s.sandbox.node.torch_loopback import C10D_REFUSED, OPEN_RENDEZVOUS, write_plugin
+from k8s.sandbox.node.torch_loopback import (
+    C10D_REFUSED,
+    NCCL_REPLACED,
+    OPEN_RENDEZVOUS,
+    SIMULATED_GPUS,
+    write_plugin,
+)
 
 pytest.importorskip("torch")
 
@@ -112,3 +119,35 @@ def test_c10d_is_refused_with_a_sentence_unless_allowed(env: dict[str, str], tmp
     assert refused.stderr.splitlines()[-1] == C10D_REFUSED
     allowed = torchrun({**env, OPEN_RENDEZVOUS: "1"}, tmp_path, *words)
     assert (allowed.returncode, allowed.stdout) == (0, "sum 2\nsum 2\n"), allowed.stderr
+
+
+@pytest.mark.parametrize("simulated", ["0,1", ""])
+def test_gloo_works_in_nccls_place_where_gpus_are_simulated(
+    env: dict[str, str], tmp_path: Path, simulated: str
+) -> None:
+    if simulated:
+        env[SIMULATED_GPUS] = simulated
+    (tmp_path / "ranks.py").write_text(
+        RANKS.replace(
+            '"gloo")', '"nccl"); print(dist.get_backend(), dist.get_backend(dist.new_group(backend="nccl")))'
+        )
+    )
+    port = ["--master-addr", "127.0.0.1", "--master-port", str(free_port())]
+    words = ["-m", "torch.distributed.run", "--nproc-per-node", "2", *port, str(tmp_path / "ranks.py")]
+    done = run(env, *words)
+    if simulated:
+        assert (done.returncode, done.stdout.count("gloo gloo"), done.stdout.count("sum 2")) == (0, 2, 2), (
+            done.stderr
+        )
+        assert done.stderr.count(NCCL_REPLACED) == 1
+    else:
+        assert done.returncode != 0
+        assert NCCL_REPLACED not in done.stderr
+
+
+@pytest.mark.parametrize("first", ["import torch", "import torchvision"])
+def test_torchvision_is_imported_whatever_comes_first(env: dict[str, str], first: str) -> None:
+    if importlib.util.find_spec("torchvision") is None:
+        pytest.skip("torchvision is not installed")
+    done = run(env, "-c", f"{first}; from torchvision import datasets, transforms; print('works')")
+    assert done.stdout == "works\n", done.stderr

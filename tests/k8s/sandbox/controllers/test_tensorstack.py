@@ -1,0 +1,246 @@
+"""What TensorStack's operator decides for a job and its pods, without any cluster."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from k8s.kinds.t9k.pytorch_job import T9kPyTorchJob
+from k8s.sandbox.controllers import tensorstack
+from k8s.sandbox.controllers.reconcile import GANG, ObservedJob, Plan
+from tests.k8s.sandbox.controllers.test_operators import UID, ago, as_pod, condition_statuses
+from tests.k8s.sandbox.live.running import Manifest
+
+KIND = T9kPyTorchJob()
+
+
+def role(kind: str, replicas: int = 1, restart: str = "ExitCode", **container: Any) -> Manifest:
+    main = {"name": "main", "command": ["sh"], "args": ["-c", "true"], **container}
+    return {
+        "type": kind,
+        "replicas": replicas,
+        "restartPolicy": restart,
+        "template": {"spec": {"initContainers": [{"name": "first"}], "containers": [main]}},
+    }
+
+
+def job(*roles: Manifest, status: Manifest | None = None, **spec: Any) -> Manifest:
+    meta = {"name": "bert", "namespace": "default", "uid": UID}
+    return {
+        "metadata": meta,
+        "spec": {"replicaSpecs": list(roles or [role("node")]), **spec},
+        "status": status or {},
+    }
+
+
+def decide(obj: Manifest, *pods: Manifest, **owners: str) -> Plan:
+    return tensorstack.decide(ObservedJob(KIND, obj, pods, owners=owners))
+
+
+def made(plan: Plan, name: str = "node-0") -> Manifest:
+    return next(each for each in plan.create if each["metadata"]["name"].endswith(name))
+
+
+def there(plan: Plan, phase: str, code: int | None = None) -> list[Manifest]:
+    """Return the pods that a plan makes, in a phase."""
+    found = []
+    for each in plan.create:
+        pod = as_pod(each["metadata"]["name"], phase, code)
+        pod["metadata"]["annotations"] = each["metadata"]["annotations"]
+        found.append(pod)
+    return found
+
+
+def container(pod: Manifest) -> tuple[list[str], list[str], dict[str, str]]:
+    main = pod["spec"]["containers"][-1]
+    return main["command"], main["args"], {each["name"]: each["value"] for each in main["env"]}
+
+
+def test_pods_are_named_for_job_role_and_number_and_never_restart_themselves() -> None:
+    plan = decide(job(role("node", 2)))
+    names = [each["metadata"]["name"] for each in plan.create]
+    prefix = names[0].removesuffix("-node-0")
+    assert names == [f"{prefix}-node-0", f"{prefix}-node-1"]
+    assert prefix.startswith("bert-") and len(prefix) == len("bert-") + 5
+    first = plan.create[0]
+    assert first["metadata"]["labels"] == {
+        "tensorstack.dev/owner-name": "bert",
+        "replica-index": "0",
+        "replica-type": "node",
+        "job-role": "master",
+    }
+    assert first["metadata"]["annotations"][GANG] == "2"
+    assert first["spec"]["restartPolicy"] == "Never"
+    assert first["metadata"]["ownerReferences"][0]["kind"] == "PyTorchTrainingJob"
+    assert plan.status["phase"] == "Pending"
+    assert condition_statuses(plan) == {"Initialized": "True"}
+    assert plan.status["aggregate"]["pending"] == 2
+
+
+def test_torchrun_takes_the_arguments_and_the_command_is_ignored() -> None:
+    torchrun = {
+        "enabled": True,
+        "procPerNode": "4",
+        "maxRestarts": 3,
+        "rdzvBackend": "c10d",
+        "extraOptions": ["--tee=3"],
+    }
+    plan = decide(job(role("node", args=["train.py", "--x"]), torchrunConfig=torchrun))
+    command, args, env = container(made(plan))
+    assert command == ["torchrun", "--standalone", "--max-restarts=3", "--tee=3"]
+    assert args == ["train.py", "--x"]
+    assert env == {"PET_NPROC_PER_NODE": "4"}
+    both = decide(job(role("node", 2, args=["train.py"]), torchrunConfig=torchrun))
+    command, _, env = container(made(both, "node-1"))
+    assert "--standalone" not in command
+    assert (env["PET_NNODES"], env["PET_NODE_RANK"]) == ("2", "1")
+    assert env["PET_MASTER_ADDR"] == both.create[0]["metadata"]["name"]
+
+
+def test_the_training_container_is_the_one_named_python_else_the_first() -> None:
+    two = role("node")
+    two["template"]["spec"]["containers"].append({"name": "python", "command": ["python"], "args": ["t.py"]})
+    for _ in range(2):
+        debug = decide(job(two, runMode={"debug": {"enabled": True}}))
+        commands = [each.get("command") for each in made(debug)["spec"]["containers"]]
+        assert commands == [["sh"], ["sleep", "inf"]]
+    two["template"]["spec"]["containers"][1]["name"] = "other"
+    debug = decide(job(two, runMode={"debug": {"enabled": True}}))
+    assert [each.get("command") for each in made(debug)["spec"]["containers"]] == [
+        ["sleep", "inf"],
+        ["python"],
+    ]
+
+
+def test_debug_takes_its_own_command_and_may_skip_init_containers() -> None:
+    debug = {
+        "enabled": True,
+        "replicaSpecs": [{"type": "node", "skipInitContainer": True, "command": ["top"]}],
+    }
+    pod = made(decide(job(runMode={"debug": debug})))
+    assert container(pod)[:2] == (["top"], [])
+    assert "initContainers" not in pod["spec"]
+
+
+def test_a_pod_of_another_mode_or_size_is_replaced() -> None:
+    pods = there(decide(job()), "Running")
+    assert decide(job(), *pods).delete == []
+    assert decide(job(runMode={"debug": {"enabled": True}}), *pods).delete == pods
+    elastic = {"enabled": True, "minReplicas": 1, "maxReplicas": 3, "expectedReplicas": 2}
+    grown = decide(job(elastic=elastic), *pods)
+    assert grown.delete == pods
+    assert [each["metadata"]["name"][-6:] for each in grown.create] == ["node-1"]
+
+
+@pytest.mark.parametrize(
+    ("restart", "code", "replaced", "phase"),
+    [
+        ("ExitCode", 1, False, "Failed"),
+        ("ExitCode", 130, True, "Pending"),
+        ("ExitCode", 137, True, "Pending"),
+        ("ExitCode", 138, True, "Pending"),
+        ("ExitCode", 143, True, "Pending"),
+        ("ExitCode", 139, False, "Failed"),
+        ("OnFailure", 1, True, "Pending"),
+        ("Always", 1, True, "Pending"),
+        ("Never", 137, False, "Failed"),
+    ],
+)
+def test_a_failed_pod_is_replaced_as_its_role_says(
+    restart: str, code: int, replaced: bool, phase: str
+) -> None:
+    obj = job(role("node", restart=restart))
+    pods = there(decide(obj), "Failed", code)
+    plan = decide(obj, *pods)
+    assert bool(plan.replaced) is replaced
+    assert plan.delete == (pods if replaced else [])
+    assert plan.status["phase"] == phase
+    assert plan.status["backoffCount"] == plan.status["tasks"][0]["restartCount"] == int(replaced)
+    again = decide({**obj, "status": plan.status}, *pods)
+    assert again.status["backoffCount"] == int(replaced)
+    assert again.status["tasks"][0]["restartCount"] == int(replaced)
+
+
+def test_the_backoff_limit_is_shared_by_all_roles() -> None:
+    obj = job(role("ps", restart="OnFailure"), role("worker", 2, "OnFailure"), runPolicy={"backoffLimit": 1})
+    first, *others = there(decide(obj), "Running")
+    for each in others:
+        each["status"]["phase"] = "Failed"
+    plan = decide(obj, first, *others)
+    assert plan.status["phase"] == "Failed"
+    assert [each["reason"] for each in plan.status["conditions"] if each["type"] == "Failed"] == [
+        "BackoffLimitExceeded"
+    ]
+
+
+def test_only_the_first_role_decides_how_a_job_ends() -> None:
+    obj = job(role("ps"), role("worker", 1, "Never"))
+    master, worker = there(decide(obj), "Running")
+    worker["status"]["phase"] = "Failed"
+    plan = decide(obj, master, worker)
+    assert plan.status["phase"] == "Running"
+    assert condition_statuses(plan) == {"Initialized": "True", "Running": "True", "ReplicaFailure": "True"}
+    master["status"]["phase"] = "Succeeded"
+    assert decide(obj, master, worker).status["phase"] == "Succeeded"
+
+
+def test_always_restarts_what_worked_too_but_for_the_master() -> None:
+    obj = job(role("ps", restart="Always"), role("worker", 1, "Always"))
+    master, worker = there(decide(obj), "Running")
+    worker["status"]["phase"] = "Succeeded"
+    assert decide(obj, master, worker).delete == [worker]
+    master["status"]["phase"] = "Succeeded"
+    assert decide(obj, master, worker).status["phase"] == "Succeeded"
+
+
+@pytest.mark.parametrize(("policy", "kept"), [("None", 2), ("Unfinished", 1), ("All", 0), (None, 2)])
+def test_what_a_finished_job_leaves_goes_by_its_policy(policy: str | None, kept: int) -> None:
+    obj = job(role("ps"), role("worker"), runPolicy={"cleanUpPolicy": policy} if policy else {})
+    master, worker = there(decide(obj), "Running")
+    master["status"]["phase"] = "Succeeded"
+    plan = decide(obj, master, worker)
+    assert 2 - len(plan.delete) == kept
+    assert plan.create == []
+    assert condition_statuses(plan)["Completed"] == "True"
+
+
+def test_a_deadline_ends_a_job_and_counts_from_when_it_was_resumed() -> None:
+    since = [{"type": "Initialized", "status": "True", "reason": "-", "lastTransitionTime": ago(100)}]
+    obj = job(runPolicy={"activeDeadlineSeconds": 50}, status={"phase": "Running", "conditions": since})
+    assert decide(obj).status["phase"] == "Failed"
+    since.append({"type": "Paused", "status": "False", "reason": "Resumed", "lastTransitionTime": ago(10)})
+    plan = decide(obj)
+    assert plan.status["phase"] != "Failed"
+    assert plan.requeue_after_s is not None and 30 < plan.requeue_after_s < 45
+
+
+def test_a_paused_job_has_no_pods_and_resumes_as_it_is_told() -> None:
+    pods = there(decide(job()), "Running")
+    paused = {
+        "pause": {"enabled": True, "resumeSpecs": [{"type": "node", "command": ["resume"], "args": ["x"]}]}
+    }
+    ending = decide(job(runMode=paused, status={"phase": "Running"}), *pods)
+    assert (ending.delete, ending.status["phase"]) == (pods, "Running")
+    gone = decide(job(runMode=paused, status=ending.status))
+    assert gone.status["phase"] == "Paused"
+    assert condition_statuses(gone)["Paused"] == "True"
+    assert decide(job(runMode=paused, status=gone.status)).events == []
+    paused["pause"]["enabled"] = False
+    resumed = decide(job(runMode=paused, status=gone.status))
+    assert resumed.status["phase"] == "Resuming"
+    assert container(made(resumed))[:2] == (["resume"], ["x"])
+
+
+def test_a_name_that_is_taken_by_another_is_waited_for() -> None:
+    name = decide(job()).create[0]["metadata"]["name"]
+    assert tensorstack.decide(ObservedJob(KIND, job(), (), owners={name: "another"})).create == []
+    leaving = as_pod(name, "Running", deletionTimestamp=ago(0))
+    assert decide(job(), leaving).create == []
+
+
+def test_a_role_without_containers_makes_no_sense() -> None:
+    empty = role("node")
+    empty["template"]["spec"]["containers"] = []
+    with pytest.raises(ValueError, match="no containers"):
+        decide(job(empty))

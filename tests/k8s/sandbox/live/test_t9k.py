@@ -1,0 +1,166 @@
+"""TensorStack's jobs in a running sandbox: the tutorial's, run modes, restarts, and nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import struct
+from pathlib import Path
+
+import pytest
+import yaml
+
+from k8s.client.client import Client
+from k8s.kinds.t9k.pytorch_job import T9K_PYTORCH_JOBS
+from k8s.models.resources import CLAIMS, EVENTS, PODS
+from k8s.sandbox.node.torch_loopback import NCCL_REPLACED
+from tests import ROOT
+from tests.k8s.sandbox.live.running import Manifest, comes, conditions, eventually, goes, log_of, marked
+
+TUTORIAL = ROOT / "tests" / "fixtures" / "t9k"
+OWNER = "tensorstack.dev/owner-name"
+TRAINING_S = 180.0
+
+
+def t9k_job(name: str, *command: str, replicas: int = 1, mark: str = "", **spec: object) -> Manifest:
+    """Return a job whose pods run a command; `spec` adds to it."""
+    container = {
+        "name": "python",
+        "image": "busybox",
+        "command": list(command),
+        "env": [{"name": "MARK", "value": mark}],
+    }
+    template = {"spec": {"containers": [container], "terminationGracePeriodSeconds": 1}}
+    role = {"type": "worker", "replicas": replicas, "restartPolicy": "ExitCode", "template": template}
+    return {
+        "apiVersion": "batch.tensorstack.dev/v1beta1",
+        "kind": "PyTorchTrainingJob",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"replicaSpecs": [role], **spec},
+    }
+
+
+def is_in(*phases: str):  # type: ignore[no-untyped-def]
+    return lambda job: (job.get("status") or {}).get("phase") in phases
+
+
+async def pods_of(client: Client, job: str) -> list[Manifest]:
+    return await client.list(PODS, "default", label_selector=f"{OWNER}={job}")
+
+
+async def claim_folder(client: Client, name: str) -> Path:
+    """Create a claim, and return the folder that stands for it."""
+    claim = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": name},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+    }
+    await client.create(CLAIMS, claim, "default")
+    bound = await comes(client, CLAIMS, name, lambda each: (each.get("status") or {}).get("phase") == "Bound")
+    return Path(bound["metadata"]["annotations"]["gpuconsole.dev/path"])
+
+
+def write_digits(folder: Path, train: int, test: int) -> None:
+    """Write MNIST's four files with so many images, of noise."""
+    folder.mkdir(parents=True)
+    for part, count in (("train", train), ("t10k", test)):
+        pixels = os.urandom(count * 28 * 28)
+        images = struct.pack(">IIII", 2051, count, 28, 28) + pixels
+        labels = struct.pack(">II", 2049, count) + bytes(index % 10 for index in range(count))
+        (folder / f"{part}-images-idx3-ubyte").write_bytes(images)
+        (folder / f"{part}-labels-idx1-ubyte").write_bytes(labels)
+
+
+async def test_the_tutorials_job_and_script_train_in_four_processes(client: Client) -> None:
+    pytest.importorskip("torch")
+    pytest.importorskip("tensorboard")
+    folder = await claim_folder(client, "mnist")
+    script = (TUTORIAL / "torch_mnist_trainingjob.py.txt").read_text()
+    # The script splits exactly 60,000 images and reads them ten times: here 64, once.
+    script = script.replace("[48000, 12000]", "[48, 16]").replace("epochs = 10", "epochs = 1")
+    (folder / "torch_mnist_trainingjob.py").write_text(script)
+    write_digits(folder / "data" / "MNIST" / "raw", 64, 16)
+    job = yaml.safe_load((TUTORIAL / "job.yaml").read_text())
+    await client.create(T9K_PYTORCH_JOBS, job, "default")
+    done = await comes(client, T9K_PYTORCH_JOBS, "mnist", is_in("Succeeded", "Failed"), within_s=TRAINING_S)
+    (pod,) = await pods_of(client, "mnist")
+    said = await log_of(client, pod["metadata"]["name"])
+    assert done["status"]["phase"] == "Succeeded", said
+    assert said.count(NCCL_REPLACED) == 1
+    assert said.count("Using distributed PyTorch with nccl backend") == 4
+    assert said.count("epoch 1/1 with val loss") == 4
+    assert (folder / "model_state_dict.pt").is_file()
+    assert list((folder / "log").glob("events.out.tfevents.*"))
+    assert done["status"]["aggregate"]["succeeded"] == 1
+    assert conditions(done)["Completed"] == "True"
+
+
+async def test_pods_know_each_other_with_torchrun_and_without(client: Client) -> None:
+    show = "echo $RANK/$WORLD_SIZE $MASTER_ADDR $MASTER_PORT $PET_NODE_RANK/$PET_NNODES $PET_NPROC_PER_NODE"
+    await client.create(T9K_PYTORCH_JOBS, t9k_job("plain", "sh", "-c", show, replicas=2), "default")
+    await comes(client, T9K_PYTORCH_JOBS, "plain", is_in("Succeeded"))
+    said = [(await log_of(client, pod["metadata"]["name"])).split() for pod in await pods_of(client, "plain")]
+    assert sorted(words[0] for words in said) == ["0/2", "1/2"]
+    assert {words[1] for words in said} == {"127.0.0.1"}
+    assert len({words[2] for words in said}) == 1 and said[0][2] != "23456"
+
+
+async def test_a_job_is_paused_resumed_and_debugged_and_leaves_no_process(client: Client) -> None:
+    mark = f"t9k-{os.getpid()}"
+    await client.create(
+        T9K_PYTORCH_JOBS, t9k_job("modes", "sh", "-c", "echo training; sleep 300", mark=mark), "default"
+    )
+    running = await comes(client, T9K_PYTORCH_JOBS, "modes", is_in("Running"))
+    name = running["status"]["tasks"][0]["replicas"][0]["name"]
+    assert name.startswith("modes-") and name.endswith("-worker-0")
+    await client.patch(
+        T9K_PYTORCH_JOBS, "modes", {"spec": {"runMode": {"pause": {"enabled": True}}}}, "default"
+    )
+    paused = await comes(client, T9K_PYTORCH_JOBS, "modes", is_in("Paused"))
+    assert conditions(paused)["Paused"] == "True"
+    assert await pods_of(client, "modes") == []
+    assert marked(mark) == []
+    debug = {"runMode": {"pause": {"enabled": False}, "debug": {"enabled": True}}}
+    await client.patch(T9K_PYTORCH_JOBS, "modes", {"spec": debug}, "default")
+    resumed = await comes(client, T9K_PYTORCH_JOBS, "modes", is_in("Running"))
+    assert conditions(resumed)["Paused"] == "False"
+    assert await log_of(client, name) == ""
+    await client.patch(
+        T9K_PYTORCH_JOBS, "modes", {"spec": {"runMode": {"debug": {"enabled": False}}}}, "default"
+    )
+    await comes(client, PODS, name, lambda pod: pod["spec"]["containers"][0]["command"][0] == "sh")
+    await comes(client, PODS, name, lambda pod: pod["status"].get("phase") == "Running")
+    eventually(lambda: marked(mark))
+    await client.delete(T9K_PYTORCH_JOBS, "modes", "default")
+    await goes(client, PODS, name)
+    assert marked(mark) == []
+
+
+async def test_a_job_of_a_name_used_before_fails_by_its_exit_code_and_after_its_retries(
+    client: Client,
+) -> None:
+    for command, reason, count in (("exit 3", "ReplicaFailed", 0), ("exit 137", "BackoffLimitExceeded", 1)):
+        job = t9k_job("again", "sh", "-c", command, runPolicy={"backoffLimit": 1, "cleanUpPolicy": "All"})
+        await client.create(T9K_PYTORCH_JOBS, job, "default")
+        failed = await comes(client, T9K_PYTORCH_JOBS, "again", is_in("Failed"))
+        (last,) = [each for each in failed["status"]["conditions"] if each["type"] == "Failed"]
+        assert last["reason"] == reason
+        assert command.replace("exit", "exit code") in last["message"]
+        assert failed["status"]["backoffCount"] == count
+        assert failed["status"]["tasks"][0]["restartCount"] == count
+        for pod in await pods_of(client, "again"):
+            await goes(client, PODS, pod["metadata"]["name"])
+        await client.delete(T9K_PYTORCH_JOBS, "again", "default")
+        await goes(client, T9K_PYTORCH_JOBS, "again")
+
+
+async def test_what_is_left_out_of_a_job_is_told(client: Client) -> None:
+    job = t9k_job("told", "true", torchrunConfig={"enabled": False, "rdzvBackend": "c10d"})
+    job["spec"]["scheduler"] = {"t9kScheduler": {"queue": "q"}}
+    await client.create(T9K_PYTORCH_JOBS, job, "default")
+    events = await client.list(EVENTS, "default", field_selector="involvedObject.name=told")
+    told = {event["message"] for event in events if event["reason"] == "UnsupportedField"}
+    assert {words.partition(":")[0] for words in told} == {
+        "spec.torchrunConfig.rdzvBackend",
+        "spec.scheduler.t9kScheduler",
+    }
