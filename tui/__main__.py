@@ -94,7 +94,7 @@ def _shown(path: Path | str) -> str:
 
 
 def _run(words: list[str]) -> int:
-    from tui.commands.support.parser import make_parser, options_of
+    from tui.commands.support.parser import ineffective_flags, make_parser, options_of
 
     parser = make_parser()
     own, dashes, rest = _cut(words)
@@ -107,6 +107,8 @@ def _run(words: list[str]) -> int:
     if dashes and flags.chosen not in _TAKE_WORDS:
         parser.error(f"only {' and '.join(_TAKE_WORDS)} take words after --")
     flags.rest = rest
+    if ignored := ineffective_flags(flags):
+        sys.stderr.write(f"Without effect here: {', '.join(ignored)}.\n")
     options = options_of(flags)
     if not options.config_file.exists():
         return _do(options, flags)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 
 from k8s.client.auth.cluster_config import load
@@ -16,9 +16,11 @@ from k8s.kinds import CREATABLE, CreatableKind, Manifest
 from k8s.text.yaml_writer import to_yaml
 from tui.commands.support.connect import check_may_change, cluster
 from tui.commands.support.continued import continued_folder, folder_without_cluster, tell_of_checkpoints
+from tui.commands.support.kind_words import NOT_MADE, words_of
 from tui.commands.support.manifests import ManifestOptions, read_manifests
 from tui.commands.support.output import WrongUsage, write, write_object, write_stderr
-from tui.commands.support.submit_flags import add_spec_arguments, spec_of
+from tui.commands.support.parser import CommandParser
+from tui.commands.support.submit_flags import add_spec_arguments, model_flags, spec_of
 from tui.options import ConsoleOptions
 
 SANDBOX_IMAGE = "local"
@@ -32,19 +34,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     _add_common(parser)
     kinds = parser.add_subparsers(dest="kind", metavar="KIND")
-    for kind in CREATABLE:
-        word, *aliases = names_of(kind)
+    for word, kind in reversed({words_of(kind)[0]: kind for kind in reversed(CREATABLE)}.items()):
+        aliases = words_of(kind)[1:]
         child = kinds.add_parser(
-            word, aliases=aliases, help=f"create a {kind.title}", epilog="ARGUMENTS go after --"
+            word,
+            aliases=aliases,
+            help=f"create a {kind.title}",
+            description=f"Create a {kind.title}. A trainer's ARGUMENTS go after --",
+            usage=f"{parser.prog} {word} --name NAME --image IMAGE [OPTIONS] COMMAND\n"
+            f"       {parser.prog} {word} --name NAME --image IMAGE [OPTIONS] --trainer NAME [-- ARGUMENTS]",
         )
-        add_spec_arguments(child)
+        add_spec_arguments(child, lacks_of(kind))
         _add_common(child)
+    for word, sentence in NOT_MADE.items():
+        refusing = kinds.add_parser(word, prog=parser.prog)
+        assert isinstance(refusing, CommandParser)
+        refusing.refusal = f"{sentence} Its manifest can be submitted with -f."
 
 
-def names_of(kind: CreatableKind) -> tuple[str, ...]:
-    """Return what people type for a kind: Arena's word first, as `pytorch`."""
-    title = kind.title.lower()
-    return tuple(dict.fromkeys((title.removesuffix("job") or title, title)))
+def lacks_of(kind: CreatableKind) -> Mapping[str, str]:
+    """Return why a kind has not some fields of a job, by field."""
+    found: Mapping[str, str] = getattr(kind, "lacks", {})
+    return found
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:
@@ -69,8 +80,10 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     dry_run, output = getattr(flags, "dry_run", ""), getattr(flags, "output", "")
     if not dry_run:
         check_may_change(options, "submit a job")
+    if models := model_flags(flags):
+        write_stderr(f"{', '.join(models)}: registers nothing; there is no model registry here.")
     if bool(flags.filename) == bool(flags.kind):
-        words = ", ".join(names_of(kind)[0] for kind in CREATABLE)
+        words = ", ".join(words_of(kind)[0] for kind in CREATABLE)
         raise WrongUsage(f"Nothing to submit: name a kind of job ({words}) or a file with -f.")
     # Mistakes are answered before a cluster is reached for; standard input can be read only once.
     wanted = _from_file(flags, options.namespace) if flags.filename else _from_flags(flags, options, "")
@@ -83,7 +96,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     async with cluster(options) as client:
         namespace = client.config.namespace
         if not flags.filename:
-            spec = spec_of(flags, namespace)
+            spec = _spec_of(flags, options, namespace)
             await _warn_of_missing_claims(client, namespace, spec)
             folder = await continued_folder(options, client, flags, spec) if spec.trainer else ""
             wanted = _from_flags(flags, options, namespace, folder)
@@ -110,11 +123,21 @@ def _from_file(flags: argparse.Namespace, namespace: str) -> list[ManifestOption
 def _from_flags(
     flags: argparse.Namespace, options: ConsoleOptions, namespace: str, continued: str = ""
 ) -> list[ManifestOptions]:
-    if options.is_sandbox and not flags.image:
-        flags.image = SANDBOX_IMAGE
-    kind = next(kind for kind in CREATABLE if flags.kind in names_of(kind))
-    spec = spec_of(flags, namespace, stamp=run_stamp(datetime.now(UTC)), continued=continued)
-    return [ManifestOptions(kind.resource, kind.manifest(spec))]
+    kind = _kind_of(flags)
+    return [ManifestOptions(kind.resource, kind.manifest(_spec_of(flags, options, namespace, continued)))]
+
+
+def _spec_of(
+    flags: argparse.Namespace, options: ConsoleOptions, namespace: str, continued: str = ""
+) -> JobSpec:
+    image = SANDBOX_IMAGE if options.is_sandbox else ""
+    stamp = run_stamp(datetime.now(UTC))
+    lacks = lacks_of(_kind_of(flags))
+    return spec_of(flags, namespace, lacks=lacks, image=image, stamp=stamp, continued=continued)
+
+
+def _kind_of(flags: argparse.Namespace) -> CreatableKind:
+    return next(kind for kind in CREATABLE if flags.kind in words_of(kind))
 
 
 async def _warn_of_missing_claims(client: Client, namespace: str, spec: JobSpec) -> None:

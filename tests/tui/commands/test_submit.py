@@ -292,7 +292,10 @@ async def test_other_accelerators_are_asked_for_by_their_names(run: CommandLine)
             ("--name", "demo", "--image", "x", "--trainer", "ddp", "--", "--epochs", "many"),
             "--epochs: 'many'",
         ),
-        (("--name", "demo", "--image", "x", "--gpus", "1", "--device", "a/b=1", "true"), "--device:"),
+        (
+            ("--name", "demo", "--image", "x", "--gpus", "1", "--device", "nvidia.com/gpu=1", "true"),
+            "--device:",
+        ),
     ],
 )
 async def test_flags_that_make_no_sense_are_refused_before_anything_is_sent(

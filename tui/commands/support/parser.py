@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from k8s.text.sanitize import sanitize_lines
@@ -12,26 +13,79 @@ from tui.options import ConsoleOptions
 
 WRONG_USAGE = 2
 """Exit status for a command line that makes no sense."""
+_INEFFECTIVE = ("--loglevel", "--arena-namespace", "--helm-binary", "--pprof", "--trace")
+"""Arena's global flags that change nothing here: three with a value, two switches."""
 
 
-class _Parser(argparse.ArgumentParser):
+class SwitchAction(argparse.Action):
+    """A switch as Go's pflag reads it: `--tensorboard`, `--tensorboard=true`, `--tensorboard=false`.
+
+    Its value is a list of the texts given, so that whoever reads it can say which is wrong.
+    """
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        """Note what was given."""
+        setattr(namespace, self.dest, [*(getattr(namespace, self.dest, None) or ()), values])
+
+
+class CommandParser(argparse.ArgumentParser):
     """A parser that complains in one line, and is filled when its command is used."""
 
     command_module = ""
     """Whose `add_arguments` to ask, empty for none."""
+    refusal = ""
+    """Why it takes nothing at all, one sentence; empty where it does."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"allow_abbrev": False, **options})
         self._is_filled = False
 
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse all words.
+
+        Of those that nobody takes an unknown option is named alone: which of the words
+        after it are its value, and not the user's command, cannot be told.
+        """
+        flags, extra = self.parse_known_args(args, namespace)
+        if extra:
+            self._refuse(next((word for word in extra if word.startswith("-")), extra[0]))
+        return flags
+
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse, having fetched what the command takes, and what every command takes."""
+        if self.refusal:
+            self.error(self.refusal)
         if not self._is_filled:
             self._is_filled = True
             if self.command_module:
                 importlib.import_module(f"tui.commands.{self.command_module}").add_arguments(self)
             _add_global_flags(self)
-        return super().parse_known_args(args, namespace)
+        words = [f"{word}=true" if self._is_switch(word) else word for word in args or ()]
+        if self._subparsers is not None:
+            self._check_before_command(words)
+        return super().parse_known_args(words, namespace)
+
+    def _is_switch(self, word: str) -> bool:
+        return isinstance(self._option_string_actions.get(word), SwitchAction)
+
+    def _check_before_command(self, words: Sequence[str]) -> None:
+        """Refuse an unknown option before a command: its value would be taken for the command."""
+        is_value = False
+        for word in words:
+            if is_value:
+                is_value = False
+                continue
+            if not word.startswith("-") or word == "-":
+                return
+            name, equals, _ = word.partition("=")
+            action = self._option_string_actions.get(name)
+            if action is None and not self._option_string_actions.get(word[:2]):
+                self._refuse(word)
+            is_value = action is not None and not equals and action.nargs != 0
+
+    def _refuse(self, word: str) -> NoReturn:
+        name = word.partition("=")[0]
+        self.error(f"unknown option {name}" if word.startswith("-") else f"unexpected argument {word!r}")
 
     def _print_message(self, message: str, file: Any = None) -> None:
         """Print help or a complaint, which repeats words of the command line: file names, as a rule."""
@@ -60,11 +114,31 @@ def _add_global_flags(parser: argparse.ArgumentParser) -> None:
         (("--ascii",), "draw with ASCII only"),
     ):
         group.add_argument(*names, action="store_true", default=argparse.SUPPRESS, help=words)
+    _add_arena_flags(group)
+
+
+def _add_arena_flags(group: Any) -> None:
+    """Understand Arena's global flags, so that its commands work as they were written."""
+    hidden: dict[str, Any] = {"default": argparse.SUPPRESS, "help": argparse.SUPPRESS}
+    group.add_argument("--config", dest="kubeconfig", **hidden)
+    for name in _INEFFECTIVE[:3]:
+        group.add_argument(name, dest=_arena_dest(name), **hidden)
+    for name in _INEFFECTIVE[3:]:
+        group.add_argument(name, dest=_arena_dest(name), action=SwitchAction, **hidden)
+
+
+def _arena_dest(name: str) -> str:
+    return f"arena{name.replace('-', '_')}"
+
+
+def ineffective_flags(flags: argparse.Namespace) -> list[str]:
+    """Return which of Arena's global flags were given that change nothing here."""
+    return [name for name in _INEFFECTIVE if _arena_dest(name) in vars(flags)]
 
 
 def make_parser() -> argparse.ArgumentParser:
     """Make the parser of the whole command line."""
-    parser = _Parser(
+    parser = CommandParser(
         prog="gpuconsole",
         description="Console for training jobs on GPU clusters. Without a command, opens the console.",
         epilog="Exit status: 0 done, 1 failed, 2 wrong usage.",
@@ -73,7 +147,7 @@ def make_parser() -> argparse.ArgumentParser:
     chosen = parser.add_subparsers(dest="chosen", metavar="COMMAND", title="commands")
     for command in COMMANDS:
         child = chosen.add_parser(command.name, help=command.words, description=f"{command.words}.")
-        assert isinstance(child, _Parser)
+        assert isinstance(child, CommandParser)
         child.command_module = command.module
         child.set_defaults(module=command.module)
     return parser

@@ -1,89 +1,58 @@
-"""From the flags of `submit` to a `JobSpec`; Arena's names where Arena has the flag."""
+"""The flags of `submit KIND`, made from the fields of a job, and the `JobSpec` that they describe."""
 
 from __future__ import annotations
 
 import argparse
 import posixpath
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-from k8s.job_spec import JobSpec, Mount
+from k8s.devices.accelerators import is_accelerator
+from k8s.job_spec import JOB_FIELDS, JobField, JobSpec, Mount
+from k8s.job_spec.field_types import Choice, Pairs, Parts, Switch, Text
 from k8s.jobs.run_folders import CHECKPOINTS, LOGS, run_name
 from trainer.catalogue import TRAINERS, Trainer, find
 from tui.commands.support.output import WrongUsage
+from tui.commands.support.parser import SwitchAction
 from tui.options import login_name
 
 WORKSPACE = Mount("workspace", "/workspace")
 """Where a packaged trainer writes unless told otherwise."""
+SYNCED_WORKING_DIR = "/root"
+"""Working directory of jobs whose code is fetched, unless told otherwise. Source: Arena."""
 
-_FLAGS: Mapping[str, str] = {
-    "command": "COMMAND",
-    "labels": "--label",
-    "log_dir": "--logdir",
-    "mounts": "--data",
-    "priority_class": "--priority",
-    "processes": "--nproc-per-node",
-    "retries": "--retry",
-    "shared_memory": "--share-memory",
-    "working_dir": "--working-dir",
-}
-"""Field of `JobSpec` to the flag that fills it, where the names differ."""
+_NO_FLAG = ("namespace", "command", "trainer", "user")
+"""Fields without a flag of their own: `-n` is global, the rest follows from the words and the login."""
+_LACKS_NOTHING: Mapping[str, str] = {}
+_ONE_PER_GPU = ("auto", "gpu")
+_MODEL_FLAGS = ("--model-name", "--model-source")
+"""Arena's, which enters the model in a registry of MLflow."""
+_DEST = "spec_"
+"""Before a field's name in the parsed flags."""
 
 
-def add_spec_arguments(parser: argparse.ArgumentParser) -> None:
-    """Let a parser take a job."""
-    add = parser.add_argument
-    add(
+def add_spec_arguments(parser: argparse.ArgumentParser, lacks: Mapping[str, str] = _LACKS_NOTHING) -> None:
+    """Let a parser take a job.
+
+    Args:
+        parser: Of one kind of job.
+        lacks: Fields that this kind has not; their flags are understood, but not in its help.
+    """
+    parser.add_argument(
         "command",
         metavar="COMMAND",
         nargs="*",
         help="command to run: one quoted line for the shell, or words after --",
     )
-    add("--name", default="", help="job name")
-    add("--image", default="", help="container image")
-    add("--workers", type=int, default=1, metavar="N", help="number of pods, master included (default 1)")
-    add("--gpus", type=int, default=0, metavar="N", help="GPUs per pod (default 0)")
-    add("--device", type=_pair, metavar="RESOURCE=N", help="other accelerators per pod, e.g. amd.com/gpu=2")
-    add("--nproc-per-node", type=int, metavar="N", help="processes per pod (default: one per GPU)")
-    add("--cpu", default="", metavar="QUANTITY", help="CPU per pod, e.g. 4 or 500m")
-    add("--memory", default="", metavar="QUANTITY", help="memory per pod, e.g. 32Gi")
-    add("--share-memory", default="2Gi", metavar="QUANTITY", help="size of /dev/shm (default 2Gi)")
-    add("--retry", type=int, default=0, metavar="N", help="retries after a failure (default 0)")
-    add(
-        "--clean-task-policy",
-        choices=("None", "Running", "All"),
-        default="None",
-        help="pods to delete when the job ends (default None)",
-    )
-    add("--working-dir", default="", metavar="FOLDER", help="working directory of the command")
-    add("--shell", default="sh", help="shell that runs COMMAND (default sh)")
-    add(
-        "-e",
-        "--env",
-        type=_pair,
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="environment variable; may be repeated",
-    )
-    add(
-        "-l",
-        "--label",
-        type=_pair,
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="label; may be repeated",
-    )
-    add(
-        "-d",
-        "--data",
-        type=_mount,
-        action="append",
-        default=[],
-        metavar="CLAIM:/PATH",
-        help="volume claim to mount; may be repeated",
-    )
-    add("-p", "--priority", default="", metavar="CLASS", help="priority class")
+    groups: dict[str, Any] = {}
+    for field in JOB_FIELDS.values():
+        if field.section not in groups:
+            groups[field.section] = parser.add_argument_group(field.section)
+        if field.name not in _NO_FLAG:
+            _add_flag(groups[field.section], field, is_hidden=field.name in lacks)
+    add = groups["launch"].add_argument
+    add("--shell", default="sh", help="shell that runs a quoted COMMAND (default sh)")
     names = ", ".join(trainer.name for trainer in TRAINERS)
     add(
         "--trainer",
@@ -98,64 +67,198 @@ def add_spec_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="JOB|FOLDER",
         help="with --trainer: go on from the checkpoint of an earlier job, or of its folder in the pods",
     )
-    add(
-        "--logdir", default="", metavar="FOLDER", help="folder that COMMAND writes event files to, for curves"
-    )
+    for flag in _MODEL_FLAGS:
+        parser.add_argument(flag, help=argparse.SUPPRESS)
 
 
-def spec_of(flags: argparse.Namespace, namespace: str, *, stamp: str = "", continued: str = "") -> JobSpec:
+def _add_flag(group: Any, field: JobField, *, is_hidden: bool) -> None:
+    """Let a parser take a field; its values are text until all flags are there."""
+    longs = [flag for flag in field.flags if flag.startswith("--")]
+    shorts = [flag for flag in field.flags if not flag.startswith("--")]
+    action = SwitchAction if isinstance(field.type, Switch) else "append"
+    more = {"dest": f"{_DEST}{field.name}", "action": action, "metavar": metavar_of(field)}
+    shown = argparse.SUPPRESS if is_hidden else help_of(field).replace("%", "%%")
+    group.add_argument(*shorts, longs[0], help=shown, **more)
+    if longs[1:]:
+        group.add_argument(*longs[1:], help=argparse.SUPPRESS, **more)
+
+
+def model_flags(flags: argparse.Namespace) -> list[str]:
+    """Return which flags were given that would enter a model in a registry."""
+    return [flag for flag in _MODEL_FLAGS if getattr(flags, flag[2:].replace("-", "_"), None) is not None]
+
+
+def flag_of(name: str) -> str:
+    """Return what fills a field, as people type it."""
+    return {"command": "COMMAND", "namespace": "-n"}.get(name) or JOB_FIELDS[name].flags[0]
+
+
+def metavar_of(field: JobField) -> str:
+    """Return what stands for a field's value in usage; empty for a switch."""
+    if field.name == "processes":
+        return "N|auto|cpu|gpu"
+    return "|".join(field.type.words) if isinstance(field.type, Choice) else field.type.metavar
+
+
+def help_of(field: JobField) -> str:
+    """Return a field's sentence as it reads beside a flag, with the default."""
+    words = field.help.replace("per line", "per flag").replace("; empty: ", "; default: ")
+    first = words.split()[0]
+    if first.isalpha() and first == first.capitalize():
+        words = first.lower() + words.removeprefix(first)
+    is_said = field.default_text and not isinstance(field.type, Switch) and field.name != "processes"
+    return f"{words} (default {field.default_text})" if is_said else words
+
+
+def spec_of(
+    flags: argparse.Namespace,
+    namespace: str,
+    *,
+    lacks: Mapping[str, str] = _LACKS_NOTHING,
+    image: str = "",
+    stamp: str = "",
+    continued: str = "",
+) -> JobSpec:
     """Return the job that the flags describe; what follows `--` is in `flags.rest`.
 
     Args:
         flags: As parsed.
         namespace: Where to create it.
+        lacks: Why its kind has not some of the fields, by field.
+        image: The image where none is named.
         stamp: What tells the folder of a trainer from those of earlier jobs of its name.
         continued: Folder of the run that `--continue` names.
 
     Raises:
         WrongUsage: Something is wrong with a flag.
     """
-    gpus, resource = flags.gpus, "nvidia.com/gpu"
-    if flags.device:
-        resource, amount = flags.device
-        if gpus or not amount.isdecimal():
-            raise WrongUsage("--device: use RESOURCE=N, without --gpus.")
-        gpus = int(amount)
-    command, log_dir, mounts = _command(flags, run_name(flags.name, stamp), continued)
-    spec = JobSpec(
-        name=flags.name,
-        namespace=namespace,
-        image=flags.image,
-        workers=flags.workers,
-        gpus=gpus,
-        gpu_resource=resource,
-        processes=max(1, gpus) if flags.nproc_per_node is None else flags.nproc_per_node,
-        command=command,
-        working_dir=flags.working_dir,
-        env=dict(flags.env),
-        mounts=mounts,
-        cpu=flags.cpu,
-        memory=flags.memory,
-        shared_memory=flags.share_memory,
-        priority_class=flags.priority,
-        retries=flags.retry,
-        clean_pods=flags.clean_task_policy,
-        trainer=flags.trainer,
-        log_dir=log_dir,
-        user=login_name(),
-        labels=dict(flags.label),
-    )
-    if problems := spec.problems():
-        lines = (f"{_FLAGS.get(name, f'--{name}')}: {words}" for name, words in problems.items())
-        raise WrongUsage("\n".join(lines))
+    fields = {"image": image, **_given(flags)}
+    refused = {name: lacks[name] for name, value in fields.items() if name in lacks and _is_set(name, value)}
+    _complain(refused)
+    for complete in (_gpus, _processes, _working_dir):
+        complete(fields)
+    fields |= _command(flags, fields, stamp, continued)
+    spec = JobSpec(namespace=namespace, user=login_name(), **fields)
+    _complain(spec.problems())
     return spec
 
 
+def _complain(problems: Mapping[str, str]) -> None:
+    """Refuse the flags where there are problems, by field."""
+    if problems:
+        raise WrongUsage("\n".join(f"{flag_of(name)}: {words}" for name, words in problems.items()))
+
+
+def _is_set(name: str, value: Any) -> bool:
+    return bool(value != JOB_FIELDS[name].default)
+
+
+def _given(flags: argparse.Namespace) -> dict[str, Any]:
+    """Return the fields that flags give a value to; `processes` is still text.
+
+    Raises:
+        WrongUsage: A value is none.
+    """
+    found: dict[str, Any] = {}
+    problems: dict[str, str] = {}
+    for name, field in JOB_FIELDS.items():
+        texts: list[str] | None = getattr(flags, f"{_DEST}{name}", None)
+        if texts is None:
+            continue
+        try:
+            found[name] = texts[-1] if name == "processes" else _value(field, texts)
+        except ValueError as error:
+            problems[name] = str(error)
+    _complain(problems)
+    return found
+
+
+def _value(field: JobField, texts: Sequence[str]) -> Any:
+    """Return the value of all that a flag was given; of one that is not repeated the last counts.
+
+    Raises:
+        ValueError: It has none.
+    """
+    if isinstance(field.type, Pairs):
+        return dict(_each(field, texts, _pair))
+    if isinstance(field.type, Parts):
+        return tuple(_each(field, texts, field.type.from_text))
+    text = texts[-1]
+    if isinstance(field.type, Text):
+        return text  # as it is, so that a control character at its end is seen
+    if re.fullmatch(r"-\d{1,9}", text) and field.type.metavar == "N":
+        return int(text)  # that it is too small, the spec says
+    try:
+        return field.type.parse(text)
+    except ValueError as error:
+        raise ValueError(f"{text!r}: {error}") from error
+
+
+def _each(field: JobField, texts: Sequence[str], read: Callable[[str], Any]) -> list[Any]:
+    found = []
+    for text in texts:
+        try:
+            found.append(read(text))
+        except ValueError as error:
+            raise ValueError(f"{text!r} is not {field.type.metavar}; {error}.") from error
+    return found
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise ValueError("expected a name, = and a value")
+    return name, value
+
+
+def _gpus(fields: dict[str, Any]) -> None:
+    """Count the one accelerator among other devices as the job's GPUs, where `--gpus` is not there."""
+    devices = dict(fields.get("devices", {}))
+    default = JOB_FIELDS["gpu_resource"].default
+    if default in devices:
+        raise WrongUsage(f"--device: {default} is what --gpus requests.")
+    for name, amount in devices.items():
+        if not re.fullmatch(r"[0-9]{1,6}", amount):
+            raise WrongUsage(f"--device: {name}={amount}: use RESOURCE=N.")
+    accelerators = [name for name in devices if is_accelerator(name)]
+    if not fields.get("gpus") and "gpu_resource" not in fields and len(accelerators) == 1:
+        fields["gpu_resource"] = accelerators[0]
+        fields["gpus"] = int(devices.pop(accelerators[0]))
+        fields["devices"] = devices
+
+
+def _processes(fields: dict[str, Any]) -> None:
+    """Turn torchrun's words for processes per pod into a number; without any it is one per GPU."""
+    gpus = fields.get("gpus", 0)
+    text = fields.get("processes", "auto")
+    if text == "gpu" and not gpus:
+        raise WrongUsage("--nproc-per-node gpu: the job requests no GPUs; name them with --gpus.")
+    if text == "cpu":
+        cpus = fields.get("cpu", "")
+        if not re.fullmatch(r"[1-9]\d{0,2}", cpus):
+            raise WrongUsage("--nproc-per-node cpu: say how many CPUs a pod has with --cpu, e.g. --cpu 8.")
+        fields["processes"] = int(cpus)
+    elif text in _ONE_PER_GPU:
+        fields["processes"] = max(1, gpus)
+    else:
+        try:
+            fields["processes"] = _value(JOB_FIELDS["processes"], [text])
+        except ValueError as error:
+            raise WrongUsage(f"--nproc-per-node: {error}") from error
+
+
+def _working_dir(fields: dict[str, Any]) -> None:
+    if fields.get("sync_mode") and not fields.get("working_dir"):
+        fields["working_dir"] = SYNCED_WORKING_DIR
+
+
 def _command(
-    flags: argparse.Namespace, run: str, continued: str
-) -> tuple[tuple[str, ...], str, tuple[Mount, ...]]:
-    """Return the words to run, where event files will be, and the volumes."""
-    mounts = tuple(flags.data)
+    flags: argparse.Namespace, fields: Mapping[str, Any], stamp: str, continued: str
+) -> dict[str, Any]:
+    """Return the fields that say what is run: the words, where event files will be, and the volumes.
+
+    A quoted line may have come to words of its own: the shell joins what stands beside quotes.
+    """
     if flags.continue_from and not flags.trainer:
         raise WrongUsage("--continue: only with --trainer; your own command finds its checkpoints itself.")
     if flags.trainer:
@@ -163,13 +266,14 @@ def _command(
             raise WrongUsage("COMMAND: not allowed with --trainer; put the trainer's arguments after --")
         trainer = _find(flags.trainer)
         trainer.parser().parse_args(flags.rest)
+        run = run_name(fields.get("name", ""), stamp)
         folders = _folders(flags.rest, run, continued, is_continued=bool(flags.continue_from))
-        return _trainer_command(trainer, folders, flags, mounts)
+        return _trainer_command(trainer, folders, flags.rest, fields)
     if flags.command and flags.rest:
         raise WrongUsage("COMMAND: use one quoted line or words after --, not both.")
     words = tuple(flags.rest)
     line = words[0] if len(words) == 1 and " " in words[0] else " ".join(flags.command)
-    return (flags.shell, "-c", line) if line else words, flags.logdir, mounts
+    return {"command": (flags.shell, "-c", line) if line else words}
 
 
 def _find(name: str) -> Trainer:
@@ -203,14 +307,20 @@ def _folders(words: Sequence[str], run: str, continued: str, *, is_continued: bo
 
 
 def _trainer_command(
-    trainer: Trainer, folders: Sequence[str], flags: argparse.Namespace, mounts: tuple[Mount, ...]
-) -> tuple[tuple[str, ...], str, tuple[Mount, ...]]:
-    """Return the words that run a trainer; what it writes to the workspace needs its claim."""
-    words = [*flags.rest, *(part for each in folders for part in each.split("=", 1))]
+    trainer: Trainer, folders: Sequence[str], arguments: Sequence[str], fields: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the fields of a job that runs a trainer; what it writes to the workspace needs its claim."""
+    words = [*arguments, *(part for each in folders for part in each.split("=", 1))]
+    mounts = fields.get("mounts", ())
     if folders and all(mount.path != WORKSPACE.path for mount in mounts):
         mounts = (*mounts, WORKSPACE)
-    log_dir = _flag_value("log-dir", words)
-    return tuple(trainer.command(words)), posixpath.join(flags.working_dir, log_dir), mounts
+    log_dir = posixpath.join(fields.get("working_dir", ""), _flag_value("log-dir", words))
+    return {
+        "trainer": trainer.name,
+        "command": tuple(trainer.command(words)),
+        "log_dir": log_dir,
+        "mounts": mounts,
+    }
 
 
 def _flag_value(name: str, words: Sequence[str]) -> str:
@@ -221,17 +331,3 @@ def _flag_value(name: str, words: Sequence[str]) -> str:
         if flag == f"--{name}":
             value = text if equals else next(iter(words[index + 1 :]), "")
     return value
-
-
-def _pair(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals or not name:
-        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
-    return name, value
-
-
-def _mount(text: str) -> Mount:
-    claim, colon, path = text.partition(":")
-    if not colon or not claim:
-        raise argparse.ArgumentTypeError(f"{text!r} is not CLAIM:/PATH")
-    return Mount(claim, path)

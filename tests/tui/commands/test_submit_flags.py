@@ -1,0 +1,308 @@
+"""The flags of `submit`: one for every field of a job, with Arena's names; a sentence for what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from k8s.job_spec import JOB_FIELDS, JobSpec
+from k8s.job_spec.field_types import (
+    Argv,
+    Choice,
+    Duration,
+    FieldType,
+    Number,
+    OptionalNumber,
+    Pairs,
+    Quantity,
+    Switch,
+)
+from tests.scripted.server import ScriptedCluster
+from tests.tui.commands.conftest import CommandLine
+from tui.commands.support.output import WrongUsage
+from tui.commands.support.parser import CommandParser
+from tui.commands.support.submit_flags import add_spec_arguments, flag_of, spec_of
+
+SMALL = ("--name=demo", "--image=x", "true")
+
+
+def job_of(*words: str, lacks: dict[str, str] | None = None) -> JobSpec:
+    """Return the job that the words after `submit KIND` describe."""
+    parser = CommandParser(prog="gpuconsole submit pytorch")
+    add_spec_arguments(parser, lacks or {})
+    flags = parser.parse_args(list(words))
+    flags.rest = []
+    return spec_of(flags, "default", lacks=lacks or {})
+
+
+def sample(name: str, field_type: FieldType) -> str:
+    """Return a text that has a value other than the default."""
+    match field_type:
+        case Switch():
+            return "true"
+        case Choice():
+            return field_type.words[-1]
+        case Number() | OptionalNumber():
+            return "3"
+        case Duration():
+            return "1h30m"
+        case Quantity():
+            return "3Gi"
+        case Pairs():
+            return "a.b/c=1" if "RESOURCE" in field_type.metavar else "A=1"
+        case Argv():
+            return "--a b"
+    texts = {
+        "mounts": "claim:/in",
+        "host_mounts": "/host:/in",
+        "config_files": "f:/etc/f",
+        "env_from": "secret/s",
+        "tolerations": "a=b:NoSchedule",
+        "gpu_resource": "amd.com/gpu",
+        "working_dir": "/there",
+        "sync_source": "https://git/x",
+    }
+    return texts.get(name, "some-name")
+
+
+NEEDS = {
+    "sync_mode": ("--sync-source=x",),
+    "sync_source": ("--sync-mode=git",),
+    "tensorboard": ("--logdir=/x",),
+    "elastic_min": ("--elastic-max=3", "--workers=3"),
+    "elastic_max": ("--elastic-min=1",),
+} | dict.fromkeys(("sync_branch", "sync_revision", "git_secret"), ("--sync-mode=git", "--sync-source=x"))
+FLAGS = [
+    (name, flag)
+    for name, field in JOB_FIELDS.items()
+    if name not in ("namespace", "command", "trainer", "user")
+    for flag in field.flags
+]
+
+
+@pytest.mark.parametrize(("name", "flag"), FLAGS, ids=[flag for _, flag in FLAGS])
+def test_every_field_has_its_flags(name: str, flag: str) -> None:
+    field = JOB_FIELDS[name]
+    text = sample(name, field.type)
+    others = tuple(word for word in SMALL if not word.startswith(f"{flag}="))
+    spec = job_of(*others, *NEEDS.get(name, ()), f"{flag}={text}")
+    assert field.type.to_text(getattr(spec, name)) == text
+    assert getattr(spec, name) != field.default
+
+
+def test_what_is_not_said_is_as_the_fields_declare_it() -> None:
+    spec = job_of(*SMALL)
+    said = {"name", "image", "command", "user"}
+    defaults: dict[str, Any] = {name: field.default for name, field in JOB_FIELDS.items() if name not in said}
+    assert {name: getattr(spec, name) for name in defaults} == defaults
+    assert (spec.name, spec.image, spec.command) == ("demo", "x", ("sh", "-c", "true"))
+
+
+@pytest.mark.parametrize(
+    ("words", "is_on"),
+    [
+        (("--gputopology",), True),
+        (("--gputopology=true",), True),
+        (("--gputopology=True",), True),
+        (("--gputopology=false",), False),
+        (("--gputopology", "--gputopology=false"), False),
+    ],
+)
+def test_switches_are_read_as_pflag_reads_them(words: tuple[str, ...], is_on: bool) -> None:
+    spec = job_of(*words, *SMALL)
+    assert (spec.gpu_topology, spec.command) == (is_on, ("sh", "-c", "true"))
+
+
+def test_values_stand_behind_a_space_or_an_equals_sign_and_the_last_counts() -> None:
+    spec = job_of(*SMALL, "--workers", "3", "-p", "low", "-p=high", "--gpus=1", "--gpus=2")
+    assert (spec.workers, spec.priority_class, spec.gpus) == (3, "high", 2)
+
+
+def test_flags_that_are_repeated_add_up() -> None:
+    spec = job_of(
+        *SMALL, *("-e", "A=1"), "-e=B=x=y", "--env=A=2", *("-d", "a:/a"), "--data=b:/b", *("-l", "x=1"),
+        *("-a", "y=2"), "--toleration=all", "--selector=gpu=a100", "--data-dir=/h",
+    )  # fmt: skip
+    assert spec.env == {"A": "2", "B": "x=y"}
+    assert [mount.to_text() for mount in spec.mounts] == ["a:/a", "b:/b"]
+    assert (spec.labels, spec.annotations, spec.node_selector) == ({"x": "1"}, {"y": "2"}, {"gpu": "a100"})
+    assert spec.host_mounts[0].path == "/h"
+
+
+def test_a_value_is_taken_as_the_shell_gives_it() -> None:
+    assert job_of(*SMALL, "-e", 'A="b"').env == {"A": '"b"'}
+
+
+@pytest.mark.parametrize(
+    ("words", "processes"),
+    [
+        ((), 1),
+        (("--gpus=4",), 4),
+        (("--gpus=4", "--nproc-per-node=auto"), 4),
+        (("--gpus=4", "--nproc-per-node=gpu"), 4),
+        (("--cpu=8", "--nproc-per-node=cpu"), 8),
+        (("--gpus=4", "--nproc-per-node=2"), 2),
+    ],
+)
+def test_processes_per_pod_are_said_in_torchruns_words(words: tuple[str, ...], processes: int) -> None:
+    assert job_of(*SMALL, *words).processes == processes
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (("--device=amd.com/gpu=2",), ("amd.com/gpu", 2, {})),
+        (("--device=amd.com/gpu=2", "--device=rdma/hca=1"), ("amd.com/gpu", 2, {"rdma/hca": "1"})),
+        (("--device=rdma/hca=1",), ("nvidia.com/gpu", 0, {"rdma/hca": "1"})),
+        (("--gpus=1", "--device=amd.com/gpu=2"), ("nvidia.com/gpu", 1, {"amd.com/gpu": "2"})),
+    ],
+)
+def test_other_devices_are_the_jobs_gpus_where_it_has_none(words: tuple[str, ...], found: object) -> None:
+    spec = job_of(*SMALL, *words)
+    assert (spec.gpu_resource, spec.gpus, dict(spec.devices)) == found
+
+
+def test_a_job_whose_code_is_fetched_works_where_arena_lets_it() -> None:
+    synced = ("--sync-mode=git", "--sync-source=https://git/x")
+    assert job_of(*SMALL, *synced).working_dir == "/root"
+    assert job_of(*SMALL, *synced, "--working-dir=/there").working_dir == "/there"
+    assert job_of(*SMALL).working_dir == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--workers=three",), "--workers: 'three': Must be a whole number"),
+        (("--tensorboard=maybe", "--logdir=/x"), "--tensorboard: 'maybe': Must be true or false."),
+        (("--running-timeout=soon",), "--running-timeout: 'soon': Must be a duration"),
+        (("--clean-task-policy=Some",), "--clean-task-policy: Must be one of None, Running, All."),
+        (("--toleration=a:b",), "--toleration: 'a:b' is not TAINT; expected all, key"),
+        (("--env-from=x",), "--env-from: 'x' is not SOURCE; expected secret/NAME"),
+        (("--data-dir=x",), "--data-dir: 'x' is not FOLDER[:/PATH]"),
+        (("--device=nvidia.com/gpu=1",), "--device: nvidia.com/gpu is what --gpus requests."),
+        (("--device=a.b/c=x",), "--device: a.b/c=x: use RESOURCE=N."),
+        (("--nproc-per-node=gpu",), "--nproc-per-node gpu: the job requests no GPUs"),
+        (("--nproc-per-node=cpu",), "--nproc-per-node cpu: say how many CPUs"),
+        (("--nproc-per-node=many",), "--nproc-per-node: 'many': Must be a whole number"),
+        (("--sync-mode=git",), "--sync-source: Required with git"),
+        (("--tensorboard",), "--logdir: Required with TensorBoard"),
+    ],
+)
+def test_values_that_are_none_are_refused_with_their_flag(words: tuple[str, ...], said: str) -> None:
+    with pytest.raises(WrongUsage) as error:
+        job_of(*SMALL, *words)
+    assert said in str(error.value)
+
+
+def test_all_that_is_wrong_is_said_at_once() -> None:
+    with pytest.raises(WrongUsage) as error:
+        job_of(*SMALL, "--workers=x", "--data=y")
+    assert [line.partition(":")[0] for line in str(error.value).splitlines()] == ["--workers", "--data"]
+
+
+def test_what_a_kind_lacks_is_refused_with_its_sentence_and_not_in_its_help() -> None:
+    lacks = {"ttl_s": "A Job of this kind is kept.", "tensorboard": "It has none."}
+    with pytest.raises(WrongUsage) as error:
+        job_of(*SMALL, "--ttl-after-finished=1h", "--tensorboard=false", lacks=lacks)
+    assert str(error.value) == "--ttl-after-finished: A Job of this kind is kept."
+    parser = CommandParser(prog="x")
+    add_spec_arguments(parser, lacks)
+    assert "--ttl-after-finished" not in parser.format_help()
+    assert "--running-timeout" in parser.format_help()
+
+
+def test_the_flag_of_every_field_is_known() -> None:
+    for name, field in JOB_FIELDS.items():
+        assert flag_of(name) in (*field.flags, "COMMAND", "-n")
+
+
+JOB = ("--name", "demo", "--image", "x", "--dry-run=client", "true")
+
+
+@pytest.mark.parametrize(
+    ("words", "ignored"),
+    [
+        (("--loglevel", "info", "submit", "pytorch", *JOB), "--loglevel"),
+        (("submit", "pytorch", "--loglevel=info", *JOB), "--loglevel"),
+        (
+            ("--trace", "submit", "pytorch", *JOB, "--helm-binary=x", "--arena-namespace", "y"),
+            "--arena-namespace, --helm-binary, --trace",
+        ),
+        (("--pprof=false", "submit", "pytorch", *JOB), "--pprof"),
+    ],
+)
+async def test_arenas_global_flags_are_understood_and_said_to_be_without_effect(
+    run: CommandLine, words: tuple[str, ...], ignored: str
+) -> None:
+    ended = await run(*words)
+    assert (ended.status, ended.out) == (0, "PyTorchJob default/demo created (dry run).\n")
+    assert ended.err == f"Without effect here: {ignored}.\n"
+
+
+async def test_arenas_config_is_the_kubeconfig(alone: CommandLine) -> None:
+    ended = await alone("list", "--config", "/nowhere/config")
+    assert ended.status == 1
+    assert "/nowhere/config" in ended.err
+
+
+async def test_a_model_is_not_registered_and_that_is_said(run: CommandLine) -> None:
+    ended = await run("submit", "pytorch", "--model-name", "m", "--model-source=s", *JOB)
+    assert (ended.status, ended.out) == (0, "PyTorchJob default/demo created (dry run).\n")
+    assert ended.err == "--model-name, --model-source: registers nothing; there is no model registry here.\n"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--foo", "info", "submit", "pytorch", *JOB),
+        ("--foo=info", "submit", "pytorch", *JOB),
+        ("submit", "--foo", "v", "pytorch", *JOB),
+        ("submit", "pytorch", "--foo", "v", *JOB),
+        ("submit", "pytorch", *JOB, "--foo", "v"),
+        ("--sandbox", "-n", "x", "--foo", "list"),
+    ],
+)
+async def test_an_unknown_option_is_named_alone(
+    run: CommandLine, cluster: ScriptedCluster, words: tuple[str, ...]
+) -> None:
+    ended = await run(*words)
+    assert (ended.status, ended.out) == (2, "")
+    assert ended.err.splitlines()[0] == "Unknown option --foo"
+    assert cluster.requests == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("tfjob", "A TFJob is shown and deleted here, but not made"),
+        ("tf", "A TFJob is shown"),
+        ("horovod", "use mpi instead"),
+        ("et", "use pytorch with --elastic-min"),
+        ("sparkjob", "not supported"),
+        ("rj", "A RayJob is shown"),
+        ("vj", "A Volcano Job is shown"),
+        ("dp", "use mpi instead"),
+    ],
+)
+async def test_arenas_kinds_that_are_not_made_get_a_sentence(run: CommandLine, kind: str, said: str) -> None:
+    ended = await run("submit", kind, "--name=x", "--ps=1", "python train.py")
+    assert (ended.status, ended.out) == (2, "")
+    assert said in ended.err
+    assert len(ended.err.splitlines()) == 2
+
+
+@pytest.mark.parametrize("word", ["pytorch", "pytorchjob", "py"])
+async def test_arenas_words_for_a_kind_are_known(run: CommandLine, word: str) -> None:
+    assert (await run("submit", word, *JOB)).out == "PyTorchJob default/demo created (dry run).\n"
+
+
+async def test_the_help_of_a_kind_is_in_the_sections_of_the_form(alone: CommandLine) -> None:
+    ended = await alone("submit", "pytorch", "--help")
+    assert ended.out.startswith(
+        "usage: gpuconsole submit pytorch --name NAME --image IMAGE [OPTIONS] COMMAND"
+    )
+    sections = list(dict.fromkeys(field.section for field in JOB_FIELDS.values()))
+    places = [ended.out.index(f"\n{section}:\n") for section in sections]
+    assert places == sorted(places)
+    assert "--workingDir" not in ended.out
