@@ -149,7 +149,7 @@ def out_of_limits(evidence: Evidence) -> Cause | None:
         for limit_range in evidence.limit_ranges:
             for limit in limit_range.spec.limits or ():
                 for each in asked.get(limit.type, ()):
-                    if words := _beyond(limit, each):
+                    if words := beyond(limit, each):
                         wants, allowed = words
                         name = limit_range.metadata.name
                         return Cause(
@@ -160,7 +160,7 @@ def out_of_limits(evidence: Evidence) -> Cause | None:
     return None
 
 
-def _beyond(limit: LimitRangeItem, asked: requests.ResourceList) -> tuple[str, str] | None:
+def beyond(limit: LimitRangeItem, asked: requests.ResourceList) -> tuple[str, str] | None:
     """Return what is asked and what is allowed in its place; None when it is within the limits."""
     for word, bounds, sign in (("at most", limit.max, 1), ("at least", limit.min, -1)):
         for key, bound in requests.from_quantities(bounds).items():

@@ -1,0 +1,218 @@
+"""What is wrong with a job on this cluster, asked with the user's own permissions. Nothing is changed.
+
+Each check asks for what it needs alone and all ask at once; one that may not be answered finds nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+from typing import Any
+
+import msgspec
+
+from k8s.client.client import Client
+from k8s.diagnosis.gather import KUEUE, KUEUE_VERSIONS, PRIORITIES, STORAGE_CLASSES
+from k8s.errors import KubeError, NotFound
+from k8s.job_spec import JobSpec
+from k8s.jobs.permissions import ResourceAttributes, review
+from k8s.kinds import CreatableKind, Manifest
+from k8s.models import convert
+from k8s.models.claim import Claim
+from k8s.models.resources import CLAIMS, CONFIG_MAPS, NAMESPACES, SECRETS, Resource
+from k8s.preflight.finding import Finding, error, warning
+from k8s.preflight.limits import limit_findings, quota_findings
+from k8s.watch.discovery import fetch_served
+
+Objects = Sequence[tuple[Resource, Manifest]]
+"""All that would be created for a job, itself included."""
+
+
+async def check_against_cluster(
+    client: Client, kind: CreatableKind, spec: JobSpec, objects: Objects
+) -> list[Finding]:
+    """Return what is wrong with a job on a cluster, the worst first; what cannot be asked is left out.
+
+    Args:
+        client: The cluster, as the user who would create it.
+        kind: Of the job.
+        spec: The job.
+        objects: What would be created.
+    """
+    if await _namespace_is_missing(client, spec.namespace):
+        text = f"would be refused: there is no namespace {spec.namespace}"
+        return [error("namespace", text, "choose one that exists")]
+    manifest = next(obj for resource, obj in objects if resource == kind.resource)
+    checks: list[Awaitable[list[Finding]]] = [
+        _served(client, kind),
+        _permissions(client, spec.namespace, objects),
+        _names(client, spec.namespace, objects),
+        *(_claim(client, spec, name) for name in dict.fromkeys(mount.claim for mount in spec.mounts)),
+        *_sources(client, spec),
+        quota_findings(client, kind, spec, manifest),
+        limit_findings(client, kind, spec, manifest),
+    ]
+    if spec.priority_class:
+        checks.append(_priority_class(client, spec.priority_class))
+    if spec.queue:
+        checks.append(_queue(client, spec))
+    found = [finding for each in await asyncio.gather(*map(_quiet, checks)) for finding in each]
+    return sorted(found, key=lambda finding: finding.severity != "error")
+
+
+async def _quiet(check: Awaitable[list[Finding]]) -> list[Finding]:
+    """Find nothing where the cluster gives no answer, or one that makes no sense."""
+    try:
+        return await check
+    except (KubeError, msgspec.ValidationError):
+        return []
+
+
+async def _namespace_is_missing(client: Client, namespace: str) -> bool:
+    try:
+        await client.get(NAMESPACES, namespace)
+    except NotFound:
+        return True
+    except KubeError:
+        return False
+    return False
+
+
+async def _served(client: Client, kind: CreatableKind) -> list[Finding]:
+    resource = kind.resource
+    served = await fetch_served(client, {resource.api_version})
+    plurals = served.plurals.get(resource.api_version, frozenset())
+    if plurals is None or resource.plural in plurals:
+        return []
+    text = f"would be refused: this cluster does not serve {resource.kind} {resource.api_version}"
+    return [error("kind", text, "choose another kind of job, or ask for its operator to be installed")]
+
+
+async def _permissions(client: Client, namespace: str, objects: Objects) -> list[Finding]:
+    resources = list(dict.fromkeys(resource for resource, _ in objects))
+    needs = [ResourceAttributes.of("create", resource) for resource in resources]
+    answers = await asyncio.gather(*(review(client, need, namespace) for need in needs))
+    return [
+        error("namespace", f"would be refused: {answer.why}", "pick another namespace, or ask for that role")
+        for answer in answers
+        if answer.is_allowed is False
+    ]
+
+
+async def _names(client: Client, namespace: str, objects: Objects) -> list[Finding]:
+    async def taken(resource: Resource, manifest: Manifest) -> list[Finding]:
+        name = str(manifest["metadata"].get("name") or "")
+        if not name or await _find(client, resource, name, namespace) is None:
+            return []
+        text = f"would be refused: {resource.kind} {name} already exists in {namespace}"
+        return [error("name", text, "choose another name, or delete that one first")]
+
+    found = await asyncio.gather(*(_quiet(taken(*each)) for each in objects))
+    return [finding for each in found for finding in each]
+
+
+async def _claim(client: Client, spec: JobSpec, name: str) -> list[Finding]:
+    obj = await _find(client, CLAIMS, name, spec.namespace)
+    if obj is None:
+        text = f"would wait: volume claim {name} not found in {spec.namespace}"
+        return [error("mounts", text, "choose one that exists, or create it")]
+    claim = convert(obj, Claim)
+    found = []
+    if claim.state in ("Lost", "Terminating"):
+        text = f"would wait: volume claim {name} is {claim.state}"
+        found.append(error("mounts", text, "choose another claim"))
+    elif claim.state != "Bound" and not await _binds_later(client, claim):
+        text = f"would wait: volume claim {name} is not bound"
+        found.append(warning("mounts", text, "see events of the claim: its volume cannot be provided yet"))
+    return [*found, *_access(spec, claim)]
+
+
+async def _binds_later(client: Client, claim: Claim) -> bool:
+    """Tell whether a claim is bound only once a pod wants it."""
+    storage_class = claim.spec.storage_class_name
+    found = await _find(client, STORAGE_CLASSES, storage_class) if storage_class else None
+    return found is not None and found.get("volumeBindingMode") == "WaitForFirstConsumer"
+
+
+def _access(spec: JobSpec, claim: Claim) -> list[Finding]:
+    """Tell whether as many pods as there are may mount a claim as they want to."""
+    modes, name = set(claim.access_modes), claim.metadata.name
+    mounts = [mount for mount in spec.mounts if mount.claim == name]
+    if not modes or "ReadWriteMany" in modes:
+        return []
+    if modes == {"ReadOnlyMany"} and not all(mount.is_read_only for mount in mounts):
+        text = f"would fail to write: volume claim {name} is read-only (ROX)"
+        return [warning("mounts", text, "mount it read-only, as claim:/path:ro, and write elsewhere")]
+    if spec.workers > 1 and modes == {"ReadWriteOncePod"}:
+        text = f"would never start: one pod alone may mount volume claim {name} (RWOP), not {spec.workers}"
+        return [error("mounts", text, "use a claim with ReadWriteMany")]
+    if spec.workers > 1 and "ReadOnlyMany" not in modes:
+        text = (
+            f"would wait unless all {spec.workers} pods fit on one node: volume claim {name} is mounted "
+            "on one node at a time (RWO)"
+        )
+        return [warning("mounts", text, "use a claim with ReadWriteMany")]
+    return []
+
+
+def _sources(client: Client, spec: JobSpec) -> list[Awaitable[list[Finding]]]:
+    """Return the checks of all Secrets and ConfigMaps that the pods need."""
+    wanted = [
+        *((SECRETS, name, "", "pull_secrets") for name in spec.pull_secrets),
+        *((SECRETS, spec.git_secret, "", "git_secret") for _ in [0] if spec.git_secret),
+        *(
+            (SECRETS if each.is_secret else CONFIG_MAPS, each.source, each.key, "env_from")
+            for each in spec.env_from
+        ),
+    ]
+    return [_source(client, spec.namespace, *each) for each in dict.fromkeys(wanted)]
+
+
+async def _source(
+    client: Client, namespace: str, resource: Resource, name: str, key: str, field: str
+) -> list[Finding]:
+    found = await _find(client, resource, name, namespace)
+    if found is None:
+        text = f"would wait: {resource.kind} {name} not found in {namespace}"
+        return [error(field, text, "create it, or name one that exists")]
+    keys = {**(found.get("data") or {}), **(found.get("stringData") or {})}
+    if key and key not in keys:
+        known = ", ".join(sorted(keys)[:5]) or "none"
+        text = f"would wait: {resource.kind} {name} has no key {key}"
+        return [error(field, text, f"its keys: {known}")]
+    return []
+
+
+async def _priority_class(client: Client, name: str) -> list[Finding]:
+    if await _find(client, PRIORITIES, name) is not None:
+        return []
+    known = sorted(str(each["metadata"]["name"]) for each in await client.list(PRIORITIES))
+    text = f"would be refused: there is no PriorityClass {name}"
+    return [error("priority_class", text, f"choose one of {', '.join(known[:5])}")]
+
+
+async def _queue(client: Client, spec: JobSpec) -> list[Finding]:
+    queues = (Resource(KUEUE, version, "localqueues", "LocalQueue") for version in KUEUE_VERSIONS)
+    found = await asyncio.gather(*(_find(client, each, spec.queue, spec.namespace) for each in queues))
+    queue = next(filter(None, found), None)
+    if queue is None:
+        text = f"would wait: there is no LocalQueue {spec.queue} in {spec.namespace}"
+        return [error("queue", text, "choose one that exists, or leave it empty")]
+    for condition in (queue.get("status") or {}).get("conditions") or ():
+        if condition.get("type") == "Active" and condition.get("status") == "False":
+            why = str(condition.get("message") or condition.get("reason") or "it is not active")
+            text = f"would wait: LocalQueue {spec.queue} admits nothing: {why.rstrip('.')}"
+            return [warning("queue", text, "choose another queue, or ask who runs it")]
+    return []
+
+
+async def _find(client: Client, resource: Resource, name: str, namespace: str = "") -> dict[str, Any] | None:
+    """Return an object; None where there is none.
+
+    Raises:
+        KubeError: The cluster does not tell.
+    """
+    try:
+        return await client.get(resource, name, namespace if resource.is_namespaced else "")
+    except NotFound:
+        return None

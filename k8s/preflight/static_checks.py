@@ -1,0 +1,99 @@
+"""What is wrong with a job that no server need be asked about. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import PurePosixPath
+
+from k8s.job_spec import JobSpec
+from k8s.kinds import CreatableKind, Manifest
+from k8s.models import quantity
+from k8s.preflight.finding import Finding, error, warning
+
+LONGEST_POD_NAME = 63
+"""Characters of a pod's name: it is its host name too. Source: RFC 1123."""
+_COMPONENT = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
+_HOST = r"(?:[a-zA-Z0-9](?:[-a-zA-Z0-9]*[a-zA-Z0-9])?\.)*[a-zA-Z0-9](?:[-a-zA-Z0-9]*[a-zA-Z0-9])?(?::[0-9]+)?"
+_IMAGE = re.compile(
+    rf"(?:{_HOST}/)?{_COMPONENT}(?:/{_COMPONENT})*(?::[\w][\w.-]{{0,127}})?(?:@[A-Za-z0-9+._-]+:[0-9a-fA-F]{{32,}})?"
+)
+"""Source: distribution, `reference/regexp.go`."""
+_GIT_URL = re.compile(r"(?:https?|ssh|git|file)://[^\s/][^\s]*|[\w.-]+@[\w.-]+:[^\s]+|/[^\s]+")
+
+
+def check_statically(kind: CreatableKind, spec: JobSpec, manifest: Manifest) -> list[Finding]:
+    """Return what is wrong with a job as it stands; fields that no job may have so are `spec.problems`'."""
+    return [
+        *_long_names(kind, manifest),
+        *_images(spec),
+        *_git_url(spec),
+        *_lost_event_files(spec),
+        *_requests_over_limits(spec),
+        *_shadowed_mounts(spec),
+    ]
+
+
+def _long_names(kind: CreatableKind, manifest: Manifest) -> Iterator[Finding]:
+    longest = max((replica.name for replica in kind.replicas(manifest)), key=len, default="")
+    over = len(longest) - LONGEST_POD_NAME
+    if over > 0:
+        text = f"would fail: pod {longest} would have {len(longest)} characters, {over} too many"
+        yield error("name", text, "choose a shorter name")
+
+
+def _images(spec: JobSpec) -> Iterator[Finding]:
+    for field in ("image", "worker_image", "sync_image", "tensorboard_image"):
+        image = getattr(spec, field)
+        if image and not _IMAGE.fullmatch(image):
+            text = f"would fail: {image} is not an image reference"
+            yield error(field, text, "write it as registry/name:tag, the name in lowercase")
+
+
+def _git_url(spec: JobSpec) -> Iterator[Finding]:
+    if spec.sync_mode != "git" or not spec.sync_source:
+        return
+    if not _GIT_URL.fullmatch(spec.sync_source):
+        text = f"would fail: {spec.sync_source} is not a repository's URL"
+        yield error("sync_source", text, "write it as https://host/path.git or git@host:path.git")
+    elif re.match(r"https?://[^/@\s]*:[^/@\s]*@", spec.sync_source):
+        text = "would show a password: it is in the repository's URL, which anyone who can read the job sees"
+        yield error("sync_source", text, "put it into a Secret and name that as Git secret")
+
+
+def _lost_event_files(spec: JobSpec) -> Iterator[Finding]:
+    if not spec.log_dir.startswith("/"):
+        return
+    folder = PurePosixPath(spec.log_dir)
+    if any(folder.is_relative_to(path) for path in _mounted(spec)):
+        return
+    text = f"would lose the event files: {spec.log_dir} is not on a mounted volume"
+    if spec.tensorboard:
+        yield error("log_dir", f"{text}, where TensorBoard could read them", "mount a claim there")
+    else:
+        yield warning("log_dir", text, "mount a claim there to keep the curves")
+
+
+def _requests_over_limits(spec: JobSpec) -> Iterator[Finding]:
+    for field, limit_field in (("cpu_request", "cpu"), ("memory_request", "memory")):
+        request, limit = getattr(spec, field), getattr(spec, limit_field)
+        try:
+            is_over = bool(request and limit) and quantity.parse(request) > quantity.parse(limit)
+        except ValueError:
+            continue
+        if is_over:
+            text = f"would be refused: the request of {request} is more than the limit of {limit}"
+            yield error(field, text, f"request at most {limit}")
+
+
+def _shadowed_mounts(spec: JobSpec) -> Iterator[Finding]:
+    for outer, inner in pairwise(sorted(path.rstrip("/") for path in _mounted(spec))):
+        if inner.startswith(f"{outer}/"):
+            text = f"would hide files: the volume at {inner} covers that folder of the one at {outer}"
+            yield warning("mounts", text, "mount them side by side if that is not meant")
+
+
+def _mounted(spec: JobSpec) -> list[str]:
+    """Return where volumes that outlive the pods are mounted."""
+    return [*(mount.path for mount in spec.mounts), *(mount.path for mount in spec.host_mounts)]

@@ -1,0 +1,253 @@
+"""What the preflight finds on a cluster, each with a remedy; and that what it may not ask is no finding."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from k8s.job_spec import EnvSource, JobSpec, Mount
+from k8s.kinds import CREATABLE
+from k8s.preflight import Finding, check_against_cluster
+from tests.scripted.server import Answer, Asked, Compute, Reply, ScriptedCluster, page, refusal
+
+KIND = CREATABLE[0]
+SPACE = "/api/v1/namespaces/default"
+CLAIM = f"{SPACE}/persistentvolumeclaims/data"
+REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+PRIORITIES = "/apis/scheduling.k8s.io/v1/priorityclasses"
+QUEUE = "/apis/kueue.x-k8s.io/v1beta1/namespaces/default/localqueues/team"
+SERVED = {
+    "kind": "APIResourceList",
+    "groupVersion": "kubeflow.org/v1",
+    "resources": [{"name": "pytorchjobs", "kind": "PyTorchJob", "namespaced": True, "verbs": ["list"]}],
+}
+DATA: dict[str, Any] = {"mounts": (Mount("data", "/data"),)}
+GPUS: dict[str, Any] = {"workers": 3, "gpus": 4}
+
+
+def allow(asked: Asked) -> Answer:
+    return Answer({"status": {"allowed": True}}, 201)
+
+
+def forbid(asked: Asked) -> Answer:
+    allowed = json.loads(asked.body)["spec"]["resourceAttributes"]["resource"] != "pytorchjobs"
+    return Answer({"status": {"allowed": allowed, "reason": "" if allowed else "not in this house"}}, 201)
+
+
+def claim(phase: str = "Bound", *modes: str, storage_class: str = "") -> Answer:
+    return Answer(
+        {
+            "metadata": {"name": "data"},
+            "spec": {"accessModes": list(modes), "storageClassName": storage_class},
+            "status": {"phase": phase},
+        }
+    )
+
+
+def quota(hard: Mapping[str, str], used: Mapping[str, str]) -> Answer:
+    return page([{"metadata": {"name": "gpus"}, "spec": {}, "status": {"hard": hard, "used": used}}])
+
+
+def limit_range(kind: str, most: Mapping[str, str]) -> Answer:
+    return page([{"metadata": {"name": "small"}, "spec": {"limits": [{"type": kind, "max": most}]}}])
+
+
+FINE: Mapping[str, Reply] = {
+    SPACE: Answer({"metadata": {"name": "default"}}),
+    "/apis": Answer(
+        {"groups": [{"name": "kubeflow.org", "versions": [{"groupVersion": "kubeflow.org/v1"}]}]}
+    ),
+    "/apis/kubeflow.org/v1": Answer(SERVED),
+    f"{SPACE}/resourcequotas": page([]),
+    f"{SPACE}/limitranges": page([]),
+}
+
+
+async def findings(answers: Mapping[str, Reply], review: Reply | None = None, **change: Any) -> list[Finding]:
+    spec = JobSpec(**{"name": "bert", "image": "a", "command": ("true",), **change})
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        for path, reply in {**FINE, **answers}.items():
+            cluster.say(path, reply)
+        cluster.say(REVIEWS, review or Compute(allow), method="POST")
+        found = await check_against_cluster(client, KIND, spec, [(KIND.resource, KIND.manifest(spec))])
+        methods = {asked.method for asked in cluster.requests if asked.path != REVIEWS}
+        assert methods == {"GET"}, "a preflight changes nothing"
+        return found
+
+
+@pytest.mark.parametrize(
+    ("answers", "change", "severity", "field", "said"),
+    [
+        ({SPACE: refusal(404, 'namespaces "default" not found')}, {}, "error", "namespace", "no namespace"),
+        (
+            {"/apis/kubeflow.org/v1": Answer({**SERVED, "resources": []})},
+            {},
+            "error",
+            "kind",
+            "does not serve PyTorchJob kubeflow.org/v1; choose another kind",
+        ),
+        (
+            {"/apis/kubeflow.org/v1/namespaces/default/pytorchjobs/bert": Answer({"metadata": {}})},
+            {},
+            "error",
+            "name",
+            "PyTorchJob bert already exists in default; choose another name",
+        ),
+        ({}, DATA, "error", "mounts", "volume claim data not found in default"),
+        ({CLAIM: claim("Lost")}, DATA, "error", "mounts", "volume claim data is Lost"),
+        ({CLAIM: claim("Pending")}, DATA, "warning", "mounts", "volume claim data is not bound"),
+        (
+            {CLAIM: claim("Bound", "ReadWriteOnce")},
+            {**DATA, "workers": 2},
+            "warning",
+            "mounts",
+            "unless all 2 pods fit on one node: volume claim data",
+        ),
+        (
+            {CLAIM: claim("Bound", "ReadWriteOncePod")},
+            {**DATA, "workers": 2},
+            "error",
+            "mounts",
+            "one pod alone may mount volume claim data (RWOP), not 2",
+        ),
+        ({CLAIM: claim("Bound", "ReadOnlyMany")}, DATA, "warning", "mounts", "is read-only (ROX)"),
+        ({}, {"pull_secrets": ("reg",)}, "error", "pull_secrets", "Secret reg not found in default"),
+        (
+            {},
+            {"git_secret": "git", "sync_mode": "git", "sync_source": "/x"},
+            "error",
+            "git_secret",
+            "Secret git not found",
+        ),
+        (
+            {},
+            {"env_from": (EnvSource(False, "paths"),)},
+            "error",
+            "env_from",
+            "ConfigMap paths not found in default",
+        ),
+        (
+            {f"{SPACE}/secrets/wandb": Answer({"data": {"token": "eA=="}})},
+            {"env_from": (EnvSource(True, "wandb", "key", "KEY"),)},
+            "error",
+            "env_from",
+            "Secret wandb has no key key; its keys: token",
+        ),
+        (
+            {PRIORITIES: page([{"metadata": {"name": "low"}}])},
+            {"priority_class": "high"},
+            "error",
+            "priority_class",
+            "no PriorityClass high; choose one of low",
+        ),
+        ({}, {"queue": "team"}, "error", "queue", "no LocalQueue team in default"),
+        (
+            {
+                QUEUE: Answer(
+                    {"status": {"conditions": [{"type": "Active", "status": "False", "message": "Stopped."}]}}
+                )
+            },
+            {"queue": "team"},
+            "warning",
+            "queue",
+            "LocalQueue team admits nothing: Stopped; choose another queue",
+        ),
+        (
+            {
+                f"{SPACE}/resourcequotas": quota(
+                    {"requests.nvidia.com/gpu": "16"}, {"requests.nvidia.com/gpu": "8"}
+                )
+            },
+            GPUS,
+            "warning",
+            "gpus",
+            "all pods want 12 nvidia.com/gpu, quota gpus has 8 of 16 left; ask for less",
+        ),
+        (
+            {f"{SPACE}/resourcequotas": quota({"requests.nvidia.com/gpu": "8"}, {})},
+            GPUS,
+            "error",
+            "gpus",
+            "would never start: all pods want 12 nvidia.com/gpu, quota gpus allows 8",
+        ),
+        (
+            {f"{SPACE}/resourcequotas": quota({"pods": "2"}, {"pods": "0"})},
+            GPUS,
+            "error",
+            "workers",
+            "all pods want 3 pods, quota gpus allows 2",
+        ),
+        (
+            {f"{SPACE}/limitranges": limit_range("Container", {"cpu": "2"})},
+            {"cpu": "4"},
+            "error",
+            "cpu",
+            "master wants 4 cpu, LimitRange small allows at most 2 a container",
+        ),
+    ],
+)
+async def test_what_is_wrong_on_the_cluster_is_found_at_its_field_with_a_remedy(
+    answers: Mapping[str, Reply], change: dict[str, Any], severity: str, field: str, said: str
+) -> None:
+    found = await findings(answers, **change)
+    assert [(each.severity, each.field) for each in found] == [(severity, field)]
+    assert said in found[0].sentence
+    assert found[0].remedy
+
+
+async def test_what_the_user_may_not_create_is_found() -> None:
+    (found,) = await findings({}, Compute(forbid))
+    assert "may not create pytorchjobs" in found.text and "not in this house" in found.text
+    assert found.severity == "error"
+
+
+@pytest.mark.parametrize(
+    ("answers", "change"),
+    [
+        ({}, {}),
+        ({CLAIM: claim("Bound", "ReadWriteMany")}, {**DATA, "workers": 4}),
+        ({CLAIM: claim("Bound", "ReadWriteOnce")}, DATA),
+        ({CLAIM: claim("Bound", "ReadWriteOnce", "ReadOnlyMany")}, {**DATA, "workers": 4}),
+        (
+            {
+                CLAIM: claim("Pending", "ReadWriteMany", storage_class="local"),
+                "/apis/storage.k8s.io/v1/storageclasses/local": Answer(
+                    {"metadata": {"name": "local"}, "volumeBindingMode": "WaitForFirstConsumer"}
+                ),
+            },
+            DATA,
+        ),
+        ({f"{PRIORITIES}/high": Answer({"metadata": {"name": "high"}})}, {"priority_class": "high"}),
+        ({QUEUE: Answer({"status": {}})}, {"queue": "team"}),
+        ({f"{SPACE}/resourcequotas": quota({"requests.nvidia.com/gpu": "12"}, {})}, GPUS),
+        ({f"{SPACE}/limitranges": limit_range("Container", {"cpu": "4"})}, {"cpu": "4"}),
+    ],
+)
+async def test_nothing_is_found_where_nothing_is_wrong(
+    answers: Mapping[str, Reply], change: dict[str, Any]
+) -> None:
+    assert await findings(answers, **change) == []
+
+
+async def test_what_may_not_be_asked_is_no_finding() -> None:
+    no = refusal(403, "no", "Forbidden")
+    answers = dict.fromkeys(FINE, no) | {
+        CLAIM: no,
+        f"{SPACE}/secrets/wandb": no,
+        PRIORITIES: no,
+        QUEUE: no,
+    }
+    change = {**DATA, "env_from": (EnvSource(True, "wandb"),), "queue": "team"}
+    assert [each for each in await findings(answers, no, **change) if each.field != "queue"] == []
+
+
+async def test_an_answer_without_sense_is_no_finding() -> None:
+    assert await findings({CLAIM: Answer({"metadata": 1})}, **DATA) == []
+
+
+async def test_errors_come_first() -> None:
+    found = await findings({CLAIM: claim("Pending")}, **DATA, queue="team")
+    assert [each.severity for each in found] == ["error", "warning"]

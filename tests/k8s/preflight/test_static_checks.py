@@ -1,0 +1,81 @@
+"""What the preflight finds without asking a cluster."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from k8s.job_spec import HostMount, JobSpec, Mount
+from k8s.kinds import CREATABLE
+from k8s.preflight import Finding, check_statically
+
+KIND = CREATABLE[0]
+DIGEST = f"sha256:{'a' * 64}"
+
+
+def findings(**change: Any) -> list[Finding]:
+    spec = JobSpec(**{"name": "bert", "image": "pytorch/pytorch:2.6.0", "command": ("true",), **change})
+    return check_statically(KIND, spec, KIND.manifest(spec))
+
+
+@pytest.mark.parametrize(
+    ("change", "field", "said"),
+    [
+        ({"image": "Pytorch"}, "image", "is not an image reference"),
+        ({"image": "a/b:"}, "image", "registry/name:tag"),
+        ({"image": "a//b"}, "image", "is not an image reference"),
+        ({"worker_image": "a b"}, "worker_image", "is not an image reference"),
+        ({"tensorboard_image": ":tag"}, "tensorboard_image", "is not an image reference"),
+        ({"sync_mode": "git", "sync_source": "github.com/x"}, "sync_source", "not a repository's URL"),
+        ({"sync_mode": "git", "sync_source": "https://"}, "sync_source", "not a repository's URL"),
+        ({"sync_mode": "git", "sync_source": "https://li:pw@h/x.git"}, "sync_source", "show a password"),
+        ({"log_dir": "/logs"}, "log_dir", "would lose the event files"),
+        ({"log_dir": "/database", "mounts": (Mount("c", "/data"),)}, "log_dir", "not on a mounted volume"),
+        ({"log_dir": "/logs", "tensorboard": True}, "log_dir", "where TensorBoard could read them"),
+        ({"cpu": "1", "cpu_request": "1500m"}, "cpu_request", "more than the limit of 1"),
+        ({"memory": "1Gi", "memory_request": "2Gi"}, "memory_request", "at most 1Gi"),
+        (
+            {"mounts": (Mount("a", "/w"), Mount("b", "/w/data"))},
+            "mounts",
+            "the volume at /w/data covers that folder of the one at /w",
+        ),
+    ],
+)
+def test_what_is_wrong_is_found_at_its_field_with_a_remedy(
+    change: dict[str, Any], field: str, said: str
+) -> None:
+    found = findings(**change)
+    assert [each.field for each in found] == [field]
+    assert said in found[0].sentence
+    assert found[0].remedy
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {},
+        {"image": "localhost:5000/a/b_c:v1"},
+        {"image": f"registry.example.com/team/app@{DIGEST}"},
+        {"image": "busybox"},
+        {"sync_mode": "git", "sync_source": "https://code.example.com/x/y.git"},
+        {"sync_mode": "git", "sync_source": "git@code.example.com:x/y.git"},
+        {"sync_mode": "git", "sync_source": "ssh://git@code.example.com:2222/x/y.git"},
+        {"sync_mode": "rsync", "sync_source": "10.0.0.1::code"},
+        {"log_dir": "/data/logs", "mounts": (Mount("c", "/data"),)},
+        {"log_dir": "/data", "mounts": (Mount("c", "/data/"),)},
+        {"log_dir": "/mnt/logs", "host_mounts": (HostMount("/mnt", "/mnt"),), "tensorboard": True},
+        {"log_dir": "logs"},
+        {"cpu": "2", "cpu_request": "2000m"},
+        {"mounts": (Mount("a", "/w"), Mount("b", "/work"))},
+    ],
+)
+def test_nothing_is_found_where_nothing_is_wrong(change: dict[str, Any]) -> None:
+    assert findings(**change) == []
+
+
+def test_a_pod_whose_name_is_too_long_is_found() -> None:
+    spec = JobSpec(name="b" * 60, image="a", command=("true",), workers=11)
+    found = check_statically(KIND, spec, KIND.manifest(spec))
+    assert [each.field for each in found] == ["name"]
+    assert "characters, 6 too many" in found[0].text
