@@ -23,6 +23,7 @@ from k8s.kinds.kubeflow.mpi_job import MPIJob
 from k8s.kinds.kubeflow.mpi_job_v1 import MPIJobV1
 from k8s.kinds.kubeflow.mpi_job_v1alpha1 import MPIJobV1Alpha1
 from k8s.kinds.kubeflow.pytorch_job import PyTorchJob
+from k8s.kinds.kubeflow.tf_job import TFJob
 from k8s.kinds.kubeflow.train_job import TrainJob
 from k8s.kinds.ray.ray_cluster import RayCluster
 from k8s.kinds.ray.ray_job import RayJob
@@ -39,6 +40,7 @@ KINDS: tuple[JobKind, ...] = (
     MPIJobV1(),
     MPIJobV1Alpha1(),
     TrainJob(),
+    TFJob(),
     JobSet(),
     VolcanoJob(),
     RayJob(),

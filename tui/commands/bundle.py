@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from tui.commands.support.connect import cluster, read_jobs
-from tui.commands.support.job_name import NAME_HELP, find_job
+from tui.commands.support.job_name import NAME_HELP, add_type, find_job
 from tui.commands.support.output import WrongUsage, write, write_progress, write_stderr
 from tui.files.support_bundle import TAIL, Progress, bundle_name, make_bundle
 from tui.options import ConsoleOptions
@@ -17,6 +17,7 @@ from tui.text.format import plural
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Let the command take a job and a file."""
     parser.add_argument("job", metavar="JOB", help=NAME_HELP)
+    add_type(parser)
     parser.add_argument(
         "-o", "--output", metavar="FILE", default="", help="path of the .tar.gz (default: in this folder)"
     )
@@ -31,7 +32,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         raise WrongUsage("--tail: must be 0 or more.")
     async with cluster(options) as client:
         snapshot = await read_jobs(options, client)
-        job = find_job(snapshot, flags.job)
+        job = find_job(snapshot, flags.job, flags.job_type)
         path = Path(flags.output or bundle_name(job, time.time())).expanduser()
         bundle = await make_bundle(client, snapshot, job, path, tail=flags.tail, progress=_progress())
     for problem in bundle.problems:

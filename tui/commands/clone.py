@@ -9,7 +9,7 @@ from k8s.jobs.create import create_manifest
 from k8s.kinds import kind_of
 from k8s.text.yaml_writer import to_yaml
 from tui.commands.support.connect import check_may_change, cluster, read_jobs
-from tui.commands.support.job_name import NAME_HELP, find_job
+from tui.commands.support.job_name import NAME_HELP, add_type, find_job
 from tui.commands.support.output import WrongUsage, confirm, is_interactive, write, write_object, write_stderr
 from tui.options import ConsoleOptions, login_name
 
@@ -18,6 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Let the command take a job and a name."""
     add = parser.add_argument
     add("job", metavar="JOB", help=NAME_HELP)
+    add_type(parser)
     add("--name", default="", help="name of the new job (default: the next free one, e.g. bert-2 after bert)")
     add(
         "--dry-run",
@@ -47,7 +48,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
             )
     async with cluster(options) as client:
         snapshot = await read_jobs(options, client)
-        ref = find_job(snapshot, flags.job).ref
+        ref = find_job(snapshot, flags.job, flags.job_type).ref
         obj = await client.get(kind_of(ref).resource, ref.name, ref.namespace)
         taken = {each.ref.name for each in snapshot.jobs if each.ref.namespace == ref.namespace}
         found = clone(obj, taken, name=flags.name, user=login_name())

@@ -12,7 +12,7 @@ from k8s.jobs.port_forward import Forward, forward
 from k8s.jobs.tensorboard import PodPort, find_tensorboard
 from k8s.snapshot import Job
 from tui.commands.support.connect import cluster, read_jobs
-from tui.commands.support.job_name import NAME_HELP, find_job
+from tui.commands.support.job_name import NAME_HELP, add_type, find_job
 from tui.commands.support.output import WrongUsage, write, write_stderr
 from tui.jobs.instances import INSTANCE_HELP, find_instance
 from tui.options import ConsoleOptions
@@ -25,6 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Let the command take a job, and which port."""
     add = parser.add_argument
     add("job", metavar="JOB", help=NAME_HELP)
+    add_type(parser)
     which = parser.add_mutually_exclusive_group()
     which.add_argument(
         "port", metavar="PORT", nargs="?", type=port, help="port of the pod (default: TensorBoard's)"
@@ -47,7 +48,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     if flags.port is None and flags.instance:
         raise WrongUsage("--instance needs a PORT.")
     async with cluster(options) as client:
-        job = find_job(await read_jobs(options, client), flags.job)
+        job = find_job(await read_jobs(options, client), flags.job, flags.job_type)
         target = await _target(client, job, flags)
         opening = forward(
             client,

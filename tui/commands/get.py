@@ -7,7 +7,7 @@ import argparse
 from k8s.jobs.tensorboard import find_tensorboard_url
 from k8s.snapshot import Instance, Job
 from tui.commands.support.connect import cluster, read_jobs, server_clock
-from tui.commands.support.job_name import NAME_HELP, find_job
+from tui.commands.support.job_name import NAME_HELP, add_type, find_job
 from tui.commands.support.output import (
     OutputColumn,
     add_format,
@@ -45,13 +45,14 @@ CONDITION_COLUMNS = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Let the command take a job."""
     parser.add_argument("job", metavar="JOB", help=NAME_HELP)
+    add_type(parser)
     add_format(parser)
 
 
 async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     """Print one job."""
     async with cluster(options) as client:
-        job = find_job(await read_jobs(options, client), flags.job)
+        job = find_job(await read_jobs(options, client), flags.job, flags.job_type)
         tensorboard = await find_tensorboard_url(client, job)
         clock = server_clock(client)
     if flags.output in ("json", "yaml"):

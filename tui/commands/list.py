@@ -6,6 +6,7 @@ import argparse
 
 from k8s.snapshot import Job
 from tui.commands.support.connect import cluster, read_jobs, server_clock
+from tui.commands.support.job_name import add_type, jobs_of_type
 from tui.commands.support.output import OutputColumn, add_format, write_stderr, write_table
 from tui.commands.support.partial import no_jobs, write_items, write_missing
 from tui.commands.support.values import duration_text, job_values
@@ -30,20 +31,21 @@ COLUMNS = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Let the command take `-o`."""
+    """Let the command take `-o`, and a kind of job."""
     add_format(parser)
+    add_type(parser)
 
 
 async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     """Print the jobs."""
     async with cluster(options) as client:
-        snapshot = await read_jobs(options, client)
+        snapshot = jobs_of_type(await read_jobs(options, client), flags.job_type)
         clock = server_clock(client)
     if flags.output in ("json", "yaml"):
         jobs = [job_values(job, clock.now) for job in snapshot.jobs]
         write_items(jobs, snapshot.missing_jobs, flags.output)
     elif not snapshot.jobs:
-        write_stderr(no_jobs(snapshot))
+        write_stderr(no_jobs(snapshot, flags.job_type))
     else:
         skipped = 1 if snapshot.namespace else 0
         rows = [_row(job, clock)[skipped:] for job in snapshot.jobs]

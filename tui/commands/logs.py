@@ -15,7 +15,7 @@ from k8s.kinds import JobRef
 from k8s.logs import LogLine, Options, Target, printed, read, targets_of
 from k8s.snapshot import ClusterSnapshot, Job
 from tui.commands.support.connect import cluster, read_feed
-from tui.commands.support.job_name import NAME_HELP, find_job, titles
+from tui.commands.support.job_name import NAME_HELP, add_type, find_job, titles
 from tui.commands.support.output import write_stderr
 from tui.feeds.cluster_feed import ClusterFeed
 from tui.options import ConsoleOptions
@@ -27,6 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Let the command take a job, and which part of its logs."""
     add = parser.add_argument
     add("job", metavar="JOB", help=NAME_HELP)
+    add_type(parser)
     add("-f", "--follow", action="store_true", help="follow the log until the job ends")
     add("-t", "--tail", type=int, default=-1, metavar="N", help="print the last N lines")
     add("--since", type=seconds, metavar="TIME", help="only lines newer than this, e.g. 90s, 10m, 2h")
@@ -67,7 +68,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     )
     async with cluster(options) as client:
         snapshot, feed = await read_feed(options, client)
-        job = find_job(snapshot, flags.job)
+        job = find_job(snapshot, flags.job, flags.job_type)
         _check_container(job, flags.container)
         if not wanted.follow:
             await _print(client, targets_of(job, container=flags.container), wanted, flags)

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import argparse
-from datetime import datetime
+from collections.abc import Sequence
 
 from k8s.errors import Forbidden
-from k8s.snapshot import ClusterSnapshot, NodeRow
+from k8s.snapshot import ClusterSnapshot, Job, NodeRow
+from k8s.status import Status
 from tui.commands.support.connect import cluster, namespace_in_use, read_jobs, server_clock
+from tui.commands.support.job_name import add_type, jobs_of_type
 from tui.commands.support.output import OutputColumn, add_format, write, write_stderr, write_table
 from tui.commands.support.partial import no_jobs, write_items, write_missing
 from tui.commands.support.values import job_values, node_values
 from tui.feeds.cluster_feed import ClusterFeed
 from tui.jobs.filters import gpu_totals
 from tui.options import ConsoleOptions
-from tui.text.format import NOTHING, memory
+from tui.text.format import NOTHING, Clock, memory, plural
 
 NODE_COLUMNS = (
     OutputColumn("NAME"),
@@ -37,6 +39,7 @@ JOB_COLUMNS = (
     OutputColumn("STATUS"),
     OutputColumn("GPU(Requested)", "right"),
     OutputColumn("GPU(Allocated)", "right"),
+    OutputColumn("AGE", "right"),
     OutputColumn("USER"),
     OutputColumn("NODES"),
 )
@@ -48,9 +51,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_format(
         views.add_parser("nodes", aliases=["node"], help="show the GPUs of each node and who holds them")
     )
-    add_format(
-        views.add_parser("jobs", aliases=["job"], help="show the GPUs that each job requests and holds")
-    )
+    jobs = views.add_parser("jobs", aliases=["job"], help="show the GPUs that each job requests and holds")
+    add_format(jobs)
+    add_type(jobs)
 
 
 async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
@@ -61,17 +64,19 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
                 await ClusterFeed(client, namespace_in_use(options, client)).read_once(), flags.output
             )
         else:
-            _print_jobs(await read_jobs(options, client), server_clock(client).now, flags.output)
+            snapshot = jobs_of_type(await read_jobs(options, client), flags.job_type)
+            _print_jobs(snapshot, server_clock(client), flags)
     return 0
 
 
-def _print_jobs(snapshot: ClusterSnapshot, now: datetime, form: str) -> None:
+def _print_jobs(snapshot: ClusterSnapshot, clock: Clock, flags: argparse.Namespace) -> None:
+    form = flags.output
     write_missing(snapshot.missing_jobs)
     jobs = sorted(snapshot.jobs, key=lambda job: -job.gpus_requested)
     allocated, waiting = gpu_totals(jobs)
     requested = allocated + waiting
     if form in ("json", "yaml"):
-        items = [job_values(job, now) for job in jobs]
+        items = [job_values(job, clock.now) for job in jobs]
         totals = {"gpus_requested": requested, "gpus_allocated": allocated}
         write_items(items, snapshot.missing_jobs, form, **totals)
         return
@@ -83,16 +88,31 @@ def _print_jobs(snapshot: ClusterSnapshot, now: datetime, form: str) -> None:
             str(job.status),
             str(job.gpus_requested),
             str(job.gpus_allocated),
+            clock.age(job.created),
             job.user or NOTHING,
             ",".join(job.nodes) or NOTHING,
         )
         for job in jobs
     ]
     if not rows:
-        write_stderr(no_jobs(snapshot))
+        write_stderr(no_jobs(snapshot, flags.job_type))
         return
     write_table(JOB_COLUMNS, rows, is_wide=form == "wide")
-    write(f"\nAllocated/Requested GPUs of unfinished jobs: {_share(allocated, requested)}")
+    write("")
+    if left_out := _left_out(jobs):
+        write(f"Not in the total: {left_out}.")
+    write(f"Allocated/Requested GPUs of unfinished jobs: {_share(allocated, requested)}")
+
+
+def _left_out(jobs: Sequence[Job]) -> str:
+    """Say which GPUs of the rows the total leaves out: nobody holds them or waits for them."""
+    kinds = {
+        "finished": [job.gpus_requested for job in jobs if job.status.is_final],
+        "suspended": [job.gpus_requested for job in jobs if job.status is Status.SUSPENDED],
+    }
+    return " and ".join(
+        f"{plural(sum(gpus), 'GPU')} of {name} jobs" for name, gpus in kinds.items() if sum(gpus)
+    )
 
 
 def _print_nodes(snapshot: ClusterSnapshot, form: str) -> None:

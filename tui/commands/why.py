@@ -8,7 +8,7 @@ from k8s.diagnosis.answer import Answer
 from k8s.diagnosis.gather import answer_why
 from k8s.text.sanitize import sanitize
 from tui.commands.support.connect import cluster, read_jobs
-from tui.commands.support.job_name import NAME_HELP, find_job
+from tui.commands.support.job_name import NAME_HELP, add_type, find_job
 from tui.commands.support.output import add_format, write, write_object
 from tui.commands.support.values import Values
 from tui.options import ConsoleOptions
@@ -17,6 +17,7 @@ from tui.options import ConsoleOptions
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Let the command take a job."""
     parser.add_argument("job", metavar="JOB", help=NAME_HELP)
+    add_type(parser)
     add_format(parser, ("table", "json", "yaml"))
 
 
@@ -24,7 +25,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     """Print why a job is as it is."""
     async with cluster(options) as client:
         snapshot = await read_jobs(options, client)
-        answer = await answer_why(client, find_job(snapshot, flags.job), snapshot)
+        answer = await answer_why(client, find_job(snapshot, flags.job, flags.job_type), snapshot)
     if flags.output in ("json", "yaml"):
         write_object(_values(answer), flags.output)
     else:

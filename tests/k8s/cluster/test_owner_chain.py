@@ -57,6 +57,12 @@ INSTANCES = {
         "worker-1": "mpi-example-worker-1",
     },
     "t9k-pytorch-running": {"node-0": "mnist-5b373-node-0", "node-1": "mnist-5b373-node-1"},
+    "tfjob-running": {
+        "chief-0": "dist-mnist-chief-0",
+        "ps-0": "dist-mnist-ps-0",
+        "worker-0": "dist-mnist-worker-0",
+        "worker-1": "dist-mnist-worker-1",
+    },
     "trainjob-restarted": {
         "node-0": "llama-node-0-0-new11",
         "node-1": "llama-node-0-1-new22",
@@ -72,6 +78,7 @@ CHIEFS = {
     "raycluster-autoscaled": "head-0",
     "rayjob-running": "submitter-0",
     "t9k-pytorch-running": "node-0",
+    "tfjob-running": "chief-0",
     "trainjob-restarted": "node-0",
     "volcano-running": "master-0",
 }
@@ -89,6 +96,7 @@ GPUS = {
     "t9k-mpi-replica-form": (2, 1),
     "t9k-mpi-worker-form": (6, 3),
     "t9k-pytorch-running": (8, 8),
+    "tfjob-running": (3, 3),
     "trainjob-restarted": (16, 16),
     "volcano-running": (3, 2),
 }

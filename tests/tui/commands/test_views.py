@@ -96,6 +96,13 @@ async def test_top_jobs_adds_up_to_what_the_nodes_say(run: CommandLine) -> None:
     assert ended.out.endswith("Allocated/Requested GPUs of unfinished jobs: 15/36 (41 %)\n")
 
 
+async def test_top_jobs_shows_ages_and_says_what_its_total_leaves_out(run: CommandLine) -> None:
+    for words in ((), ("-o", "wide")):
+        ended = await run("top", "jobs", *words)
+        assert "AGE" in ended.titles()
+        assert "\nNot in the total: 2 GPUs of finished jobs.\n" in ended.out
+
+
 async def test_list_gives_every_number_of_the_recorded_jobs(run: CommandLine) -> None:
     found = (await run("list", "-o", "json")).values
     seen = {

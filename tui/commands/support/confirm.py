@@ -11,7 +11,7 @@ from k8s.client.client import REQUEST_S, Client
 from k8s.errors import KubeError
 from k8s.jobs.create import delete_job
 from k8s.snapshot import ClusterSnapshot, Job
-from tui.commands.support.job_name import NAME_HELP, find_job, titles
+from tui.commands.support.job_name import NAME_HELP, add_type, find_job, titles
 from tui.commands.support.output import (
     WrongUsage,
     confirm,
@@ -29,6 +29,7 @@ from tui.jobs.leftovers import LONGEST_S, Leftover, find_leftovers, is_over
 def add_jobs(parser: argparse.ArgumentParser) -> None:
     """Let a command take jobs."""
     parser.add_argument("jobs", metavar="JOB", nargs="+", help=NAME_HELP)
+    add_type(parser)
 
 
 def add_yes(parser: argparse.ArgumentParser) -> None:
@@ -55,13 +56,13 @@ def is_confirmed(flags: argparse.Namespace, question: str, word: str = "") -> bo
     return confirm_by_word(question, word) if word else confirm(question)
 
 
-def find_jobs(snapshot: ClusterSnapshot, names: Iterable[str]) -> tuple[list[Job], bool]:
+def find_jobs(snapshot: ClusterSnapshot, names: Iterable[str], job_type: str = "") -> tuple[list[Job], bool]:
     """Return the jobs that are meant, and whether all were found; those that were not are told."""
     jobs: list[Job] = []
     are_found = True
     for words in dict.fromkeys(names):
         try:
-            jobs.append(find_job(snapshot, words))
+            jobs.append(find_job(snapshot, words, job_type))
         except KubeError as error:
             write_stderr(str(error))
             are_found = False

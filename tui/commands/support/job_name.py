@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import argparse
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 
 from k8s.errors import KubeError, NotFound
-from k8s.kinds import KINDS, JobKind, JobRef, kind_of
+from k8s.kinds import KINDS, JobRef, kind_of
 from k8s.kinds.unknown import AnyOwner
 from k8s.snapshot import ClusterSnapshot, Job
+from tui.commands.support.kind_words import KINDS_OF_OTHERS, matches_kind
 from tui.commands.support.output import WrongUsage
 from tui.commands.support.partial import missing_line
 
@@ -38,16 +41,39 @@ def split_name(words: str) -> tuple[str, str]:
     return kind_words, name
 
 
-def matches_kind(kind: JobKind, words: str) -> bool:
-    """Tell whether a kind is meant by `Job`, `jobs` or, of several of that name, `jobs.batch`."""
-    resource = kind.resource
-    return words.lower() in map(
-        str.lower, (kind.title, resource.kind, resource.plural, f"{resource.plural}.{resource.group}")
+def add_type(parser: argparse.ArgumentParser) -> None:
+    """Let a command be told of which kind the jobs are that it means."""
+    parser.add_argument(
+        "-T",
+        "--type",
+        dest="job_type",
+        default="",
+        metavar="KIND",
+        help="only jobs of this kind, e.g. pytorchjob, mpijob, tfjob",
     )
 
 
-def find_job(snapshot: ClusterSnapshot, words: str) -> Job:
+def jobs_of_type(snapshot: ClusterSnapshot, words: str) -> ClusterSnapshot:
+    """Return the snapshot with jobs of one kind only; with all where no kind is named.
+
+    Raises:
+        WrongUsage: There is no such kind.
+    """
+    if not words:
+        return snapshot
+    _kind_named(words, snapshot)
+    return replace(
+        snapshot, jobs=tuple(job for job in snapshot.jobs if matches_kind(kind_of(job.ref), words))
+    )
+
+
+def find_job(snapshot: ClusterSnapshot, words: str, job_type: str = "") -> Job:
     """Return the job that is meant.
+
+    Args:
+        snapshot: The cluster.
+        words: NAME or KIND/NAME.
+        job_type: Of which kind it must be, in the user's words; empty for any.
 
     Raises:
         NotFound: There is none.
@@ -55,9 +81,10 @@ def find_job(snapshot: ClusterSnapshot, words: str) -> Job:
         WrongUsage: The words are no name.
     """
     kind_words, name = split_name(words)
+    kind_words = kind_words or job_type
     found = [
         job
-        for job in snapshot.jobs
+        for job in jobs_of_type(snapshot, job_type).jobs
         if job.ref.name == name and (not kind_words or matches_kind(kind_of(job.ref), kind_words))
     ]
     if not found:
@@ -99,6 +126,8 @@ def _kind_named(words: str, snapshot: ClusterSnapshot) -> str:
     for kind in known:
         if matches_kind(kind, words):
             return kind.resource.kind
+    if words.lower() in KINDS_OF_OTHERS:
+        return words
     names = ", ".join(dict.fromkeys(kind.resource.kind for kind in known))
     raise WrongUsage(f"Unknown kind {words!r}. Known kinds: {names}.")
 

@@ -8,6 +8,12 @@ from k8s.kinds import JobKind
 
 _SHORT: Mapping[str, str] = {"py": "pytorch", "rj": "ray", "vj": "volcano"}
 """Arena's short words that are not a kind's title without `job`."""
+KINDS_OF_OTHERS: Mapping[str, str] = {
+    **dict.fromkeys(("et", "etjob", "deepspeed", "deepspeedjob", "dp"), "trainingjob"),
+    **dict.fromkeys(("spark", "sparkjob"), "sparkapplication"),
+    **dict.fromkeys(("horovod", "horovodjob", "hj"), "statefulset"),
+}
+"""Arena's words for kinds of other operators' objects: shown where their pods are there."""
 _ET = "is a job of Alibaba's et-operator, which is not supported"
 NOT_MADE: Mapping[str, str] = {
     **dict.fromkeys(
@@ -33,3 +39,17 @@ def words_of(kind: JobKind) -> tuple[str, ...]:
     word = str(getattr(kind, "word", "") or title.removesuffix("job").strip() or title)
     short = (each for each, long in _SHORT.items() if long == word)
     return tuple(dict.fromkeys((word, title.replace(" ", ""), *short)))
+
+
+def matches_kind(kind: JobKind, words: str) -> bool:
+    """Tell whether a kind is meant by `Job`, `jobs`, Arena's `pytorch` or, of several, `jobs.batch`."""
+    word = KINDS_OF_OTHERS.get(words.lower(), words.lower())
+    resource = kind.resource
+    name = resource.kind.lower()
+    full = f"{resource.plural}.{resource.group}"
+    return word in (
+        name,
+        name.removesuffix("job"),
+        *words_of(kind),
+        *map(str.lower, (kind.title, resource.plural, full)),
+    )

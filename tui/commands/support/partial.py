@@ -22,9 +22,10 @@ def write_missing(missing: Sequence[Missing]) -> None:
         write_stderr(missing_line(missing))
 
 
-def no_jobs(snapshot: ClusterSnapshot) -> str:
-    """Return what a list of jobs says in place of a table without rows."""
-    return f"No jobs in namespace {snapshot.namespace}." if snapshot.namespace else "No jobs."
+def no_jobs(snapshot: ClusterSnapshot, job_type: str = "") -> str:
+    """Return what a list of jobs, or of those of one kind, says in place of a table without rows."""
+    where = f" in namespace {snapshot.namespace}" if snapshot.namespace else ""
+    return f"No jobs of type {job_type}{where}." if job_type else f"No jobs{where}."
 
 
 def missing_line(missing: Sequence[Missing]) -> str:
