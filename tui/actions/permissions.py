@@ -18,8 +18,8 @@ CURSOR_RESTS_S = 0.5
 
 def find_permissions(console: Console, view: View) -> None:
     """Mark the keys of the view that the cluster would refuse this user, once that is known."""
-    has_widgets = bool(view.children)  # none while it is being closed
-    if console.permissions is not None and console.client is not None and has_widgets:
+    # While a view is taken down its table goes first.
+    if console.permissions is not None and console.client is not None and view.is_drawable:
         job = view.current_job()
         namespace = job.namespace if job else console.snapshot.namespace or console.client.config.namespace
         console.begin(_find, console.permissions, view, namespace, job, group="permissions", exclusive=True)

@@ -61,6 +61,7 @@ class CurveFeed:
         self._log_source = ""
         self._log: asyncio.Task[None] | None = None
         self._log_of: Target | None = None
+        self._log_ends_ns: dict[tuple[str, str, str], int] = {}
         self._log_grew = asyncio.Event()
         self._has_event_points = False
 
@@ -137,16 +138,20 @@ class CurveFeed:
             self._log = asyncio.create_task(self._follow_log(targets[0]))
 
     async def _follow_log(self, target: Target) -> None:
-        """Look through a log; of several ranks in it, through the first one's lines."""
-        rank = min(target.ranks, default=0)
+        """Look through a log; of several ranks in it, through the first one's lines.
+
+        What was read when it was followed before comes again, and is passed over.
+        """
+        rank, after_ns = min(target.ranks, default=0), self._log_ends_ns.get(target.key, -1)
         follower = Follower(self._client, target, LogRequest(tail=LOG_LINES))
         # One that may not be read has no curves either; why there are none is said of the event files.
         with suppress(KubeError):
             async with aclosing(follower.batches()) as batches:
                 async for batch in batches:
-                    lines = [
-                        item for item in batch if isinstance(item, LogLine) and item.rank in (None, rank)
-                    ]
+                    new = [item for item in batch if isinstance(item, LogLine) and item.stamp_ns > after_ns]
+                    if new:
+                        self._log_ends_ns[target.key] = new[-1].stamp_ns
+                    lines = [line for line in new if line.rank in (None, rank)]
                     if add_log_points(self._log_points, lines):
                         self._log_grew.set()
                     await asyncio.sleep(0)

@@ -23,6 +23,7 @@ from tui.feeds.curve_feed import LOG_HINT
 from tui.files.keys_file import read_keys
 from tui.keys import ACTIONS, ActionTable
 from tui.options import ConsoleOptions
+from tui.screens.base.feed_view import FeedView
 from tui.screens.dialogs.delete import DeleteScreen
 from tui.screens.dialogs.help import HelpScreen
 from tui.screens.job.curves import CurvesView
@@ -30,6 +31,7 @@ from tui.screens.job.job import JobView
 from tui.screens.lists.jobs import JobsView
 from tui.screens.lists.nodes import NodesView
 from tui.terminal.key_queue import QUIET_TURNS
+from tui.widgets.preview import Preview
 from tui.widgets.table.table import Table
 
 JOBS = "/apis/kubeflow.org/v1/pytorchjobs"
@@ -45,6 +47,9 @@ why = {
     "reason": "Unschedulable",
     "message": "0/2 nodes are available.",
 }
+
+FILLS = {"open", "claims", "volume", "contexts", "preview"}
+"""The workers that fill what is shown: fields of the form, the table of contexts, the pane beside a list."""
 
 
 class Playground:
@@ -78,6 +83,19 @@ class Playground:
             await asyncio.sleep(0.001 if quiet_turns == 0 else 0)
         raise AssertionError(f"never at rest; on screen:\n{self.text}")
 
+    @property
+    def is_filled(self) -> bool:
+        """Whether all is there that views ask for by themselves: once open, or where the cursor rests."""
+        screens = self.console.screen_stack
+        feeds = (view for view in screens if isinstance(view, FeedView) and view.is_shown)
+        previews = (pane for view in screens for pane in view.query(Preview) if pane.display)
+        waits = (
+            any(worker.group in FILLS and not worker.is_finished for worker in self.console.workers),
+            any(not view.is_synced for view in feeds),
+            any(pane._timer is not None for pane in previews),
+        )
+        return self.console.snapshot.is_synced and not any(waits)
+
     def forget(self, job: Object) -> None:
         """Take a job away, and its pods."""
         self.watches["jobs"].event("DELETED", job)
@@ -105,11 +123,16 @@ async def console_on(
     batch: list[Object] | None = None,
     more: Mapping[str, list[Object]] | None = None,
     refused: str = "",
+    prepare: Callable[[ScriptedCluster], None] | None = None,
     size: tuple[int, int] = (120, 40),
     actions: ActionTable = ACTIONS,
     **options: Any,
 ) -> AsyncIterator[Playground]:
-    """Open a console on a cluster that has these objects, and waits for what the test says next."""
+    """Open a console on a cluster that has these objects, and waits for what the test says next.
+
+    What the console asks for by itself, as what may be done with the row under the cursor, `prepare` says:
+    once the console is open it may have asked already.
+    """
     items = {"nodes": nodes or [], "pods": pods or [], "jobs": jobs or [], "batch": batch or []}
     async with ScriptedCluster() as cluster:
         watches: dict[str, Stream] = {}
@@ -126,6 +149,8 @@ async def console_on(
             cluster.say(path, Stream(), Stall(), watch=True)
         cluster.say(EVENTS, page([]))
         cluster.say(EVENTS, Stream(), watch=True)
+        if prepare is not None:
+            prepare(cluster)
         kubeconfig = tmp_path / "kubeconfig"
         kubeconfig.write_text(json.dumps(kubeconfig_of(cluster.host)))
         chosen = {"state_folder": tmp_path / "state", "config_folder": tmp_path / "config", **options}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.scripted.server import Answer, Asked, Compute
+from tests.scripted.server import Answer, Asked, Compute, ScriptedCluster
 from tests.tui.console.test_console import ONE_JOB, Playground, console_on, some_objects
 from tui.screens.dialogs.delete import DeleteScreen
 from tui.screens.lists.jobs import JobsView
@@ -14,17 +14,21 @@ from tui.widgets.key_bar import KeyBar
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
 
-def refuse_deleting(play: Playground) -> None:
+def refuse_deleting(cluster: ScriptedCluster) -> None:
     def reply(asked: Asked) -> Answer:
         attributes = json.loads(asked.body)["spec"]["resourceAttributes"]
         return Answer({"status": {"allowed": attributes["verb"] != "delete"}})
 
-    play.cluster.say(REVIEWS, Compute(reply), method="POST")
+    cluster.say(REVIEWS, Compute(reply), method="POST")
+
+
+def all_asked(play: Playground) -> bool:
+    """Tell whether no worker asks or is about to ask what may be done."""
+    return all(worker.is_finished for worker in play.console.workers if worker.group == "permissions")
 
 
 async def test_what_would_be_refused_is_dim_and_says_why(tmp_path: Path) -> None:
-    async with console_on(tmp_path, **some_objects()) as play:
-        refuse_deleting(play)
+    async with console_on(tmp_path, prepare=refuse_deleting, **some_objects()) as play:
         await play.press("j")
         bar = play.console.screen.query_one(KeyBar)
         await play.until(lambda: "jobs.delete" in bar.refused)
@@ -41,20 +45,20 @@ async def test_where_the_cluster_does_not_say_everything_is_offered(tmp_path: Pa
     async with console_on(tmp_path, **some_objects()) as play:
         await play.press("j")
         await play.until(lambda: play.cluster.asked(REVIEWS, method="POST"))
-        await play.pilot.pause()
+        await play.until(lambda: all_asked(play))
         assert play.console.screen.query_one(KeyBar).refused == {}
         await play.press("ctrl+d")
         assert isinstance(play.console.screen, DeleteScreen)
 
 
 async def test_moving_the_cursor_does_not_ask_again(tmp_path: Path) -> None:
-    async with console_on(tmp_path, **some_objects()) as play:
-        refuse_deleting(play)
+    async with console_on(tmp_path, prepare=refuse_deleting, **some_objects()) as play:
         await play.press("j")
         bar = play.console.screen.query_one(KeyBar)
         await play.until(lambda: bar.refused)
+        await play.until(lambda: all_asked(play))
         asked = len(play.cluster.asked(REVIEWS, method="POST"))
         for _ in range(5):
             await play.press("k", "j")
-        await play.pilot.pause(0.7)
+        await play.until(lambda: all_asked(play))
         assert len(play.cluster.asked(REVIEWS, method="POST")) == asked

@@ -23,9 +23,6 @@ from tui.widgets.table.table import Table
 ECHO = Compute(lambda asked: Answer(json.loads(asked.body), 201))
 """Answer to a create as a server does that has nothing against it."""
 
-LOADS = {"open", "claims", "volume", "contexts"}
-"""The workers that fill a view once it is open: fields of the form, the table of contexts."""
-
 
 def key(name: str) -> events.Key:
     """Return a key as the terminal's driver makes it."""
@@ -68,11 +65,6 @@ def state(play: Playground) -> list[dict[str, Any]]:
     return found
 
 
-def is_loading(play: Playground) -> bool:
-    """Tell whether a field or a table is still to be filled by what was asked for when its view opened."""
-    return any(worker.group in LOADS and not worker.is_finished for worker in play.console.workers)
-
-
 async def after(
     tmp_path: Path, keys: Sequence[str], *, in_one_packet: bool, opened: Sequence[str] = (), shows: str = ""
 ) -> list[dict[str, Any]]:
@@ -88,7 +80,7 @@ async def after(
             if not in_one_packet:
                 await play.rest()
         await play.rest()
-        await play.until(lambda: not is_loading(play))
+        await play.until(lambda: play.is_filled)
         await play.rest()
         return state(play)
 

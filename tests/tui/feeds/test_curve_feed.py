@@ -28,10 +28,12 @@ def line(step: int, loss: float, rank: int = 0) -> bytes:
 
 
 @asynccontextmanager
-async def following(client: Client, job: Object, pod: Object) -> AsyncIterator[CurveFeed]:
-    """Follow the curves of a job."""
+async def following(
+    client: Client, job: Object, pod: Object, feed: CurveFeed | None = None
+) -> AsyncIterator[CurveFeed]:
+    """Follow the curves of a job, for the first time or again."""
     row = joined([], [pod], [job])[1]["bert"]
-    feed = CurveFeed(client, REF, lambda: row)
+    feed = feed or CurveFeed(client, REF, lambda: row)
 
     async def nothing() -> None:
         """Draw nothing."""
@@ -43,6 +45,23 @@ async def following(client: Client, job: Object, pod: Object) -> AsyncIterator[C
     finally:
         task.cancel()
         await asyncio.wait([task])
+
+
+async def test_a_log_that_is_followed_again_gives_each_point_once() -> None:
+    job = pytorch_job("bert", gpus=2)
+    pod = pod_of(job, "master-0", containerStatuses=[running])
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say(OWN, Answer(job))
+        cluster.say(POD, Answer(pod))
+        cluster.say(f"{POD}/log", Stream(line(1, 2.5), line(2, 2.25)))
+        async with following(client, job, pod) as feed:
+            await until(lambda: points(feed).get("loss") == [(1, 2.5), (2, 2.25)])
+        cluster.forget(f"{POD}/log")
+        cluster.say(f"{POD}/log", Stream(line(1, 2.5), line(2, 2.25), line(3, 2.0)))
+        async with following(client, job, pod, feed):
+            await until(lambda: points(feed)["loss"][-1] == (3, 2.0))
+            assert points(feed)["loss"] == [(1, 2.5), (2, 2.25), (3, 2.0)]
+            assert not any(curve.restarts for curve in feed.curves())
 
 
 async def until(is_so: Callable[[], object]) -> None:

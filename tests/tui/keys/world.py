@@ -13,7 +13,7 @@ from textual import events
 from textual.keys import _character_to_key
 
 from k8s.jobs.port_forward import CARRIED, FAILED
-from tests.scripted.server import Answer, Asked, Compute, Stall, Stream, page, refusal
+from tests.scripted.server import Answer, Asked, Compute, ScriptedCluster, Stall, Stream, page, refusal
 from tests.scripted.websocket import V4, Speaker, Talk
 from tests.support.namespace_objects import (
     CLAIMS,
@@ -126,35 +126,31 @@ class Log:
 @asynccontextmanager
 async def world(tmp_path: Path, **options: Any) -> AsyncIterator[Playground]:
     """Open the console on the small cluster, which lets everybody do everything but open a shell."""
-    async with console_on(tmp_path, **{**objects(), **options}) as opened:
-        play = Desk(opened.cluster, opened.pilot, opened.watches)
-        cluster = play.cluster
-        for job, path in (
-            (BERT, PYTORCH_JOBS),
-            (WAITS, PYTORCH_JOBS),
-            (OLD, PYTORCH_JOBS),
-            (PAUSED, BATCH_JOBS),
-        ):
-            cluster.say(f"{path}/{job['metadata']['name']}", Answer(job))
-        for pod in BERT_PODS:
-            name = pod["metadata"]["name"]
-            ports = [{"name": "tensorboard", "containerPort": 6006}]
-            containers = [pod["spec"]["containers"][0] | {"ports": ports}]
-            cluster.say(f"{PODS}/{name}", Answer(pod | {"spec": pod["spec"] | {"containers": containers}}))
-            cluster.say(f"{PODS}/{name}/log", Log(name))
-            cluster.say(f"{PODS}/{name}/portforward", Talk(_carry, (V4,)))
-            cluster.say(f"{PODS}/{name}/exec", refusal(403, "no shell for li", "Forbidden"))
-        for path in (PYTORCH_JOBS, BATCH_JOBS, PODS):
-            cluster.say(path, Stall(), watch=True)
-        cluster.say(SERVICES, page([]))
-        cluster.say(REVIEWS, Compute(_allow), method="POST")
-        serve(cluster, NAMESPACES, *NAMED)
-        serve(cluster, QUOTAS)
-        for path in (ALL_EVENTS, in_namespace(ALL_EVENTS)):
-            serve(cluster, path, *EVENTS)
-        for path in (CLAIMS, in_namespace(CLAIMS)):
-            serve(cluster, path, *VOLUMES)
-        yield play
+    async with console_on(tmp_path, **{**objects(), "prepare": _say, **options}) as opened:
+        yield Desk(opened.cluster, opened.pilot, opened.watches)
+
+
+def _say(cluster: ScriptedCluster) -> None:
+    for job, path in ((BERT, PYTORCH_JOBS), (WAITS, PYTORCH_JOBS), (OLD, PYTORCH_JOBS), (PAUSED, BATCH_JOBS)):
+        cluster.say(f"{path}/{job['metadata']['name']}", Answer(job))
+    for pod in BERT_PODS:
+        name = pod["metadata"]["name"]
+        ports = [{"name": "tensorboard", "containerPort": 6006}]
+        containers = [pod["spec"]["containers"][0] | {"ports": ports}]
+        cluster.say(f"{PODS}/{name}", Answer(pod | {"spec": pod["spec"] | {"containers": containers}}))
+        cluster.say(f"{PODS}/{name}/log", Log(name))
+        cluster.say(f"{PODS}/{name}/portforward", Talk(_carry, (V4,)))
+        cluster.say(f"{PODS}/{name}/exec", refusal(403, "no shell for li", "Forbidden"))
+    for path in (PYTORCH_JOBS, BATCH_JOBS, PODS):
+        cluster.say(path, Stall(), watch=True)
+    cluster.say(SERVICES, page([]))
+    cluster.say(REVIEWS, Compute(_allow), method="POST")
+    serve(cluster, NAMESPACES, *NAMED)
+    serve(cluster, QUOTAS)
+    for path in (ALL_EVENTS, in_namespace(ALL_EVENTS)):
+        serve(cluster, path, *EVENTS)
+    for path in (CLAIMS, in_namespace(CLAIMS)):
+        serve(cluster, path, *VOLUMES)
 
 
 async def _carry(speaker: Speaker) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from k8s.snapshot import ClusterSnapshot, Missing, NodeRow
-from tests.scripted.server import Answer, Asked, Compute, Reply, refusal
+from tests.scripted.server import Answer, Asked, Compute, Reply, ScriptedCluster, refusal
 from tests.support.objects import joined, node
 from tests.tui.console.test_console import Playground, console_on, some_objects
 from tui.actions.info import badge
@@ -38,12 +38,18 @@ def all_but_delete(asked: Asked) -> Reply:
     return Answer({"status": {"allowed": b'"delete"' not in asked.body}}, 201)
 
 
+MOST = Compute(all_but_delete)
+
+
+def review(cluster: ScriptedCluster, reply: Reply = MOST) -> None:
+    cluster.say(REVIEWS, reply, method="POST")
+
+
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
 async def test_info_says_what_is_talked_to_and_what_may_be_done(
     tmp_path: Path, size: tuple[int, int]
 ) -> None:
-    async with console_on(tmp_path, size=size, **some_objects()) as play:
-        play.cluster.say(REVIEWS, Compute(all_but_delete), method="POST")
+    async with console_on(tmp_path, size=size, prepare=review, **some_objects()) as play:
         await open_info(play)
         await play.until(lambda: "may list, may create, may not delete" in said(play))
         assert "Info   REAL" in play.text
@@ -70,8 +76,7 @@ async def test_info_says_what_is_talked_to_and_what_may_be_done(
 
 
 async def test_info_follows_the_cluster_the_namespace_the_size_and_the_theme(tmp_path: Path) -> None:
-    async with console_on(tmp_path, **some_objects()) as play:
-        play.cluster.say(REVIEWS, Compute(all_but_delete), method="POST")
+    async with console_on(tmp_path, prepare=review, **some_objects()) as play:
         await open_info(play)
         await play.until(lambda: "link        live" in said(play))
         await play.press("colon", *"ns", "space", *"vision", "enter")
@@ -88,8 +93,8 @@ async def test_info_follows_the_cluster_the_namespace_the_size_and_the_theme(tmp
 
 
 async def test_a_server_that_does_not_say_what_may_be_done_is_not_guessed_about(tmp_path: Path) -> None:
-    async with console_on(tmp_path) as play:
-        play.cluster.say(REVIEWS, refusal(403, "nobody may ask", "Forbidden"), method="POST")
+    silent = refusal(403, "nobody may ask", "Forbidden")
+    async with console_on(tmp_path, prepare=partial(review, reply=silent)) as play:
         await open_info(play)
         await play.until(lambda: "perhaps may list" in said(play))
 
@@ -97,9 +102,8 @@ async def test_a_server_that_does_not_say_what_may_be_done_is_not_guessed_about(
 async def test_info_tells_what_may_not_be_read_how_far_clocks_differ_and_who_wants_silence(
     tmp_path: Path,
 ) -> None:
-    async with console_on(tmp_path, refused="nodes") as play:
-        busy = refusal(429, "busy", "TooManyRequests", headers={"Retry-After": "20"})
-        play.cluster.say(REVIEWS, busy, method="POST")
+    busy = refusal(429, "busy", "TooManyRequests", headers={"Retry-After": "20"})
+    async with console_on(tmp_path, refused="nodes", prepare=partial(review, reply=busy)) as play:
         play.cluster.clock_ahead_s = 120.0
         await open_info(play)
         await play.until(lambda: "throttled: silence for" in said(play))
@@ -110,8 +114,7 @@ async def test_info_tells_what_may_not_be_read_how_far_clocks_differ_and_who_wan
 
 async def test_info_can_be_searched_and_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(OVERRIDE, "file")
-    async with console_on(tmp_path, size=(80, 24), **some_objects()) as play:
-        play.cluster.say(REVIEWS, Compute(all_but_delete), method="POST")
+    async with console_on(tmp_path, size=(80, 24), prepare=review, **some_objects()) as play:
         await open_info(play)
         await play.until(lambda: "may list" in said(play))
         assert "copies go to  a file" in said(play)

@@ -57,7 +57,7 @@ async def test_each_namespace_says_what_it_holds_waits_for_and_may_have(
         watch = serve(play.cluster, NAMESPACES, *ALL)
         serve(play.cluster, QUOTAS, quota("gpus", 8, 64), quota("tight", 8, 8, namespace="vision"))
         await open_namespaces(play)
-        await play.until(lambda: words_of(play, "vision") and "8/64" in play.text)
+        await play.until(lambda: "8/64" in play.text and "Active" in words_of(play, "vision"))
         assert words_of(play, "all")[1:5] == ["namespaces", "3", "16", "16"]
         assert words_of(play, "default")[1:6] == ["2", "8", "16", "8/64", "Active"]
         assert words_of(play, "vision")[1:6] == ["1", "8", "0", "8/8", "Active"]

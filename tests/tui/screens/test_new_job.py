@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import AsyncIterator
@@ -27,7 +28,17 @@ from k8s.jobs.pod_files import LOCAL_PATH
 from k8s.kinds import CREATABLE, JobRef
 from k8s.snapshot import ClusterSnapshot, Job, NodeRow, Share
 from k8s.status import Status
-from tests.scripted.server import Answer, Compute, Drop, Reply, ScriptedCluster, Stall, page, refusal
+from tests.scripted.server import (
+    WAIT_S,
+    Answer,
+    Compute,
+    Drop,
+    Reply,
+    ScriptedCluster,
+    Stall,
+    page,
+    refusal,
+)
 from tui.jobs.new_job.draft import FILE, read_draft, save_draft, save_last_image
 from tui.screens.dialogs.confirm import ConfirmScreen
 from tui.screens.documents.new_job import NewJobScreen
@@ -120,11 +131,19 @@ class Form:
             await self.pilot.press("delete")
         await self.pilot.pause()
 
+    @property
+    def is_asking(self) -> bool:
+        """Whether the server or a file is asked for something, and not the user."""
+        groups = {"open", "submit", "claims", "volume"}
+        if isinstance(self.app.screen, ConfirmScreen):
+            groups -= {"open", "submit"}
+        return any(each.group in groups and not each.is_finished for each in self.app.workers)
+
     async def settled(self) -> None:
         """Wait until nothing is asked of the server any more."""
-        await self.app.workers.wait_for_complete(
-            [worker for worker in self.app.workers if worker.group in ("submit", "claims", "volume")]
-        )
+        async with asyncio.timeout(WAIT_S):
+            while self.is_asking:
+                await self.pilot.pause(0.01)
         await self.pilot.pause()
 
     async def create(self) -> None:

@@ -189,6 +189,16 @@ async def test_nothing_is_asked_while_nothing_happens_and_again_when_the_row_cha
         assert len(play.cluster.asked(LOG)) == 1
 
 
+async def test_a_row_that_changes_while_it_is_asked_about_is_asked_about_again(tmp_path: Path) -> None:
+    async with console_on(tmp_path, size=WIDE, **some_objects()) as play:
+        play.cluster.say(LOG, Stall(), Answer(b"step 7\n"))
+        await play.press("N", "g")
+        await play.cluster.until_asked(LOG)
+        changed = {**bert["metadata"], "annotations": {"gpuconsole.dev/user": "maria"}}
+        play.watches["jobs"].event("MODIFIED", bert | {"metadata": changed})
+        await play.until(lambda: "step 7" in pane(play))
+
+
 async def test_what_the_cursor_has_left_is_not_asked_for_any_more(tmp_path: Path) -> None:
     async with console_on(tmp_path, size=WIDE, **some_objects()) as play:
         play.cluster.forget(EVENTS)
@@ -199,7 +209,7 @@ async def test_what_the_cursor_has_left_is_not_asked_for_any_more(tmp_path: Path
         preview = play.console.screen.query_one(Preview)
         await play.press("j")
         await play.until(
-            lambda: not [each for each in preview.workers if each.is_running and each.group == "glance"]
+            lambda: not [each for each in preview.workers if each.is_running and each.group == "preview"]
         )
         await play.until(lambda: "waits" in pane(play))
         assert "bert" not in pane(play)

@@ -259,8 +259,9 @@ class NewJobScreen(SubmitScreen):
     @work(exclusive=True, group="volume")
     async def _look(self, namespace: str, claim: str, mount_path: str, mnist: str) -> None:
         self.state.set_volume(await look_into_volume(self._client, namespace, claim, mount_path, mnist))
-        self._show_errors()
-        self._show_preflight()
+        if self.is_running:  # while the form is closed its parts go one by one
+            self._show_errors()
+            self._show_preflight()
 
     async def action_save_draft(self) -> None:
         """Save the values as a draft."""
