@@ -1,7 +1,8 @@
 """A container's folder, `PODS/uid/container`: the node agent writes it, the API server reads it.
 
 `N.log` is the log of its run number N, as CRI records, and `N.1.log`, `N.2.log`… what followed when that was
-full: the newest parts are kept. `process.json` says how its last run was started.
+full: the newest parts are kept. `process.json` says how its last run was started. In the pod's folder,
+`ports/N.sock` stands for its port N where a program listens there, and not on this machine's loopback.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ EXEC_SOCKET = "exec.sock"
 """Where the shim of a container's run takes further commands; the shim knows it by this name too."""
 POD_UID, SANDBOX = "GPUCONSOLE_POD_UID", "GPUCONSOLE_SANDBOX"
 """Variables that tell to which pod, and to the sandbox in which folder, a process belongs."""
+TENSORBOARD = "tensorboard"
+"""A program that listens at a socket file of its pod's, not on a port."""
 _LOG_NAME = re.compile(r"(\d+)(?:\.(\d+))?\.log")
 
 
@@ -56,6 +59,11 @@ class Launch:
         fresh.touch(0o600)
         fresh.write_text(json.dumps(asdict(self)))
         return fresh.replace(folder / "process.json")
+
+
+def port_socket(pods: Path, uid: str, port: int) -> Path:
+    """Return where the socket file is that stands for a port of a pod, if one does."""
+    return pods / uid / "ports" / f"{port}.sock"
 
 
 def log_of(folder: Path, run: int, part: int = 0) -> Path:

@@ -14,14 +14,16 @@ from contextlib import suppress
 from k8s.client.auth.cluster_config import ClusterConfig
 from k8s.client.client import Client
 from k8s.client.rate_limiter import RateLimiter
-from k8s.errors import KubeError
-from k8s.models.resources import CLAIMS
+from k8s.errors import Conflict, KubeError
+from k8s.models.resources import CLAIMS, TRAINING_RUNTIMES
 from k8s.sandbox.api.http.certificate import server_context
 from k8s.sandbox.api.http.server import Server
 from k8s.sandbox.api.storage.store import Store
 from k8s.sandbox.controller_runtime import Informers, run_controller
+from k8s.sandbox.controllers.deployments import Deployments
 from k8s.sandbox.controllers.operators import Operators
 from k8s.sandbox.controllers.scheduler import Scheduler
+from k8s.sandbox.controllers.trainer import TORCH_DISTRIBUTED
 from k8s.sandbox.launcher import SandboxOptions
 from k8s.sandbox.node.agent import Agent
 from k8s.sandbox.node.nodes import shape_of
@@ -91,6 +93,8 @@ async def _control(
     say("Setting up nodes and volumes")
     make_private(paths.volumes)
     await ensure_workspace(client, paths.volumes)
+    with suppress(Conflict):
+        await client.create(TRAINING_RUNTIMES[0], TORCH_DISTRIBUTED)
     informers = Informers(client)
     shape = shape_of(options.nodes, options.gpus_per_node)
     is_open = options.allow_open_rendezvous
@@ -98,12 +102,14 @@ async def _control(
     agent = Agent(informers, paths, shape, options.restart_delay_s, limits, allows_open_rendezvous=is_open)
     await agent.register()
     operators = Operators(informers)
+    deployments = Deployments(informers)
     scheduler = Scheduler(informers)
     claims = informers.of(CLAIMS)
     provisioner = Provisioner(client, claims, paths.volumes)
     await provisioner.bind_all(await client.list(CLAIMS))
     deciding = [
         run_controller(operators, informers.waker(), *operators.informers),
+        run_controller(deployments, informers.waker(), *deployments.informers),
         run_controller(scheduler, informers.waker(), *scheduler.informers),
         run_controller(provisioner, informers.waker(), claims),
     ]

@@ -29,6 +29,7 @@ class TrainJob:
     resource = TRAIN_JOBS
     container = "node"
     suspend_field = "spec.suspend"
+    operator = "trainer"
 
     def parse(self, obj: Manifest) -> DeclaredJob:
         """Read a TrainJob of Kubeflow Trainer v2, and the progress that its trainer reports."""

@@ -9,6 +9,7 @@ from k8s.kinds import RUNNABLE
 from k8s.models.resources import (
     CLAIMS,
     CONFIG_MAPS,
+    DEPLOYMENTS,
     EVENTS,
     JOBS,
     NAMESPACES,
@@ -16,6 +17,7 @@ from k8s.models.resources import (
     PODS,
     SECRETS,
     SERVICES,
+    TRAINING_RUNTIMES,
     Resource,
 )
 
@@ -80,7 +82,9 @@ SERVED: tuple[ServedResource, ...] = (
     ServedResource(SECRETS, fields=("type",)),
     ServedResource(CLAIMS, "pvc", has_status=True, deleted_is_returned=True),
     ServedResource(SERVICE_ACCOUNTS, "sa", deleted_is_returned=True),
+    ServedResource(DEPLOYMENTS, "deploy", has_status=True),
     ServedResource(JOBS, has_status=True, fields=("status.successful",)),
+    *(ServedResource(each, is_custom=True) for each in TRAINING_RUNTIMES),
     *(
         ServedResource(kind.resource, has_status=True, is_custom=True)
         for kind in RUNNABLE

@@ -51,8 +51,11 @@ def _is_over(plan: Plan) -> bool:
 
 
 def _count(spec: Manifest, pods: Sequence[Manifest], status: Manifest) -> None:
-    """Write how many pods have worked and failed; those that are gone stay counted."""
-    phases = [phase_of(pod) for pod in pods]
+    """Write how many pods have worked and failed; those that are gone stay counted.
+
+    A pod that was ended for a suspension has not failed.
+    """
+    phases = [phase_of(pod) for pod in pods if not _is_suspended_pod(pod, spec, status)]
     status["failed"] = max(int(status.get("failed") or 0), phases.count("Failed"))
     if spec.get("completionMode") != "Indexed":
         status["succeeded"] = max(int(status.get("succeeded") or 0), phases.count("Succeeded"))
@@ -62,6 +65,13 @@ def _count(spec: Manifest, pods: Sequence[Manifest], status: Manifest) -> None:
     }
     done &= set(range(int(spec.get("completions") or 0)))
     status["succeeded"], status["completedIndexes"] = len(done), _ranges(done)
+
+
+def _is_suspended_pod(pod: Manifest, spec: Manifest, status: Manifest) -> bool:
+    meta = pod["metadata"]
+    is_earlier = str(meta.get("creationTimestamp", "")) < str(status.get("startTime", ""))
+    is_held = spec.get("suspend") or is_true(status["conditions"], "Suspended") or is_earlier
+    return bool(meta.get("deletionTimestamp") and is_held)
 
 
 def _run(job: Manifest, pods: Sequence[Manifest], plan: Plan) -> None:

@@ -13,7 +13,7 @@ import msgspec
 
 from k8s.errors import KubeError
 from k8s.kinds import RUNNABLE, RunnableKind
-from k8s.models.resources import PODS, Resource
+from k8s.models.resources import DEPLOYMENTS, PODS, SERVICES, TRAINING_RUNTIMES, Resource
 from k8s.sandbox.controller_runtime import (
     Informer,
     Informers,
@@ -21,7 +21,7 @@ from k8s.sandbox.controller_runtime import (
     by_controller,
     controller_of,
 )
-from k8s.sandbox.controllers import batch, replicated, tensorstack
+from k8s.sandbox.controllers import batch, jobset, replicated, tensorstack, trainer
 from k8s.sandbox.controllers.reconcile import RESTARTS, ObservedJob, Plan, apply_plan
 
 FIRST_RETRY_S, LONGEST_RETRY_S = 1.0, 60.0
@@ -38,6 +38,8 @@ class Operator:
     """Returns what is to be done for a job."""
     owns: tuple[Resource, ...] = ()
     """What it makes besides pods and looks at again."""
+    reads: tuple[Resource, ...] = ()
+    """What it looks at besides."""
 
 
 OPERATORS: Mapping[str, Operator] = {
@@ -45,7 +47,9 @@ OPERATORS: Mapping[str, Operator] = {
     "training-operator": Operator(
         lambda it: replicated.decide(it.kind, it.job, it.pods, it.restarts, it.owners)
     ),
-    "tensorstack": Operator(tensorstack.decide),
+    "jobset": Operator(jobset.decide, jobset.OWNED),
+    "trainer": Operator(trainer.decide, trainer.OWNED, TRAINING_RUNTIMES),
+    "tensorstack": Operator(tensorstack.decide, (DEPLOYMENTS, SERVICES)),
 }
 """By the name that kinds call them."""
 
@@ -64,6 +68,7 @@ class Operators:
         self._owned: Mapping[RunnableKind, Mapping[Resource, Informer]] = {
             kind: {each: informers.of(each) for each in OPERATORS[kind.operator].owns} for kind in kinds
         }
+        self._read = {each: informers.of(each) for kind in kinds for each in OPERATORS[kind.operator].reads}
         self._recorders = {
             kind: Recorder(informers.client, f"{kind.resource.kind.lower()}-controller") for kind in kinds
         }
@@ -75,7 +80,7 @@ class Operators:
     def informers(self) -> list[Informer]:
         """Return everything that must be listed before it may reconcile."""
         owned = [each for found in self._owned.values() for each in found.values()]
-        return [self._pods, *self._jobs.values(), *owned]
+        return [self._pods, *self._jobs.values(), *owned, *self._read.values()]
 
     async def reconcile(self) -> float | None:
         """Do what is missing for every job."""
@@ -87,6 +92,7 @@ class Operators:
         requeue_after_s: float | None = None
         for kind, jobs in self._jobs.items():
             by_owner = {owned: by_controller(each) for owned, each in self._owned[kind].items()}
+            known = {each: list(self._read[each]) for each in OPERATORS[kind.operator].reads}
             for job in list(jobs):
                 meta = job["metadata"]
                 if meta.get("deletionTimestamp") or self._namespace not in ("", meta["namespace"]):
@@ -98,6 +104,7 @@ class Operators:
                     pods_by_owner.get(uid, []),
                     owners=owners.get(str(meta["namespace"]), {}),
                     children={owned: found.get(uid, ()) for owned, found in by_owner.items()},
+                    known=known,
                 )
                 after_s = await self._reconcile_job(kind, jobs, observed)
                 if after_s is not None:

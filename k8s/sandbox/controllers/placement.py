@@ -10,6 +10,7 @@ from typing import Any
 from k8s import models
 from k8s.devices.accelerators import is_accelerator
 from k8s.models import Node
+from k8s.sandbox.controllers import pod_affinity
 from k8s.scheduling import requests
 from k8s.scheduling.predicates import NodeCapacity, UnfitReason, unfit_node, untolerated
 from k8s.scheduling.requests import PODS, Amount, ResourceList
@@ -23,16 +24,18 @@ class PendingPod:
     name: str
     spec: SchedulingSpec
     requested: ResourceList
+    beside: frozenset[str] | None = None
+    """The nodes that its affinity to other pods allows; None: all."""
 
 
-def pending_pod(pod: Mapping[str, Any]) -> PendingPod:
-    """Read a pod.
+def pending_pod(pod: Mapping[str, Any], beside: frozenset[str] | None = None) -> PendingPod:
+    """Read a pod; `beside` are the nodes that its affinity to other pods allows.
 
     Raises:
         msgspec.ValidationError: Its spec makes no sense.
     """
     spec: SchedulingSpec = models.convert(pod["spec"], SchedulingSpec)
-    return PendingPod(str(pod["metadata"]["name"]), spec, requests.of_pod(spec))
+    return PendingPod(str(pod["metadata"]["name"]), spec, requests.of_pod(spec), beside)
 
 
 def node_capacity(node: Mapping[str, Any], pods: Iterable[Mapping[str, Any]]) -> NodeCapacity:
@@ -55,6 +58,8 @@ def place(pods: Sequence[PendingPod], nodes: Sequence[NodeCapacity]) -> tuple[di
 
 def unfit_words(pod: PendingPod, node: NodeCapacity) -> str:
     """Return why a pod cannot be on a node, in kube-scheduler's words; empty when it can."""
+    if pod.beside is not None and node.name not in pod.beside:
+        return pod_affinity.MISMATCH
     unfit = unfit_node(pod.spec, pod.requested, node)
     if unfit is None:
         return ""
@@ -96,7 +101,7 @@ def _fitting(pods: Sequence[PendingPod], node: NodeCapacity) -> list[PendingPod]
     """Return the pods that fit on a node together."""
     chosen = []
     for pod in pods:
-        if unfit_node(pod.spec, pod.requested, node) is None:
+        if not unfit_words(pod, node):
             node = node.less(pod.requested)
             chosen.append(pod)
     return chosen

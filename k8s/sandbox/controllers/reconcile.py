@@ -38,6 +38,8 @@ class ObservedJob:
     """Pod names in its namespace, and the uid of what controls each."""
     children: Mapping[Resource, Sequence[Manifest]] = field(default_factory=dict)
     """What else it controls, of the resources that its operator owns."""
+    known: Mapping[Resource, Sequence[Manifest]] = field(default_factory=dict)
+    """All objects of the resources that its operator reads."""
 
 
 @dataclass(slots=True)

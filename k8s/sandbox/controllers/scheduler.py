@@ -11,6 +11,7 @@ from k8s.errors import Conflict, NotFound
 from k8s.models.resources import CLAIMS, NODES, PODS
 from k8s.sandbox.controller_runtime import Informer, Informers, Manifest, Recorder, controller_of
 from k8s.sandbox.controllers.placement import node_capacity, pending_pod, place
+from k8s.sandbox.controllers.pod_affinity import nodes_beside
 from k8s.sandbox.controllers.reconcile import GANG, set_condition
 from k8s.scheduling.predicates import NodeCapacity
 
@@ -54,7 +55,7 @@ class Scheduler:
         ]
         nodes = {capacity.name: capacity for capacity in sorted(capacities, key=lambda each: each.name)}
         for gang in sorted(self._gangs(pods, by_node.get("", [])), key=_turn):
-            await self._schedule(gang, nodes)
+            await self._schedule(gang, nodes, by_node)
 
     def _node_of(self, pod: Manifest) -> str:
         """Return where a pod is bound, even if the watch has not said so yet."""
@@ -79,10 +80,13 @@ class Scheduler:
             if key not in gated and present[key] >= max(map(_gang_size, gang))
         ]
 
-    async def _schedule(self, gang: list[Manifest], nodes: dict[str, NodeCapacity]) -> None:
+    async def _schedule(
+        self, gang: list[Manifest], nodes: dict[str, NodeCapacity], by_node: dict[str, list[Manifest]]
+    ) -> None:
         """Bind the pods of a job, and take what they request from `nodes`; or write why not."""
+        labels = {name: node.node.metadata.labels or {} for name, node in nodes.items()}
         try:
-            pending = [pending_pod(pod) for pod in gang]
+            pending = [pending_pod(pod, nodes_beside(pod, by_node, labels)) for pod in gang]
         except msgspec.ValidationError as error:
             log.warning("pod %s makes no sense: %s", gang[0]["metadata"]["name"], error)
             return
@@ -94,6 +98,7 @@ class Scheduler:
             if pod.name in placed:
                 node = placed[pod.name]
                 nodes[node] = nodes[node].less(pod.requested)
+                by_node.setdefault(node, []).append(manifest)
                 await self._bind(manifest, node)
             else:
                 await self._write_why(manifest, why)

@@ -13,7 +13,9 @@ from copy import deepcopy
 from typing import Any
 
 from k8s.kinds import Replica
+from k8s.models.resources import DEPLOYMENTS, SERVICES
 from k8s.sandbox.controller_runtime import Manifest
+from k8s.sandbox.controllers import tensorboard
 from k8s.sandbox.controllers.reconcile import (
     GANG,
     ObservedJob,
@@ -53,7 +55,19 @@ def decide(observed: ObservedJob) -> Plan:
         _clean_up(decision)
     status["conditions"] = decision.conditions
     _write_tasks(decision)
+    _show_curves(observed, plan)
     return plan
+
+
+def _show_curves(observed: ObservedJob, plan: Plan) -> None:
+    """Have the job's TensorBoard be there, and no other than it asks for."""
+    found = {resource: observed.children.get(resource, ()) for resource in (DEPLOYMENTS, SERVICES)}
+    wanted = tensorboard.objects_for(observed.job, observed.kind.resource)
+    if wanted:
+        plan.status["tensorboard"] = tensorboard.status_of(found[DEPLOYMENTS], wanted[0][1])
+        plan.objects = [(resource, obj) for resource, obj in wanted if not found[resource]]
+    elif plan.status.pop("tensorboard", None):
+        plan.removals = [(resource, obj) for resource, each in found.items() for obj in each]
 
 
 class _T9kDecision:

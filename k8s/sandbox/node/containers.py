@@ -16,7 +16,7 @@ from typing import Any
 
 from k8s.models import quantity
 from k8s.sandbox.node.torch_loopback import OPEN_RENDEZVOUS, SIMULATED_GPUS
-from k8s.sandbox.pod_folder import POD_UID, SANDBOX, Launch, rewrite
+from k8s.sandbox.pod_folder import POD_UID, SANDBOX, TENSORBOARD, Launch, rewrite
 
 Manifest = Mapping[str, Any]
 
@@ -24,6 +24,7 @@ PYTHONS: Mapping[str, tuple[str, ...]] = {
     "python": (sys.executable,),
     "python3": (sys.executable,),
     "torchrun": (sys.executable, "-m", "torch.distributed.run"),
+    TENSORBOARD: (sys.executable, "-P", str(Path(__file__).with_name("tensorboard_program.py"))),
 }
 """Programs that are this Python, wherever the image would have them."""
 KEPT = ("LANG", "LC_ALL", "LC_CTYPE", "TZ", "LD_LIBRARY_PATH", "CUDA_HOME")

@@ -27,6 +27,7 @@ INITIAL_STATUS: Mapping[str, Object] = {
     "persistentvolumeclaims": {"phase": "Pending"},
     "services": {"loadBalancer": {}},
     "jobs.batch": {},
+    "deployments.apps": {},
 }
 """By a kind's key: the status of a new object."""
 
@@ -98,6 +99,12 @@ def _job(obj: Object) -> None:
     spec.setdefault("selector", {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}})
 
 
+def _deployment(obj: Object) -> None:
+    spec = obj["spec"]["template"]["spec"]
+    spec.setdefault("restartPolicy", "Always")
+    _pod_spec(spec)
+
+
 def _namespace(obj: Object) -> None:
     labels = obj["metadata"].setdefault("labels", {})
     labels.setdefault("kubernetes.io/metadata.name", obj["metadata"]["name"])
@@ -109,6 +116,8 @@ def _service(obj: Object) -> None:
         spec["clusterIPs"] = [spec.setdefault("clusterIP", LOOPBACK)]
     for port in spec.get("ports", ()):
         port.setdefault("targetPort", port.get("port"))
+        # Nothing would listen there: ports of pods are reached by forwarding them.
+        port.pop("nodePort", None)
 
 
 def _secret(obj: Object) -> None:
@@ -119,6 +128,7 @@ def _secret(obj: Object) -> None:
 FILLERS: Mapping[str, Callable[[Object], None]] = {
     "pods": _pod,
     "jobs.batch": _job,
+    "deployments.apps": _deployment,
     "namespaces": _namespace,
     "services": _service,
     "secrets": _secret,

@@ -81,7 +81,7 @@ class Registry:
             meta["name"] = meta["generateName"] + "".join(secrets.choice(NAME_LETTERS) for _ in range(5))
         meta["uid"] = str(uuid.uuid4())
         meta["creationTimestamp"] = now()
-        if served.is_custom or served.key == "jobs.batch":
+        if served.is_custom or served.key in ("jobs.batch", "deployments.apps"):
             meta["generation"] = 1
         if served.has_status:
             sent = obj.pop("status", {})

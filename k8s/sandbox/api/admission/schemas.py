@@ -62,6 +62,9 @@ JobSpec     template:Template={} parallelism:whole completions:whole activeDeadl
             backoffLimit:whole=6 backoffLimitPerIndex:i maxFailedIndexes:i selector:o manualSelector:b
             ttlSecondsAfterFinished:whole completionMode:Indexed|NonIndexed="NonIndexed" suspend:b=false
             podFailurePolicy:o successPolicy:o podReplacementPolicy:s managedBy:s
+DeploySpec  replicas:whole=1 selector:o! template:Template! strategy:Strategy={} paused:b
+            minReadySeconds:whole revisionHistoryLimit:whole=10 progressDeadlineSeconds:whole=600
+Strategy    type:Recreate|RollingUpdate="RollingUpdate" rollingUpdate:o
 Replicas    replicas:i restartPolicy:s template:ReplicaPod
 ReplicaPod  metadata:Meta spec:PodSpec
 TorchSpec   pytorchReplicaSpecs:{Replicas}! runPolicy:o elasticPolicy:o nprocPerNode:s
@@ -72,6 +75,18 @@ T9kReplicas type:label! replicas:whole scalingWeight:i restartPolicy:Always|OnFa
 Torchrun    enabled:b maxRestarts:whole procPerNode:s rdzvBackend:s extraOptions:[s] ...
 T9kElastic  enabled:b minReplicas:whole maxReplicas:whole expectedReplicas:whole ...
 T9kPolicy   activeDeadlineSeconds:whole backoffLimit:whole cleanUpPolicy:None|All|Unfinished ...
+TrainSpec   runtimeRef:RuntimeRef! trainer:Trainer initializer:o runtimePatches:[o] suspend:b managedBy:s
+            activeDeadlineSeconds:above0
+RuntimeRef  name:s! apiGroup:s kind:s
+Trainer     image:s command:[s] args:[s] env:[Env] numNodes:above0 numProcPerNode:above0
+            resourcesPerNode:Amounts
+RunTimeSpec template:SetTemplate! mlPolicy:o podGroupPolicy:o
+SetTemplate metadata:Meta spec:SetSpec!
+SetSpec     replicatedJobs:[SetJob]! suspend:b network:o successPolicy:o failurePolicy:o startupPolicy:o
+            managedBy:s ttlSecondsAfterFinished:whole coordinator:o volumeClaimPolicies:[o]
+SetJob      name:label! replicas:whole groupName:s dependsOn:[o] template:SetJobPods!
+SetJobPods  metadata:Meta spec:SetPods!
+SetPods     template:ReplicaPod! ...
 ServiceSpec ports:[ServicePort] selector:{s} type:s="ClusterIP" clusterIP:s sessionAffinity:s="None" ...
 ServicePort name:s port:port! protocol:s="TCP" nodePort:i targetPort:* appProtocol:s
 ClaimSpec   accessModes:[ReadOnlyMany|ReadWriteMany|ReadWriteOnce|ReadWriteOncePod] resources:Amounts={}
@@ -94,7 +109,12 @@ Series      count:i lastObservedTime:s ...
 pods                        spec:PodSpec={} status:PodStatus
 nodes                       spec:o={} status:NodeStatus
 jobs.batch                  spec:JobSpec={} status:JobStatus
+deployments.apps            spec:DeploySpec! status:o
 pytorchjobs.kubeflow.org    spec:TorchSpec status:JobStatus
+jobsets.jobset.x-k8s.io     spec:SetSpec! status:JobStatus
+trainjobs.trainer.kubeflow.org  spec:TrainSpec! status:JobStatus
+clustertrainingruntimes.trainer.kubeflow.org  spec:RunTimeSpec!
+trainingruntimes.trainer.kubeflow.org  spec:RunTimeSpec!
 pytorchtrainingjobs.batch.tensorstack.dev  spec:T9kSpec! status:o
 namespaces                  spec:NameSpec={} status:o
 events                      involvedObject:About source:Source={} series:Series type:s reason:s message:s

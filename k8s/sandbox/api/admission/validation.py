@@ -189,6 +189,26 @@ def _job(obj: Object) -> Iterator[StatusCause]:
     yield from _pod_spec(pod_spec, at)
 
 
+def _deployment(obj: Object) -> Iterator[StatusCause]:
+    spec = obj["spec"]
+    template = spec.get("template") or {}
+    labels = (template.get("metadata") or {}).get("labels") or {}
+    wanted = (spec.get("selector") or {}).get("matchLabels") or {}
+    if not wanted.items() <= labels.items():
+        yield StatusCause.invalid(
+            "spec.template.metadata.labels", labels, "`selector` does not match template `labels`"
+        )
+    pod_spec, at = template.get("spec") or {}, "spec.template.spec"
+    if pod_spec.get("restartPolicy", "Always") != "Always":
+        yield StatusCause.unsupported(f"{at}.restartPolicy", pod_spec["restartPolicy"], ["Always"])
+    yield from _pod_spec(pod_spec, at)
+
+
+def _deployment_change(new: Object, old: Object) -> Iterator[StatusCause]:
+    if new["spec"].get("selector") != old["spec"].get("selector"):
+        yield StatusCause.invalid("spec.selector", new["spec"].get("selector"), IMMUTABLE)
+
+
 def _service(obj: Object) -> Iterator[StatusCause]:
     spec = obj["spec"]
     if not spec.get("ports") and spec.get("clusterIP") != "None" and spec.get("type") != "ExternalName":
@@ -266,6 +286,7 @@ def _config_change(new: Object, old: Object) -> Iterator[StatusCause]:
 RULES: Mapping[str, Callable[[Object], Iterator[StatusCause]]] = {
     "pods": _pod,
     "jobs.batch": _job,
+    "deployments.apps": _deployment,
     "services": _service,
     "persistentvolumeclaims": _claim,
     "configmaps": _config,
@@ -275,6 +296,7 @@ RULES: Mapping[str, Callable[[Object], Iterator[StatusCause]]] = {
 CHANGE_RULES: Mapping[str, Callable[[Object, Object], Iterator[StatusCause]]] = {
     "pods": _pod_change,
     "jobs.batch": _job_change,
+    "deployments.apps": _deployment_change,
     "persistentvolumeclaims": _claim_change,
     "configmaps": _config_change,
     "secrets": _config_change,

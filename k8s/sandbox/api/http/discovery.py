@@ -95,7 +95,7 @@ def _resources(api_version: str) -> Iterator[Document]:
         resource = served.resource
         if resource.api_version == api_version:
             names = {"shortNames": [served.short]} if served.short else {}
-            if resource.plural in ("pods", "services", "jobs"):
+            if resource.plural in ("pods", "services", "deployments", "jobs"):
                 names["categories"] = ["all"]
             yield _entry(resource.plural, resource.kind, VERBS, served) | names
             for name in ("status",) * served.has_status + served.subresources:

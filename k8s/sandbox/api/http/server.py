@@ -311,7 +311,7 @@ class Server:
         if target.subresource == "exec" and request.method in ("GET", "POST"):
             return await run_exec(request, self.registry.store, pod, self.pods_root, self.stopping)
         if target.subresource == "portforward" and request.method in ("GET", "POST"):
-            return await run_forward(request, pod, self.stopping)
+            return await run_forward(request, pod, self.pods_root, self.stopping)
         if target.subresource in ("attach", "proxy"):
             raise api_errors.not_served(f"{target.subresource} of pods")
         raise api_errors.not_allowed()

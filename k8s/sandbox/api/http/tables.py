@@ -43,9 +43,16 @@ configmaps  Name=metadata.name Data=entries Age=age
 secrets     Name=metadata.name Type=type Data=entries Age=age
 persistentvolumeclaims  Name=metadata.name Status=claim_status Volume=spec.volumeName Capacity=claim_size
             Access_Modes=claim_modes StorageClass=spec.storageClassName Age=age -VolumeMode=spec.volumeMode
+deployments.apps  Name=metadata.name Ready=deployment_ready Up-to-date=status.updatedReplicas|0
+            Available=status.availableReplicas|0 Age=age -Containers=job_names -Images=job_images
+            -Selector=spec.selector.matchLabels|<none>
 jobs.batch  Name=metadata.name Status=job_status Completions=job_completions Duration=job_duration Age=age
             -Containers=job_names -Images=job_images -Selector=spec.selector.matchLabels|<none>
 pytorchtrainingjobs.batch.tensorstack.dev  Name=metadata.name Phase=status.phase Age=age
+jobsets.jobset.x-k8s.io  Name=metadata.name TerminalState=status.terminalState Restarts=status.restarts
+            Completed=completed Suspended=spec.suspend Age=age
+clustertrainingruntimes.trainer.kubeflow.org  Name=metadata.name Age=age
+trainingruntimes.trainer.kubeflow.org  Name=metadata.name Age=age
 serviceaccounts  Name=metadata.name Age=age
 thing       Name=metadata.name State=last_condition Age=age
 """
@@ -227,6 +234,10 @@ def _claim_modes(claim: Object) -> str:
     return ",".join(_MODES.get(mode, mode) for mode in modes) if _is_bound(claim) else ""
 
 
+def _deployment_ready(deployment: Object) -> str:
+    return f"{_at(deployment, 'status.readyReplicas') or 0}/{_at(deployment, 'spec.replicas') or 0}"
+
+
 def _job_status(job: Object) -> str:
     for kind in ("Complete", "Failed"):
         if _condition(job, kind) == "True":
@@ -302,6 +313,7 @@ CELLS: Mapping[str, Cell] = {
     "claim_status": _claim_status,
     "claim_size": lambda claim: (_at(claim, "status.capacity.storage") or "0") if _is_bound(claim) else "",
     "claim_modes": _claim_modes,
+    "deployment_ready": _deployment_ready,
     "job_status": _job_status,
     "job_completions": _job_completions,
     "job_duration": _job_duration,
@@ -309,6 +321,7 @@ CELLS: Mapping[str, Cell] = {
     "job_images": lambda job: _of_containers(job, "image"),
     "age": lambda obj: _since(_at(obj, "metadata.creationTimestamp") or ""),
     "entries": lambda obj: sum(len(obj.get(field) or ()) for field in ("data", "binaryData")),
+    "completed": lambda job: _condition(job, "Completed"),
     "last_condition": _last_condition,
 }
 """What stands in a cell that is more than a field."""

@@ -1,26 +1,34 @@
 """`pods/NAME/portforward`: connections to a pod's ports, over a websocket of two channels for each port.
 
-All pods share this machine's loopback, so a pod's port is this machine's. Only websockets
+All pods share this machine's loopback, so a pod's port is this machine's, unless a socket file of the
+pod's stands for it, as for its TensorBoard. Only websockets
 are served, which kubectl does not use for this; `gpuconsole forward` does.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 from contextlib import suppress
+from pathlib import Path
 
 from aiohttp import WSMsgType, web
 
 from k8s.sandbox.api import api_errors
 from k8s.sandbox.api.api_errors import ApiError
-from k8s.sandbox.api.storage.store import Record
+from k8s.sandbox.api.storage.store import Object, Record
 from k8s.sandbox.api.streams.pod_exec import CHUNK_BYTES, PING_S
+from k8s.sandbox.pod_folder import TENSORBOARD, port_socket
 
 PROTOCOL = "v4.channel.k8s.io"
 MOST_PORTS = 10
+START_S, LOOK_S = 20.0, 0.1
+"""How long a TensorBoard may take to start, and between two looks whether it has."""
 
 
-async def run_forward(request: web.Request, record: Record, stopping: asyncio.Event) -> web.StreamResponse:
+async def run_forward(
+    request: web.Request, record: Record, pods_root: Path, stopping: asyncio.Event
+) -> web.StreamResponse:
     """Carry bytes until the ports are closed, or the client leaves.
 
     Raises:
@@ -46,7 +54,7 @@ async def run_forward(request: web.Request, record: Record, stopping: asyncio.Ev
         for channel in (2 * at, 2 * at + 1):
             await socket.send_bytes(bytes([channel]) + port.to_bytes(2, "little"))
         try:
-            reader, writers[2 * at] = await asyncio.open_connection("127.0.0.1", port)
+            reader, writers[2 * at] = await _connect(pod, pods_root, port)
         except OSError as error:
             name = pod["metadata"]["name"]
             words = f"error forwarding port {port} to pod {name}: {error.strerror or error}"
@@ -66,6 +74,33 @@ async def run_forward(request: web.Request, record: Record, stopping: asyncio.Ev
             writer.close()
     await socket.close()
     return socket
+
+
+async def _connect(
+    pod: Object, pods_root: Path, port: int
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Connect to a pod's port; a TensorBoard that only just starts is waited for.
+
+    Raises:
+        OSError: Nobody listens there.
+    """
+    path = port_socket(pods_root, str(pod["metadata"]["uid"]), port)
+    deadline = asyncio.get_running_loop().time() + START_S
+    while _runs_tensorboard(pod) and not path.exists() and asyncio.get_running_loop().time() < deadline:
+        await asyncio.sleep(LOOK_S)
+    if not path.exists() and not _runs_tensorboard(pod):
+        return await asyncio.open_connection("127.0.0.1", port)
+    # By way of the folder: the path itself may be too long for a socket's address.
+    at = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
+    try:
+        return await asyncio.open_unix_connection(f"/proc/self/fd/{at}/{path.name}")
+    finally:
+        os.close(at)
+
+
+def _runs_tensorboard(pod: Object) -> bool:
+    commands = [each.get("command") or [""] for each in pod["spec"]["containers"]]
+    return any(os.path.basename(str(command[0])) == TENSORBOARD for command in commands)
 
 
 def _ports(request: web.Request) -> list[int]:

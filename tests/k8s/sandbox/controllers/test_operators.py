@@ -339,3 +339,25 @@ def test_a_job_that_needs_one_success_is_complete_when_its_other_pods_have_ended
     plan = batch.decide(job, pods)
     assert condition_statuses(plan) == {"Complete": "True"}
     assert (plan.status["succeeded"], plan.status["failed"]) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("deleted", "suspend", "status", "failed"),
+    [
+        (False, False, {}, 1),
+        (True, False, {"startTime": ago(90)}, 1),
+        (True, True, {"startTime": ago(90)}, 0),
+        (True, False, {"conditions": [{"type": "Suspended", "status": "True"}]}, 0),
+        (True, False, {"startTime": ago(10)}, 0),
+    ],
+)
+def test_a_pod_that_a_suspension_ended_has_not_failed(
+    deleted: bool, suspend: bool, status: Manifest, failed: int
+) -> None:
+    job = stored(batch_job("held", "true", suspend=suspend, backoffLimit=0, completions=1, parallelism=1))
+    pod = as_pod("held-x", "Failed", 143, creationTimestamp=ago(60))
+    if deleted:
+        pod["metadata"]["deletionTimestamp"] = ago(0)
+    plan = batch.decide({**job, "status": status}, [pod])
+    assert plan.status.get("failed", 0) == failed
+    assert any(each["type"] == "Failed" for each in plan.status.get("conditions", ())) is bool(failed)

@@ -9,12 +9,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import aiohttp
+
 from k8s.client.client import Client
 from k8s.errors import NotFound
-from k8s.models.resources import PODS, Resource
+from k8s.jobs.port_forward import forward
+from k8s.models.resources import CLAIMS, PODS, Resource
 
 Manifest = dict[str, Any]
-PATIENCE_S = 20.0
+PATIENCE_S, TENSORBOARD_S = 20.0, 90.0
 
 
 def eventually(claim: Callable[[], object], within_s: float = PATIENCE_S) -> None:
@@ -158,3 +161,40 @@ async def create_pod(client: Client, manifest: Manifest) -> Manifest:
     """Create a pod and wait until it has ended."""
     await client.create(PODS, manifest, "default")
     return await comes(client, PODS, manifest["metadata"]["name"], phase("Succeeded", "Failed"))
+
+
+async def claim_folder(client: Client, name: str) -> Path:
+    """Create a claim, and return the folder that stands for it."""
+    claim = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": name},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+    }
+    await client.create(CLAIMS, claim, "default")
+    bound = await comes(client, CLAIMS, name, phase("Bound"))
+    return Path(bound["metadata"]["annotations"]["gpuconsole.dev/path"])
+
+
+async def the_pod(client: Client, release: str, *phases: str) -> Manifest:
+    """Wait until a job's TensorBoard has one pod, in one of these phases."""
+    deadline = asyncio.get_running_loop().time() + TENSORBOARD_S
+    while True:
+        pods = await client.list(PODS, "default", label_selector=f"role=tensorboard,release={release}")
+        if len(pods) == 1 and pods[0]["status"].get("phase") in phases:
+            return pods[0]
+        assert asyncio.get_running_loop().time() < deadline, pods
+        await asyncio.sleep(0.05)
+
+
+async def scalars(client: Client, pod: str) -> dict[str, Any]:
+    """Return the scalar tags that a pod's TensorBoard knows, by run, through a forwarded port."""
+    async with forward(client, pod, "default", 6006) as opened, aiohttp.ClientSession() as session:
+        deadline = asyncio.get_running_loop().time() + TENSORBOARD_S
+        while True:
+            async with session.get(f"http://{opened.address}/data/plugin/scalars/tags") as answer:
+                found: dict[str, Any] = await answer.json()
+            if found:
+                return found
+            assert asyncio.get_running_loop().time() < deadline, opened.last_error
+            await asyncio.sleep(0.1)

@@ -10,11 +10,24 @@ import pytest
 import yaml
 
 from k8s.client.client import Client
+from k8s.errors import NotFound
 from k8s.kinds.t9k.pytorch_job import T9K_PYTORCH_JOBS
-from k8s.models.resources import CLAIMS, EVENTS, PODS
+from k8s.models.resources import EVENTS, PODS, SERVICES
 from k8s.sandbox.node.torch_loopback import NCCL_REPLACED
 from tests import ROOT
-from tests.k8s.sandbox.live.running import Manifest, comes, conditions, eventually, goes, log_of, marked
+from tests.k8s.sandbox.live.running import (
+    Manifest,
+    claim_folder,
+    comes,
+    conditions,
+    eventually,
+    goes,
+    log_of,
+    marked,
+    phase,
+    scalars,
+    the_pod,
+)
 
 TUTORIAL = ROOT / "tests" / "fixtures" / "t9k"
 OWNER = "tensorstack.dev/owner-name"
@@ -45,19 +58,6 @@ def is_in(*phases: str):  # type: ignore[no-untyped-def]
 
 async def pods_of(client: Client, job: str) -> list[Manifest]:
     return await client.list(PODS, "default", label_selector=f"{OWNER}={job}")
-
-
-async def claim_folder(client: Client, name: str) -> Path:
-    """Create a claim, and return the folder that stands for it."""
-    claim = {
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "metadata": {"name": name},
-        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
-    }
-    await client.create(CLAIMS, claim, "default")
-    bound = await comes(client, CLAIMS, name, lambda each: (each.get("status") or {}).get("phase") == "Bound")
-    return Path(bound["metadata"]["annotations"]["gpuconsole.dev/path"])
 
 
 def write_digits(folder: Path, train: int, test: int) -> None:
@@ -93,6 +93,14 @@ async def test_the_tutorials_job_and_script_train_in_four_processes(client: Clie
     assert list((folder / "log").glob("events.out.tfevents.*"))
     assert done["status"]["aggregate"]["succeeded"] == 1
     assert conditions(done)["Completed"] == "True"
+    await comes(client, T9K_PYTORCH_JOBS, "mnist", lambda job: job["status"]["tensorboard"]["ready"])
+    board = await the_pod(client, "mnist", "Running")
+    tags = (await scalars(client, board["metadata"]["name"]))["."]
+    assert set(tags) == {"val/loss", "val/accuracy", "test/loss", "test/accuracy"}
+    await client.delete(T9K_PYTORCH_JOBS, "mnist", "default")
+    await goes(client, PODS, board["metadata"]["name"])
+    with pytest.raises(NotFound):
+        await client.get(SERVICES, "mnist-tensorboard", "default")
 
 
 async def test_pods_know_each_other_with_torchrun_and_without(client: Client) -> None:
@@ -129,7 +137,7 @@ async def test_a_job_is_paused_resumed_and_debugged_and_leaves_no_process(client
         T9K_PYTORCH_JOBS, "modes", {"spec": {"runMode": {"debug": {"enabled": False}}}}, "default"
     )
     await comes(client, PODS, name, lambda pod: pod["spec"]["containers"][0]["command"][0] == "sh")
-    await comes(client, PODS, name, lambda pod: pod["status"].get("phase") == "Running")
+    await comes(client, PODS, name, phase("Running"))
     eventually(lambda: marked(mark))
     await client.delete(T9K_PYTORCH_JOBS, "modes", "default")
     await goes(client, PODS, name)
