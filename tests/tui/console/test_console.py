@@ -294,7 +294,7 @@ async def test_after_creating_a_job_the_cursor_is_on_it(tmp_path: Path, comes: s
         await play.until(lambda: "Create" in play.text)
         await play.press(*"fresh", "ctrl+o")
         await play.until(lambda: "Create PyTorchJob fresh" in play.text)
-        await play.press("tab", "enter")
+        await play.press("enter")
         await play.until(lambda: "Jobs › fresh › logs" in play.text)
         if comes == "at once":
             play.watches["jobs"].event("ADDED", made)

@@ -62,7 +62,7 @@ def test_a_person_submits_a_job_watches_it_learn_and_deletes_it(env: dict[str, s
         terminal.wait_for("2 pods × 1 GPU, 1 process per pod = 2 ranks")
         terminal.send(CTRL_O)
         terminal.wait_for(f"Create PyTorchJob {NAME} in default?")
-        terminal.send(TAB + ENTER)
+        terminal.send(ENTER)
 
         terminal.wait_for(f"Jobs › {NAME} › logs", timeout_s=60)
         terminal.wait_for(re.compile(r"epoch 1/1 step \d+").search, timeout_s=120)

@@ -31,7 +31,7 @@ from tui.jobs.new_job.draft import (
     save_draft,
     save_last_image,
 )
-from tui.jobs.new_job.fields import ADVANCED_FIELDS, COMMAND, SECTIONS, default_values, trainer_fields
+from tui.jobs.new_job.fields import COMMAND, JOB_FORM_FIELDS, default_values, trainer_fields
 from tui.jobs.new_job.form_spec import base_name, field_key, parse_values, values_from_spec
 from tui.jobs.new_job.form_state import FormState
 from tui.jobs.new_job.preflight import PreflightLine, preflight
@@ -208,7 +208,7 @@ def test_a_name_is_suggested_that_no_job_of_the_namespace_has() -> None:
 
 
 def test_every_field_has_a_label_a_help_and_a_default_that_is_right() -> None:
-    fields = [each for _, part in SECTIONS for each in part] + list(ADVANCED_FIELDS)
+    fields = list(JOB_FORM_FIELDS)
     for trainer in TRAINERS:
         fields += [each for part in trainer_fields(trainer) for each in part]
     assert len({field.key for field in fields}) == len(fields)
@@ -260,9 +260,29 @@ def said(values: dict[str, str], snapshot: ClusterSnapshot) -> dict[str, str]:
 
 def test_a_job_that_fits_is_said_to_fit_now() -> None:
     words = said(form_values(workers="2"), cluster(node("a", 4, 2), node("b", 4)))
-    assert words["fits now: 6 of 8 GPUs free"] == "ok"
+    assert words["2 × 1 GPU: fits now on a; 6 of 8 GPUs free, largest free block 4"] == "ok"
     assert words["2 pods × 1 GPU, 1 process per pod = 2 ranks"] == "info"
     assert words["writes to /workspace/bert-1 on volume claim workspace"] == "info"
+
+
+def test_the_fit_line_names_the_nodes_and_the_largest_block() -> None:
+    nodes = [node(name, 4) for name in "abcdef"]
+    words = said(form_values(workers="4", gpus="4"), cluster(*nodes, node("g", 8, 6)))
+    text = "4 × 4 GPUs: fits now on a, b, c and 1 more; 26 of 32 GPUs free, largest free block 4"
+    assert words[text] == "ok"
+
+
+def test_the_fit_line_heeds_excluded_nodes_and_tolerations_and_says_what_it_cannot_check() -> None:
+    words = said(form_values(excluded_nodes="a"), cluster(node("a", 4), node("b", 2)))
+    assert words["1 × 1 GPU: fits now on b; 2 of 2 GPUs free, largest free block 2"] == "ok"
+    words = said(form_values(excluded_nodes="a"), cluster(node("a", 4)))
+    assert words["would never start: needs 1 × 1 GPU; the cluster has 0, at most 0 per node"] == "error"
+    tainted = replace(node("a", 4), taints=(Taint("team", "nlp", "NoSchedule"),))
+    words = said(form_values(tolerations="team=nlp:NoSchedule"), cluster(tainted))
+    assert words["1 × 1 GPU: fits now on a; 4 of 4 GPUs free, largest free block 4"] == "ok"
+    words = said(form_values(node_selector="gpu=a100"), cluster(node("a", 4)))
+    text = "would fit now, where the node selector allows: 4 of 4 GPUs free, largest free block 4"
+    assert words[f"1 × 1 GPU: {text}"] == "info"
 
 
 def test_free_gpus_in_pieces_too_small_are_said_to_make_it_wait() -> None:
@@ -280,7 +300,7 @@ def test_a_tainted_node_takes_the_job_only_where_the_taint_is_of_the_gpus() -> N
     words = said(form_values(), cluster(replace(node("a", 4), taints=(of_gpus, dedicated))))
     assert words["would wait: needs 1 × 1 GPU; 0 of 4 GPUs free, 1 node tainted"] == "warning"
     words = said(form_values(), cluster(replace(node("a", 4), taints=(of_gpus,))))
-    assert words["fits now: 4 of 4 GPUs free"] == "ok"
+    assert words["1 × 1 GPU: fits now on a; 4 of 4 GPUs free, largest free block 4"] == "ok"
 
 
 def test_more_than_the_cluster_has_is_said_to_wait_for_ever() -> None:
@@ -307,7 +327,7 @@ def test_what_is_not_known_is_not_claimed(snapshot: ClusterSnapshot, words: str)
 
 def test_simulated_gpus_are_called_simulated() -> None:
     words = said(form_values(), cluster(replace(node("a", 8), is_simulated=True)))
-    assert "fits now: 8 of 8 GPUs free (simulated)" in words
+    assert "1 × 1 GPU: fits now on a; 8 of 8 GPUs free (simulated), largest free block 8" in words
 
 
 def test_processes_that_share_or_waste_gpus_are_pointed_out() -> None:

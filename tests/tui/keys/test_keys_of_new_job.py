@@ -44,12 +44,12 @@ async def test_keys_of_the_form_for_a_new_job(tmp_path: Path) -> None:
         play.cluster.say(PYTORCH_JOBS, ECHO, method="POST")
         await play.press("n")
         await play.until(at(play, "Name"))
-        await hands.press("new.next_section", at(play, "Workers"), undo=["pageup"])
+        await hands.press("new.next_section", at(play, "Code"), undo=["pageup"])
         await play.press("pagedown")
         await hands.press("new.previous_section", at(play, "Name"), undo=["pagedown"])
         await play.press("pageup")
         await hands.press("new.yaml", lambda: not at(play, "Name")(), undo=["ctrl+y"])
-        await hands.press("new.jump", seen(play, "Name            a ", "Namespace"), undo=["escape"])
+        await hands.press("new.jump", seen(play, "Name               a ", "Namespace"), undo=["escape"])
         assert changes(play) == []
         await play.press("x")
         await hands.press("new.leave", seen(play, "Save a draft before leaving?"), undo=["escape"])
@@ -62,6 +62,6 @@ async def test_keys_of_the_form_for_a_new_job(tmp_path: Path) -> None:
         assert created(play, dry=True) == ["x"]
         await hands.press("new.create", seen(play, "Create PyTorchJob x in default?"))
         assert created(play, dry=False) == []
-        await play.press("tab", "enter")
+        await play.press("enter")
         await play.until(lambda: created(play, dry=False) == ["x"])
         await play.until(titled(play, "Jobs › x › logs"))

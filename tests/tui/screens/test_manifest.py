@@ -97,9 +97,9 @@ async def test_what_is_typed_is_what_is_created_after_the_server_was_asked() -> 
         it.lines.load_text(it.lines.text.replace("for: bert", "for: all"))
         await it.pilot.press("ctrl+o")
         assert isinstance(it.pilot.app.screen, ConfirmScreen)
-        assert it.pilot.app.screen.query_one("#cancel").has_focus
+        assert it.pilot.app.screen.query_one("#do").has_focus
         assert it.cluster.asked(JOBS, method="POST") == []
-        await it.pilot.press("tab", "enter")
+        await it.pilot.press("enter")
         await it.settled()
         asked = it.cluster.asked(JOBS, method="POST")
         assert [each.query.get("dryRun", "") for each in asked] == ["All", ""]
@@ -120,7 +120,7 @@ async def test_a_check_creates_nothing() -> None:
 
 async def test_what_the_server_refuses_is_said_and_stays_to_be_mended() -> None:
     async with opened(refusal(422, "spec.x is wrong", "Invalid")) as it:
-        await it.pilot.press("ctrl+o", "tab", "enter")
+        await it.pilot.press("ctrl+o", "enter")
         await it.settled()
         assert "spec.x is wrong" in it.notice
         assert it.lines.has_focus

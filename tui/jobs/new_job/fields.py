@@ -1,11 +1,13 @@
-"""The fields of the new-job form from top to bottom, and their defaults."""
+"""The fields of the new-job form from top to bottom, made from the declarations of `JobSpec`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple
 
+from k8s.job_spec import JOB_FIELDS, Section
+from k8s.job_spec.field_types import Choice, Duration, Number, OptionalNumber, Quantity, Switch
 from k8s.jobs.run_folders import CHECKPOINTS, LOGS
 from k8s.kinds import CREATABLE
 from trainer.catalogue import TRAINERS, Argument, Trainer
@@ -45,37 +47,58 @@ class FormField:
     """The widget: one line, one short line for a number or quantity, a select, or several lines."""
 
 
-_JOB_FIELDS = (
-    FormField(
-        "name",
-        "Name",
-        "Name of the job: lowercase letters, digits and '-'",
-        placeholder="e.g. bert-base-1",
-    ),
-    FormField(
-        "kind",
-        "Kind",
-        "Kind of object to create; its operator must be installed in the cluster",
-        CREATABLE[0].title,
-        choices=tuple((kind.title, f"{kind.title}  {kind.resource.api_version}") for kind in CREATABLE),
-        control="choice",
-    ),
-    FormField("namespace", "Namespace", "Namespace to create the job in", "default"),
-    FormField("image", "Image", "Container image; a packaged trainer needs gpuconsole[trainer] in it"),
+class FormSection(NamedTuple):
+    """A part of the form under one heading."""
+
+    title: str
+    fields: tuple[FormField, ...]
+    """Open from the start."""
+    more: tuple[FormField, ...] = ()
+    """Folded away until opened."""
+
+
+_SHORT = (Number, OptionalNumber, Quantity, Duration)
+_YES_OR_NO = (("false", "no"), ("true", "yes"))
+
+
+def job_field(name: str, **changes: Any) -> FormField:
+    """Return the form's field for a field of `JobSpec`, made from its declaration.
+
+    Args:
+        name: Of the field.
+        changes: What the form says otherwise.
+    """
+    declared = JOB_FIELDS[name]
+    of_type = declared.type
+    choices: tuple[tuple[str, str], ...] = _YES_OR_NO if isinstance(of_type, Switch) else ()
+    choices = of_type.choices if isinstance(of_type, Choice) else choices
+    is_short = isinstance(of_type, _SHORT)
+    made = FormField(
+        name,
+        declared.title,
+        declared.help,
+        declared.default_text,
+        placeholder=declared.placeholder,
+        unit=declared.unit,
+        choices=choices,
+        control="choice" if choices else "lines" if of_type.is_repeated else "short" if is_short else "text",
+    )
+    return replace(made, **changes)
+
+
+KIND = FormField(
+    "kind",
+    "Kind",
+    "Kind of object to create; its operator must be installed in the cluster",
+    CREATABLE[0].title,
+    choices=tuple((kind.title, f"{kind.title}  {kind.resource.api_version}") for kind in CREATABLE),
+    control="choice",
 )
+"""What the job becomes."""
 SIZE_FIELDS = (
-    FormField(
-        "workers", "Workers", "Number of pods, including the master", "1", unit="pods", control="short"
-    ),
-    FormField("gpus", "GPUs", "GPUs per pod; 0 trains on the CPU", "1", unit="per pod", control="short"),
-    FormField(
-        "processes",
-        "Processes",
-        "Training processes per pod (torchrun --nproc-per-node); empty: one per GPU",
-        placeholder="1 per GPU",
-        unit="per pod",
-        control="short",
-    ),
+    job_field("workers"),
+    job_field("gpus", default="1"),
+    job_field("processes", default=""),
 )
 """How many pods, and what each has."""
 RUN = FormField(
@@ -91,25 +114,22 @@ RUN = FormField(
 )
 """What to run; the fields that follow depend on its value."""
 COMMAND_FIELDS = (
-    FormField(
+    job_field(
         COMMAND,
-        "Command",
-        "Shell command run by sh -c in every pod; may span several lines",
+        help="Shell command run by sh -c in every pod, may span several lines; with torchrun its script",
         placeholder="torchrun train.py --epochs 3",
         control="lines",
     ),
-    FormField(
-        "log_dir",
-        "Event files",
-        "Directory in the pods where it writes TensorBoard event files, for the curves",
-        placeholder="none, or e.g. /workspace/logs",
-    ),
+    job_field("torchrun"),
+    job_field("log_dir"),
 )
 """Shown for the user's own command."""
-_STORAGE_FIELDS = (
-    FormField(
-        "claim", "Volume claim", "PersistentVolumeClaim for files that outlive the pods", placeholder="none"
-    ),
+CLAIM = FormField(
+    "claim", "Volume claim", "PersistentVolumeClaim for files that outlive the pods", placeholder="none"
+)
+"""The first of the job's volumes."""
+_FIRST_VOLUME = (
+    CLAIM,
     FormField(
         "mount_path", "Mount path", "Where the claim is mounted; also the working directory", "/workspace"
     ),
@@ -119,50 +139,45 @@ _STORAGE_FIELDS = (
         "Earlier job, or its folder, whose checkpoint to go on from",
         placeholder="no, start anew",
     ),
-    FormField("env", "Environment", "One NAME=value per line", placeholder="NAME=value", control="lines"),
 )
-ADVANCED_FIELDS = (
-    FormField("cpu", "CPU", "CPUs per pod, e.g. 4 or 500m", placeholder="no request", control="short"),
-    FormField("memory", "Memory", "Memory per pod, e.g. 32Gi", placeholder="no request", control="short"),
-    FormField(
-        "shared_memory",
-        "Shared memory",
-        "Size of /dev/shm; data loader workers need it",
-        "2Gi",
-        placeholder="64 MiB",
-        control="short",
-    ),
-    FormField("retries", "Retries", "Retries before the job fails (backoffLimit)", "0", control="short"),
-    FormField(
-        "clean_pods",
-        "Clean pods",
-        "Pods to delete when the job ends (cleanPodPolicy); their logs go with them",
-        "None",
-        choices=(("None", "None: keep all pods"), ("Running", "Running pods"), ("All", "All pods")),
-        control="choice",
-    ),
-    FormField("priority_class", "Priority class", "PriorityClass of the pods", placeholder="none"),
-    FormField("gpu_resource", "GPU resource", "Resource name of the GPUs", "nvidia.com/gpu"),
-    FormField("working_dir", "Working dir", "Working directory in the pods", placeholder="the mount path"),
-    FormField(
-        "more_volumes", "More volumes", "One claim:/path per line", placeholder="claim:/path", control="lines"
-    ),
-    FormField("labels", "Labels", "One name=value per line", placeholder="team=vision", control="lines"),
-)
-"""Folded away until opened."""
+_MORE_VOLUMES = job_field("mounts", key="more_volumes", label="More volumes")
 
-SECTIONS: tuple[tuple[str, tuple[FormField, ...]], ...] = (
-    ("Job", _JOB_FIELDS),
-    ("Size", SIZE_FIELDS),
-    ("Workload", (RUN,)),
-    ("Storage and environment", _STORAGE_FIELDS),
-)
-"""The form from top to bottom, but for what follows `RUN` and for `ADVANCED_FIELDS`, which come last."""
+MADE_OTHERWISE = frozenset({"command", "trainer", "processes", "working_dir", "mounts", "log_dir", "user"})
+"""Fields of `JobSpec` that are not just the text of the form's field of that name."""
+_ELSEWHERE = {*MADE_OTHERWISE, "torchrun", "workers", "gpus"} - {"working_dir"}
 
-_DEFAULTS: Mapping[str, str] = {
-    field.key: field.default
-    for field in (*(each for _, fields in SECTIONS for each in fields), *COMMAND_FIELDS, *ADVANCED_FIELDS)
-}
+
+def _declared(*sections: Section, basic: bool) -> tuple[FormField, ...]:
+    """Return the fields of some sections as declared: those that most people change, or the rest."""
+    return tuple(
+        job_field(name)
+        for name, each in JOB_FIELDS.items()
+        if each.section in sections and each.is_basic == basic and name not in _ELSEWHERE
+    )
+
+
+_NAME, *_JOB = _declared("job", basic=True)
+SECTIONS: tuple[FormSection, ...] = (
+    FormSection("Job", (_NAME, KIND, *_JOB), _declared("job", basic=False)),
+    FormSection("Code", _declared("code", basic=True), _declared("code", basic=False)),
+    FormSection("Resources", SIZE_FIELDS, _declared("resources", basic=False)),
+    FormSection("Launch", (RUN,), _declared("launch", basic=False)),
+    FormSection(
+        "Data and environment",
+        (*_FIRST_VOLUME, *_declared("environment", basic=True)),
+        (_MORE_VOLUMES, *_declared("storage", "environment", basic=False)),
+    ),
+    FormSection("Scheduling", _declared("scheduling", basic=True), _declared("scheduling", basic=False)),
+    FormSection("Lifecycle", _declared("lifecycle", basic=True), _declared("lifecycle", basic=False)),
+)
+"""The form from top to bottom, but for what follows `RUN`."""
+JOB_FORM_FIELDS: tuple[FormField, ...] = (
+    *(field for section in SECTIONS for field in (*section.fields, *section.more)),
+    *COMMAND_FIELDS,
+)
+"""All but the arguments of trainers."""
+
+_DEFAULTS: Mapping[str, str] = {field.key: field.default for field in JOB_FORM_FIELDS}
 
 
 def trainer_fields(trainer: Trainer) -> tuple[tuple[FormField, ...], tuple[FormField, ...]]:

@@ -20,8 +20,15 @@ from k8s.jobs.run_folders import LOGS, run_name
 from k8s.kinds import CREATABLE, CreatableKind
 from trainer.catalogue import TRAINERS, Trainer
 from tui.jobs.new_job.earlier_runs import EarlierRun, EarlierRuns
-from tui.jobs.new_job.fields import COMMAND, CONTINUE, DIRECTORIES, default_text, default_values
-from tui.jobs.new_job.hidden_fields import hidden_fields
+from tui.jobs.new_job.fields import (
+    COMMAND,
+    CONTINUE,
+    DIRECTORIES,
+    MADE_OTHERWISE,
+    default_text,
+    default_values,
+)
+from tui.jobs.new_job.hidden_fields import hidden_fields, unused_values
 
 Values = Mapping[str, str]
 """The text in each field, by key; a missing key is at its default."""
@@ -30,22 +37,7 @@ _NONE_KNOWN = EarlierRuns()
 _TRAINER_NAMES = {trainer.name for trainer in TRAINERS}
 _PICTURE = re.compile(r"[\u2400-\u241f\u2421]")
 """What a field shows in place of a control character."""
-_PARSED = (
-    "name",
-    "namespace",
-    "image",
-    "workers",
-    "gpus",
-    "gpu_resource",
-    "env",
-    "cpu",
-    "memory",
-    "shared_memory",
-    "priority_class",
-    "retries",
-    "clean_pods",
-    "labels",
-)
+_PARSED = tuple(name for name in JOB_FIELDS if name not in MADE_OTHERWISE)
 """The fields of `JobSpec` that have a field in the form, as it is."""
 
 
@@ -62,6 +54,8 @@ class FormResult:
     """The run whose checkpoint it goes on from."""
     mnist: str = ""
     """Folder in the pods that it reads MNIST from; empty where it reads or downloads none."""
+    unused: tuple[str, ...] = ()
+    """Sentences about values that are kept, and not used as the kind has no such thing."""
 
 
 def base_name(values: Values) -> str:
@@ -127,6 +121,7 @@ def parse_values(
         problems=problems,
         continues=continued,
         mnist=_mnist(values, spec),
+        unused=unused_values({**values, **texts}),
     )
 
 
@@ -194,8 +189,7 @@ def _command(
 ) -> tuple[tuple[str, ...], str]:
     """Return the argv, and the folder of the event files."""
     if values["run"] == COMMAND:
-        line = values[COMMAND].strip()
-        return (("sh", "-c", line) if line else ()), values["log_dir"]
+        return _own_command(values, problems), values["log_dir"]
     trainer = next((each for each in TRAINERS if each.name == values["run"]), None)
     if trainer is None:
         problems["run"] = f"Must be one of {', '.join(each.name for each in TRAINERS)}, {COMMAND}."
@@ -222,6 +216,19 @@ def _command(
     if values.get(dataset) == "mnist" and values.get(folder) == "":
         problems[folder] = "Required for mnist: the directory of its files, e.g. /workspace/mnist."
     return tuple(trainer.command(arguments)), folders.get("log-dir", DIRECTORIES["log-dir"])
+
+
+def _own_command(values: Values, problems: dict[str, str]) -> tuple[str, ...]:
+    """Return a script and its arguments for torchrun, or what a shell runs."""
+    line = values[COMMAND].strip()
+    if values["torchrun"] != "true":
+        return ("sh", "-c", line) if line else ()
+    try:
+        words: tuple[str, ...] = JOB_FIELDS[COMMAND].type.parse(line)
+    except ValueError as error:
+        problems[COMMAND] = str(error)
+        return ()
+    return words
 
 
 def _root(values: Values) -> str:
@@ -270,7 +277,7 @@ def values_from_spec(spec: JobSpec, kind: CreatableKind) -> dict[str, str]:
         if arguments is not None:
             values["run"] = trainer.name
             return values | {f"{trainer.name}.{name}": text for name, text in arguments.items()}
-    is_shell_line = len(spec.command) == 3 and spec.command[:2] == ("sh", "-c")
+    is_shell_line = len(spec.command) == 3 and spec.command[:2] == ("sh", "-c") and not spec.torchrun
     values["run"] = COMMAND
     values[COMMAND] = spec.command[2] if is_shell_line else shlex.join(spec.command)
     values["log_dir"] = spec.log_dir

@@ -12,15 +12,13 @@ from k8s.jobs.run_folders import run_stamp
 from k8s.kinds import CREATABLE
 from k8s.snapshot import ClusterSnapshot, Job
 from tui.jobs.new_job.earlier_runs import EarlierRuns, earlier_runs
-from tui.jobs.new_job.fields import ADVANCED_FIELDS, COMMAND, COMMAND_FIELDS, SECTIONS, default_values
+from tui.jobs.new_job.fields import COMMAND, JOB_FORM_FIELDS, default_values
 from tui.jobs.new_job.form_spec import base_name, field_key, parse_values, values_from_spec
 from tui.jobs.new_job.volume import VolumeContent
 
 _NOT_COMPARED = ("name", "namespace", "user", "command", "trainer", "log_dir")
 """Fields of `JobSpec` that may differ from those of a cloned job: a shell runs the same command."""
-_KEYS = {field.key for _, section in SECTIONS for field in section} | {
-    field.key for field in (*COMMAND_FIELDS, *ADVANCED_FIELDS)
-}
+_KEYS = {field.key for field in JOB_FORM_FIELDS}
 
 
 class FormState:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import posixpath
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal, NamedTuple
 
 from k8s.diagnosis.shortage import closed_words
-from k8s.scheduling.predicates import ClusterCapacity, UnfitReason
+from k8s.job_spec import JobSpec
+from k8s.scheduling.predicates import ClusterCapacity, UnfitNode, UnfitReason
 from k8s.scheduling.requests import ResourceList, insufficient
 from k8s.scheduling.scheduling_spec import SchedulingSpec, Toleration
 from k8s.snapshot import ClusterSnapshot
@@ -28,6 +29,8 @@ MARKS: Mapping[Severity, str] = {"ok": "✓", "info": "·", "warning": "!", "err
 
 LONGEST_LINE = 150
 """Characters of a line: it may hold what was typed into a field."""
+MOST_NAMES = 3
+"""Nodes that the fit line names."""
 _SIZE_LABELS = {"kind": "Kind", **{field.key: field.label for field in SIZE_FIELDS}}
 
 
@@ -39,7 +42,7 @@ class PreflightLine(NamedTuple):
 
     @property
     def marked(self) -> str:
-        """The line with its mark: `✓ fits now: 2 of 8 GPUs free`."""
+        """The line with its mark: `✓ 1 × 2 GPUs: fits now on a; 2 of 8 GPUs free`."""
         return f"{MARKS[self.severity]} {self.text}"
 
 
@@ -69,6 +72,7 @@ def preflight(
             for mount in spec.mounts
             if mount.claim not in claims
         ]
+    lines += [PreflightLine("warning", sentence) for sentence in result.unused]
     if any(
         (job.ref.namespace, job.ref.name, job.ref.kind)
         == (spec.namespace, spec.name, result.kind.resource.kind)
@@ -132,21 +136,33 @@ def _fit(result: FormResult, snapshot: ClusterSnapshot) -> list[PreflightLine]:
         available = f"; available: {', '.join(others[:3])}" if others else ""
         return [PreflightLine("error", f"would never start: no node has {spec.gpu_resource}{available}")]
     requested: ResourceList = {spec.gpu_resource: spec.gpus}
-    # A taint of the resource's own name lets in who requests it: ExtendedResourceToleration.
-    pod = SchedulingSpec(tolerations=[Toleration(key=spec.gpu_resource, operator="Exists")])
-    unfit = {each.name: each for each in capacity.unfit(pod, requested)}
+    unfit = {each.name: each for each in capacity.unfit(_pod(spec), requested)}
+    nodes = [each for each in nodes if each.name not in spec.excluded_nodes]
+    unfit |= {
+        name: UnfitNode(name, UnfitReason.MISMATCH, "it is excluded")
+        for name in spec.excluded_nodes
+        if name in capacity.nodes
+    }
     open_nodes = [each for each in nodes if each.name not in unfit or not unfit[each.name].reason.is_closed]
     free = {each.name: max(0, int(each.free[spec.gpu_resource])) for each in open_nodes}
-    totals = [int(each.allocatable[spec.gpu_resource]) for each in nodes]
+    totals = [int(each.allocatable[spec.gpu_resource]) for each in nodes] or [0]
     simulated = " (simulated)" * snapshot.is_simulated
     free_of_total = f"{sum(free.values())} of {sum(totals)} GPUs free{simulated}"
-    needs = f"needs {count(spec.workers)} × {plural(spec.gpus, 'GPU')}"
+    size = f"{count(spec.workers)} × {plural(spec.gpus, 'GPU')}"
+    needs = f"needs {size}"
     lines = []
     if snapshot.stale:
         lines.append(PreflightLine("warning", "cluster unreachable: free GPUs may have changed"))
-    if capacity.place(requested, spec.workers, unfit)[1] >= spec.workers:
-        return [*lines, PreflightLine("ok", f"fits now: {free_of_total}")]
+    left, placed = capacity.place(requested, spec.workers, unfit)
+    if placed >= spec.workers:
+        where = [name for name, each in capacity.nodes.items() if left.nodes[name] is not each]
+        block = f"{free_of_total}, largest free block {max(free.values())}"
+        if spec.node_selector:
+            text = f"{size}: would fit now, where the node selector allows: {block}"
+            return [*lines, PreflightLine("info", text)]
+        return [*lines, PreflightLine("ok", f"{size}: fits now on {_names(where)}; {block}")]
     too_small = {name for name, each in capacity.nodes.items() if insufficient(requested, each.allocatable)}
+    too_small.update(spec.excluded_nodes)
     if capacity.emptied().place(requested, spec.workers, too_small)[1] >= spec.workers:
         most = max(free, key=lambda name: free[name], default="")
         largest = f", at most {free[most]} on one node ({most})" if most and free[most] else ""
@@ -155,6 +171,23 @@ def _fit(result: FormResult, snapshot: ClusterSnapshot) -> list[PreflightLine]:
         return [*lines, PreflightLine("warning", f"would wait: {needs}; {free_of_total}{largest}{closed}")]
     text = f"would never start: {needs}; the cluster has {sum(totals)}, at most {max(totals)} per node"
     return [*lines, PreflightLine("error", text)]
+
+
+def _pod(spec: JobSpec) -> SchedulingSpec:
+    """Return what decides where a pod can start.
+
+    A taint of the resource's own name lets in who requests it: ExtendedResourceToleration.
+    """
+    tolerations = [Toleration(key=spec.gpu_resource, operator="Exists")]
+    for each in spec.tolerations:
+        tolerations.append(Toleration(each.key, each.operator, each.value, each.effect))
+    return SchedulingSpec(tolerations=tolerations)
+
+
+def _names(nodes: Sequence[str]) -> str:
+    """Return names of nodes: `a, b, c and 5 more`."""
+    shown = ", ".join(nodes[:MOST_NAMES])
+    return f"{shown} and {len(nodes) - MOST_NAMES} more" if len(nodes) > MOST_NAMES else shown
 
 
 def _storage(result: FormResult, earlier: EarlierRuns) -> list[PreflightLine]:

@@ -81,7 +81,10 @@ class SubmitScreen(Screen[JobRef | None]):
                 self._start(submission)
 
         question = f"Create {submission.kind} {submission.name} in {submission.namespace}?"
-        self.app.push_screen(ConfirmScreen(question, submission.details, "Create"), answered)
+        # Who asked for it mostly wants it, and what is created can be deleted: Create has the focus.
+        answers = (("do", "Create"), ("cancel", "Cancel"))
+        dialog = ConfirmScreen(question, submission.details, answers=answers, escape=1)
+        self.app.push_screen(dialog, answered)
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
         """Create the job: who went to the button and pressed it is not asked again."""

@@ -117,7 +117,7 @@ class Field(Vertical):
     DEFAULT_CSS = """
     Field { height: auto; width: 100%; }
     Field > Horizontal { height: auto; width: 100%; }
-    Field .field--label { width: 18; height: 1; padding: 0 1; text-wrap: nowrap; text-overflow: ellipsis; }
+    Field .field--label { width: 21; height: 1; padding: 0 1; text-wrap: nowrap; text-overflow: ellipsis; }
     Field .field--unit { width: auto; height: 1; padding-left: 1; }
     Field TextField.-textual-compact { width: 1fr; padding: 0 1; }
     Field.-short TextField.-textual-compact { width: 14; }
@@ -125,7 +125,7 @@ class Field(Vertical):
     Field ChoiceField { width: 1fr; }
     Field ChoiceField.-textual-compact > SelectCurrent { padding: 0 1; }
     Field SelectCurrent Static#label { height: 1; text-wrap: nowrap; text-overflow: ellipsis; }
-    Field .field--error { display: none; width: 100%; height: auto; max-height: 4; padding-left: 18; }
+    Field .field--error { display: none; width: 100%; height: auto; max-height: 4; padding-left: 21; }
     Field.-error .field--error { display: block; }
     """
 
@@ -340,9 +340,10 @@ class CollapsibleFields(Vertical):
         await self.query_one(Vertical).mount_all(fields)
 
     def set_hidden(self, hidden: Collection[str]) -> None:
-        """Do not name the fields with these keys."""
+        """Do not name the fields with these keys; where no other is inside, hide the title too."""
         if hidden != self._hidden:
             self._hidden = hidden
+            self.display = any(each.key not in hidden for each in self.definitions)
             self._write_title()
 
     @property

@@ -15,7 +15,7 @@ from textual.widgets import Button, Label, Static
 from k8s.text.sanitize import sanitize, sanitize_lines
 from trainer.catalogue import TRAINERS
 from tui.jobs.new_job.fields import (
-    ADVANCED_FIELDS,
+    CLAIM,
     COMMAND,
     COMMAND_FIELDS,
     RUN,
@@ -29,7 +29,6 @@ from tui.jobs.new_job.preflight import MARKS, PreflightLine, Severity
 from tui.text.format import plural
 from tui.widgets.form.fields import CollapsibleFields, Field
 
-_CLAIM = next(field for _, section in SECTIONS for field in section if field.key == "claim")
 _STYLES: Mapping[Severity, str] = {
     "ok": "$status-running",
     "info": "$quiet",
@@ -58,15 +57,16 @@ class JobFields(ScrollableContainer, can_focus=False):
         self._errors: Mapping[str, str] = {}
 
     def compose(self) -> ComposeResult:
-        """Lay out the sections, each with its heading; advanced fields are collapsed."""
-        for title, definitions in SECTIONS:
+        """Lay out the sections, each with its heading; what few people change is collapsed."""
+        for section in SECTIONS:
             with Vertical(classes="section"):
-                yield Label(title, classes="heading", markup=False)
-                yield from self._fields(definitions)
-                if RUN in definitions:
+                if section.fields:
+                    yield Label(section.title, classes="heading", markup=False)
+                yield from self._fields(section.fields)
+                if RUN in section.fields:
                     yield from self._compose_run()
-        with Vertical(classes="section"):
-            yield CollapsibleFields("More", ADVANCED_FIELDS)
+                if section.more:
+                    yield CollapsibleFields("More" if section.fields else section.title, section.more)
 
     def _compose_run(self) -> ComposeResult:
         yield Vertical(*self._fields(COMMAND_FIELDS), id=f"run-{COMMAND}", classes="run")
@@ -132,12 +132,12 @@ class JobFields(ScrollableContainer, can_focus=False):
         value = self._values.get("claim", "")
         missing = [(value, f"{value} (not found)")] if value not in ("", *names) else []
         choices = (*((name, name) for name in names), *missing, ("", "none"))
-        await self._claim.redefine(replace(_CLAIM, choices=choices, control="choice"))
+        await self._claim.redefine(replace(CLAIM, choices=choices, control="choice"))
 
     async def set_claims_unknown(self, why: str) -> None:
         """Let the name of a claim be typed: `why` they cannot be listed."""
         text = f"Cannot list volume claims, type a name. {why}"
-        await self._claim.redefine(replace(_CLAIM, help=text, placeholder="none, or a name"))
+        await self._claim.redefine(replace(CLAIM, help=text, placeholder="none, or a name"))
 
     @property
     def _claim(self) -> Field:
