@@ -138,11 +138,11 @@ async def _cancel(*tasks: asyncio.Task[None]) -> None:
 
 
 async def _watch_idle(agent: Agent, server: Server, idle_s: float, stopping: asyncio.Event) -> None:
-    """Stop the sandbox when nothing runs and nobody asked for long."""
+    """Stop the sandbox when nothing works and nobody asked for long."""
     while True:
         await asyncio.sleep(min(_LOOK_AROUND_S, idle_s / 4))
-        if not agent.runs and server.idle_s >= idle_s:
-            log.info("nobody asked for %.0f s and nothing runs: the sandbox ends", server.idle_s)
+        if not agent.is_working and server.idle_s >= idle_s:
+            log.info("nobody asked for %.0f s and nothing works: the sandbox ends", server.idle_s)
             stopping.set()
 
 

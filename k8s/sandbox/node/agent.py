@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from k8s.errors import Conflict, KubeError, NotFound
-from k8s.models.resources import NODES, PODS
+from k8s.models.resources import DEPLOYMENTS, NODES, PODS
 from k8s.sandbox.controller_runtime import Informers, Manifest, Recorder, controller_of, now_text
 from k8s.sandbox.node import nodes
 from k8s.sandbox.node.containers import PYTHONS, ContainerContext
@@ -60,6 +60,12 @@ class Agent:
         self._tasks: set[asyncio.Task[None]] = set()
         self._seen: set[str] = set()
         self._with_folders: set[str] = set()
+
+    @property
+    def is_working(self) -> bool:
+        """Tell whether any pod runs that will end; those of Deployments only serve who asks them."""
+        owners = [controller_of(run.pod) for run in self.runs.values()]
+        return any(owner.get("kind") != DEPLOYMENTS.kind for owner in owners)
 
     async def register(self) -> None:
         """Make the nodes be there as they should, and no others of an earlier sandbox, nor what it left."""

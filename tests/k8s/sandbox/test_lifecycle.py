@@ -19,7 +19,7 @@ from k8s import sandbox
 from k8s.client.client import Client
 from k8s.errors import KubeError
 from k8s.kinds.kubeflow.pytorch_job import PYTORCH_JOBS
-from k8s.models.resources import CLAIMS, CONFIG_MAPS, EVENTS, NODES, PODS
+from k8s.models.resources import CLAIMS, CONFIG_MAPS, DEPLOYMENTS, EVENTS, NODES, PODS
 from k8s.sandbox.paths import SandboxPaths
 from tests.k8s.sandbox.live.running import comes, eventually, has, log_of, marked, phase, pod, pytorch_job
 from tests.k8s.sandbox.live.test_leftovers import leave, sleepers
@@ -221,6 +221,23 @@ async def test_it_stays_while_a_pod_runs(paths: SandboxPaths) -> None:
     log = paths.pods / busy["metadata"]["uid"] / "main" / "0.log"
     eventually(lambda: not paths.is_held)
     assert log.read_text().endswith("done\n")
+
+
+async def test_a_deployment_that_nobody_asks_does_not_keep_it(paths: SandboxPaths) -> None:
+    address = await sandbox.start(sandbox.SandboxOptions(nodes=1, idle_s=2.0))
+    labels = {"app": "serves"}
+    template = {"metadata": {"labels": labels}, "spec": pod("p", "sleep", "300")["spec"]}
+    template["spec"] |= {"restartPolicy": "Always", "terminationGracePeriodSeconds": 1}
+    deployment = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "serves"},
+        "spec": {"selector": {"matchLabels": labels}, "template": template},
+    }
+    async with await Client.connect(str(address.kubeconfig)) as client:
+        await client.create(DEPLOYMENTS, deployment, "default")
+        await comes(client, DEPLOYMENTS, "serves", lambda each: each["status"].get("availableReplicas"))
+    eventually(lambda: not paths.is_held)
 
 
 FLOOD = """

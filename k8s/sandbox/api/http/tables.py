@@ -49,7 +49,7 @@ deployments.apps  Name=metadata.name Ready=deployment_ready Up-to-date=status.up
 jobs.batch  Name=metadata.name Status=job_status Completions=job_completions Duration=job_duration Age=age
             -Containers=job_names -Images=job_images -Selector=spec.selector.matchLabels|<none>
 pytorchtrainingjobs.batch.tensorstack.dev  Name=metadata.name Phase=status.phase Age=age
-jobsets.jobset.x-k8s.io  Name=metadata.name TerminalState=status.terminalState Restarts=status.restarts
+jobsets.jobset.x-k8s.io  Name=metadata.name TerminalState=status.terminalState Restarts=status.restarts|0
             Completed=completed Suspended=spec.suspend Age=age
 clustertrainingruntimes.trainer.kubeflow.org  Name=metadata.name Age=age
 trainingruntimes.trainer.kubeflow.org  Name=metadata.name Age=age
