@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from k8s.kinds.base import (
     CreatableKind,
     DeclaredJob,
+    ElasticKind,
+    ElasticSize,
     JobKind,
     JobRef,
     Manifest,
@@ -70,6 +72,8 @@ __all__ = [
     "RUNNABLE",
     "CreatableKind",
     "DeclaredJob",
+    "ElasticKind",
+    "ElasticSize",
     "JobKind",
     "JobRef",
     "Manifest",

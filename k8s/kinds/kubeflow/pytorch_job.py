@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from k8s.job_spec import JobSpec
-from k8s.kinds.base import DeclaredJob, Manifest, Replica
+from k8s.kinds.base import DeclaredJob, ElasticSize, Manifest, Replica
 from k8s.kinds.from_manifest import (
     Understood,
     differences,
@@ -147,6 +147,19 @@ class PyTorchJob:
                     )
                 )
         return tuple(found)
+
+    def elastic_size(self, obj: Manifest) -> ElasticSize | None:
+        """Return how many workers an elastic PyTorchJob asks for; its master, if it has one, stays."""
+        policy = nested(obj, "spec", "elasticPolicy")
+        worker = nested(obj, "spec", "pytorchReplicaSpecs", "Worker")
+        if not policy or not worker:
+            return None
+        return ElasticSize(
+            "spec.pytorchReplicaSpecs.Worker.replicas",
+            replica_count(worker.get("replicas")),
+            count_of(policy.get("minReplicas")),
+            count_of(policy.get("maxReplicas")),
+        )
 
     def pod_selector(self, name: str) -> str:
         """Return the selector that leaves out other operators' jobs of the same name."""
