@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
-from k8s.job_spec import JobSpec
+from k8s.job_spec import JOB_FIELDS, JobSpec
 from k8s.models import Condition, Meta, Pod
 from k8s.models.resources import Resource
 from k8s.status import Status
@@ -137,29 +137,26 @@ class RunnableKind(JobKind, Protocol):
     """Which of the sandbox's operators does so, by its name there."""
 
 
-class ElasticSize(NamedTuple):
-    """How many replicas an elastic job asks for, and between which bounds that may be changed."""
-
-    field: str
-    """Where its object says how many, as `spec.elastic.expectedReplicas`."""
-    replicas: int | None
-    least: int | None
-    most: int | None
-
-
-@runtime_checkable
-class ElasticKind(JobKind, Protocol):
-    """A kind whose jobs may go on with more or fewer replicas."""
-
-    def elastic_size(self, obj: Manifest) -> ElasticSize | None:
-        """Return the size of a job that is elastic; None of one that is not."""
-
-
 class CreatableKind(JobKind, Protocol):
-    """A kind of which the console makes jobs, and the sandbox runs them."""
+    """A kind of which the console makes jobs. Kinds that can be created derive from this one."""
+
+    word: str
+    """What people type for it: `submit pytorch`. Versions of one kind share it."""
+    aliases: tuple[str, ...] = ()
+    """What else they may type."""
+    lacks: Mapping[str, str]
+    """Fields of `JobSpec` that change nothing of such a job, each with the reason in a sentence."""
+    runs_tensorboard: bool = False
+    """Its operator runs the TensorBoard that a manifest asks for; else it comes beside the job."""
+    restart_policies: tuple[str, ...] = ("Always", "OnFailure", "Never", "ExitCode")
+    """The restart policies that its operator accepts."""
 
     def manifest(self, spec: JobSpec) -> Manifest:
         """Return the object that asks for `spec`."""
+
+    def companions(self, spec: JobSpec) -> tuple[tuple[Resource, Manifest], ...]:
+        """Return the objects that have to be created beside the job, without owner, for it to run at all."""
+        return ()
 
     def spec_from_manifest(self, obj: Manifest) -> tuple[JobSpec, tuple[str, ...]]:
         """Return the spec that makes a job like an object, and the names of what no spec can say.
@@ -167,3 +164,16 @@ class CreatableKind(JobKind, Protocol):
         Raises:
             AttributeError, TypeError, ValueError: The object makes no sense.
         """
+
+    def unsupported(self, spec: JobSpec) -> dict[str, str]:
+        """Return what a spec asks for and such a job cannot have, by field, each with a sentence."""
+        found = {
+            name: sentence
+            for name, sentence in self.lacks.items()
+            if getattr(spec, name) != JOB_FIELDS[name].default
+        }
+        policy = spec.restart_policy
+        if policy and "restart_policy" not in found and policy not in self.restart_policies:
+            words = ", ".join(self.restart_policies)
+            found["restart_policy"] = f"A {self.title} knows only these: {words}."
+        return found

@@ -7,8 +7,12 @@ and `mpi-job-role` are those of its versions before 0.4.
 
 from __future__ import annotations
 
-from k8s.kinds.base import DeclaredJob, Manifest, Replica
+from collections.abc import Mapping
+
+from k8s.job_spec import JobSpec
+from k8s.kinds.base import CreatableKind, DeclaredJob, Manifest, Replica
 from k8s.kinds.kubeflow.common import JOB_NAME, JOB_ROLE, OPERATOR_NAME, REPLICA_INDEX, read_kubeflow_job
+from k8s.kinds.kubeflow.mpi_manifest import NOT_OF_MPI, mpi_manifest, spec_of_mpi
 from k8s.kinds.parse import label_number, make_replica, nested, replica_count
 from k8s.models import Pod
 from k8s.models.resources import Resource
@@ -18,13 +22,28 @@ MPI_JOBS = Resource("kubeflow.org", "v2beta1", "mpijobs", "MPIJob")
 OLD_JOB_NAME, OLD_ROLE = "mpi-job-name", "mpi-job-role"
 
 
-class MPIJob:
+class MPIJob(CreatableKind):
     """Kubeflow's job for MPI: a launcher, whose log has what all ranks say, and its workers."""
 
     title = "MPIJob"
+    word = "mpi"
+    aliases = ("mpijob",)
     resource = MPI_JOBS
     container = ""
     suspend_field = "spec.runPolicy.suspend"
+    lacks: Mapping[str, str] = {
+        **NOT_OF_MPI,
+        "kube_queue": "kube-queue knows MPIJobs of version v1 and v1alpha1 only.",
+    }
+    restart_policies = ("OnFailure", "Never")
+
+    def manifest(self, spec: JobSpec) -> Manifest:
+        """Return the MPIJob v2beta1 that asks for `spec`."""
+        return mpi_manifest(self.resource, spec, has_policy=True)
+
+    def spec_from_manifest(self, obj: Manifest) -> tuple[JobSpec, tuple[str, ...]]:
+        """Return the spec for an MPIJob like this one, and what it leaves out."""
+        return spec_of_mpi(obj)
 
     def parse(self, obj: Manifest) -> DeclaredJob:
         """Read an MPIJob v2beta1, with Kubeflow's conditions and run policy."""
