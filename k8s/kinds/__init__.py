@@ -6,7 +6,7 @@ know a kind's name. (An annotation by which its pods are told apart must begin a
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 from k8s.kinds.base import (
     CreatableKind,
@@ -22,6 +22,7 @@ from k8s.kinds.job_set import JobSet
 from k8s.kinds.kubeflow.mpi_job import MPIJob
 from k8s.kinds.kubeflow.mpi_job_v1 import MPIJobV1
 from k8s.kinds.kubeflow.mpi_job_v1alpha1 import MPIJobV1Alpha1
+from k8s.kinds.kubeflow.mpi_run import MPIKind, MPIRun
 from k8s.kinds.kubeflow.pytorch_job import PyTorchJob
 from k8s.kinds.kubeflow.tf_job import TFJob
 from k8s.kinds.kubeflow.train_job import TrainJob
@@ -31,25 +32,21 @@ from k8s.kinds.t9k.mpi_job import T9kMPIJob
 from k8s.kinds.t9k.pytorch_job import T9kPyTorchJob
 from k8s.kinds.unknown import AnyOwner
 from k8s.kinds.volcano_job import VolcanoJob
-from k8s.models.resources import Resource
 
-CREATABLE: tuple[CreatableKind, ...] = (
-    PyTorchJob(),
-    MPIJob(),
-    TrainJob(),
-    T9kPyTorchJob(),
-    BatchJob(),
-    MPIJobV1(),
-    MPIJobV1Alpha1(),
-)
-"""Those that the form can create, in the form's order; of one in several versions the newest first."""
+CREATABLE: tuple[CreatableKind, ...] = (PyTorchJob(), BatchJob())
+"""Those that the form can create and the sandbox runs, in the form's order."""
 KINDS: tuple[JobKind, ...] = (
     *CREATABLE,
+    MPIJob(),
+    MPIJobV1(),
+    MPIJobV1Alpha1(),
+    TrainJob(),
     TFJob(),
     JobSet(),
     VolcanoJob(),
     RayJob(),
     RayCluster(),
+    T9kPyTorchJob(),
     T9kMPIJob(),
 )
 """Those that are watched; of one in several versions the newest first. A new one: its line here, its file
@@ -61,21 +58,6 @@ RUNNABLE: tuple[RunnableKind, ...] = tuple(kind for kind in KINDS if isinstance(
 _BY_NAME: Mapping[tuple[str, str], JobKind] = {
     (kind.resource.kind, kind.resource.api_version): kind for kind in KINDS
 }
-
-
-def kinds_of_word(word: str) -> tuple[CreatableKind, ...]:
-    """Return the kinds that people call so, as in `submit mpi`, the newest version first; none for others."""
-    return tuple(kind for kind in CREATABLE if word in (kind.word, *kind.aliases))
-
-
-def newest_served(word: str, served: Collection[Resource]) -> CreatableKind | None:
-    """Return the newest version of what people call so that a server has; None where it has none.
-
-    Args:
-        word: As in `submit mpi`.
-        served: What the server has.
-    """
-    return next((kind for kind in kinds_of_word(word) if kind.resource in served), None)
 
 
 def kind_of(ref: JobRef) -> JobKind:
@@ -91,10 +73,10 @@ __all__ = [
     "DeclaredJob",
     "JobKind",
     "JobRef",
+    "MPIKind",
+    "MPIRun",
     "Manifest",
     "Replica",
     "RunnableKind",
     "kind_of",
-    "kinds_of_word",
-    "newest_served",
 ]

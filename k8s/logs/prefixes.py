@@ -51,6 +51,9 @@ def _rule(
 
 
 _N = rb"(\d{1,6})"
+_DATE = rb"[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d:]{10,16} \d{4}"
+# Open MPI 5 puts a space before the line, 4 does not: one alone is its own.
+_TAG_END = rb"\](?:\[[^\]\s]*\])?<(?:stdout|stderr|stddiag)>:(?: (?! ))?"
 
 RULES: tuple[PrefixRule, ...] = (
     _rule(
@@ -78,14 +81,17 @@ RULES: tuple[PrefixRule, ...] = (
     _rule(
         "[1,3]<stdout>:step 1",
         "Open MPI mpirun --tag-output; PRRTE --output tag, tag-fullname, tag-detailed",
-        rb"\[[^\],\s]*," + _N + rb"\](?:\[[^\]\s]*\])?<(?:stdout|stderr|stddiag)>:",
+        rb"\[[^\],\s]*," + _N + _TAG_END,
+    ),
+    _rule(
+        "[Tue May 14 12:00:00 2024][1,3]<stdout>: step 1",
+        "Open MPI 5 mpirun --tag-output --timestamp-output",
+        rb"\[" + _DATE + rb"\]\[[^\],\s]*," + _N + _TAG_END,
     ),
     _rule(
         "Tue May 14 12:00:00 2024[1,3]<stdout>:step 1",
         "Open MPI mpirun --tag-output --timestamp-output",
-        rb"[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d:]{10,16} \d{4}\[[^\],\s]*,"
-        + _N
-        + rb"\]<(?:stdout|stderr|stddiag)>:",
+        _DATE + rb"\[[^\],\s]*," + _N + _TAG_END,
     ),
     _rule("[3]<stdout>:step 1", "horovodrun with Gloo", rb"\[" + _N + rb"\]<(?:stdout|stderr)>:"),
     _rule("[3] step 1", "MPICH Hydra -prepend-rank, Intel MPI -l", rb"\[" + _N + rb"\] ", of_launcher=True),

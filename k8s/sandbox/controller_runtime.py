@@ -21,6 +21,8 @@ from k8s.watch.mirror import Mirror
 
 Manifest = dict[str, Any]
 
+PROCESSES = "gpuconsole.dev/processes"
+"""Annotation of a pod: how many processes share its cores, where its own variables do not tell."""
 SETTLE_S = 0.02
 """How long a controller waits for more changes after the first."""
 FIRST_DELAY_S, LONGEST_DELAY_S = 0.5, 30.0

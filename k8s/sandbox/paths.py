@@ -50,6 +50,8 @@ class SandboxPaths:
         """Of each pod, by uid, and container: its logs and how it was started."""
         self.scratch = folder / "scratch"
         """Of each pod, by uid: its home and its own volumes, which go with it."""
+        self.hosts = folder / "hosts"
+        """By namespace and pod, links to the folders of the containers that run, as names lead to pods."""
         self.volumes = folder / "volumes"
         """What stands for volume claims."""
         self.certificate = folder / "tls.crt"

@@ -21,6 +21,8 @@ POD_UID, SANDBOX = "GPUCONSOLE_POD_UID", "GPUCONSOLE_SANDBOX"
 """Variables that tell to which pod, and to the sandbox in which folder, a process belongs."""
 TENSORBOARD = "tensorboard"
 """A program that listens at a socket file of its pod's, not on a port."""
+HOSTS, JOB_PORT = "GPUCONSOLE_HOSTS", "GPUCONSOLE_JOB_PORT"
+"""Variables that tell where running pods' containers are found by name, and where a job's ranks may meet."""
 _LOG_NAME = re.compile(r"(\d+)(?:\.(\d+))?\.log")
 
 

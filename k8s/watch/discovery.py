@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 from urllib.parse import quote
 
@@ -42,18 +42,23 @@ class ServedKinds:
     """Group and version, as in manifests, to what can be listed there; None where it would not say."""
     preferred: frozenset[str] = frozenset()
     """The version that it prefers of each group, as in manifests."""
+    storages: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    """Version and plural to where the objects are stored, opaque; nothing where the server does not tell."""
 
 
 def choose(kinds: Sequence[K], served: ServedKinds) -> tuple[K, ...]:
     """Return the kinds to mirror.
 
-    A resource in several versions is the same objects several times, so one version is
-    chosen: the one that the server prefers, else the first of ours. Where the server says
+    A resource in several versions is the same objects several times, unless the server says that they
+    are stored apart (as in the sandbox, which converts nothing). So one version is chosen: the one that
+    the server prefers, else the first of ours. Where the server says
     of none that it is there, those that it would not speak of are all tried.
     """
-    versions: dict[tuple[str, str], list[K]] = {}
+    versions: dict[tuple[str, str, str], list[K]] = {}
     for kind in kinds:
-        versions.setdefault((kind.resource.group, kind.resource.plural), []).append(kind)
+        resource = kind.resource
+        storage = served.storages.get((resource.api_version, resource.plural), "")
+        versions.setdefault((resource.group, resource.plural, storage), []).append(kind)
     to_mirror: list[K] = []
     for same in versions.values():
         known = [
@@ -93,11 +98,21 @@ async def fetch_served(client: Client, api_versions: set[str]) -> ServedKinds:
     asked = sorted(api_versions & offered)
     plurals = await asyncio.gather(*(_fetch_plurals(client, api_version) for api_version in asked))
     preferred = {group.preferred_version.group_version for group in groups if group.preferred_version}
-    return ServedKinds(dict(zip(asked, plurals, strict=True)), frozenset(preferred))
+    found = dict(zip(asked, plurals, strict=True))
+    storages = {
+        (version, plural): storage
+        for version, stored in found.items()
+        for plural, storage in (stored or {}).items()
+    }
+    return ServedKinds(
+        {version: None if stored is None else frozenset(stored) for version, stored in found.items()},
+        frozenset(preferred),
+        storages,
+    )
 
 
-async def _fetch_plurals(client: Client, api_version: str) -> frozenset[str] | None:
-    """Return what can be listed in one version of a group; None when it would not say.
+async def _fetch_plurals(client: Client, api_version: str) -> dict[str, str] | None:
+    """Return what can be listed in one version of a group, and its storage; None when it would not say.
 
     An aggregated group answers 503 while the server behind it is away.
     """
@@ -107,7 +122,7 @@ async def _fetch_plurals(client: Client, api_version: str) -> frozenset[str] | N
         raise
     except KubeError:
         return None
-    return frozenset(each.name for each in found if "list" in (each.verbs or ()))
+    return {each.name: each.storage_version_hash for each in found if "list" in (each.verbs or ())}
 
 
 class RestMapper:
@@ -173,6 +188,7 @@ class _Resource(Value, frozen=True):
     kind: str = ""
     namespaced: bool = False
     verbs: list[str] | None = None
+    storage_version_hash: str = ""
 
 
 class _Resources(Value, frozen=True):

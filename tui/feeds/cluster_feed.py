@@ -356,11 +356,11 @@ class ClusterFeed:
 
     def _declared(self) -> list[DeclaredJob]:
         """Return the jobs, each once: without discovery, several versions of a resource are mirrored."""
-        by_place: dict[tuple[str, str], Iterable[DeclaredJob]] = {}
-        for resource, mirror in self._jobs.items():
-            if mirror.objects:
-                by_place.setdefault((resource.group, resource.plural), mirror.objects.values())
-        return [job for jobs in by_place.values() for job in jobs]
+        by_uid: dict[str, DeclaredJob] = {}
+        for mirror in self._jobs.values():
+            for uid, job in mirror.objects.items():
+                by_uid.setdefault(uid, job)
+        return list(by_uid.values())
 
 
 def _meta(obj: Node | Pod | ResourceClaim | ResourceSlice) -> Meta:

@@ -8,42 +8,64 @@ and `mpi-job-role` are those of its versions before 0.4.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
-from k8s.job_spec import JobSpec
-from k8s.kinds.base import CreatableKind, DeclaredJob, Manifest, Replica
-from k8s.kinds.kubeflow.common import JOB_NAME, JOB_ROLE, OPERATOR_NAME, REPLICA_INDEX, read_kubeflow_job
-from k8s.kinds.kubeflow.mpi_manifest import NOT_OF_MPI, mpi_manifest, spec_of_mpi
-from k8s.kinds.parse import label_number, make_replica, nested, replica_count
+from k8s.kinds.base import DeclaredJob, Manifest, Replica
+from k8s.kinds.kubeflow.common import (
+    JOB_NAME,
+    JOB_ROLE,
+    OPERATOR_NAME,
+    REPLICA_INDEX,
+    read_kubeflow_job,
+    run_policy,
+)
+from k8s.kinds.kubeflow.mpi_run import (
+    CONFIG_FOLDER,
+    MPIRun,
+    Named,
+    config_map,
+    hostfile,
+    launcher_job,
+    pod_metadata,
+    with_config,
+    with_container,
+)
+from k8s.kinds.parse import count_of, label_number, make_replica, nested, replica_count, text_of
 from k8s.models import Pod
 from k8s.models.resources import Resource
 
 MPI_JOBS = Resource("kubeflow.org", "v2beta1", "mpijobs", "MPIJob")
 
 OLD_JOB_NAME, OLD_ROLE = "mpi-job-name", "mpi-job-role"
+_OPERATOR = "mpi-operator"
+_CONFIG_MODES = {"hostfile": 0o444, "discover_hosts.sh": 0o555}
+_HOSTFILE = f"{CONFIG_FOLDER}/hostfile"
+_LAUNCHER_ENV: Mapping[str, Named] = {
+    "OpenMPI": (
+        ("OMPI_MCA_orte_keep_fqdn_hostnames", "true"),
+        ("OMPI_MCA_orte_default_hostfile", _HOSTFILE),
+        ("OMPI_MCA_plm_rsh_args", "-o ConnectionAttempts=10"),
+    ),
+    "Intel": (
+        ("I_MPI_HYDRA_HOST_FILE", _HOSTFILE),
+        ("I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS", "-o ConnectionAttempts=10"),
+    ),
+    "MPICH": (("HYDRA_HOST_FILE", _HOSTFILE), ("HYDRA_LAUNCH_EXTRA_ARGS", "-o ConnectionAttempts=10")),
+}
+"""By `mpiImplementation`: how mpirun finds the workers."""
+_SLOTS_VARIABLE = {"OpenMPI": "OMPI_MCA_orte_set_default_slots", "Intel": "I_MPI_PERHOST"}
+_NO_GPUS: Named = (("NVIDIA_VISIBLE_DEVICES", ""), ("NVIDIA_DRIVER_CAPABILITIES", ""))
+"""What a launcher that does not work itself is told."""
 
 
-class MPIJob(CreatableKind):
+class MPIJob:
     """Kubeflow's job for MPI: a launcher, whose log has what all ranks say, and its workers."""
 
     title = "MPIJob"
-    word = "mpi"
-    aliases = ("mpijob",)
     resource = MPI_JOBS
     container = ""
     suspend_field = "spec.runPolicy.suspend"
-    lacks: Mapping[str, str] = {
-        **NOT_OF_MPI,
-        "kube_queue": "kube-queue knows MPIJobs of version v1 and v1alpha1 only.",
-    }
-    restart_policies = ("OnFailure", "Never")
-
-    def manifest(self, spec: JobSpec) -> Manifest:
-        """Return the MPIJob v2beta1 that asks for `spec`."""
-        return mpi_manifest(self.resource, spec, has_policy=True)
-
-    def spec_from_manifest(self, obj: Manifest) -> tuple[JobSpec, tuple[str, ...]]:
-        """Return the spec for an MPIJob like this one, and what it leaves out."""
-        return spec_of_mpi(obj)
+    operator = _OPERATOR
 
     def parse(self, obj: Manifest) -> DeclaredJob:
         """Read an MPIJob v2beta1, with Kubeflow's conditions and run policy."""
@@ -55,11 +77,11 @@ class MPIJob(CreatableKind):
 
     def pod_selector(self, name: str) -> str:
         """Return the selector that leaves out the training-operator's MPIJobs of the same name."""
-        return f"{JOB_NAME}={name},{OPERATOR_NAME}=mpi-operator"
+        return f"{JOB_NAME}={name},{OPERATOR_NAME}={_OPERATOR}"
 
     def job_of(self, pod: Pod) -> str:
         """Return the MPIJob's name."""
-        if pod.metadata.label(OPERATOR_NAME) == "mpi-operator":
+        if pod.metadata.label(OPERATOR_NAME) == _OPERATOR:
             return pod.metadata.label(JOB_NAME)
         return pod.metadata.label(OLD_JOB_NAME) if not is_of_v1(pod) else ""
 
@@ -71,6 +93,91 @@ class MPIJob(CreatableKind):
             meta.label(JOB_NAME) or meta.label(OLD_JOB_NAME),
             meta.label(JOB_ROLE) or meta.label(OLD_ROLE),
         )
+
+    def run_of(self, obj: Manifest) -> MPIRun:
+        """Return what the mpi-operator makes of an MPIJob v2beta1."""
+        spec, policy, name = nested(obj, "spec"), run_policy(obj), str(nested(obj, "metadata")["name"])
+        slots = count_of(spec.get("slotsPerWorker"))
+        slots = 1 if slots is None else slots
+        implementation = text_of(spec.get("mpiImplementation")) or "OpenMPI"
+        works_too = spec.get("runLauncherAsWorker") is True
+        workers = tuple(_worker(obj, each, works_too) for each in self.replicas(obj) if each.role == "worker")
+        names = [f"{name}-launcher"] * works_too + [str(pod["metadata"]["name"]) for pod in workers]
+        hosts = [f"{each}.{name}.{nested(obj, 'metadata').get('namespace')}.svc" for each in names]
+        files = {
+            "hostfile": hostfile(hosts, slots, is_hydra=implementation != "OpenMPI"),
+            "discover_hosts.sh": "".join(("#!/bin/sh\n", *(f"echo {host}\n" for host in hosts))),
+        }
+        app = {"app": name}
+        launchers = [each for each in self.replicas(obj) if each.role == "launcher"]
+        return MPIRun(
+            workers,
+            launcher_job(f"{name}-launcher", app, _launcher(obj, implementation, slots, works_too), policy),
+            config_map(f"{name}-config", app, files),
+            _service(name, is_early=works_too),
+            slots,
+            text_of(policy.get("cleanPodPolicy")) or "None",
+            is_suspended=policy.get("suspend") is True,
+            waits_for_workers=spec.get("launcherCreationPolicy") == "WaitForWorkersReady",
+            problem="" if len(launchers) == 1 else "spec.mpiReplicaSpecs[Launcher]: must have one replica",
+        )
+
+
+def _labels(name: str, role: str) -> dict[str, str]:
+    return {OPERATOR_NAME: _OPERATOR, JOB_NAME: name, JOB_ROLE: role}
+
+
+def _service(name: str, *, is_early: bool) -> Manifest:
+    """Return the headless Service of all pods; `is_early` publishes a pod before it is ready."""
+    spec: Manifest = {"clusterIP": "None", "selector": {OPERATOR_NAME: _OPERATOR, JOB_NAME: name}}
+    if is_early:
+        spec["publishNotReadyAddresses"] = True
+    meta = {"name": name, "labels": {"app": name}}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": spec}
+
+
+def _worker(obj: Manifest, worker: Replica, works_too: bool) -> Manifest:
+    """Return a worker; without a command it runs an SSH daemon."""
+    job = str(nested(obj, "metadata")["name"])
+    meta = pod_metadata(worker.template, _labels(job, "worker"))
+    meta["labels"][REPLICA_INDEX] = str(worker.index + works_too)
+    spec = with_container(worker.template, env=(("K_MPI_JOB_ROLE", "worker"),))
+    container = spec["containers"][0]
+    if not container.get("command") and not container.get("args"):
+        container["command"] = ["/usr/sbin/sshd", "-De"]
+    spec |= {
+        "hostname": worker.name,
+        "subdomain": job,
+        "restartPolicy": _restart_policy(obj, "Worker", "Never"),
+    }
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": worker.name, **meta}, "spec": spec}
+
+
+def _launcher(obj: Manifest, implementation: str, slots: int, works_too: bool) -> Manifest:
+    """Return the template of the launcher's pods."""
+    name = str(nested(obj, "metadata")["name"])
+    template: Mapping[str, Any] = nested(obj, "spec", "mpiReplicaSpecs", "Launcher", "template")
+    env = [("K_MPI_JOB_ROLE", "launcher"), *_LAUNCHER_ENV.get(implementation, ())]
+    if variable := _SLOTS_VARIABLE.get(implementation):
+        env.append((variable, str(slots)))
+    if not works_too:
+        env += _NO_GPUS
+    meta = pod_metadata(template, _labels(name, "launcher"))
+    if works_too:
+        meta["labels"][REPLICA_INDEX] = "0"
+    spec = with_config(with_container(template, env=tuple(env), mount=True), f"{name}-config", _CONFIG_MODES)
+    spec |= {
+        "hostname": f"{name}-launcher",
+        "subdomain": name,
+        "restartPolicy": _restart_policy(obj, "Launcher", "OnFailure"),
+    }
+    return {"metadata": meta, "spec": spec}
+
+
+def _restart_policy(obj: Manifest, role: str, default: str) -> str:
+    """Return how a pod of a role is restarted: its template is not asked."""
+    policy = text_of(nested(obj, "spec", "mpiReplicaSpecs", role).get("restartPolicy")) or default
+    return "Never" if policy == "ExitCode" else policy
 
 
 def is_of_v1(pod: Pod) -> bool:

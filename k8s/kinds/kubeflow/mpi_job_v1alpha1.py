@@ -6,18 +6,21 @@ is one word and has no times. Source: kubeflow/mpi-operator v0.2.3, `pkg/control
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from k8s.job_spec import JobSpec
-from k8s.kinds.base import CreatableKind, DeclaredJob, Manifest, Replica
+from k8s.kinds.base import DeclaredJob, Manifest, Replica
 from k8s.kinds.kubeflow.mpi_job import launcher_or_worker
-from k8s.kinds.kubeflow.mpi_manifest import (
-    MPI_SHAPE,
-    NOT_OF_MPI,
-    arena_mpi_manifest,
-    spec_of_arena_mpi,
+from k8s.kinds.kubeflow.mpi_run import (
+    CONFIG_FOLDER,
+    MPIRun,
+    config_map,
+    hostfile,
+    launcher_job,
+    pod_metadata,
+    with_config,
+    with_container,
 )
 from k8s.kinds.parse import (
     JobOutcome,
@@ -27,6 +30,7 @@ from k8s.kinds.parse import (
     read_job,
     replica_count,
     text_of,
+    time_of,
 )
 from k8s.models import Pod
 from k8s.models.resources import Resource
@@ -35,44 +39,36 @@ from k8s.status import Status
 MPI_JOBS_V1ALPHA1 = Resource("kubeflow.org", "v1alpha1", "mpijobs", "MPIJob")
 
 JOB_NAME, ROLE = "mpi_job_name", "mpi_role_type"
+_LAUNCHER_ENV = (
+    ("OMPI_MCA_plm_rsh_agent", f"{CONFIG_FOLDER}/kubexec.sh"),
+    ("OMPI_MCA_orte_default_hostfile", f"{CONFIG_FOLDER}/hostfile"),
+)
+_KUBEXEC = """#!/bin/sh
+POD_NAME=$1
+shift
+exec kubexec "$POD_NAME" "$*"
+"""
+"""What mpirun runs in place of ssh; `kubexec` is the sandbox's, for the operator's own kubectl."""
 _ENDINGS = {"Succeeded": Status.SUCCEEDED, "Failed": Status.FAILED}
 _GPUS_PER_NODE = 8
 """What the operator puts on one worker of a job that says only how many GPUs it wants in all."""
 
 
-class MPIJobV1Alpha1(CreatableKind):
+class MPIJobV1Alpha1:
     """Arena's job for MPI: one template, from which the launcher is made too."""
 
     title = "MPIJob v1alpha1"
-    word = "mpi"
-    aliases = ("mpijob",)
     resource = MPI_JOBS_V1ALPHA1
-    container = MPI_SHAPE.container
+    container = "mpi"
     suspend_field = ""
-    lacks: Mapping[str, str] = {
-        **NOT_OF_MPI,
-        "queue": "Kueue admits MPIJobs of version v2beta1 only.",
-        "worker_image": "An MPIJob v1alpha1 has one template, from which launcher and workers are made.",
-        "slots": "The operator of v1alpha1 counts a worker's GPUs as its slots.",
-        "launcher_policy": "The operator of v1alpha1 creates the launcher when the workers are ready.",
-        "running_timeout_s": "An MPIJob v1alpha1 has no time limit.",
-        "ttl_s": "An MPIJob v1alpha1 is kept until it is deleted.",
-        "suspend": "An MPIJob v1alpha1 cannot be suspended.",
-    }
-    restart_policies = ("OnFailure", "Never")
-
-    def manifest(self, spec: JobSpec) -> Manifest:
-        """Return the MPIJob v1alpha1 that asks for `spec`, as `arena submit mpi` makes it."""
-        return arena_mpi_manifest(self.resource, spec)
-
-    def spec_from_manifest(self, obj: Manifest) -> tuple[JobSpec, tuple[str, ...]]:
-        """Return the spec for an MPIJob like this one, and what it leaves out."""
-        return spec_of_arena_mpi(obj)
+    operator = "mpi-operator"
 
     def parse(self, obj: Manifest) -> DeclaredJob:
         """Read an MPIJob v1alpha1, which has no conditions: only `launcherStatus` tells how it ended."""
-        outcome = _ENDINGS.get(text_of(nested(obj, "status").get("launcherStatus")))
-        job = read_job(obj, self.resource, self.replicas(obj), JobOutcome(outcome))
+        status = nested(obj, "status")
+        outcome = _ENDINGS.get(text_of(status.get("launcherStatus")))
+        finished = time_of(status.get("completionTime"))
+        job = read_job(obj, self.resource, self.replicas(obj), JobOutcome(outcome, finished=finished))
         return replace(job, restarts_allowed=count_of(nested(obj, "spec").get("backoffLimit")))
 
     def replicas(self, obj: Manifest) -> tuple[Replica, ...]:
@@ -103,6 +99,60 @@ class MPIJobV1Alpha1(CreatableKind):
     def instance_of(self, pod: Pod) -> tuple[str, int] | None:
         """Return the launcher, or a worker and its number in the StatefulSet."""
         return launcher_or_worker(pod, pod.metadata.label(JOB_NAME), pod.metadata.label(ROLE))
+
+    def run_of(self, obj: Manifest) -> MPIRun:
+        """Return what Arena's operator makes of an MPIJob v1alpha1, and of its StatefulSet."""
+        spec, name = nested(obj, "spec"), str(nested(obj, "metadata")["name"])
+        launcher, *workers = self.replicas(obj)
+        slots = _slots(spec, workers)
+        files = {
+            "hostfile": hostfile([each.name for each in workers], slots),
+            "kubexec.sh": _KUBEXEC,
+        }
+        template = _launcher(name, launcher)
+        return MPIRun(
+            tuple(_worker(name, each) for each in workers),
+            launcher_job(f"{name}-launcher", template["metadata"]["labels"], template, spec),
+            config_map(f"{name}-config", {"app": name}, files),
+            None,
+            slots,
+            text_of(spec.get("cleanPodPolicy")) or "All",
+            waits_for_workers=True,
+            replaces_workers=True,
+            has_conditions=False,
+        )
+
+
+def _labels(name: str, role: str) -> dict[str, str]:
+    return {"group_name": "kubeflow.org", JOB_NAME: name, ROLE: role}
+
+
+def _worker(job: str, worker: Replica) -> Manifest:
+    """Return a worker, which sleeps; its own command is the launcher's."""
+    spec = with_container(worker.template, mount=True, command=["sleep"], args=["365d"])
+    spec = with_config(spec, f"{job}-config", {"kubexec.sh": 0o555})
+    spec |= {"restartPolicy": "Always", "hostname": worker.name, "subdomain": f"{job}-worker"}
+    meta = pod_metadata(worker.template, _labels(job, "worker"))
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": worker.name, **meta}, "spec": spec}
+
+
+def _launcher(job: str, launcher: Replica) -> Manifest:
+    """Return the template of the launcher's pods, which `replicas` has asking for `launcherResources`."""
+    spec = with_container(launcher.template, env=_LAUNCHER_ENV, mount=True)
+    spec = with_config(spec, f"{job}-config", {"kubexec.sh": 0o555, "hostfile": 0o444})
+    spec["restartPolicy"] = "Never" if launcher.restart_policy == "Never" else "OnFailure"
+    return {"metadata": pod_metadata(launcher.template, _labels(job, "launcher")), "spec": spec}
+
+
+def _slots(spec: Mapping[str, Any], workers: Sequence[Replica]) -> int:
+    """Return how many ranks a worker takes: as it is told, else one for each of its GPUs."""
+    asked = count_of(spec.get("slotsPerWorker"))
+    if asked is not None or not workers:
+        return asked or 1
+    kind = "cpu" if spec.get("processingResourceType") == "cpu" else "nvidia.com/gpu"
+    containers: Sequence[Mapping[str, Any]] = nested(workers[0].template, "spec").get("containers") or ({},)
+    limit = str(nested(containers[0], "resources", "limits").get(kind, ""))
+    return int(limit) if limit.isdecimal() and int(limit) else 1
 
 
 def _workers(spec: Mapping[str, Any]) -> tuple[int, Mapping[str, Any]]:

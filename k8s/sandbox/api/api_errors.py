@@ -97,24 +97,25 @@ def not_allowed() -> ApiError:
 
 def not_found(served: ServedResource, name: str) -> ApiError:
     """Refuse because there is no object by that name."""
-    return ApiError(404, "NotFound", f'{served.key} "{name}" not found', _about(served, name))
+    return ApiError(404, "NotFound", f'{served.resource.full_name} "{name}" not found', _about(served, name))
 
 
 def already_exists(served: ServedResource, name: str, *, terminating: bool = False) -> ApiError:
     """Refuse a create because the name is taken."""
-    message = f'{"object is being deleted: " if terminating else ""}{served.key} "{name}" already exists'
+    prefix = "object is being deleted: " if terminating else ""
+    message = f'{prefix}{served.resource.full_name} "{name}" already exists'
     return ApiError(409, "AlreadyExists", message, _about(served, name))
 
 
 def conflict(served: ServedResource, name: str, why: str) -> ApiError:
     """Refuse a change because the object is not what the client thinks."""
-    message = f'Operation cannot be fulfilled on {served.key} "{name}": {why}'
+    message = f'Operation cannot be fulfilled on {served.resource.full_name} "{name}": {why}'
     return ApiError(409, "Conflict", message, _about(served, name))
 
 
 def forbidden(served: ServedResource, name: str, why: str) -> ApiError:
     """Refuse what nobody may do."""
-    message = f'{served.key} "{name}" is forbidden: {why}'
+    message = f'{served.resource.full_name} "{name}" is forbidden: {why}'
     return ApiError(403, "Forbidden", message, _about(served, name))
 
 

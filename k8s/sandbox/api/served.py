@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from k8s.kinds import RUNNABLE
+from k8s.kinds import RUNNABLE, JobKind
 from k8s.models.resources import (
     CLAIMS,
     CONFIG_MAPS,
@@ -41,11 +41,16 @@ class ServedResource:
     deleted_is_returned: bool = False
     """Whether a delete answers the object, not a `Status`."""
 
+    is_apart: bool = False
+    """Whether it is a further version of a resource whose objects are its own: nothing is converted."""
+
     @property
     def key(self) -> str:
-        """Return its name in messages and in the store: `pods`, `jobs.batch`."""
+        """Return its name in the store: `pods`, `jobs.batch`, of a further version `jobs.v2.example.org`."""
         resource = self.resource
-        return f"{resource.plural}.{resource.group}" if resource.group else resource.plural
+        if self.is_apart:
+            return f"{resource.plural}.{resource.version}.{resource.group}"
+        return resource.full_name
 
 
 POD_FIELDS = (
@@ -70,6 +75,12 @@ EVENT_FIELDS = (
 POD_PATHS = ("log", "exec", "binding", "attach", "portforward", "proxy")
 SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
 
+
+def _is_further_version(kind: JobKind) -> bool:
+    same = [each for each in RUNNABLE if each.resource.full_name == kind.resource.full_name]
+    return same[0] is not kind
+
+
 SERVED: tuple[ServedResource, ...] = (
     ServedResource(NAMESPACES, "ns", has_status=True, fields=("status.phase",), deleted_is_returned=True),
     ServedResource(NODES, "no", has_status=True, fields=("spec.unschedulable",)),
@@ -86,7 +97,7 @@ SERVED: tuple[ServedResource, ...] = (
     ServedResource(JOBS, has_status=True, fields=("status.successful",)),
     *(ServedResource(each, is_custom=True) for each in TRAINING_RUNTIMES),
     *(
-        ServedResource(kind.resource, has_status=True, is_custom=True)
+        ServedResource(kind.resource, has_status=True, is_custom=True, is_apart=_is_further_version(kind))
         for kind in RUNNABLE
         if kind.resource != JOBS
     ),

@@ -21,7 +21,7 @@ from k8s.sandbox.controller_runtime import (
     by_controller,
     controller_of,
 )
-from k8s.sandbox.controllers import batch, jobset, replicated, tensorstack, trainer
+from k8s.sandbox.controllers import batch, jobset, mpi, replicated, tensorstack, trainer
 from k8s.sandbox.controllers.reconcile import RESTARTS, ObservedJob, Plan, apply_plan
 
 FIRST_RETRY_S, LONGEST_RETRY_S = 1.0, 60.0
@@ -50,6 +50,7 @@ OPERATORS: Mapping[str, Operator] = {
     "jobset": Operator(jobset.decide, jobset.OWNED),
     "trainer": Operator(trainer.decide, trainer.OWNED, TRAINING_RUNTIMES),
     "tensorstack": Operator(tensorstack.decide, (DEPLOYMENTS, SERVICES)),
+    "mpi-operator": Operator(mpi.decide, mpi.OWNED),
 }
 """By the name that kinds call them."""
 

@@ -6,18 +6,18 @@ import asyncio
 import logging
 import shutil
 from collections.abc import Coroutine
-from pathlib import Path
 from typing import Any
 
 from k8s.errors import Conflict, KubeError, NotFound
 from k8s.models.resources import DEPLOYMENTS, NODES, PODS
 from k8s.sandbox.controller_runtime import Informers, Manifest, Recorder, controller_of, now_text
 from k8s.sandbox.node import nodes
-from k8s.sandbox.node.containers import PYTHONS, ContainerContext
+from k8s.sandbox.node.containers import ContainerContext
 from k8s.sandbox.node.pod_run import RESTART_DELAY_S, PodRun
 from k8s.sandbox.node.pod_status import terminated
 from k8s.sandbox.node.ports import Ports
 from k8s.sandbox.node.processes import DEFAULT_LIMITS, Ended, end_marked
+from k8s.sandbox.node.programs import write_programs
 from k8s.sandbox.node.torch_loopback import write_plugin
 from k8s.sandbox.paths import SandboxPaths
 from k8s.sandbox.pod_folder import SANDBOX, LogLimits
@@ -70,6 +70,7 @@ class Agent:
     async def register(self) -> None:
         """Make the nodes be there as they should, and no others of an earlier sandbox, nor what it left."""
         await self._end_leftovers()
+        shutil.rmtree(self._paths.hosts, ignore_errors=True)
         for folder in (self._paths.pods, self._paths.scratch):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._with_folders |= {each.name for each in folder.iterdir()}
@@ -181,6 +182,7 @@ class Agent:
             max(1, nodes.cores() // max(1, self._pods_on_this_machine(owner))),
             self._paths.python_path,
             self._allows_open_rendezvous,
+            self._paths.hosts / str(pod["metadata"]["namespace"]),
         )
         ours = (self._client, self._recorder, self._paths)
         run = PodRun(pod, *ours, context, self._restart_delay_s, self._log_limits)
@@ -251,17 +253,6 @@ class Agent:
         except (NotFound, Conflict):
             return
         await self._recorder.record(PODS, pod, reason, message, is_warning=True)
-
-
-def write_programs(folder: Path) -> None:
-    """Write the programs that every pod finds first on its PATH: this Python, by its usual names."""
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    for name, words in PYTHONS.items():
-        program = folder / f"{name}.new"
-        line = " ".join(f"'{word}'" for word in words)
-        program.write_text(f'#!/bin/sh\nexec {line} "$@"\n')
-        program.chmod(0o700)
-        program.replace(folder / name)
 
 
 def _grace_s(pod: Manifest) -> float:

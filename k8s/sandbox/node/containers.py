@@ -8,25 +8,19 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from k8s.models import quantity
+from k8s.sandbox.controller_runtime import PROCESSES
+from k8s.sandbox.node.programs import PROGRAMS
 from k8s.sandbox.node.torch_loopback import OPEN_RENDEZVOUS, SIMULATED_GPUS
-from k8s.sandbox.pod_folder import POD_UID, SANDBOX, TENSORBOARD, Launch, rewrite
+from k8s.sandbox.pod_folder import HOSTS, JOB_PORT, POD_UID, SANDBOX, Launch, rewrite
 
 Manifest = Mapping[str, Any]
 
-PYTHONS: Mapping[str, tuple[str, ...]] = {
-    "python": (sys.executable,),
-    "python3": (sys.executable,),
-    "torchrun": (sys.executable, "-m", "torch.distributed.run"),
-    TENSORBOARD: (sys.executable, "-P", str(Path(__file__).with_name("tensorboard_program.py"))),
-}
-"""Programs that are this Python, wherever the image would have them."""
 KEPT = ("LANG", "LC_ALL", "LC_CTYPE", "TZ", "LD_LIBRARY_PATH", "CUDA_HOME")
 """What a container keeps of the sandbox's own environment: nothing that could be a secret."""
 LOOPBACK = "127.0.0.1"
@@ -41,7 +35,7 @@ ON_LOOPBACK: Mapping[str, str] = {
 _ADDRESSES = ("MASTER_ADDR", "PET_MASTER_ADDR")
 _PORTS = ("MASTER_PORT", "PET_MASTER_PORT")
 _ENDPOINT = "PET_RDZV_ENDPOINT"
-_PROCESSES = "PET_NPROC_PER_NODE"
+_PROCESSES_VARIABLE = "PET_NPROC_PER_NODE"
 _REFERENCE = re.compile(r"\$(\$|\(([A-Za-z_][\w.-]*)\))")
 _FIELD_KEY = re.compile(r"metadata\.(labels|annotations)\['([^']+)'\]")
 
@@ -57,7 +51,7 @@ class ContainerContext:
     scratch: Path
     """The pod's own folder: home and working folder."""
     bin: Path
-    """Folder with `python`, `python3` and `torchrun`."""
+    """Folder with `python`, `mpirun` and the other programs of every pod."""
     gpus: tuple[int, ...]
     is_simulated: bool
     names: Collection[str]
@@ -70,6 +64,8 @@ class ContainerContext:
     """Folder with what every pod's Python finds."""
     allows_open_rendezvous: bool = False
     """Whether c10d rendezvous may be used."""
+    hosts: Path = Path("/nonexistent")
+    """Folder with a link to the container's folder by the name of each running pod of the namespace."""
     volumes: Mapping[str, Path | None] = field(default_factory=dict)
     """Volume name to its folder or file; None for what is left where it is."""
     texts: Mapping[tuple[str, str], Mapping[str, bytes]] = field(default_factory=dict)
@@ -88,7 +84,7 @@ def launch_of(pod: Manifest, container: Manifest, context: ContainerContext) -> 
     if not container.get("command"):
         raise CannotStart("The sandbox has no images, so a container must say its command.")
     argv = [rewrite(expand(str(word), declared), mounts) for word in words]
-    argv[:1] = PYTHONS.get(os.path.basename(argv[0]), (argv[0],))
+    argv[:1] = PROGRAMS.get(os.path.basename(argv[0]), (argv[0],))
     own = {name: rewrite(value, mounts) for name, value in declared.items()}
     return Launch(
         tuple(argv), environment(own, pod, container, context), _folder(container, mounts, context), mounts
@@ -139,6 +135,7 @@ def environment(
     if context.allows_open_rendezvous:
         env[OPEN_RENDEZVOUS] = "1"
     env |= {POD_UID: str(pod["metadata"]["uid"]), SANDBOX: str(context.bin.parent)}
+    env |= {HOSTS: str(context.hosts), JOB_PORT: str(context.port or "")}
     env["PATH"] = f"{context.bin}{os.pathsep}{env['PATH']}"
     indices = ",".join(str(index) for index in context.gpus)
     env["CUDA_VISIBLE_DEVICES"] = "" if context.is_simulated else indices
@@ -154,7 +151,8 @@ def _threads(own: Mapping[str, str], pod: Manifest, container: Manifest, context
     """
     limits = [(each.get("resources") or {}).get("limits") or {} for each in (container, pod["spec"])]
     limit = next((each["cpu"] for each in limits if "cpu" in each), context.cores)
-    processes = own.get(_PROCESSES, "")
+    noted = (pod["metadata"].get("annotations") or {}).get(PROCESSES, "")
+    processes = str(own.get(_PROCESSES_VARIABLE) or noted)
     return max(1, int(quantity.parse(limit)) // max(1, int(processes) if processes.isdecimal() else 1))
 
 
@@ -240,10 +238,10 @@ def _folder(container: Manifest, mounts: Sequence[tuple[str, str]], context: Con
     """Return the working folder, which may have to be made: in a volume, else the pod's scratch folder."""
     asked = str(container.get("workingDir") or "/")
     real = rewrite(asked, mounts)
-    if asked == "/":
-        return str(context.scratch)
     if real != asked:
         return real
+    if asked.rstrip("/") in ("", "/root"):
+        return str(context.scratch)
     for mount in container.get("volumeMounts") or ():
         path = str(mount.get("mountPath", "")).rstrip("/")
         is_left = context.volumes.get(mount.get("name"), context.scratch) is None

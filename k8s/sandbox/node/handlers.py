@@ -15,7 +15,8 @@ from typing import Any
 
 import aiohttp
 
-from k8s.sandbox.node.containers import LOOPBACK, PYTHONS
+from k8s.sandbox.node.containers import LOOPBACK
+from k8s.sandbox.node.programs import PROGRAMS
 from k8s.sandbox.pod_folder import Launch, rewrite
 
 Manifest = Mapping[str, Any]
@@ -81,7 +82,7 @@ async def run_handler(handler: Manifest, container: Manifest, launch: Launch, ti
 async def _run_command(command: list[str], launch: Launch) -> str:
     """Run a command beside a container's process; nothing of it is left when it takes too long."""
     argv = [rewrite(str(word), launch.mounts) for word in command]
-    argv[:1] = PYTHONS.get(os.path.basename(argv[0]), (argv[0],))
+    argv[:1] = PROGRAMS.get(os.path.basename(argv[0]), (argv[0],))
     process = await asyncio.create_subprocess_exec(
         *argv,
         env=dict(launch.env),

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -88,6 +89,7 @@ class PodRun:
             if watchdog is not None:
                 watchdog.cancel()
         await asyncio.to_thread(end_marked, POD_UID, self.uid)
+        self._withdraw_hosts()
         release()
         await self._publish(is_over=True)
 
@@ -250,6 +252,8 @@ class PodRun:
         if why:
             await process.ended()
             return Ended(128, start_error=why)
+        if container is self._containers[0]:
+            self._publish_hosts()
         container.state = {"running": {"startedAt": started_at}}
         container.has_started, container.passes_probe = True, False
         await self._publish()
@@ -265,6 +269,24 @@ class PodRun:
             (error,) = await asyncio.gather(probing, return_exceptions=True)
             if isinstance(error, Exception):
                 log.error("readiness of %s", container.name, exc_info=error)
+
+    def _publish_hosts(self) -> None:
+        """Let other pods of the namespace find its first container, by its name and its host's name."""
+        target = self._paths.pods / self.uid / self._containers[0].name
+        for name in {self.pod["metadata"]["name"], self.pod["spec"].get("hostname")} - {None}:
+            link = self._context.hosts / name
+            link.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            fresh = link.with_name(f".{name}.{self.uid}")
+            fresh.unlink(missing_ok=True)
+            fresh.symlink_to(target)
+            fresh.replace(link)
+
+    def _withdraw_hosts(self) -> None:
+        for name in {self.pod["metadata"]["name"], self.pod["spec"].get("hostname")} - {None}:
+            link = self._context.hosts / name
+            with suppress(OSError):
+                if link.readlink().parent.name == self.uid:
+                    link.unlink()
 
     async def _probe(self, container: ContainerRun, launch: Launch) -> None:
         """Ask a container whether it is ready for as long as it runs, if it can be asked."""

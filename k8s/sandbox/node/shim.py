@@ -150,11 +150,11 @@ def descendants(root: int) -> list[int]:
     return found
 
 
-def send(number: int, group: int = 0) -> None:
-    """Send a signal to everything below this process, or to those in a process group."""
+def send(number: int, session: int = 0) -> None:
+    """Send a signal to everything below this process, or to those in a session."""
     for pid in descendants(os.getpid()):
         try:
-            if not group or os.getpgid(pid) == group:
+            if not session or os.getsid(pid) == session:
                 os.kill(pid, number)
         except OSError:
             continue
@@ -235,10 +235,10 @@ class Commands:
             except (OSError, ValueError, KeyError, TypeError):
                 connection.close()
         elif reader in self._connections:
-            connection, group = self._connections.pop(reader)
+            connection, session = self._connections.pop(reader)
             self.poller.unregister(connection)
             connection.close()
-            send(signal.SIGKILL, group)
+            send(signal.SIGKILL, session)
 
     def tell(self, ended: dict[int, int]) -> None:
         """Tell those whose command has ended."""

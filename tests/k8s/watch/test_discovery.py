@@ -71,6 +71,14 @@ def test_of_several_versions_of_a_kind_one_is_chosen(there: ServedKinds, chosen:
     assert list(choose(EVERY, there)) == chosen
 
 
+def test_versions_that_are_stored_apart_are_other_objects() -> None:
+    places = [("lab.io/v2", "mpijobs"), ("lab.io/v1", "mpijobs")]
+    plurals = {version: frozenset({plural}) for version, plural in places}
+    same, apart = dict.fromkeys(places, "a"), dict(zip(places, "ab", strict=True))
+    assert choose((NEW, OLD), ServedKinds(plurals, storages=same)) == (NEW,)
+    assert choose((NEW, OLD), ServedKinds(plurals, storages=apart)) == (NEW, OLD)
+
+
 @given(
     st.dictionaries(
         st.sampled_from(sorted({kind.resource.api_version for kind in KINDS})),

@@ -38,8 +38,7 @@ def words_of(kind: JobKind) -> tuple[str, ...]:
     title = kind.title.lower()
     word = str(getattr(kind, "word", "") or title.removesuffix("job").strip() or title)
     short = (each for each, long in _SHORT.items() if long == word)
-    aliases: tuple[str, ...] = getattr(kind, "aliases", ())
-    return tuple(dict.fromkeys((word, title.replace(" ", ""), *aliases, *short)))
+    return tuple(dict.fromkeys((word, title.replace(" ", ""), *short)))
 
 
 def matches_kind(kind: JobKind, words: str) -> bool:

@@ -87,6 +87,12 @@ SetSpec     replicatedJobs:[SetJob]! suspend:b network:o successPolicy:o failure
 SetJob      name:label! replicas:whole groupName:s dependsOn:[o] template:SetJobPods!
 SetJobPods  metadata:Meta spec:SetPods!
 SetPods     template:ReplicaPod! ...
+MpiSpec     mpiReplicaSpecs:{Replicas}! runPolicy:MpiPolicy slotsPerWorker:i sshAuthMountPath:s
+            mpiImplementation:OpenMPI|Intel|MPICH launcherCreationPolicy:s runLauncherAsWorker:b
+MpiPolicy   cleanPodPolicy:s backoffLimit:i activeDeadlineSeconds:i ttlSecondsAfterFinished:i suspend:b
+            schedulingPolicy:o managedBy:s
+MpiSpec1    template:ReplicaPod replicas:i gpus:i slotsPerWorker:i backoffLimit:i cleanPodPolicy:s
+            launcherResources:o launcherOnMaster:b mountsOnLauncher:b ...
 ServiceSpec ports:[ServicePort] selector:{s} type:s="ClusterIP" clusterIP:s sessionAffinity:s="None" ...
 ServicePort name:s port:port! protocol:s="TCP" nodePort:i targetPort:* appProtocol:s
 ClaimSpec   accessModes:[ReadOnlyMany|ReadWriteMany|ReadWriteOnce|ReadWriteOncePod] resources:Amounts={}
@@ -116,6 +122,8 @@ trainjobs.trainer.kubeflow.org  spec:TrainSpec! status:JobStatus
 clustertrainingruntimes.trainer.kubeflow.org  spec:RunTimeSpec!
 trainingruntimes.trainer.kubeflow.org  spec:RunTimeSpec!
 pytorchtrainingjobs.batch.tensorstack.dev  spec:T9kSpec! status:o
+mpijobs.kubeflow.org        spec:MpiSpec! status:JobStatus
+mpijobs.v1alpha1.kubeflow.org  spec:MpiSpec1 status:o
 namespaces                  spec:NameSpec={} status:o
 events                      involvedObject:About source:Source={} series:Series type:s reason:s message:s
                             count:i firstTimestamp:s lastTimestamp:s eventTime:s ...

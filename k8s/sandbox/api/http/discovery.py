@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import platform
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
@@ -94,14 +96,20 @@ def _resources(api_version: str) -> Iterator[Document]:
     for served in SERVED:
         resource = served.resource
         if resource.api_version == api_version:
-            names = {"shortNames": [served.short]} if served.short else {}
+            names: Document = {"shortNames": [served.short]} if served.short else {}
             if resource.plural in ("pods", "services", "deployments", "jobs"):
                 names["categories"] = ["all"]
+            names["storageVersionHash"] = _storage_version_hash(served)
             yield _entry(resource.plural, resource.kind, VERBS, served) | names
             for name in ("status",) * served.has_status + served.subresources:
                 if name in SUBRESOURCES:
                     kind, verbs = SUBRESOURCES[name]
                     yield _entry(f"{resource.plural}/{name}", kind or resource.kind, verbs, served)
+
+
+def _storage_version_hash(served: ServedResource) -> str:
+    """Return the same for the versions of a resource that show the same objects."""
+    return base64.b64encode(hashlib.sha256(served.key.encode()).digest()[:8]).decode()
 
 
 def _entry(path: str, kind: str, verbs: list[str], served: ServedResource | None = None) -> Document:

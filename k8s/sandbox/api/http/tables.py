@@ -53,6 +53,7 @@ jobsets.jobset.x-k8s.io  Name=metadata.name TerminalState=status.terminalState R
             Completed=completed Suspended=spec.suspend Age=age
 clustertrainingruntimes.trainer.kubeflow.org  Name=metadata.name Age=age
 trainingruntimes.trainer.kubeflow.org  Name=metadata.name Age=age
+mpijobs.v1alpha1.kubeflow.org  Name=metadata.name Age=age State=status.launcherStatus
 serviceaccounts  Name=metadata.name Age=age
 thing       Name=metadata.name State=last_condition Age=age
 """

@@ -2,7 +2,7 @@
 
 The shim listens on a socket in the container's folder. It takes `{"argv", "terminal"}` with the three
 descriptors of the command's input, output and errors, says `{"pid"}` or `{"error"}`, and at last
-`{"status"}`: its exit code, or below zero the signal. Whoever hangs up ends the command's process group.
+`{"status"}`: its exit code, or below zero the signal. Whoever hangs up ends the command's session.
 """
 
 from __future__ import annotations

