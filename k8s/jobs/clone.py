@@ -14,6 +14,7 @@ from k8s.job_spec import LOG_DIR_ANNOTATION, LONGEST_NAME, TRAINER_ANNOTATION, U
 from k8s.jobs.run_folders import LOGS, moved_folder, moved_to_run, run_name, run_stamp
 from k8s.kinds import CREATABLE, KINDS, CreatableKind, Manifest
 from k8s.kinds.parse import nested
+from k8s.kinds.pods.renaming import renamed
 from k8s.models.resources import Resource
 
 LONGEST_LABEL = 63
@@ -200,6 +201,7 @@ def _drop(meta: dict[str, Any], field: str, names: Collection[str]) -> None:
 
 def _renamed(manifest: Manifest, like: str, name: str, user: str) -> Manifest:
     """Give an object its new name; what a packaged trainer writes goes to a new folder."""
+    manifest = renamed(manifest, like, name, user)
     meta = {**manifest["metadata"], "name": name}
     annotations = dict(nested(meta, "annotations")) if isinstance(meta.get("annotations"), dict) else {}
     if USER_ANNOTATION in annotations:

@@ -6,7 +6,7 @@ know a kind's name. (An annotation by which its pods are told apart must begin a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from k8s.kinds.base import (
     CreatableKind,
@@ -32,21 +32,25 @@ from k8s.kinds.t9k.mpi_job import T9kMPIJob
 from k8s.kinds.t9k.pytorch_job import T9kPyTorchJob
 from k8s.kinds.unknown import AnyOwner
 from k8s.kinds.volcano_job import VolcanoJob
+from k8s.models.resources import Resource
 
-CREATABLE: tuple[CreatableKind, ...] = (PyTorchJob(), BatchJob())
-"""Those that the form can create and the sandbox runs, in the form's order."""
-KINDS: tuple[JobKind, ...] = (
-    *CREATABLE,
+CREATABLE: tuple[CreatableKind, ...] = (
+    PyTorchJob(),
     MPIJob(),
+    TrainJob(),
+    T9kPyTorchJob(),
+    BatchJob(),
     MPIJobV1(),
     MPIJobV1Alpha1(),
-    TrainJob(),
+)
+"""Those that the form can create, in the form's order; of one in several versions the newest first."""
+KINDS: tuple[JobKind, ...] = (
+    *CREATABLE,
     TFJob(),
     JobSet(),
     VolcanoJob(),
     RayJob(),
     RayCluster(),
-    T9kPyTorchJob(),
     T9kMPIJob(),
 )
 """Those that are watched; of one in several versions the newest first. A new one: its line here, its file
@@ -58,6 +62,21 @@ RUNNABLE: tuple[RunnableKind, ...] = tuple(kind for kind in KINDS if isinstance(
 _BY_NAME: Mapping[tuple[str, str], JobKind] = {
     (kind.resource.kind, kind.resource.api_version): kind for kind in KINDS
 }
+
+
+def kinds_of_word(word: str) -> tuple[CreatableKind, ...]:
+    """Return the kinds that people call so, as in `submit mpi`, the newest version first; none for others."""
+    return tuple(kind for kind in CREATABLE if word in (kind.word, *kind.aliases))
+
+
+def newest_served(word: str, served: Collection[Resource]) -> CreatableKind | None:
+    """Return the newest version of what people call so that a server has; None where it has none.
+
+    Args:
+        word: As in `submit mpi`.
+        served: What the server has.
+    """
+    return next((kind for kind in kinds_of_word(word) if kind.resource in served), None)
 
 
 def kind_of(ref: JobRef) -> JobKind:
@@ -79,4 +98,6 @@ __all__ = [
     "Replica",
     "RunnableKind",
     "kind_of",
+    "kinds_of_word",
+    "newest_served",
 ]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol, runtime_checkable
 
-from k8s.job_spec import JobSpec
+from k8s.job_spec import JOB_FIELDS, JobSpec
 from k8s.models import Condition, Meta, Pod
 from k8s.models.resources import Resource
 from k8s.status import Status
@@ -138,10 +138,25 @@ class RunnableKind(JobKind, Protocol):
 
 
 class CreatableKind(JobKind, Protocol):
-    """A kind of which the console makes jobs, and the sandbox runs them."""
+    """A kind of which the console makes jobs. Kinds that can be created derive from this one."""
+
+    word: str
+    """What people type for it: `submit pytorch`. Versions of one kind share it."""
+    aliases: tuple[str, ...] = ()
+    """What else they may type."""
+    lacks: Mapping[str, str]
+    """Fields of `JobSpec` that change nothing of such a job, each with the reason in a sentence."""
+    runs_tensorboard: bool = False
+    """Its operator runs the TensorBoard that a manifest asks for; else it comes beside the job."""
+    restart_policies: tuple[str, ...] = ("Always", "OnFailure", "Never", "ExitCode")
+    """The restart policies that its operator accepts."""
 
     def manifest(self, spec: JobSpec) -> Manifest:
         """Return the object that asks for `spec`."""
+
+    def companions(self, spec: JobSpec) -> tuple[tuple[Resource, Manifest], ...]:
+        """Return the objects that have to be created beside the job, without owner, for it to run at all."""
+        return ()
 
     def spec_from_manifest(self, obj: Manifest) -> tuple[JobSpec, tuple[str, ...]]:
         """Return the spec that makes a job like an object, and the names of what no spec can say.
@@ -149,3 +164,16 @@ class CreatableKind(JobKind, Protocol):
         Raises:
             AttributeError, TypeError, ValueError: The object makes no sense.
         """
+
+    def unsupported(self, spec: JobSpec) -> dict[str, str]:
+        """Return what a spec asks for and such a job cannot have, by field, each with a sentence."""
+        found = {
+            name: sentence
+            for name, sentence in self.lacks.items()
+            if getattr(spec, name) != JOB_FIELDS[name].default
+        }
+        policy = spec.restart_policy
+        if policy and "restart_policy" not in found and policy not in self.restart_policies:
+            words = ", ".join(self.restart_policies)
+            found["restart_policy"] = f"A {self.title} knows only these: {words}."
+        return found

@@ -6,14 +6,13 @@ Labels: kubernetes `pkg/apis/batch/types.go` (`batch.kubernetes.io/job-name` sin
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from copy import deepcopy
 from dataclasses import replace
 from itertools import islice
 from typing import Any
 
 from k8s.job_spec import JobSpec
-from k8s.kinds.base import DeclaredJob, Manifest, Replica
-from k8s.kinds.from_manifest import drop_defaults, named, take_metadata, take_template, unique
+from k8s.kinds.base import CreatableKind, DeclaredJob, Manifest, Replica
+from k8s.kinds.batch_manifest import BATCH_SHAPE, INDEX, batch_manifest, headless_service, spec_of_batch
 from k8s.kinds.job_set import SET_NAME
 from k8s.kinds.kubeflow.common import JOB_NAME
 from k8s.kinds.kubeflow.mpi_job import OLD_JOB_NAME
@@ -29,74 +28,49 @@ from k8s.kinds.parse import (
     replica_count,
     text_of,
 )
-from k8s.kinds.to_manifest import metadata, pod_template
 from k8s.models import Pod
-from k8s.models.resources import JOBS
+from k8s.models.resources import JOBS, SERVICES, Resource
 
-INDEX = "batch.kubernetes.io/job-completion-index"
 _OF_ANOTHER = (SET_NAME, JOB_NAME, OLD_JOB_NAME, ARENA_JOB_NAME)
 """Labels of a pod whose Job was made for a job of another kind, which they name."""
-_RETRIES = 6
-"""How often a Job starts again that does not say."""
-_DEFAULTS: Manifest = {
-    "suspend": False,
-    "manualSelector": False,
-    "podReplacementPolicy": "TerminatingOrFailed",
-    "completionMode": "Indexed",
-}
-"""What servers fill in, and what all that we make have."""
 _NO_LIMIT = 2**31 - 1
 """The backoff limit of a Job that counts failures for each index alone."""
+_NO_MPI = "A Job has no MPI launcher."
+_NOT_ELASTIC = "A Job has as many pods as it says, from start to end."
 
 
-class BatchJob:
+class BatchJob(CreatableKind):
     """Kubernetes' own job: some pods that must each succeed."""
 
     title = "Job"
+    word = "job"
     resource = JOBS
-    container = "main"
+    container = BATCH_SHAPE.container
+    lacks: Mapping[str, str] = {
+        "worker_image": "All pods of a Job are alike.",
+        "clean_pods": "The pods of a Job, and their logs, stay as long as the Job.",
+        "slots": _NO_MPI,
+        "launcher_policy": _NO_MPI,
+        "mounts_on_launcher": _NO_MPI,
+        "elastic_min": _NOT_ELASTIC,
+        "elastic_max": _NOT_ELASTIC,
+        "gpu_topology": "Alibaba Cloud's scheduler places MPI jobs by the links between GPUs, no others.",
+    }
+    restart_policies = ("OnFailure", "Never")
     suspend_field = "spec.suspend"
     operator = "job-controller"
 
     def manifest(self, spec: JobSpec) -> Manifest:
         """Return the Job that asks for `spec`: indexed, so that each pod knows its number."""
-        template = pod_template(spec, self.container)
-        template["spec"]["restartPolicy"] = "Never"
-        return {
-            "apiVersion": self.resource.api_version,
-            "kind": self.resource.kind,
-            "metadata": metadata(spec),
-            "spec": {
-                "completions": spec.workers,
-                "parallelism": spec.workers,
-                "completionMode": "Indexed",
-                "backoffLimit": spec.retries,
-                "template": template,
-            },
-        }
+        return batch_manifest(self.resource, spec)
+
+    def companions(self, spec: JobSpec) -> tuple[tuple[Resource, Manifest], ...]:
+        """Return the headless Service by which its pods find the first of them."""
+        return ((SERVICES, headless_service(spec)),) if spec.workers > 1 else ()
 
     def spec_from_manifest(self, obj: Manifest) -> tuple[JobSpec, tuple[str, ...]]:
         """Return the spec for a Job like this one, and what it leaves out."""
-        obj = deepcopy(obj)
-        meta = take_metadata(obj.pop("metadata", None) or {})
-        left = obj.pop("spec", None) or {}
-        template = left.pop("template", None) or {}
-        drop_defaults(template.get("spec") or {}, {"restartPolicy": "Never"})
-        pod = take_template(template, self.container, meta.fields)
-        left.setdefault("completionMode", "NonIndexed")
-        drop_defaults(left, _DEFAULTS)
-        workers = left.pop("completions", left.get("parallelism", 1))
-        drop_defaults(left, {"parallelism": workers})
-        retries = count_of(left.pop("backoffLimit", _RETRIES))
-        spec = JobSpec(
-            **meta.fields,
-            **pod.fields,
-            workers=replica_count(workers),
-            processes=max(1, pod.fields["gpus"]),
-            retries=_RETRIES if retries is None else retries,
-        )
-        lost = named(obj, "apiVersion", "kind", "status") + meta.lost + named(left) + pod.lost
-        return spec, unique(lost)
+        return spec_of_batch(obj)
 
     def parse(self, obj: Manifest) -> DeclaredJob:
         """Read a Job of Kubernetes: its conditions, and of an Indexed one which indexes failed."""

@@ -2,76 +2,66 @@
 
 from __future__ import annotations
 
-from k8s.job_spec import LOG_DIR_ANNOTATION, TRAINER_ANNOTATION, USER_ANNOTATION, JobSpec
+from dataclasses import dataclass, replace
+
+from k8s.job_spec import JobSpec
 from k8s.kinds.base import Manifest
+from k8s.kinds.pods.command import command_of
+from k8s.kinds.pods.env import Env, env_entries, env_sources
+from k8s.kinds.pods.labels import ArenaChart, pod_metadata
+from k8s.kinds.pods.placement import add_placement
+from k8s.kinds.pods.resources import add_resources
+from k8s.kinds.pods.volumes import add_volumes
+
+TOPOLOGY_RESOURCE = "aliyun.com/gpu"
+"""What pods ask for that are placed by the links between GPUs."""
 
 
-def pod_template(spec: JobSpec, container: str) -> Manifest:
-    """Return the pod template that every kind gives each of its pods."""
-    resources: dict[str, str] = {}
-    if spec.gpus:
-        resources[spec.gpu_resource] = str(spec.gpus)
-    if spec.cpu:
-        resources["cpu"] = spec.cpu
-    if spec.memory:
-        resources["memory"] = spec.memory
-    mounts = [{"name": f"claim-{index}", "mountPath": mount.path} for index, mount in enumerate(spec.mounts)]
-    volumes: list[Manifest] = [
-        {"name": f"claim-{index}", "persistentVolumeClaim": {"claimName": mount.claim}}
-        for index, mount in enumerate(spec.mounts)
-    ]
-    if spec.shared_memory:
-        mounts.append({"name": "dshm", "mountPath": "/dev/shm"})
-        volumes.append({"name": "dshm", "emptyDir": {"medium": "Memory", "sizeLimit": spec.shared_memory}})
-    container_part: Manifest = {"name": container, "image": spec.image, "command": list(spec.command)}
-    if spec.working_dir:
-        container_part["workingDir"] = spec.working_dir
-    container_part["env"] = [{"name": name, "value": value} for name, value in environment(spec).items()]
-    if resources:
-        container_part["resources"] = {"limits": resources, "requests": dict(resources)}
-    if mounts:
-        container_part["volumeMounts"] = mounts
-    pod: Manifest = {"containers": [container_part]}
-    if volumes:
-        pod["volumes"] = volumes
-    if spec.priority_class:
-        pod["priorityClassName"] = spec.priority_class
-    template: Manifest = {"spec": pod}
-    if spec.labels:
-        template = {"metadata": {"labels": dict(spec.labels)}, **template}
-    return template
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodShape:
+    """What a kind's pods have whatever the spec is."""
+
+    container: str
+    """Name of the training container."""
+    app: str
+    """What the name of their pod group begins with."""
+    chart: ArenaChart | None = None
+    """How Arena labels this kind; None where it has no such kind."""
 
 
-def environment(spec: JobSpec) -> dict[str, str]:
-    """Return the variables of every pod: what makes each rank's lines tell whose they are, then the user's.
+def pod_template(spec: JobSpec, shape: PodShape, *, env: Env = (), whole: JobSpec | None = None) -> Manifest:
+    """Return the template of a pod that runs `spec`.
 
-    Source: torchrun's `--tee 3` and TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE; PYTHONSAFEPATH
-    keeps a `trainer.py` in the working folder from being run in place of ours.
+    Args:
+        spec: What this pod runs.
+        shape: What its kind gives every pod.
+        env: Variables of the kind's own.
+        whole: The job, where this pod runs a part of it only, as a launcher does.
     """
-    ours = {
-        "PYTHONUNBUFFERED": "1",
-        "PET_TEE": "3",
-        "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE": "[rank${rank}]: ",
-    }
-    if spec.trainer:
-        ours["PYTHONSAFEPATH"] = "1"
-    return {**ours, **spec.env}
+    pod_spec = placed_by_topology(spec) if spec.gpu_topology else spec
+    container: Manifest = {"name": shape.container, "image": spec.image}
+    if spec.pull_policy:
+        container["imagePullPolicy"] = spec.pull_policy
+    if command := command_of(spec):
+        container["command"] = command
+    if spec.working_dir:
+        container["workingDir"] = spec.working_dir
+    container["env"] = env_entries(pod_spec, env)
+    if sources := env_sources(spec):
+        container["envFrom"] = sources
+    pod: Manifest = {"containers": [container]}
+    add_resources(pod, container, pod_spec)
+    add_volumes(pod, container, pod_spec)
+    add_placement(pod, pod_spec)
+    meta = pod_metadata(whole or spec, shape.app, shape.chart)
+    return {"metadata": meta, "spec": pod} if meta else {"spec": pod}
 
 
-def metadata(spec: JobSpec) -> Manifest:
-    """Return the metadata of the job's object."""
-    annotations = {
-        key: value
-        for key, value in (
-            (TRAINER_ANNOTATION, spec.trainer),
-            (LOG_DIR_ANNOTATION, spec.log_dir),
-            (USER_ANNOTATION, spec.user),
-        )
-        if value
-    }
-    found: Manifest = {"name": spec.name, "namespace": spec.namespace}
-    if spec.labels:
-        found["labels"] = dict(spec.labels)
-    if annotations:
-        found["annotations"] = annotations
-    return found
+def placed_by_topology(spec: JobSpec) -> JobSpec:
+    """Return what the pods of a job with GPU topology ask for: as Arena has it, no memory volume."""
+    return replace(spec, gpu_resource=TOPOLOGY_RESOURCE, host_network=True, shared_memory="")
+
+
+def restarts(spec: JobSpec) -> str:
+    """Return the restart policy of a role."""
+    return spec.restart_policy or ("OnFailure" if spec.retries else "Never")

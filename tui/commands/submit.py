@@ -14,6 +14,7 @@ from k8s.jobs.create import claim_names, create_manifest
 from k8s.jobs.run_folders import run_stamp
 from k8s.kinds import CREATABLE, CreatableKind, Manifest
 from k8s.text.yaml_writer import to_yaml
+from k8s.watch.discovery import discover
 from tui.commands.support.connect import check_may_change, cluster
 from tui.commands.support.continued import continued_folder, folder_without_cluster, tell_of_checkpoints
 from tui.commands.support.kind_words import NOT_MADE, words_of
@@ -83,7 +84,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     if models := model_flags(flags):
         write_stderr(f"{', '.join(models)}: registers nothing; there is no model registry here.")
     if bool(flags.filename) == bool(flags.kind):
-        words = ", ".join(words_of(kind)[0] for kind in CREATABLE)
+        words = ", ".join(dict.fromkeys(words_of(kind)[0] for kind in CREATABLE))
         raise WrongUsage(f"Nothing to submit: name a kind of job ({words}) or a file with -f.")
     # Mistakes are answered before a cluster is reached for; standard input can be read only once.
     wanted = _from_file(flags, options.namespace) if flags.filename else _from_flags(flags, options, "")
@@ -96,6 +97,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     async with cluster(options) as client:
         namespace = client.config.namespace
         if not flags.filename:
+            flags.served = await _served(client, flags.kind)
             spec = _spec_of(flags, options, namespace)
             await _warn_of_missing_claims(client, namespace, spec)
             folder = await continued_folder(options, client, flags, spec) if spec.trainer else ""
@@ -137,7 +139,15 @@ def _spec_of(
 
 
 def _kind_of(flags: argparse.Namespace) -> CreatableKind:
-    return next(kind for kind in CREATABLE if flags.kind in words_of(kind))
+    """Return the kind that is meant: the version that the cluster has, the newest before it is asked."""
+    served: CreatableKind | None = getattr(flags, "served", None)
+    return served or next(kind for kind in CREATABLE if flags.kind in words_of(kind))
+
+
+async def _served(client: Client, word: str) -> CreatableKind:
+    """Return the version of a kind that the cluster has; the newest where it has none."""
+    versions = tuple(kind for kind in CREATABLE if word in words_of(kind))
+    return next(iter(await discover(client, versions)), versions[0]) if len(versions) > 1 else versions[0]
 
 
 async def _warn_of_missing_claims(client: Client, namespace: str, spec: JobSpec) -> None:

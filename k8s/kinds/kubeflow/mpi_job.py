@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from k8s.kinds.base import DeclaredJob, Manifest, Replica
+from k8s.job_spec import JobSpec
+from k8s.kinds.base import CreatableKind, DeclaredJob, Manifest, Replica
 from k8s.kinds.kubeflow.common import (
     JOB_NAME,
     JOB_ROLE,
@@ -19,6 +20,7 @@ from k8s.kinds.kubeflow.common import (
     read_kubeflow_job,
     run_policy,
 )
+from k8s.kinds.kubeflow.mpi_manifest import NOT_OF_MPI, mpi_manifest, spec_of_mpi
 from k8s.kinds.kubeflow.mpi_run import (
     CONFIG_FOLDER,
     MPIRun,
@@ -58,14 +60,29 @@ _NO_GPUS: Named = (("NVIDIA_VISIBLE_DEVICES", ""), ("NVIDIA_DRIVER_CAPABILITIES"
 """What a launcher that does not work itself is told."""
 
 
-class MPIJob:
+class MPIJob(CreatableKind):
     """Kubeflow's job for MPI: a launcher, whose log has what all ranks say, and its workers."""
 
     title = "MPIJob"
+    word = "mpi"
+    aliases = ("mpijob",)
     resource = MPI_JOBS
     container = ""
     suspend_field = "spec.runPolicy.suspend"
     operator = _OPERATOR
+    lacks: Mapping[str, str] = {
+        **NOT_OF_MPI,
+        "kube_queue": "kube-queue knows MPIJobs of version v1 and v1alpha1 only.",
+    }
+    restart_policies = ("OnFailure", "Never")
+
+    def manifest(self, spec: JobSpec) -> Manifest:
+        """Return the MPIJob v2beta1 that asks for `spec`."""
+        return mpi_manifest(self.resource, spec, has_policy=True)
+
+    def spec_from_manifest(self, obj: Manifest) -> tuple[JobSpec, tuple[str, ...]]:
+        """Return the spec for an MPIJob like this one, and what it leaves out."""
+        return spec_of_mpi(obj)
 
     def parse(self, obj: Manifest) -> DeclaredJob:
         """Read an MPIJob v2beta1, with Kubeflow's conditions and run policy."""

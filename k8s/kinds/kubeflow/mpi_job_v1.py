@@ -6,7 +6,10 @@ a role but no `replica-index`. Before, mpi-operator v0.3: `mpi-job-name`, `mpi-j
 
 from __future__ import annotations
 
-from k8s.kinds.base import DeclaredJob, Manifest, Replica
+from collections.abc import Mapping
+
+from k8s.job_spec import JobSpec
+from k8s.kinds.base import CreatableKind, DeclaredJob, Manifest, Replica
 from k8s.kinds.kubeflow.common import JOB_NAME, OPERATOR_NAME, REPLICA_TYPE, read_kubeflow_job
 from k8s.kinds.kubeflow.mpi_job import (
     OLD_JOB_NAME,
@@ -15,6 +18,7 @@ from k8s.kinds.kubeflow.mpi_job import (
     launcher_and_workers,
     launcher_or_worker,
 )
+from k8s.kinds.kubeflow.mpi_manifest import MPI_SHAPE, NOT_OF_MPI, mpi_manifest, spec_of_mpi
 from k8s.kinds.parse import nested
 from k8s.models import Pod
 from k8s.models.resources import Resource
@@ -22,13 +26,28 @@ from k8s.models.resources import Resource
 MPI_JOBS_V1 = Resource("kubeflow.org", "v1", "mpijobs", "MPIJob")
 
 
-class MPIJobV1:
+class MPIJobV1(CreatableKind):
     """The training-operator's job for MPI."""
 
     title = "MPIJob v1"
+    word = "mpi"
+    aliases = ("mpijob",)
     resource = MPI_JOBS_V1
-    container = "mpi"
+    container = MPI_SHAPE.container
     suspend_field = "spec.runPolicy.suspend"
+    lacks: Mapping[str, str] = {
+        **NOT_OF_MPI,
+        "queue": "Kueue admits MPIJobs of version v2beta1 only.",
+        "launcher_policy": "The training-operator creates the launcher together with the workers.",
+    }
+
+    def manifest(self, spec: JobSpec) -> Manifest:
+        """Return the MPIJob v1 that asks for `spec`."""
+        return mpi_manifest(self.resource, spec)
+
+    def spec_from_manifest(self, obj: Manifest) -> tuple[JobSpec, tuple[str, ...]]:
+        """Return the spec for an MPIJob like this one, and what it leaves out."""
+        return spec_of_mpi(obj)
 
     def parse(self, obj: Manifest) -> DeclaredJob:
         """Read an MPIJob v1, with Kubeflow's conditions and run policy."""

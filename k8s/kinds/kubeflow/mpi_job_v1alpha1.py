@@ -10,8 +10,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from k8s.kinds.base import DeclaredJob, Manifest, Replica
+from k8s.job_spec import JobSpec
+from k8s.kinds.base import CreatableKind, DeclaredJob, Manifest, Replica
 from k8s.kinds.kubeflow.mpi_job import launcher_or_worker
+from k8s.kinds.kubeflow.mpi_manifest import (
+    MPI_SHAPE,
+    NOT_OF_MPI,
+    arena_mpi_manifest,
+    spec_of_arena_mpi,
+)
 from k8s.kinds.kubeflow.mpi_run import (
     CONFIG_FOLDER,
     MPIRun,
@@ -54,14 +61,35 @@ _GPUS_PER_NODE = 8
 """What the operator puts on one worker of a job that says only how many GPUs it wants in all."""
 
 
-class MPIJobV1Alpha1:
+class MPIJobV1Alpha1(CreatableKind):
     """Arena's job for MPI: one template, from which the launcher is made too."""
 
     title = "MPIJob v1alpha1"
+    word = "mpi"
+    aliases = ("mpijob",)
     resource = MPI_JOBS_V1ALPHA1
-    container = "mpi"
+    container = MPI_SHAPE.container
     suspend_field = ""
     operator = "mpi-operator"
+    lacks: Mapping[str, str] = {
+        **NOT_OF_MPI,
+        "queue": "Kueue admits MPIJobs of version v2beta1 only.",
+        "worker_image": "An MPIJob v1alpha1 has one template, from which launcher and workers are made.",
+        "slots": "The operator of v1alpha1 counts a worker's GPUs as its slots.",
+        "launcher_policy": "The operator of v1alpha1 creates the launcher when the workers are ready.",
+        "running_timeout_s": "An MPIJob v1alpha1 has no time limit.",
+        "ttl_s": "An MPIJob v1alpha1 is kept until it is deleted.",
+        "suspend": "An MPIJob v1alpha1 cannot be suspended.",
+    }
+    restart_policies = ("OnFailure", "Never")
+
+    def manifest(self, spec: JobSpec) -> Manifest:
+        """Return the MPIJob v1alpha1 that asks for `spec`, as `arena submit mpi` makes it."""
+        return arena_mpi_manifest(self.resource, spec)
+
+    def spec_from_manifest(self, obj: Manifest) -> tuple[JobSpec, tuple[str, ...]]:
+        """Return the spec for an MPIJob like this one, and what it leaves out."""
+        return spec_of_arena_mpi(obj)
 
     def parse(self, obj: Manifest) -> DeclaredJob:
         """Read an MPIJob v1alpha1, which has no conditions: only `launcherStatus` tells how it ended."""

@@ -6,21 +6,11 @@ and `pkg/controller.v1/common/pod.go`; the older labels: kubeflow/pytorch-operat
 
 from __future__ import annotations
 
-from copy import deepcopy
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from k8s.job_spec import JobSpec
-from k8s.kinds.base import DeclaredJob, Manifest, Replica
-from k8s.kinds.from_manifest import (
-    Understood,
-    differences,
-    drop_defaults,
-    named,
-    take_metadata,
-    take_template,
-    unique,
-)
+from k8s.kinds.base import CreatableKind, DeclaredJob, Manifest, Replica
 from k8s.kinds.kubeflow.common import (
     JOB_NAME,
     JOB_ROLE,
@@ -29,72 +19,45 @@ from k8s.kinds.kubeflow.common import (
     REPLICA_TYPE,
     read_kubeflow_job,
 )
+from k8s.kinds.kubeflow.pytorch_manifest import MASTER_PORT, PYTORCH_SHAPE, pytorch_manifest, spec_of_pytorch
 from k8s.kinds.parse import count_of, label_number, nested, ranks_from, replica_count
-from k8s.kinds.to_manifest import metadata, pod_template
 from k8s.models import Pod
 from k8s.models.resources import Resource
 
 PYTORCH_JOBS = Resource("kubeflow.org", "v1", "pytorchjobs", "PyTorchJob")
 
 _OLD_JOB_NAME, _OLD_TYPE, _OLD_INDEX = "pytorch-job-name", "pytorch-replica-type", "pytorch-replica-index"
-MASTER_PORT = 23456
-"""Where the master listens unless its container names a port `pytorchjob-port`."""
 _ROLES = ("Master", "Worker")
-_OLD_POLICY = ("cleanPodPolicy", "backoffLimit", "ttlSecondsAfterFinished", "activeDeadlineSeconds")
 Pairs = tuple[tuple[str, str], ...]
 
 
-class PyTorchJob:
+_NO_MPI = "A PyTorchJob has no MPI launcher."
+
+
+class PyTorchJob(CreatableKind):
     """Kubeflow's job for PyTorch: one master, any number of workers."""
 
     title = "PyTorchJob"
+    word = "pytorch"
+    aliases = ("pytorchjob",)
     resource = PYTORCH_JOBS
-    container = "pytorch"
+    container = PYTORCH_SHAPE.container
+    lacks: Mapping[str, str] = {
+        "slots": "A PyTorchJob starts processes by torchrun: say how many as processes.",
+        "launcher_policy": _NO_MPI,
+        "mounts_on_launcher": _NO_MPI,
+        "gpu_topology": "Alibaba Cloud's scheduler places MPI jobs by the links between GPUs, no others.",
+    }
     suspend_field = "spec.runPolicy.suspend"
     operator = "training-operator"
 
     def manifest(self, spec: JobSpec) -> Manifest:
         """Return the PyTorchJob that asks for `spec`; the master is one of its workers."""
-        roles: Manifest = {"Master": _role(spec, 1)}
-        if spec.workers > 1:
-            roles["Worker"] = _role(spec, spec.workers - 1)
-        return {
-            "apiVersion": self.resource.api_version,
-            "kind": self.resource.kind,
-            "metadata": metadata(spec),
-            "spec": {
-                "nprocPerNode": str(spec.processes),
-                "runPolicy": {"cleanPodPolicy": spec.clean_pods, "backoffLimit": spec.retries},
-                "pytorchReplicaSpecs": roles,
-            },
-        }
+        return pytorch_manifest(self.resource, spec)
 
     def spec_from_manifest(self, obj: Manifest) -> tuple[JobSpec, tuple[str, ...]]:
         """Return the spec for a PyTorchJob like this one, and what it leaves out."""
-        obj = deepcopy(obj)
-        meta = take_metadata(obj.pop("metadata", None) or {})
-        spec = obj.pop("spec", None) or {}
-        roles = spec.pop("pytorchReplicaSpecs", None) or {}
-        # Older operators have the fields of the run policy in `spec` itself.
-        policy = {key: spec.pop(key) for key in _OLD_POLICY if key in spec}
-        policy |= spec.pop("runPolicy", None) or {}
-        drop_defaults(policy, {"suspend": False})
-        retries = count_of(policy.pop("backoffLimit", 0)) or 0
-        pods, workers = _take_roles(roles, "OnFailure" if retries else "Never", meta.fields)
-        nproc = str(spec.pop("nprocPerNode", None) or "auto")
-        is_number = nproc.isdecimal() and 0 < len(nproc) < 4 and int(nproc) > 0
-        processes = int(nproc) if is_number else max(1, pods.fields["gpus"])
-        lost = [*pods.lost, *([] if is_number or processes == 1 else [f"nprocPerNode {nproc}"])]
-        job_spec = JobSpec(
-            **meta.fields,
-            **pods.fields,
-            workers=workers,
-            processes=processes,
-            retries=retries,
-            clean_pods=str(policy.pop("cleanPodPolicy", None) or "None"),
-        )
-        lost = named(obj, "apiVersion", "kind", "status") + meta.lost + named(spec) + named(policy) + lost
-        return job_spec, unique(lost)
+        return spec_of_pytorch(obj)
 
     def parse(self, obj: Manifest) -> DeclaredJob:
         """Read a PyTorchJob; an elastic one can work with fewer pods than it would like."""
@@ -163,35 +126,6 @@ class PyTorchJob:
         role = pod.metadata.label(REPLICA_TYPE) or pod.metadata.label(_OLD_TYPE)
         index = label_number(pod.metadata.label(REPLICA_INDEX) or pod.metadata.label(_OLD_INDEX))
         return (role, index) if role and index is not None else None
-
-
-def _role(spec: JobSpec, replicas: int) -> Manifest:
-    policy = "OnFailure" if spec.retries else "Never"
-    return {
-        "replicas": replicas,
-        "restartPolicy": policy,
-        "template": pod_template(spec, PyTorchJob.container),
-    }
-
-
-def _take_roles(roles: Manifest, restarts: str, job: Manifest) -> tuple[Understood, int]:
-    """Take the master and the workers, which in a spec are all alike, and count them."""
-    first: dict[str, Any] = {}
-    lost: list[str] = []
-    workers = 0
-    for role in [name for name in _ROLES if roles.get(name)] or ["Master"]:
-        part = roles.pop(role, None) or {}
-        count = replica_count(part.pop("replicas", None))
-        workers += count
-        part.setdefault("restartPolicy", "OnFailure")
-        drop_defaults(part, {"restartPolicy": restarts})
-        fields, left = take_template(part.pop("template", None) or {}, PyTorchJob.container, job)
-        lost += left + named(part)
-        if not first:
-            first = fields
-            lost += [] if role == "Master" and count == 1 else ["no single master"]
-        lost += [f"{role}'s own {each}" for each in differences(first, fields)]
-    return Understood(first, lost + named(roles, prefix="role ")), max(1, workers)
 
 
 def _rendezvous(name: str, elastic: Manifest, nodes: int) -> dict[str, str]:

@@ -10,8 +10,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from k8s.kinds.base import DeclaredJob, Manifest, Replica
+from k8s.job_spec import JobSpec
+from k8s.kinds.base import CreatableKind, DeclaredJob, Manifest, Replica
 from k8s.kinds.job_set import SET_NAME, instance_in_set, read_suspendable
+from k8s.kinds.kubeflow.train_manifest import TRAIN_SHAPE, spec_of_train, train_manifest
 from k8s.kinds.parse import count_of, make_replica, nested, ranks_from, replica_count, text_of
 from k8s.models import Pod
 from k8s.models.resources import Resource
@@ -22,14 +24,51 @@ _INITIALIZERS = (("dataset", "dataset-initializer"), ("model", "model-initialize
 _METRICS_TOLD = 2
 
 
-class TrainJob:
+_OF_RUNTIME = "A TrainJob cannot say this: its runtime does, in the ClusterTrainingRuntime."
+_OF_LAUNCHER = "The runtime of a TrainJob says how its launcher comes about."
+_NOT_ELASTIC = "A TrainJob has as many nodes as it says, from start to end."
+
+
+class TrainJob(CreatableKind):
     """Kubeflow Trainer's job: some nodes, each with the same processes."""
 
     title = "TrainJob"
+    word = "trainjob"
+    aliases = ("train",)
     resource = TRAIN_JOBS
-    container = "node"
+    container = TRAIN_SHAPE.container
     suspend_field = "spec.suspend"
     operator = "trainer"
+    lacks: Mapping[str, str] = {
+        **dict.fromkeys(
+            ("pull_policy", "device_claim", "priority_class", "scheduler", "host_network", "host_ipc"),
+            _OF_RUNTIME,
+        ),
+        **dict.fromkeys(("host_pid", "retries", "restart_policy", "clean_pods"), _OF_RUNTIME),
+        "worker_image": "All nodes of a TrainJob have the same image.",
+        "launcher_policy": _OF_LAUNCHER,
+        "mounts_on_launcher": _OF_LAUNCHER,
+        "elastic_min": _NOT_ELASTIC,
+        "elastic_max": _NOT_ELASTIC,
+        "gpu_topology": "Alibaba Cloud's scheduler places MPI jobs by the links between GPUs, no others.",
+        "kube_queue": "kube-queue knows no TrainJobs; Kueue does.",
+        "ttl_s": "A TrainJob is kept until it is deleted.",
+    }
+
+    def manifest(self, spec: JobSpec) -> Manifest:
+        """Return the TrainJob that asks for `spec`; with slots it is one of MPI."""
+        return train_manifest(self.resource, spec)
+
+    def spec_from_manifest(self, obj: Manifest) -> tuple[JobSpec, tuple[str, ...]]:
+        """Return the spec for a TrainJob like this one, and what it leaves out."""
+        return spec_of_train(obj)
+
+    def unsupported(self, spec: JobSpec) -> dict[str, str]:
+        """Return what such a job cannot have: all the keys of a Secret at once is one of them."""
+        found = super().unsupported(spec)
+        if any(not each.name for each in spec.env_from):
+            found["env_from"] = "A TrainJob takes single keys: VARIABLE=secret/NAME/KEY."
+        return found
 
     def parse(self, obj: Manifest) -> DeclaredJob:
         """Read a TrainJob of Kubeflow Trainer v2, and the progress that its trainer reports."""
@@ -42,9 +81,9 @@ class TrainJob:
         Ranks are assumed: the runtime, of which the job knows only the name, may be one for MPI.
         """
         trainer = nested(obj, "spec", "trainer")
-        node: Manifest = {
-            "spec": {"containers": [{"name": self.container, "resources": trainer.get("resourcesPerNode")}]}
-        }
+        container = {"name": self.container, "resources": trainer.get("resourcesPerNode")}
+        container |= {key: trainer[key] for key in ("image", "command", "args", "env") if trainer.get(key)}
+        node: Manifest = {"spec": {"containers": [container]}}
         processes = count_of(trainer.get("numProcPerNode")) or 0
         found = [
             make_replica(

@@ -13,7 +13,8 @@ from typing import Any
 import msgspec
 
 from k8s.devices import accelerators
-from k8s.kinds.base import DeclaredJob, Manifest, Replica
+from k8s.job_spec import JobSpec
+from k8s.kinds.base import CreatableKind, DeclaredJob, Manifest, Replica
 from k8s.kinds.parse import (
     count_of,
     label_number,
@@ -30,23 +31,42 @@ from k8s.kinds.t9k.common import (
     read_t9k_job,
     replica_specs,
 )
+from k8s.kinds.t9k.pytorch_manifest import RESTARTS, T9K_SHAPE, spec_of_t9k, t9k_manifest
 from k8s.models import Pod, PodSpec, convert
 from k8s.models.resources import Resource
 
 T9K_PYTORCH_JOBS = Resource("batch.tensorstack.dev", "v1beta1", "pytorchtrainingjobs", "PyTorchTrainingJob")
 
-_RESTARTS = 3
-"""The backoff limit of a job that names none."""
+_NO_MPI = "A PyTorchTrainingJob has no MPI launcher."
 
 
-class T9kPyTorchJob:
+class T9kPyTorchJob(CreatableKind):
     """TensorStack's PyTorchTrainingJob: torchrun in each pod, elastic where it says so."""
 
     title = "PyTorchTrainingJob"
+    word = "t9k"
+    aliases = ("pytorchtrainingjob",)
     resource = T9K_PYTORCH_JOBS
-    container = "python"
+    container = T9K_SHAPE.container
     suspend_field = "spec.runMode.pause.enabled"
     operator = "tensorstack"
+    runs_tensorboard = True
+    lacks: Mapping[str, str] = {
+        "slots": _NO_MPI,
+        "launcher_policy": _NO_MPI,
+        "mounts_on_launcher": _NO_MPI,
+        "gpu_topology": "Alibaba Cloud's scheduler places MPI jobs by the links between GPUs, no others.",
+        "kube_queue": "kube-queue knows no PyTorchTrainingJobs; their own scheduler has queues.",
+        "ttl_s": "A PyTorchTrainingJob is kept until it is deleted.",
+    }
+
+    def manifest(self, spec: JobSpec) -> Manifest:
+        """Return the PyTorchTrainingJob that asks for `spec`."""
+        return t9k_manifest(self.resource, spec)
+
+    def spec_from_manifest(self, obj: Manifest) -> tuple[JobSpec, tuple[str, ...]]:
+        """Return the spec for a PyTorchTrainingJob like this one, and what it leaves out."""
+        return spec_of_t9k(obj)
 
     def parse(self, obj: Manifest) -> DeclaredJob:
         """Read a PyTorchTrainingJob, with T9k's phase and the fewest replicas of an elastic one."""
@@ -54,7 +74,7 @@ class T9kPyTorchJob:
         return replace(
             read_t9k_job(obj, self.resource, self.replicas(obj)),
             enough=count_of(_elastic(obj).get("minReplicas")),
-            restarts_allowed=_RESTARTS if limit is None else limit,
+            restarts_allowed=RESTARTS if limit is None else limit,
         )
 
     def replicas(self, obj: Manifest) -> tuple[Replica, ...]:

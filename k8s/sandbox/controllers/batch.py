@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from typing import Any
 
-from k8s.kinds.batch_job import INDEX
+from k8s.kinds.batch_manifest import INDEX
 from k8s.models.resources import JOBS
 from k8s.sandbox.controller_runtime import Manifest, now_text, seconds_since
 from k8s.sandbox.controllers.reconcile import (

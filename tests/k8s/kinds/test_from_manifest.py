@@ -11,15 +11,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from k8s.job_spec import JobSpec, Mount
+from k8s.job_spec import JOB_FIELDS, EnvSource, JobSpec, Mount
 from k8s.kinds import CREATABLE, CreatableKind
 from tests.k8s.kinds.operator_objects import SITUATIONS, kind_named, objects
 from tests.support.objects import Object, recorded
 
 every_kind = pytest.mark.parametrize("kind", CREATABLE, ids=lambda kind: kind.title)
-NOT_IN_MANIFEST = {"Job": {"processes", "clean_pods"}}
-"""What a kind's manifest does not say, so that no object can say it either."""
-OURS = {"PYTHONUNBUFFERED", "PET_TEE", "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE", "PYTHONSAFEPATH"}
+BATCH = next(kind for kind in CREATABLE if kind.word == "job")
+every_kind_with_templates = pytest.mark.parametrize(
+    "kind", [kind for kind in CREATABLE if kind.word != "trainjob"], ids=lambda kind: kind.title
+)
+"""A TrainJob's pods are its runtime's to describe."""
+OURS = {
+    "NVIDIA_VISIBLE_DEVICES",
+    "PYTHONUNBUFFERED",
+    "PET_TEE",
+    "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE",
+    "PYTHONSAFEPATH",
+}
 """Variables that every job has: one with the very value that it has anyway is left out of the spec."""
 WORD = st.text(alphabet="abz09-/=. '\"$éö中\n", min_size=1, max_size=12)
 NAME = st.from_regex(r"[a-z]([-a-z0-9]{0,20}[a-z0-9])?", fullmatch=True)
@@ -58,7 +67,10 @@ SPECS = st.builds(
 def test_a_job_of_ours_is_read_back_as_it_was_asked_for(kind: CreatableKind, spec: JobSpec) -> None:
     manifest = kind.manifest(spec)
     found, lost = kind.spec_from_manifest(json.loads(json.dumps(manifest)))
-    as_found: dict[str, Any] = {name: getattr(found, name) for name in NOT_IN_MANIFEST.get(kind.title, ())}
+    # What the kind lacks its manifest does not say, so that no object can say it either.
+    as_found: dict[str, Any] = {name: JOB_FIELDS[name].default for name in kind.lacks}
+    if kind.word == "mpi" and spec.clean_pods == "None":
+        as_found["clean_pods"] = "Running"  # workers that are kept would hold their GPUs
     if not spec.gpus:
         as_found["gpu_resource"] = "nvidia.com/gpu"
     assert found == replace(spec, **as_found)
@@ -72,11 +84,11 @@ def test_variables_of_ours_with_other_values_are_the_users(kind: CreatableKind) 
     assert kind.spec_from_manifest(kind.manifest(spec))[0].env == spec.env
 
 
-@every_kind
+@every_kind_with_templates
 def test_what_a_server_fills_in_is_no_loss(kind: CreatableKind) -> None:
     obj = kind.manifest(JobSpec(name="a", image="i:1", command=("x",), env={"A": ""}))
     template = _templates(obj)[0]
-    template["metadata"] = {"creationTimestamp": None}
+    template["metadata"] = {**template.get("metadata", {}), "creationTimestamp": None}
     template["spec"] |= {
         "dnsPolicy": "ClusterFirst",
         "schedulerName": "default-scheduler",
@@ -91,19 +103,41 @@ def test_what_a_server_fills_in_is_no_loss(kind: CreatableKind) -> None:
         "resources": {},
     }
     for each in container["env"]:
-        if not each["value"]:
+        if each.get("value") == "":
             del each["value"]
     spec, lost = kind.spec_from_manifest(obj)
     assert (spec.env, lost) == ({"A": ""}, ())
 
 
-@every_kind
+@every_kind_with_templates
 def test_what_a_form_cannot_say_is_named(kind: CreatableKind) -> None:
-    obj = kind.manifest(JobSpec(name="a", image="i", command=("x",), mounts=(Mount("c", "/c"),)))
-    obj["metadata"]["annotations"] = {"note": "x"}
-    pod = _templates(obj)[0]["spec"]
-    pod["nodeSelector"] = {"gpu": "a100"}
+    mounts = (Mount("c", "/c"),)
+    spec = JobSpec(name="a", image="i", command=("x",), mounts=mounts, mounts_on_launcher=True)
+    obj = kind.manifest(spec)
+    for template in _templates(obj):
+        _add_what_no_spec_says(template["spec"])
+    found, lost = kind.spec_from_manifest(obj)
+    assert (found.cpu, found.memory, found.memory_request) == ("8", "", "1Gi")
+    assert found.mounts == (Mount("c", "/c", "mine"),)
+    assert found.env_from == (EnvSource(True, "wandb", "k", "WANDB_API_KEY"),)
+    assert set(lost) == {
+        "nodeName",
+        "initContainers",
+        "2 sidecars",
+        "variable IP, which comes from field",
+        "requests.example.com/fpga",
+        "subPathExpr of the mount /c",
+        "volume host",
+        "tolerations",
+        "securityContext",
+    }
+
+
+def _add_what_no_spec_says(pod: Object) -> None:
+    pod["nodeName"] = "a"
     pod["initContainers"] = [{"name": "sync"}]
+    pod["securityContext"] = {"runAsUser": 7, "fsGroup": 7}
+    pod["tolerations"] = [{"key": "k", "operator": "Exists", "tolerationSeconds": 30}]
     pod["containers"] += [{"name": "proxy"}, {"name": "agent"}]
     main = pod["containers"][0]
     main["env"] += [
@@ -111,28 +145,12 @@ def test_what_a_form_cannot_say_is_named(kind: CreatableKind) -> None:
         {"name": "IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
     ]
     main["resources"] = {
-        "limits": {"nvidia.com/gpu": 2, "rdma/hca": 1, "cpu": 8},
-        "requests": {"cpu": "4", "memory": "1Gi"},
+        "limits": {"nvidia.com/gpu": 2, "example.com/fpga": 1, "cpu": 8},
+        "requests": {"cpu": "8", "memory": "1Gi", "example.com/fpga": "2"},
     }
-    main["volumeMounts"][0]["subPath"] = "mine"
+    main["volumeMounts"][0] |= {"subPath": "mine", "subPathExpr": "$(X)"}
     main["volumeMounts"].append({"name": "host", "mountPath": "/host"})
-    pod["volumes"].append({"name": "host", "hostPath": {"path": "/"}})
-    spec, lost = kind.spec_from_manifest(obj)
-    assert (spec.gpus, spec.cpu, spec.memory) == (2, "8", "1Gi")
-    assert spec.mounts == (Mount("c", "/c"),)
-    assert set(lost) == {
-        "annotation note",
-        "nodeSelector",
-        "initContainers",
-        "2 sidecars",
-        "variable WANDB_API_KEY, which comes from secret wandb",
-        "variable IP, which comes from field",
-        "limits.rdma/hca",
-        "requests.cpu",
-        "requests.memory",
-        "subPath of the mount /c",
-        "volume host",
-    }
+    pod["volumes"].append({"name": "host", "hostPath": {"path": "/", "type": "Directory"}})
 
 
 def test_workers_that_differ_from_the_master_are_named() -> None:
@@ -142,8 +160,8 @@ def test_workers_that_differ_from_the_master_are_named() -> None:
     worker["containers"][0] |= {"image": "other", "workingDir": "/w"}
     worker["tolerations"] = [{"operator": "Exists"}]
     spec, lost = kind.spec_from_manifest(obj)
-    assert (spec.workers, spec.image) == (3, "i")
-    assert lost == ("tolerations", "Worker's own image", "Worker's own working dir")
+    assert (spec.workers, spec.image, spec.worker_image) == (3, "i", "other")
+    assert lost == ("Worker's own tolerations", "Worker's own working dir")
 
 
 def test_an_elastic_job_without_a_master_is_named_so() -> None:
@@ -166,7 +184,7 @@ def test_a_job_of_an_older_operator_has_its_policy_elsewhere() -> None:
 
 
 def test_a_job_whose_pods_take_turns_is_named_so() -> None:
-    kind = CREATABLE[1]
+    kind = BATCH
     obj = kind.manifest(JobSpec(name="a", image="i", command=("x",), workers=10))
     obj["spec"] |= {"parallelism": 2, "completionMode": "NonIndexed"}
     assert kind.spec_from_manifest(obj)[1] == ("parallelism", "completionMode")
@@ -210,5 +228,7 @@ def _objects_in(value: Any, path: tuple[str | int, ...] = ()) -> list[tuple[str 
 
 
 def _templates(obj: Object) -> list[Object]:
-    roles = obj["spec"].get("pytorchReplicaSpecs")
-    return [each["template"] for each in roles.values()] if roles else [obj["spec"]["template"]]
+    spec = obj["spec"]
+    roles = spec.get("pytorchReplicaSpecs") or spec.get("mpiReplicaSpecs") or {}
+    found = [each["template"] for each in [*roles.values(), *(spec.get("replicaSpecs") or ())]]
+    return found or [spec["template"]]

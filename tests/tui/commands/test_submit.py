@@ -65,8 +65,10 @@ async def test_a_job_is_created_from_flags(run: CommandLine, cluster: ScriptedCl
     (asked,) = cluster.asked(PYTORCH_JOBS, method="POST")
     sent = json.loads(asked.body)
     assert asked.query["fieldManager"] == "gpuconsole"
-    assert sent["metadata"]["annotations"] == {"gpuconsole.dev/user": "li"}
-    assert sent["metadata"]["labels"] == {"team": "vision"}
+    user = {"gpuconsole.dev/user": "li", "arena.kubeflow.org/username": "li"}
+    assert sent["metadata"]["annotations"] == {**user, "requestGPUsOfJobOwner": "6"}
+    labels = sent["metadata"]["labels"]
+    assert (labels["team"], labels["app"], labels["release"]) == ("vision", "pytorchjob", "demo")
     roles = sent["spec"]["pytorchReplicaSpecs"]
     assert {role: part["replicas"] for role, part in roles.items()} == {"Master": 1, "Worker": 2}
     assert sent["spec"]["nprocPerNode"] == "2"
@@ -107,6 +109,8 @@ async def test_a_trainer_writes_to_the_workspace_claim_unless_told_otherwise(run
         "gpuconsole.dev/trainer": "ddp",
         "gpuconsole.dev/log-dir": log_dir,
         "gpuconsole.dev/user": "li",
+        "arena.kubeflow.org/username": "li",
+        "requestGPUsOfJobOwner": "2",
     }
     assert found["spec"]["nprocPerNode"] == "2"
     pod = found["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]

@@ -167,6 +167,8 @@ _OF_OTHERS = {
     *("torchrun", "max_restarts", "rdzv_backend", "torchrun_options", "tensorboard_image"),
 }
 """Fields about a thing that was not asked for: code, torchrun, a TensorBoard."""
+_OF_MPI = {"slots", "launcher_policy", "mounts_on_launcher", "gpu_topology"}
+"""Fields that jobs for MPI alone have."""
 
 
 @pytest.mark.parametrize(
@@ -178,7 +180,8 @@ _OF_OTHERS = {
         ({"claim": ""}, {"mount_path", "continue_from"}),
         ({"claim": "", "continue_from": "x"}, {"mount_path", "continue_from"}),
         ({"gpus": "0"}, {"gpu_resource"}),
-        ({"kind": "Job"}, {"processes", "clean_pods"}),
+        ({"kind": "Job"}, {"clean_pods", "worker_image", "elastic_min", "elastic_max"}),
+        ({"kind": "MPIJob", "gpus": "1"}, {"processes", "elastic_min", "elastic_max", "kube_queue"}),
         ({"run": COMMAND}, {"continue_from"}),
     ],
 )
@@ -186,6 +189,9 @@ def test_fields_that_change_nothing_are_hidden(values: dict[str, str], hidden: s
     usual = {"ddp.data", "ddp.download", "ddp.train-images", "ddp.val-images"}
     found = hidden_fields({**default_values(), "claim": "workspace", **values}) - _OF_OTHERS
     is_about_data = "ddp.dataset" in values
+    if values.get("kind") != "MPIJob":
+        assert found >= _OF_MPI
+        found -= _OF_MPI
     assert found - (set() if is_about_data else usual) == hidden
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -135,7 +136,9 @@ class KindWithout:
     """A kind that says what it has no place for."""
 
     title = "Plain"
-    lacks = MappingProxyType({"rdzv_backend": "it has no torchrun.", "mounts": "it has no volumes"})
+    lacks: Mapping[str, str] = MappingProxyType(
+        {"rdzv_backend": "it has no torchrun.", "mounts": "it has no volumes"}
+    )
 
     def __getattr__(self, name: str) -> Any:
         return getattr(CREATABLE[0], name)

@@ -38,7 +38,8 @@ def words_of(kind: JobKind) -> tuple[str, ...]:
     title = kind.title.lower()
     word = str(getattr(kind, "word", "") or title.removesuffix("job").strip() or title)
     short = (each for each, long in _SHORT.items() if long == word)
-    return tuple(dict.fromkeys((word, title.replace(" ", ""), *short)))
+    aliases: tuple[str, ...] = getattr(kind, "aliases", ())
+    return tuple(dict.fromkeys((word, title.replace(" ", ""), *aliases, *short)))
 
 
 def matches_kind(kind: JobKind, words: str) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from k8s.kinds.batch_job import INDEX
+from k8s.kinds.batch_manifest import INDEX
 from k8s.kinds.kubeflow.pytorch_job import PyTorchJob
 from k8s.sandbox.controllers import batch, replicated
 from k8s.sandbox.controllers.reconcile import GANG, Plan

@@ -1,0 +1,146 @@
+"""The manifest of a TrainJob, and back to the spec.
+
+A TrainJob says what it runs and on how many nodes. Of the pods it may say only what `runtimePatches` have
+a place for; the rest is its runtime's. Source: kubeflow/trainer v2.3.0, `pkg/apis/trainer/v1alpha1`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import replace
+from typing import Any
+
+from k8s.job_spec import JobSpec
+from k8s.kinds.base import Manifest
+from k8s.kinds.from_manifest import take_template, unique
+from k8s.kinds.parse import count_of, nested, replica_count
+from k8s.kinds.pods.labels import job_metadata, take_job_metadata
+from k8s.kinds.pods.rendezvous import rendezvous_env, take_rendezvous
+from k8s.kinds.pods.understood import drop_defaults, named
+from k8s.kinds.to_manifest import PodShape, pod_template
+from k8s.models.resources import Resource
+
+TRAIN_SHAPE = PodShape(container="node", app="trainjob")
+_TORCH_RUNTIME, _MPI_RUNTIME = "torch-distributed", "deepspeed-distributed"
+"""The runtimes that Kubeflow Trainer installs: for torchrun, and with mpirun and a launcher."""
+_KIND_OF_RUNTIME: Manifest = {"apiGroup": "trainer.kubeflow.org", "kind": "ClusterTrainingRuntime"}
+_MANAGER = "gpuconsole.dev/console"
+"""Who patches the runtime: tells our patch from others."""
+_TRAINER_FIELDS = {"image": "image", "command": "command", "env": "env", "resources": "resourcesPerNode"}
+"""Fields of a container that the trainer has, and what it calls them."""
+_POD_PATCHES = (
+    *("volumes", "nodeSelector", "affinity", "tolerations", "imagePullSecrets", "securityContext"),
+    *("initContainers", "serviceAccountName", "terminationGracePeriodSeconds"),
+)
+_CONTAINER_PATCHES = ("volumeMounts", "securityContext")
+_PORT = 29500
+_IN_FOLDER = ("sh", "-c", 'mkdir -p "$0" && cd "$0" && exec "$@"')
+"""Runs a command in a folder: a TrainJob cannot name the working directory. Folder and command follow."""
+
+
+def train_manifest(resource: Resource, spec: JobSpec) -> Manifest:
+    """Return the TrainJob that asks for `spec`."""
+    template = pod_template(
+        replace(spec, working_dir=""), TRAIN_SHAPE, env=rendezvous_env(spec, _endpoint(spec.name))
+    )
+    pod = template["spec"]
+    container = pod["containers"][0]
+    if spec.working_dir and "command" in container:
+        container["command"] = [*_IN_FOLDER, spec.working_dir, *container["command"]]
+    is_mpi = spec.slots is not None
+    body: Manifest = {
+        "runtimeRef": {**_KIND_OF_RUNTIME, "name": _MPI_RUNTIME if is_mpi else _TORCH_RUNTIME},
+        "trainer": {
+            **{name: container[key] for key, name in _TRAINER_FIELDS.items() if key in container},
+            "numNodes": spec.workers,
+            "numProcPerNode": spec.processes if spec.slots is None else spec.slots,
+        },
+    }
+    if patch := _patch(template):
+        roles = ("launcher", "node") if is_mpi else ("node",)
+        body["runtimePatches"] = [_runtime_patch(roles, patch)]
+    if spec.running_timeout_s:
+        body["activeDeadlineSeconds"] = spec.running_timeout_s
+    if spec.suspend:
+        body["suspend"] = True
+    return {
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        "metadata": job_metadata(spec),
+        "spec": body,
+    }
+
+
+def spec_of_train(obj: Manifest) -> tuple[JobSpec, tuple[str, ...]]:
+    """Return the spec for a TrainJob like this one, and what it leaves out."""
+    obj = deepcopy(obj)
+    meta = take_job_metadata(obj.pop("metadata", None) or {})
+    spec = obj.pop("spec", None) or {}
+    runtime = {**_KIND_OF_RUNTIME, **(spec.pop("runtimeRef", None) or {})}
+    drop_defaults(spec, {"managedBy": "trainer.kubeflow.org/trainjob-controller"})
+    trainer = spec.pop("trainer", None) or {}
+    template = _take_patch(spec)
+    pod = template.setdefault("spec", {})
+    container = (pod.get("containers") or [{}])[0]
+    pod["containers"] = [container]
+    container["name"] = TRAIN_SHAPE.container
+    for key, name in _TRAINER_FIELDS.items():
+        if name in trainer:
+            container[key] = trainer.pop(name)
+    command = [str(word) for word in [*(container.get("command") or ()), *(trainer.pop("args", None) or ())]]
+    working_dir = ""
+    if tuple(command[: len(_IN_FOLDER)]) == _IN_FOLDER and len(command) > len(_IN_FOLDER):
+        working_dir, command = command[len(_IN_FOLDER)], command[len(_IN_FOLDER) + 1 :]
+    container["command"] = command
+    found = take_template(template, TRAIN_SHAPE.container, meta.fields)
+    fields = {**meta.fields, **found.fields, "working_dir": working_dir}
+    fields |= take_rendezvous(fields["env"], _endpoint(fields["name"]))
+    processes = count_of(trainer.pop("numProcPerNode", None)) or max(1, fields["gpus"])
+    is_mpi = runtime == {**_KIND_OF_RUNTIME, "name": _MPI_RUNTIME}
+    fields |= {"slots": processes} if is_mpi else {"processes": processes}
+    job_spec = JobSpec(
+        **fields,
+        workers=replica_count(trainer.pop("numNodes", None)),
+        running_timeout_s=count_of(spec.pop("activeDeadlineSeconds", 0)) or 0,
+        suspend=spec.pop("suspend", False) is True,
+    )
+    lost = [] if is_mpi or runtime == {**_KIND_OF_RUNTIME, "name": _TORCH_RUNTIME} else ["runtimeRef"]
+    lost += named(obj, "apiVersion", "kind", "status") + meta.lost + named(spec)
+    return job_spec, unique(lost + named(trainer, prefix="trainer.") + found.lost)
+
+
+def _endpoint(name: str) -> str:
+    return f"{name}-node-0-0.{name}:{_PORT}"
+
+
+def _patch(template: Manifest) -> Manifest:
+    """Return what patches may say of a pod template; nothing where they need not say anything."""
+    pod = template["spec"]
+    main = pod["containers"][0]
+    patched = {key: main[key] for key in _CONTAINER_PATCHES if key in main}
+    found = {key: pod[key] for key in _POD_PATCHES if key in pod}
+    if patched:
+        found["containers"] = [{"name": main["name"], **patched}]
+    parts = {"metadata": template.get("metadata"), "spec": found}
+    return {key: value for key, value in parts.items() if value}
+
+
+def _runtime_patch(roles: tuple[str, ...], patch: Manifest) -> Manifest:
+    jobs = [{"name": role, "template": {"spec": {"template": deepcopy(patch)}}} for role in roles]
+    return {"manager": _MANAGER, "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": jobs}}}}
+
+
+def _take_patch(spec: Manifest) -> Manifest:
+    """Take our patch out of a TrainJob, and return it as a pod template; whatever else patches it stays."""
+    patches = spec.get("runtimePatches") or ()
+    ours: Mapping[str, Any] = next((each for each in patches if each.get("manager") == _MANAGER), {})
+    jobs = nested(ours, "trainingRuntimeSpec", "template", "spec").get("replicatedJobs") or ()
+    if not jobs:
+        return {}
+    found: Manifest = deepcopy(dict(nested(jobs[0], "template", "spec", "template")))
+    roles = tuple(str(each.get("name")) for each in jobs)
+    if {**ours, "time": ""} != {**_runtime_patch(roles, found), "time": ""}:
+        return {}
+    spec["runtimePatches"] = [each for each in patches if each is not ours]
+    return found

@@ -1,0 +1,97 @@
+"""What each pod of a job asks for: GPUs, other devices, cores and memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from k8s.devices.accelerators import is_accelerator
+from k8s.job_spec import JobSpec
+from k8s.kinds.base import Manifest
+from k8s.kinds.pods.understood import Understood, named
+from k8s.models.quantity import parse
+
+RDMA_DEVICE = "rdma/hca"
+_LOCK_MEMORY: Manifest = {"capabilities": {"add": ["IPC_LOCK"]}}
+"""What lets a process pin the memory that RDMA reads."""
+_CLAIM = "devices"
+"""How a pod calls its claim of devices."""
+_AMOUNTS = ("cpu", "memory")
+
+
+def add_resources(pod: Manifest, container: Manifest, spec: JobSpec) -> None:
+    """Write into a pod and its container what `spec` asks for."""
+    devices = {spec.gpu_resource: str(spec.gpus)} if spec.gpus else {}
+    devices |= spec.devices
+    if spec.rdma:
+        devices[RDMA_DEVICE] = "1"
+        container["securityContext"] = {"capabilities": {"add": ["IPC_LOCK"]}}
+    limits = devices | _given(cpu=spec.cpu, memory=spec.memory)
+    requests = devices | _given(cpu=spec.cpu_request or spec.cpu, memory=spec.memory_request or spec.memory)
+    resources: Manifest = {
+        **({"limits": limits} if limits else {}),
+        **({"requests": requests} if requests else {}),
+    }
+    if spec.device_claim:
+        resources["claims"] = [{"name": _CLAIM}]
+        pod["resourceClaims"] = [{"name": _CLAIM, "resourceClaimTemplateName": spec.device_claim}]
+    if resources:
+        container["resources"] = resources
+
+
+def take_resources(pod: Manifest, container: Manifest) -> Understood:
+    """Take out what a spec can say: the first kind of device as the GPUs, the others as devices."""
+    resources = container.pop("resources", None) or {}
+    limits, requests = resources.pop("limits", None) or {}, resources.pop("requests", None) or {}
+    asked = {**requests, **limits}
+    fields: dict[str, Any] = {"gpus": 0, "gpu_resource": "nvidia.com/gpu", "devices": {}, "rdma": False}
+    if str(asked.get(RDMA_DEVICE)) == "1" and container.get("securityContext") == _LOCK_MEMORY:
+        fields["rdma"] = True
+        del container["securityContext"], asked[RDMA_DEVICE]
+        limits.pop(RDMA_DEVICE, None), requests.pop(RDMA_DEVICE, None)
+    devices = sorted((name for name in asked if "/" in name), key=lambda name: not is_accelerator(name))
+    for name in devices:
+        amount = str(asked[name])
+        if name == devices[0] and amount.isdecimal():
+            fields |= {"gpus": int(amount), "gpu_resource": name if int(amount) else fields["gpu_resource"]}
+        else:
+            fields["devices"][name] = amount
+        _drop_request(requests, name, limits.pop(name, None))
+    for name in _AMOUNTS:
+        limit = limits.pop(name, None)
+        _drop_request(requests, name, limit)
+        fields[name] = str(limit or "")
+        fields[f"{name}_request"] = str(requests.pop(name, None) or "")
+    fields["device_claim"] = _take_claim(pod, resources)
+    lost = named(limits, prefix="limits.") + named(requests, prefix="requests.")
+    return Understood(fields, lost + named(resources, prefix="resources."))
+
+
+def _given(**amounts: str) -> dict[str, str]:
+    return {name: amount for name, amount in amounts.items() if amount}
+
+
+def _drop_request(requests: Manifest, name: str, limit: str | int | float | None) -> None:
+    """Forget a request that says no more than the limit."""
+    if name in requests and _is_as_much(requests[name], limit):
+        del requests[name]
+
+
+def _take_claim(pod: Manifest, resources: Manifest) -> str:
+    """Take the one claim by which container and pod get devices; what is more stays."""
+    claims = pod.get("resourceClaims") or [{}]
+    name, template = claims[0].get("name"), claims[0].get("resourceClaimTemplateName")
+    if len(claims) > 1 or not isinstance(template, str) or len(claims[0]) > 2:
+        return ""
+    if resources.get("claims") != [{"name": name}]:
+        return ""
+    del pod["resourceClaims"], resources["claims"]
+    return template
+
+
+def _is_as_much(one: str | int | float, other: str | int | float | None) -> bool:
+    if other is None:
+        return False
+    try:
+        return str(one) == str(other) or parse(one) == parse(other)
+    except ValueError:
+        return False

@@ -1,0 +1,73 @@
+"""What the pods of a job mount: volume claims, folders of the node, shared memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from k8s.job_spec import HostMount, JobSpec, Mount
+from k8s.kinds.base import Manifest
+from k8s.kinds.parse import text_of
+from k8s.kinds.pods.understood import Understood, drop_defaults, named
+
+_SHARED_MEMORY = "/dev/shm"
+
+
+def add_volumes(pod: Manifest, container: Manifest, spec: JobSpec) -> None:
+    """Write the volumes into a pod, and where they are mounted into its container.
+
+    Each mount has a volume of its own: a TrainJob's patches tell mounts apart by the volume's name.
+    """
+    mounts: list[Manifest] = []
+    volumes: list[Manifest] = []
+    for index, mount in enumerate(spec.mounts):
+        name = f"claim-{index}"
+        mounts.append({"name": name, "mountPath": mount.path})
+        if mount.sub_path:
+            mounts[-1]["subPath"] = mount.sub_path
+        if mount.is_read_only:
+            mounts[-1]["readOnly"] = True
+        volumes.append({"name": name, "persistentVolumeClaim": {"claimName": mount.claim}})
+    for index, host in enumerate(spec.host_mounts):
+        name = f"host-{index}"
+        mounts.append({"name": name, "mountPath": host.path})
+        volumes.append({"name": name, "hostPath": {"path": host.host_path}})
+    if spec.shared_memory:
+        mounts.append({"name": "dshm", "mountPath": _SHARED_MEMORY})
+        volumes.append({"name": "dshm", "emptyDir": {"medium": "Memory", "sizeLimit": spec.shared_memory}})
+    if mounts:
+        container["volumeMounts"] = mounts
+        pod["volumes"] = volumes
+
+
+def take_volumes(pod: Manifest, container: Manifest) -> Understood:
+    """Take out the claims, the node's folders, and what is mounted at /dev/shm."""
+    volumes = {text_of(each.get("name")): each for each in pod.pop("volumes", None) or ()}
+    fields: dict[str, Any] = {"mounts": (), "host_mounts": (), "shared_memory": ""}
+    taken = set()
+    lost = []
+    for mount in container.pop("volumeMounts", None) or ():
+        name, path = text_of(mount.pop("name", "")), text_of(mount.pop("mountPath", ""))
+        volume = dict(volumes.get(name, {}))
+        volume.pop("name", None)
+        drop_defaults(mount, {"readOnly": False})
+        claim, folder, host = (
+            volume.get(key) or {} for key in ("persistentVolumeClaim", "emptyDir", "hostPath")
+        )
+        if claim:
+            folder_in_claim = text_of(mount.pop("subPath", ""))
+            is_read_only = mount.pop("readOnly", False) is True
+            fields["mounts"] += (Mount(text_of(claim.get("claimName")), path, folder_in_claim, is_read_only),)
+            extras = named(volume, "persistentVolumeClaim") + named(claim, "claimName")
+        elif text_of(host.get("path")) and not host.get("type"):
+            fields["host_mounts"] += (HostMount(host["path"], path),)
+            extras = named(volume, "hostPath") + named(host, "path")
+        elif path == _SHARED_MEMORY and folder.get("medium") == "Memory" and folder.get("sizeLimit"):
+            fields["shared_memory"] = str(folder["sizeLimit"])
+            extras = named(volume, "emptyDir") + named(folder, "medium", "sizeLimit")
+        else:
+            lost += [] if volume else [f"mount {path}"]
+            continue
+        taken.add(name)
+        lost += [f"{each} of the mount {path}" for each in extras + named(mount)]
+    lost += [f"volume {name}" for name in volumes if name not in taken]
+    return Understood(fields, lost)

@@ -1,0 +1,107 @@
+"""MPIJob v2beta1 as the console makes it: a launcher that runs the command, workers that wait for it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from k8s.job_spec import JobSpec, Mount
+from k8s.kinds.kubeflow.mpi_job import MPIJob
+from k8s.kinds.kubeflow.mpi_job_v1 import MPIJobV1
+from tests.support.objects import Object
+
+SPEC = JobSpec(
+    name="bench",
+    image="i:1",
+    command=("mpirun", "python", "x.py"),
+    workers=4,
+    gpus=2,
+    cpu="8",
+    mounts=(Mount("workspace", "/workspace"),),
+)
+both = pytest.mark.parametrize("kind", [MPIJob(), MPIJobV1()], ids=["v2beta1", "v1"])
+
+
+def roles_of(manifest: Object) -> tuple[Object, Object]:
+    """Return the containers of launcher and worker."""
+    roles = manifest["spec"]["mpiReplicaSpecs"]
+    launcher, worker = (roles[role]["template"]["spec"]["containers"][0] for role in ("Launcher", "Worker"))
+    return launcher, worker
+
+
+@both
+def test_the_command_is_the_launchers_and_the_devices_are_the_workers(kind: MPIJob | MPIJobV1) -> None:
+    launcher, worker = roles_of(kind.manifest(SPEC))
+    assert launcher["command"] == ["mpirun", "python", "x.py"]
+    assert "resources" not in launcher
+    assert "command" not in worker  # the operator starts sshd, or a sleep
+    assert worker["resources"]["limits"] == {"nvidia.com/gpu": "2", "cpu": "8"}
+    assert {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"} in launcher["env"]
+    assert {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"} not in worker["env"]
+
+
+@both
+def test_each_line_of_the_launchers_log_tells_its_rank(kind: MPIJob | MPIJobV1) -> None:
+    launcher, worker = roles_of(kind.manifest(SPEC))
+    tagged = {"name": "OMPI_MCA_orte_tag_output", "value": "1"}
+    assert tagged in launcher["env"] and tagged not in worker["env"]
+    launcher, _ = roles_of(kind.manifest(replace(SPEC, env={"OMPI_MCA_orte_tag_output": "0"})))
+    assert tagged not in launcher["env"]
+
+
+@both
+def test_a_worker_has_a_slot_for_each_gpu_unless_told_otherwise(kind: MPIJob | MPIJobV1) -> None:
+    assert kind.manifest(SPEC)["spec"]["slotsPerWorker"] == 2
+    assert kind.manifest(replace(SPEC, gpus=0))["spec"]["slotsPerWorker"] == 1
+    assert kind.manifest(replace(SPEC, slots=8))["spec"]["slotsPerWorker"] == 8
+    assert kind.spec_from_manifest(kind.manifest(replace(SPEC, slots=8)))[0].slots == 8
+
+
+@both
+def test_the_launcher_mounts_claims_only_if_asked(kind: MPIJob | MPIJobV1) -> None:
+    launcher, worker = roles_of(kind.manifest(SPEC))
+    assert [each["mountPath"] for each in launcher["volumeMounts"]] == ["/dev/shm"]
+    assert [each["mountPath"] for each in worker["volumeMounts"]] == ["/workspace", "/dev/shm"]
+    launcher, _ = roles_of(kind.manifest(replace(SPEC, mounts_on_launcher=True)))
+    assert [each["mountPath"] for each in launcher["volumeMounts"]] == ["/workspace", "/dev/shm"]
+
+
+@both
+@pytest.mark.parametrize(("chosen", "made"), [("None", "Running"), ("Running", "Running"), ("All", "All")])
+def test_workers_never_outlive_the_job_and_the_launchers_log_does(
+    kind: MPIJob | MPIJobV1, chosen: str, made: str
+) -> None:
+    manifest = kind.manifest(replace(SPEC, clean_pods=chosen))
+    assert manifest["spec"]["runPolicy"]["cleanPodPolicy"] == made
+
+
+@both
+def test_in_debug_mode_the_launcher_sleeps_and_keeps_its_command_at_hand(kind: MPIJob | MPIJobV1) -> None:
+    manifest = kind.manifest(replace(SPEC, debug=True))
+    launcher, worker = roles_of(manifest)
+    assert launcher["command"][0] == "sh" and launcher["command"][-3:] == ["mpirun", "python", "x.py"]
+    assert "command" not in worker
+    found, lost = kind.spec_from_manifest(manifest)
+    assert (found.debug, found.command, lost) == (True, SPEC.command, ())
+
+
+@both
+def test_a_worker_that_somebody_made_otherwise_is_named(kind: MPIJob | MPIJobV1) -> None:
+    manifest = kind.manifest(SPEC)
+    worker = manifest["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]
+    worker["containers"][0] |= {"command": ["sleep"], "workingDir": "/w"}
+    worker["nodeSelector"] = {"gpu": "a100"}
+    lost = kind.spec_from_manifest(manifest)[1]
+    assert set(lost) == {
+        "the workers' own command",
+        "the workers' own working dir",
+        "the workers' own node selector",
+    }
+
+
+def test_only_v2beta1_says_when_the_launcher_starts() -> None:
+    late = replace(SPEC, launcher_policy="WaitForWorkersReady")
+    manifest = MPIJob().manifest(late)
+    assert manifest["spec"]["launcherCreationPolicy"] == "WaitForWorkersReady"
+    assert "launcher_policy" in MPIJobV1().unsupported(late)

@@ -1,0 +1,72 @@
+"""TrainJob as the console makes it: what it says itself, what it patches, and what is its runtime's."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from k8s.job_spec import EnvSource, JobSpec, Mount
+from k8s.kinds.kubeflow.train_job import TrainJob
+from tests.support.objects import Object
+
+KIND = TrainJob()
+SPEC = JobSpec(name="llama", image="i:1", command=("torchrun", "train.py"), workers=2, gpus=8, processes=8)
+
+
+def patched(manifest: Object) -> list[Object]:
+    """Return what the one patch says of each group of pods."""
+    (patch,) = manifest["spec"]["runtimePatches"]
+    return list(patch["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"])
+
+
+def test_the_trainer_says_what_runs_and_on_how_many_nodes() -> None:
+    body = KIND.manifest(SPEC)["spec"]
+    assert body["runtimeRef"]["name"] == "torch-distributed"
+    assert (body["trainer"]["numNodes"], body["trainer"]["numProcPerNode"]) == (2, 8)
+    assert body["trainer"]["resourcesPerNode"]["limits"] == {"nvidia.com/gpu": "8"}
+    assert body["trainer"]["command"] == ["torchrun", "train.py"]
+
+
+def test_with_slots_it_is_one_of_mpi_and_the_launcher_is_patched_too() -> None:
+    manifest = KIND.manifest(replace(SPEC, slots=4))
+    assert manifest["spec"]["runtimeRef"]["name"] == "deepspeed-distributed"
+    assert manifest["spec"]["trainer"]["numProcPerNode"] == 4
+    assert [each["name"] for each in patched(manifest)] == ["launcher", "node"]
+    spec, lost = KIND.spec_from_manifest(manifest)
+    assert (spec.slots, spec.processes, lost) == (4, 1, ())
+
+
+def test_a_working_directory_is_entered_by_the_command() -> None:
+    manifest = KIND.manifest(replace(SPEC, working_dir="/workspace"))
+    command = manifest["spec"]["trainer"]["command"]
+    assert command[:2] == ["sh", "-c"] and command[3:] == ["/workspace", "torchrun", "train.py"]
+    spec, _ = KIND.spec_from_manifest(manifest)
+    assert (spec.working_dir, spec.command) == ("/workspace", SPEC.command)
+
+
+def test_what_others_patch_is_named_and_ours_is_understood_beside_it() -> None:
+    manifest = KIND.manifest(replace(SPEC, mounts=(Mount("c", "/c"),)))
+    other = {"manager": "kueue.x-k8s.io/manager", "trainingRuntimeSpec": {"template": {}}}
+    manifest["spec"]["runtimePatches"].append(other)
+    spec, lost = KIND.spec_from_manifest(manifest)
+    assert (spec.mounts, lost) == ((Mount("c", "/c"),), ("runtimePatches",))
+
+
+def test_a_patch_of_ours_that_somebody_changed_is_named() -> None:
+    manifest = KIND.manifest(replace(SPEC, mounts=(Mount("c", "/c"),)))
+    patched(manifest)[0]["template"]["spec"]["parallelism"] = 3
+    assert "runtimePatches" in KIND.spec_from_manifest(manifest)[1]
+
+
+def test_a_runtime_of_somebody_elses_is_named() -> None:
+    manifest = KIND.manifest(SPEC)
+    manifest["spec"]["runtimeRef"]["name"] = "torchtune-llama3"
+    assert KIND.spec_from_manifest(manifest)[1] == ("runtimeRef",)
+
+
+def test_whole_secrets_cannot_be_named_and_single_keys_can() -> None:
+    key, whole = EnvSource(True, "wandb", "k", "WANDB"), EnvSource(True, "all")
+    manifest = KIND.manifest(replace(SPEC, env_from=(key, whole)))
+    assert "envFrom" not in json.dumps(manifest) and "secretKeyRef" in json.dumps(manifest)
+    assert KIND.unsupported(replace(SPEC, env_from=(key,))) == {}
+    assert list(KIND.unsupported(replace(SPEC, env_from=(key, whole)))) == ["env_from"]
