@@ -11,6 +11,8 @@ from collections.abc import Collection, Mapping
 from k8s.kinds.base import (
     CreatableKind,
     DeclaredJob,
+    ElasticKind,
+    ElasticSize,
     JobKind,
     JobRef,
     Manifest,
@@ -90,6 +92,8 @@ __all__ = [
     "RUNNABLE",
     "CreatableKind",
     "DeclaredJob",
+    "ElasticKind",
+    "ElasticSize",
     "JobKind",
     "JobRef",
     "MPIKind",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from k8s.job_spec import JOB_FIELDS, JobSpec
 from k8s.models import Condition, Meta, Pod
@@ -135,6 +135,24 @@ class RunnableKind(JobKind, Protocol):
 
     operator: str
     """Which of the sandbox's operators does so, by its name there."""
+
+
+class ElasticSize(NamedTuple):
+    """How many replicas an elastic job asks for, and between which bounds that may be changed."""
+
+    field: str
+    """Where its object says how many, as `spec.elastic.expectedReplicas`."""
+    replicas: int | None
+    least: int | None
+    most: int | None
+
+
+@runtime_checkable
+class ElasticKind(JobKind, Protocol):
+    """A kind whose jobs may go on with more or fewer replicas."""
+
+    def elastic_size(self, obj: Manifest) -> ElasticSize | None:
+        """Return the size of a job that is elastic; None of one that is not."""
 
 
 class CreatableKind(JobKind, Protocol):

@@ -33,6 +33,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("delete", "delete", "Delete jobs and their pods"),
     Command("suspend", "suspend", "Suspend jobs: delete their pods and keep the jobs"),
     Command("resume", "suspend", "Resume suspended jobs"),
+    Command("scale", "scale", "Give an elastic job more or fewer replicas"),
     Command("prune", "prune", "Delete jobs that finished long ago"),
     Command("shell", "shell", "Open a shell or run a command in a pod of a job"),
     Command("forward", "forward", "Forward a local port to a job's TensorBoard or to one of its pods"),

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import re
-import sys
-from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
-from k8s.client.client import Client
 from k8s.errors import NotFound
-from k8s.kinds import JobRef
-from k8s.logs import LogLine, Options, Target, printed, read, targets_of
-from k8s.snapshot import ClusterSnapshot, Job
+from k8s.logs import Options, targets_of
+from k8s.snapshot import Job
 from tui.commands.support.connect import cluster, read_feed
 from tui.commands.support.job_name import NAME_HELP, add_type, find_job, titles
-from tui.commands.support.output import write_stderr
-from tui.feeds.cluster_feed import ClusterFeed
+from tui.commands.support.log_output import FollowedJob, print_log
 from tui.options import ConsoleOptions
 
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -71,10 +65,12 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         job = find_job(snapshot, flags.job, flags.job_type)
         _check_container(job, flags.container)
         if not wanted.follow:
-            await _print(client, targets_of(job, container=flags.container), wanted, flags)
+            targets = targets_of(job, container=flags.container)
+            await print_log(client, targets, wanted, timestamps=flags.timestamps)
             return 0
-        async with aclosing(_pods_as_they_come(feed, job.ref, flags.container)) as targets:
-            await _print(client, targets, wanted, flags)
+        followed = FollowedJob(feed, job.ref, flags.container)
+        async with aclosing(followed.targets()) as coming:
+            await print_log(client, coming, wanted, timestamps=flags.timestamps)
     return 0
 
 
@@ -85,57 +81,3 @@ def _check_container(job: Job, container: str) -> None:
             f"There is no container {container} in {titles([job.ref])}.",
             f"Its containers: {', '.join(names)}.",
         )
-
-
-async def _print(
-    client: Client,
-    targets: Sequence[Target] | AsyncGenerator[Sequence[Target], None],
-    wanted: Options,
-    flags: argparse.Namespace,
-) -> None:
-    out, is_terminal = sys.stdout.buffer, sys.stdout.isatty()
-    async for item in read(client, targets, wanted):
-        if isinstance(item, LogLine):
-            out.write(printed(item, timestamps=flags.timestamps, name=flags.all, is_terminal=is_terminal))
-            if wanted.follow:
-                out.flush()
-        else:
-            who = f"{item.source.name}: " if item.source.name else ""
-            write_stderr(f"-- {who}{item.text}")
-
-
-async def _pods_as_they_come(
-    feed: ClusterFeed, ref: JobRef, container: str
-) -> AsyncGenerator[Sequence[Target], None]:
-    """Yield a job's containers whenever there are others, until the job has ended.
-
-    Raises:
-        NotFound: It ended, or was deleted, before there was a pod.
-    """
-    snapshots: asyncio.Queue[ClusterSnapshot | None] = asyncio.Queue()
-    mirroring = asyncio.create_task(feed.run(snapshots.put_nowait))
-    mirroring.add_done_callback(lambda _: snapshots.put_nowait(None))
-    known: Sequence[Target] = ()
-    said = ""
-    try:
-        while True:
-            snapshot = await snapshots.get()
-            if snapshot is None:
-                await mirroring  # it ends by an error only, and here that is seen
-                break
-            if not snapshot.is_synced or snapshot.stale:
-                continue
-            job = snapshot.job(ref)
-            found = targets_of(job, container=container) if job is not None else ()
-            if found and found != known:
-                known = found
-                yield found
-            if job is None or job.status.is_final:
-                break
-            if not known and job.reason != said:
-                said = job.reason
-                write_stderr(f"-- {titles([ref])} is waiting: {said}")
-    finally:
-        mirroring.cancel()
-    if not known:
-        raise NotFound("There is no log to print.", f"{titles([ref])} ended, and its pods are gone.")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from k8s.client.auth.cluster_config import load
@@ -12,12 +14,14 @@ from k8s.errors import KubeError, NoCluster
 from k8s.job_spec import JobSpec
 from k8s.jobs.create import claim_names, create_manifest
 from k8s.jobs.run_folders import run_stamp
-from k8s.kinds import CREATABLE, CreatableKind, Manifest
+from k8s.kinds import CREATABLE, KINDS, CreatableKind, Manifest
+from k8s.models.resources import Resource
 from k8s.text.yaml_writer import to_yaml
 from k8s.watch.discovery import discover
-from tui.commands.support.connect import check_may_change, cluster
+from tui.commands.support.connect import check_may_change, cluster, command_line
 from tui.commands.support.continued import continued_folder, folder_without_cluster, tell_of_checkpoints
 from tui.commands.support.kind_words import NOT_MADE, words_of
+from tui.commands.support.log_output import follow_to_end
 from tui.commands.support.manifests import ManifestOptions, read_manifests
 from tui.commands.support.output import WrongUsage, write, write_object, write_stderr
 from tui.commands.support.parser import CommandParser
@@ -74,6 +78,12 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
         default=argparse.SUPPRESS,
         help="print the manifest",
     )
+    parser.add_argument(
+        "--follow",
+        action="store_true",
+        default=argparse.SUPPRESS,
+        help="print the log of rank 0 until the job has ended, and exit as it does",
+    )
 
 
 async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
@@ -86,8 +96,13 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     if bool(flags.filename) == bool(flags.kind):
         words = ", ".join(dict.fromkeys(words_of(kind)[0] for kind in CREATABLE))
         raise WrongUsage(f"Nothing to submit: name a kind of job ({words}) or a file with -f.")
+    is_followed = getattr(flags, "follow", False)
+    if is_followed and dry_run:
+        raise WrongUsage("--follow: a dry run makes no job.")
     # Mistakes are answered before a cluster is reached for; standard input can be read only once.
     wanted = _from_file(flags, options.namespace) if flags.filename else _from_flags(flags, options, "")
+    if is_followed and len(jobs := [each for each in wanted if _is_job(each.resource)]) != 1:
+        raise WrongUsage(f"--follow: the file has {len(jobs)} jobs; to follow one: gpuconsole logs NAME -f")
     if dry_run == "client":
         namespace = await _namespace(options)
         if not flags.filename:
@@ -102,13 +117,32 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
             await _warn_of_missing_claims(client, namespace, spec)
             folder = await continued_folder(options, client, flags, spec) if spec.trainer else ""
             wanted = _from_flags(flags, options, namespace, folder)
+        refs = []
         for each in wanted:
             home = _namespace_of(each.manifest, namespace)
             if flags.filename:
                 await tell_of_checkpoints(client, each.resource, each.manifest, home)
-            await create_manifest(client, each.resource, each.manifest, home, dry_run=dry_run == "server")
+            ref = await create_manifest(client, each.resource, each.manifest, home, dry_run=bool(dry_run))
             _print([each], namespace, "created (server dry run)." if dry_run else "created.", output)
+            refs += [ref] if _is_job(each.resource) else []
+        if len(refs) == 1 and not dry_run:
+            (ref,) = refs
+            shown = options if ref.namespace == namespace else replace(options, namespace=ref.namespace)
+            if is_followed:
+                return await follow_to_end(shown, client, ref)
+            _tell_what_is_next(shown, ref.name)
     return 0
+
+
+def _is_job(resource: Resource) -> bool:
+    return resource in {kind.resource for kind in KINDS}
+
+
+def _tell_what_is_next(options: ConsoleOptions, name: str) -> None:
+    """Say what to type next, where somebody sits who may."""
+    if sys.stderr.isatty():
+        for words in (("logs", name, "-f"), ("get", name), ("why", name)):
+            write_stderr(f"  {command_line(options, *words)}")
 
 
 def _from_file(flags: argparse.Namespace, namespace: str) -> list[ManifestOptions]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from k8s.job_spec import JobSpec
-from k8s.kinds.base import CreatableKind, DeclaredJob, Manifest, Replica
+from k8s.kinds.base import CreatableKind, DeclaredJob, ElasticSize, Manifest, Replica
 from k8s.kinds.kubeflow.common import (
     JOB_NAME,
     JOB_ROLE,
@@ -110,6 +110,19 @@ class PyTorchJob(CreatableKind):
                     )
                 )
         return tuple(found)
+
+    def elastic_size(self, obj: Manifest) -> ElasticSize | None:
+        """Return how many workers an elastic PyTorchJob asks for; its master, if it has one, stays."""
+        policy = nested(obj, "spec", "elasticPolicy")
+        worker = nested(obj, "spec", "pytorchReplicaSpecs", "Worker")
+        if not policy or not worker:
+            return None
+        return ElasticSize(
+            "spec.pytorchReplicaSpecs.Worker.replicas",
+            replica_count(worker.get("replicas")),
+            count_of(policy.get("minReplicas")),
+            count_of(policy.get("maxReplicas")),
+        )
 
     def pod_selector(self, name: str) -> str:
         """Return the selector that leaves out other operators' jobs of the same name."""

@@ -14,7 +14,7 @@ import msgspec
 
 from k8s.devices import accelerators
 from k8s.job_spec import JobSpec
-from k8s.kinds.base import CreatableKind, DeclaredJob, Manifest, Replica
+from k8s.kinds.base import CreatableKind, DeclaredJob, ElasticSize, Manifest, Replica
 from k8s.kinds.parse import (
     count_of,
     label_number,
@@ -102,6 +102,16 @@ class T9kPyTorchJob(CreatableKind):
                 found.append(replace(replica, labels=((OWNER_NAME, name), ("replica-index", str(index)))))
                 first_rank += processes
         return tuple(found)
+
+    def elastic_size(self, obj: Manifest) -> ElasticSize | None:
+        """Return how many replicas an elastic PyTorchTrainingJob would like."""
+        elastic = _elastic(obj)
+        if not elastic:
+            return None
+        expected, least, most = (
+            count_of(elastic.get(name)) for name in ("expectedReplicas", "minReplicas", "maxReplicas")
+        )
+        return ElasticSize("spec.elastic.expectedReplicas", expected, least, most)
 
     def pod_selector(self, name: str) -> str:
         """Return the selector of what a job of T9k owns."""

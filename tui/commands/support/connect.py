@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -110,6 +111,18 @@ def check_may_change(options: ConsoleOptions, doing: str) -> None:
         raise KubeError(
             f"Could not {doing}.", "Nothing is changed with --readonly.", "Run it again without --readonly."
         )
+
+
+def command_line(options: ConsoleOptions, *words: str) -> str:
+    """Return a command as somebody types it who means the same cluster and namespace."""
+    where = ["--sandbox"] if options.is_sandbox else []
+    for flag, value in (
+        ("--kubeconfig", options.kubeconfig),
+        ("--context", options.context),
+        ("-n", options.namespace),
+    ):
+        where += [flag, value] if value else []
+    return shlex.join(["gpuconsole", *where, *words])
 
 
 def server_clock(client: Client) -> Clock:

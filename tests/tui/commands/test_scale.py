@@ -1,0 +1,170 @@
+"""`scale`: elastic jobs only, within their bounds, and only if the cluster has done it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.scripted.feed import say_kinds
+from tests.scripted.server import Answer, Asked, Compute, Reply, ScriptedCluster, page, refusal
+from tests.support.objects import Object, pytorch_job
+from tests.tui.commands.conftest import CommandLine
+
+JOBS = "/apis/kubeflow.org/v1/pytorchjobs"
+PATH = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs"
+SAME = {"uid": "job-bert", "resourceVersion": "1"}
+
+
+def elastic(name: str = "bert", **policy: int) -> Object:
+    job = pytorch_job(name, workers=3)
+    job["spec"]["elasticPolicy"] = policy or {"minReplicas": 1, "maxReplicas": 4}
+    return job
+
+
+def merged(obj: Any, patch: Any) -> Any:
+    """Apply a merge patch."""
+    if not isinstance(patch, dict):
+        return patch
+    return {**obj, **{key: merged(obj.get(key) or {}, value) for key, value in patch.items()}}
+
+
+def serve(cluster: ScriptedCluster, job: Object) -> None:
+    """Serve a job and take every change of it."""
+
+    def taken(asked: Asked) -> Reply:
+        return Answer(merged(job, json.loads(asked.body)))
+
+    cluster.forget(JOBS)
+    cluster.say(JOBS, page([job]))
+    path = f"{PATH}/{job['metadata']['name']}"
+    cluster.say(path, Answer(job))
+    cluster.say(path, Compute(taken), method="PATCH")
+
+
+async def test_the_workers_of_an_elastic_job_are_changed(run: CommandLine, cluster: ScriptedCluster) -> None:
+    serve(cluster, elastic())
+    ended = await run("scale", "bert", "--replicas", "4", "--yes")
+    assert (ended.status, ended.out, ended.err) == (
+        0,
+        "PyTorchJob default/bert scaled from 2 to 4 replicas.\n",
+        "",
+    )
+    (asked,) = cluster.asked(f"{PATH}/bert", method="PATCH")
+    spec = {"pytorchReplicaSpecs": {"Worker": {"replicas": 4}}}
+    assert json.loads(asked.body) == {"metadata": SAME, "spec": spec}
+
+
+async def test_the_expected_replicas_of_tensorstacks_job_are_changed(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
+    job = {
+        "apiVersion": "batch.tensorstack.dev/v1beta1",
+        "kind": "PyTorchTrainingJob",
+        "metadata": {"name": "mnist", "namespace": "default", "uid": "u", "resourceVersion": "7"},
+        "spec": {"elastic": {"enabled": True, "minReplicas": 1, "maxReplicas": 4, "expectedReplicas": 4}},
+    }
+    path = "/apis/batch.tensorstack.dev/v1beta1/namespaces/default/pytorchtrainingjobs/mnist"
+    say_kinds(cluster, {"batch.tensorstack.dev/v1beta1": ["pytorchtrainingjobs"]})
+    cluster.say("/apis/batch.tensorstack.dev/v1beta1/pytorchtrainingjobs", page([job]))
+    cluster.say(path, Answer(job))
+    cluster.say(path, Compute(lambda asked: Answer(merged(job, json.loads(asked.body)))), method="PATCH")
+    ended = await run("scale", "mnist", "--replicas=2", "--yes")
+    assert (ended.status, ended.out) == (
+        0,
+        "PyTorchTrainingJob default/mnist scaled from 4 to 2 replicas.\n",
+    ), ended.err
+    (asked,) = cluster.asked(path, method="PATCH")
+    assert json.loads(asked.body)["spec"] == {"elastic": {"expectedReplicas": 2}}
+
+
+@pytest.mark.parametrize(
+    ("job", "replicas", "why"),
+    [
+        (pytorch_job("bert", workers=3), 3, "It is not elastic: that is said when it is submitted"),
+        (elastic(), 5, "It is elastic from 1 to 4 replicas."),
+        (elastic(), 0, "It is elastic from 1 to 4 replicas."),
+        (elastic(maxReplicas=4), 9, "It is elastic from any number to 4 replicas."),
+        (elastic(), 2, "It has 2 replicas already."),
+    ],
+)
+async def test_what_cannot_be_is_refused_with_the_reason(
+    run: CommandLine, cluster: ScriptedCluster, job: Object, replicas: int, why: str
+) -> None:
+    serve(cluster, job)
+    ended = await run("scale", "bert", "--replicas", str(replicas), "--yes")
+    assert (ended.status, ended.out) == (1, "")
+    assert ended.err.startswith(f"Could not scale PyTorchJob bert.\n{why}")
+    assert cluster.asked(f"{PATH}/bert", method="PATCH") == []
+
+
+async def test_a_job_that_has_ended_is_not_scaled(run: CommandLine, cluster: ScriptedCluster) -> None:
+    job = elastic()
+    job["status"] = {"conditions": [{"type": "Succeeded", "status": "True"}]}
+    serve(cluster, job)
+    ended = await run("scale", "bert", "--replicas", "3", "--yes")
+    assert (ended.status, ended.err) == (1, "Could not scale PyTorchJob bert.\nIt has ended.\n")
+
+
+async def test_a_kind_without_elastic_jobs_says_so(run: CommandLine, cluster: ScriptedCluster) -> None:
+    meta = {"name": "sweep", "namespace": "default", "uid": "u"}
+    cluster.forget("/apis/batch/v1/jobs")
+    cluster.say(
+        "/apis/batch/v1/jobs",
+        page([{"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": {}}]),
+    )
+    cluster.say("/apis/batch/v1/namespaces/default/jobs/sweep", Answer({"metadata": meta}))
+    ended = await run("scale", "sweep", "--replicas", "3", "--yes")
+    assert ended.status == 1
+    assert "A Job has as many pods as it says, from start to end." in ended.err
+
+
+async def test_a_cluster_that_does_not_keep_the_number_is_not_believed(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
+    serve(cluster, elastic())
+    cluster.forget(f"{PATH}/bert", method="PATCH")
+    cluster.say(f"{PATH}/bert", Answer(elastic()), method="PATCH")
+    ended = await run("scale", "bert", "--replicas", "4", "--yes")
+    assert (ended.status, ended.out) == (1, "")
+    assert "but has not kept it." in ended.err
+
+
+async def test_who_may_not_is_told_in_the_clusters_words(run: CommandLine, cluster: ScriptedCluster) -> None:
+    serve(cluster, elastic())
+    cluster.forget(f"{PATH}/bert", method="PATCH")
+    cluster.say(f"{PATH}/bert", refusal(403, "you may not", "Forbidden"), method="PATCH")
+    ended = await run("scale", "bert", "--replicas", "4", "--yes")
+    assert (ended.status, ended.out) == (1, "")
+    assert "The cluster says: you may not" in ended.err
+
+
+async def test_it_is_sent_again_where_somebody_else_was_faster(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
+    serve(cluster, elastic())
+    cluster.forget(f"{PATH}/bert", method="PATCH")
+    done = merged(elastic(), {"spec": {"pytorchReplicaSpecs": {"Worker": {"replicas": 4}}}})
+    cluster.say(
+        f"{PATH}/bert", refusal(409, "the object has been modified", "Conflict"), Answer(done), method="PATCH"
+    )
+    assert (await run("scale", "bert", "--replicas", "4", "--yes")).status == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        (("scale", "bert", "--replicas", "3"), 2, "pass --yes to scale"),
+        (("scale", "bert", "--replicas", "-1", "--yes"), 2, "--replicas: Must be at least 0."),
+        (("scale", "bert", "--yes"), 2, "--replicas"),
+        (("--readonly", "scale", "bert", "--replicas", "3", "--yes"), 1, "--readonly"),
+    ],
+)
+async def test_nothing_is_asked_of_the_cluster_before_it_is_clear_what_is_meant(
+    run: CommandLine, cluster: ScriptedCluster, words: tuple[str, ...], status: int, said: str
+) -> None:
+    ended = await run(*words)
+    assert (ended.status, ended.out) == (status, "")
+    assert said in ended.err
+    assert cluster.requests == []
