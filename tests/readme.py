@@ -1,25 +1,94 @@
-"""Writes the part of README that is made from the code: the keys. Run as `python -m tests.readme`."""
+"""Writes the parts of README that are made from the code: the keys, and the flags of `submit`.
+
+Run as `python -m tests.readme`.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
+from k8s.job_spec import JOB_FIELDS, JobField
+from k8s.job_spec.field_types import Switch
+from k8s.kinds import CREATABLE
 from tests import ROOT
+from tui.commands.submit import lacks_of
 from tui.commands.support.key_table import as_markdown
+from tui.commands.support.kind_words import words_of
+from tui.commands.support.submit_flags import metavar_of
 
 README = ROOT / "README.md"
-BEGIN, END = "<!-- keys -->", "<!-- /keys -->"
-"""The lines between which the keys stand."""
+_HEAD = ("| flag | template key | value | default | what it is | kinds |", "|---|---|---|---|---|---|")
 
 
-def keys_in(text: str) -> str:
-    """Return what stands between the lines for the keys."""
-    return text.split(f"{BEGIN}\n")[1].split(f"{END}\n")[0]
+def flags_as_markdown() -> str:
+    """Return the fields of a job, section by section, as README shows them."""
+    lines: list[str] = []
+    section = ""
+    for field in JOB_FIELDS.values():
+        if field.section != section:
+            section = field.section
+            lines += [*([""] if lines else []), f"**{section.capitalize()}**", ""]
+            lines += [
+                "| flag | template key | value | default | what it is | kinds |",
+                "|---|---|---|---|---|---|",
+            ]
+        cells = (
+            _flags(field),
+            f"`{field.name}`",
+            _value(field),
+            _default(field),
+            field.help,
+            kinds_with(field),
+        )
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
 
 
-def with_keys(text: str) -> str:
-    """Return the text with the keys as they are now."""
-    before, after = text.split(f"{BEGIN}\n")[0], text.split(f"{END}\n")[1]
-    return f"{before}{BEGIN}\n{as_markdown()}{END}\n{after}"
+def kinds_with(field: JobField) -> str:
+    """Return which kinds have a field: `all`, or their words, with the versions that alone have it."""
+    words = dict.fromkeys(words_of(kind)[0] for kind in CREATABLE)
+    having = [
+        word
+        for word in words
+        if any(field.name not in lacks_of(kind) for kind in CREATABLE if words_of(kind)[0] == word)
+    ]
+    return "all" if len(having) == len(words) else ", ".join(having) or "none"
+
+
+def _flags(field: JobField) -> str:
+    if field.name in ("namespace", "command", "user"):
+        shown = {"namespace": ("-n",), "command": ("COMMAND",), "user": ()}[field.name]
+        return " ".join(f"`{flag}`" for flag in shown)
+    return " ".join(f"`{flag}`" for flag in field.flags)
+
+
+def _value(field: JobField) -> str:
+    if isinstance(field.type, Switch):
+        return "true or false"
+    return f"`{metavar_of(field)}`".replace("|", "\\|")
+
+
+def _default(field: JobField) -> str:
+    return f"`{field.default_text}`" if field.default_text else ""
+
+
+PARTS: Mapping[str, Callable[[], str]] = {"keys": as_markdown, "flags": flags_as_markdown}
+"""What is made from the code, by the name in the lines around it: `<!-- keys -->`."""
+
+
+def part_of(text: str, name: str) -> str:
+    """Return what stands between the lines of a part."""
+    return text.split(f"<!-- {name} -->\n")[1].split(f"<!-- /{name} -->\n")[0]
+
+
+def with_parts(text: str) -> str:
+    """Return the text with its parts as they are now."""
+    for name, make in PARTS.items():
+        begin, end = f"<!-- {name} -->\n", f"<!-- /{name} -->\n"
+        if begin in text:
+            text = f"{text.split(begin)[0]}{begin}{make()}{end}{text.split(end)[1]}"
+    return text
 
 
 if __name__ == "__main__":
-    README.write_text(with_keys(README.read_text(encoding="utf-8")), encoding="utf-8")
+    README.write_text(with_parts(README.read_text(encoding="utf-8")), encoding="utf-8")

@@ -1,16 +1,33 @@
-"""README tells of the keys that there are."""
+"""README tells of the keys and flags that there are."""
 
 from __future__ import annotations
 
+import pytest
+
+from k8s.job_spec import JOB_FIELDS
+from k8s.kinds import CREATABLE
 from tests import ROOT
-from tests.readme import README, keys_in, with_keys
+from tests.readme import PARTS, README, part_of, with_parts
+from tui.commands.submit import lacks_of
 from tui.commands.support.key_table import as_markdown
+from tui.commands.support.kind_words import words_of
 from tui.keys import ACTIONS, key_sections
 
 
-def test_readme_lists_the_keys_and_commands_that_there_are() -> None:
-    written = keys_in(README.read_text(encoding="utf-8"))
-    assert written == as_markdown(), "README lists other keys than there are: run python -m tests.readme"
+@pytest.mark.parametrize("name", PARTS)
+def test_readme_lists_what_there_is(name: str) -> None:
+    written = part_of(README.read_text(encoding="utf-8"), name)
+    assert written == PARTS[name](), f"README lists other {name} than there are: run python -m tests.readme"
+
+
+def test_the_list_of_flags_has_a_line_for_every_field_and_says_which_kinds_lack_it() -> None:
+    lines = PARTS["flags"]().splitlines()
+    for name, field in JOB_FIELDS.items():
+        (line,) = [line for line in lines if f"| `{name}` |" in line]
+        assert field.help in line
+        for kind in CREATABLE:
+            if name not in lacks_of(kind):
+                assert line.endswith("| all |") or words_of(kind)[0] in line.split(" | ")[-1]
 
 
 def test_the_list_of_keys_names_each_key_and_each_command_once() -> None:
@@ -25,9 +42,9 @@ def test_the_list_of_keys_names_each_key_and_each_command_once() -> None:
 
 def test_the_list_of_keys_takes_the_place_of_the_one_before_and_of_nothing_else() -> None:
     text = "# Title\n<!-- keys -->\nold\n<!-- /keys -->\nThe rest.\n"
-    written = with_keys(text)
+    written = with_parts(text)
     assert written == f"# Title\n<!-- keys -->\n{as_markdown()}<!-- /keys -->\nThe rest.\n"
-    assert with_keys(written) == written
+    assert with_parts(written) == written
 
 
 def test_the_map_names_every_room() -> None:
