@@ -16,6 +16,7 @@ from k8s.kinds.base import (
     JobKind,
     JobRef,
     Manifest,
+    MPILauncherKind,
     Replica,
     RunnableKind,
 )
@@ -97,6 +98,7 @@ __all__ = [
     "JobKind",
     "JobRef",
     "MPIKind",
+    "MPILauncherKind",
     "MPIRun",
     "Manifest",
     "Replica",

@@ -155,6 +155,14 @@ class ElasticKind(JobKind, Protocol):
         """Return the size of a job that is elastic; None of one that is not."""
 
 
+@runtime_checkable
+class MPILauncherKind(RunnableKind, Protocol):
+    """A kind whose chief runs mpirun, which reads where the other pods are."""
+
+    def slots_of(self, obj: Manifest) -> int:
+        """Return how many ranks each of a job's workers takes."""
+
+
 class CreatableKind(JobKind, Protocol):
     """A kind of which the console makes jobs. Kinds that can be created derive from this one."""
 

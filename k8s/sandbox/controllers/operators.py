@@ -13,7 +13,7 @@ import msgspec
 
 from k8s.errors import KubeError
 from k8s.kinds import RUNNABLE, RunnableKind
-from k8s.models.resources import DEPLOYMENTS, PODS, SERVICES, TRAINING_RUNTIMES, Resource
+from k8s.models.resources import PODS, TRAINING_RUNTIMES, Resource
 from k8s.sandbox.controller_runtime import (
     Informer,
     Informers,
@@ -49,7 +49,7 @@ OPERATORS: Mapping[str, Operator] = {
     ),
     "jobset": Operator(jobset.decide, jobset.OWNED),
     "trainer": Operator(trainer.decide, trainer.OWNED, TRAINING_RUNTIMES),
-    "tensorstack": Operator(tensorstack.decide, (DEPLOYMENTS, SERVICES)),
+    "tensorstack": Operator(tensorstack.decide, tensorstack.OWNED),
     "mpi-operator": Operator(mpi.decide, mpi.OWNED),
 }
 """By the name that kinds call them."""

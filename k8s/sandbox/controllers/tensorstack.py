@@ -1,43 +1,36 @@
 """What TensorStack's controller would do for one job with `replicaSpecs`, from its object and its pods. Pure.
 
 Written after the T9k user manuals: run modes, run policy, torchrun and the status of a job. It restarts pods
-itself, so theirs is `Never`. torchrun meets by static rendezvous, alone in its pod by `--standalone`: the
-c10d rendezvous that jobs ask for is open to other users of a machine. The first role is the master.
+itself, so theirs is `Never`. The first role is the master.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
-from typing import Any
 
 from k8s.kinds import Replica
-from k8s.models.resources import DEPLOYMENTS, SERVICES
+from k8s.models.resources import CONFIG_MAPS, DEPLOYMENTS, SERVICES
 from k8s.sandbox.controller_runtime import Manifest
 from k8s.sandbox.controllers import tensorboard
 from k8s.sandbox.controllers.reconcile import (
-    GANG,
     ObservedJob,
     Plan,
     ends_of,
     is_true,
-    owner_reference,
     phase_of,
     set_condition,
 )
+from k8s.sandbox.controllers.tensorstack_pods import JobPods, launch_of
 
-LAUNCH = "gpuconsole.dev/launch"
-"""Annotation of a pod: in which mode and beside how many it was started; another one means a new pod."""
-MASTER_PORT = 23456
-"""Where the first pod's process waits for the others; the agent gives each job a port of its own."""
+OWNED = (DEPLOYMENTS, SERVICES, CONFIG_MAPS)
+"""What it makes besides pods."""
 _RETRYABLE = frozenset({130, 137, 138, 143})
 """Exit codes after which the policy ExitCode tries again: ended by a signal from outside."""
 _RETRIES = 3
 """The backoff limit of a job that names none."""
 _ENDS = ("Succeeded", "Failed")
 _PHASES = ("creating", "pending", "running", "succeeded", "failed", "unknown", "deleted")
-_DEBUG_COMMAND = ["sleep", "inf"]
 
 
 def decide(observed: ObservedJob) -> Plan:
@@ -47,7 +40,7 @@ def decide(observed: ObservedJob) -> Plan:
     decision = _T9kDecision(observed, plan)
     decision.say("Initialized", True, "The job has been initialized successfully.")
     if not decision.is_over:
-        if decision.is_on("pause"):
+        if decision.job_pods.is_on("pause"):
             _pause(decision)
         else:
             _run(decision)
@@ -65,7 +58,7 @@ def _show_curves(observed: ObservedJob, plan: Plan) -> None:
     wanted = tensorboard.objects_for(observed.job, observed.kind.resource)
     if wanted:
         plan.status["tensorboard"] = tensorboard.status_of(found[DEPLOYMENTS], wanted[0][1])
-        plan.objects = [(resource, obj) for resource, obj in wanted if not found[resource]]
+        plan.objects += [(resource, obj) for resource, obj in wanted if not found[resource]]
     elif plan.status.pop("tensorboard", None):
         plan.removals = [(resource, obj) for resource, each in found.items() for obj in each]
 
@@ -80,9 +73,8 @@ class _T9kDecision:
         self.policy: Manifest = self.spec.get("runPolicy") or {}
         self.plan = plan
         self.name = str(self.job["metadata"]["name"])
-        digest = hashlib.sha256(str(self.job["metadata"]["uid"]).encode()).hexdigest()
-        self.prefix = f"{self.name}-{digest[:5]}"
-        self.replicas = {f"{self.prefix}-{each.instance}": each for each in observed.kind.replicas(self.job)}
+        self.job_pods = JobPods(observed)
+        self.replicas = self.job_pods.replicas
         self.master = next((each.role for each in self.replicas.values() if each.is_chief), "")
         self.leaving = {
             pod["metadata"]["name"] for pod in observed.pods if pod["metadata"].get("deletionTimestamp")
@@ -97,16 +89,6 @@ class _T9kDecision:
     @property
     def is_over(self) -> bool:
         return self.plan.status.get("phase") in _ENDS
-
-    def is_on(self, mode: str) -> bool:
-        """Tell whether a run mode is on; its switch has two names in the manuals."""
-        found = (self.spec.get("runMode") or {}).get(mode) or {}
-        return found.get("enabled") is True or found.get("enable") is True
-
-    def mode_of(self, mode: str, specs: str, role: str) -> Manifest:
-        """Return what a run mode says of a role."""
-        found = ((self.spec.get("runMode") or {}).get(mode) or {}).get(specs) or ()
-        return next((dict(each) for each in found if each.get("type") == role), {})
 
     def say(self, condition: str, value: bool, message: str, reason: str = "-") -> None:
         """Set a condition."""
@@ -126,6 +108,14 @@ class _T9kDecision:
             for name, replica in self.replicas.items()
             if replica.role == role
         ]
+
+
+def _create_config(decision: _T9kDecision) -> None:
+    """Ask for what the pods read, unless it is there."""
+    there = {each["metadata"]["name"] for each in decision.observed.children.get(CONFIG_MAPS, ())}
+    decision.plan.objects += [
+        (CONFIG_MAPS, each) for each in decision.job_pods.configs() if each["metadata"]["name"] not in there
+    ]
 
 
 def _run(decision: _T9kDecision) -> None:
@@ -149,14 +139,15 @@ def _run(decision: _T9kDecision) -> None:
     gone = {str(pod["metadata"]["name"]) for pod in plan.delete}
     for name, pod in decision.pods.items():
         is_live = phase_of(pod) not in _ENDS
-        if name not in decision.replicas or (is_live and _launch_of(pod) != _launch(decision)):
+        if name not in decision.replicas or (is_live and launch_of(pod) != decision.job_pods.launch):
             plan.delete.append(pod)
             gone.add(name)
-    for name, replica in decision.replicas.items():
+    for name in decision.replicas:
         taken = decision.observed.owners.get(name, decision.job["metadata"]["uid"])
         is_free = name not in decision.pods and name not in decision.leaving
         if is_free and taken == decision.job["metadata"]["uid"]:
-            plan.create.append(_pod(decision, name, replica))
+            plan.create.append(decision.job_pods.pod(name))
+    _create_config(decision)
     _judge(decision, gone)
 
 
@@ -241,7 +232,8 @@ def _pause(decision: _T9kDecision) -> None:
 
 def _clean_up(decision: _T9kDecision) -> None:
     """Delete what a finished job leaves, by its policy: None keeps all, Unfinished what has ended."""
-    which = decision.policy.get("cleanUpPolicy") or "None"
+    older = "Unfinished" if decision.policy.get("cleanUpWorkers") is True else "None"
+    which = decision.policy.get("cleanUpPolicy") or older
     decision.plan.create.clear()
     decision.plan.delete = [
         pod
@@ -259,89 +251,6 @@ def _started(conditions: Sequence[Manifest]) -> str:
 def _why(pod: Manifest) -> str:
     codes = [f"exit code {each.get('exitCode')}" for each in ends_of(pod)]
     return str((pod.get("status") or {}).get("reason") or ", ".join(codes) or phase_of(pod))
-
-
-def _launch(decision: _T9kDecision) -> str:
-    """Return how a job's pods are started now."""
-    mode = "debug" if decision.is_on("debug") else "training"
-    return f"{mode}-{len(decision.replicas)}"
-
-
-def _launch_of(pod: Manifest) -> str:
-    return str((pod["metadata"].get("annotations") or {}).get(LAUNCH, ""))
-
-
-def _pod(decision: _T9kDecision, name: str, replica: Replica) -> Manifest:
-    meta: Mapping[str, Any] = replica.template.get("metadata") or {}
-    spec = deepcopy(dict(replica.template.get("spec") or {}))
-    spec["restartPolicy"] = "Never"
-    _set_command(decision, name, replica, spec)
-    labels = {**(meta.get("labels") or {}), **dict(replica.labels), "replica-type": replica.role}
-    if replica.is_chief:
-        labels["job-role"] = "master"
-    pod_meta = {
-        "name": name,
-        "namespace": decision.job["metadata"]["namespace"],
-        "labels": labels,
-        "annotations": {
-            **(meta.get("annotations") or {}),
-            GANG: str(len(decision.replicas)),
-            LAUNCH: _launch(decision),
-        },
-        "ownerReferences": [owner_reference(decision.observed.kind.resource, decision.job)],
-    }
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": pod_meta, "spec": spec}
-
-
-def _set_command(decision: _T9kDecision, name: str, replica: Replica, spec: Manifest) -> None:
-    """Have a pod's training container run what its mode says: torchrun, its own command, or a sleep."""
-    containers = spec.get("containers") or ()
-    if not containers:
-        raise ValueError(f"the role {replica.role} has no containers")
-    title = decision.observed.kind.container
-    named = [each for each in containers if each.get("name") == title]
-    container: Manifest = (named or list(containers))[0]
-    torchrun = decision.spec.get("torchrunConfig") or {}
-    resumed = decision.mode_of("pause", "resumeSpecs", replica.role) if _was_paused(decision) else {}
-    container["args"] = resumed.get("args") or container.get("args") or []
-    container["command"] = resumed.get("command") or container.get("command") or []
-    if torchrun.get("enabled") is True and not resumed.get("command"):
-        container["command"] = _torchrun(torchrun, decision)
-    debug = decision.mode_of("debug", "replicaSpecs", replica.role) if decision.is_on("debug") else {}
-    if decision.is_on("debug"):
-        container["command"], container["args"] = debug.get("command") or _DEBUG_COMMAND, []
-    if debug.get("skipInitContainer") or resumed.get("skipInitContainer"):
-        spec.pop("initContainers", None)
-    container["env"] = [*(container.get("env") or ()), *_environment(torchrun, decision, name, replica)]
-
-
-def _torchrun(torchrun: Manifest, decision: _T9kDecision) -> list[str]:
-    words = ["torchrun"]
-    if len(decision.replicas) == 1:
-        words.append("--standalone")
-    if torchrun.get("maxRestarts") is not None:
-        words.append(f"--max-restarts={torchrun['maxRestarts']}")
-    return [*words, *map(str, torchrun.get("extraOptions") or ())]
-
-
-def _environment(torchrun: Manifest, decision: _T9kDecision, name: str, replica: Replica) -> list[Manifest]:
-    """Return what tells a pod who it is among the others: torchrun's words for it, or plain PyTorch's."""
-    number = str(list(decision.replicas).index(name))
-    master = next(iter(decision.replicas))
-    if torchrun.get("enabled") is True:
-        processes = str(len(replica.ranks) or torchrun.get("procPerNode") or 1)
-        env = {"PET_NPROC_PER_NODE": processes}
-        if len(decision.replicas) > 1:
-            env |= {"PET_NNODES": str(len(decision.replicas)), "PET_NODE_RANK": number}
-            env |= {"PET_MASTER_ADDR": master, "PET_MASTER_PORT": str(MASTER_PORT)}
-    else:
-        env = {"MASTER_ADDR": master, "MASTER_PORT": str(MASTER_PORT)}
-        env |= {"WORLD_SIZE": str(len(decision.replicas)), "RANK": number}
-    return [{"name": key, "value": value} for key, value in env.items()]
-
-
-def _was_paused(decision: _T9kDecision) -> bool:
-    return any(each["type"] == "Paused" for each in decision.conditions)
 
 
 def _write_tasks(decision: _T9kDecision) -> None:

