@@ -19,5 +19,8 @@ told = {
 }
 print(*(f"{name}={value}" for name, value in told.items()), flush=True)
 if len(sys.argv) > 1:
-    Path(env["BEGUN"], told["rank"]).write_text(str(os.getpid()))
+    begun = Path(env["BEGUN"], told["rank"])
+    fresh = begun.parent.with_name(f"{begun.parent.name}-{begun.name}")
+    fresh.write_text(str(os.getpid()))
+    fresh.replace(begun)
     time.sleep(float(sys.argv[1]))
