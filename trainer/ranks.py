@@ -26,6 +26,8 @@ _LAUNCHERS = (
     ("the environment", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"),
 )
 
+MPI_LAUNCHERS = ("Open MPI", "MPICH")
+"""The launchers that are an mpirun."""
 
 _PYTORCH_JOB_POD = re.compile(r"(.+)-(?:master|worker)-\d+")
 
@@ -132,8 +134,15 @@ def _number(env: Mapping[str, str], name: str, default: int | None = None) -> in
 
 
 def _check_master_address(env: Mapping[str, str], ranks: Ranks) -> None:
-    """Check that the processes can find each other, and that all of them will come."""
+    """Check that the processes can find each other, and that all of them will come.
+
+    Where mpirun started them, `trainer.master` finds what is not set.
+    """
     if ranks.world_size == 1:
+        return
+    if env.get("MASTER_PORT"):
+        _number(env, "MASTER_PORT")
+    if ranks.launcher in MPI_LAUNCHERS:
         return
     for name in ("MASTER_ADDR", "MASTER_PORT"):
         if not env.get(name):
@@ -142,7 +151,6 @@ def _check_master_address(env: Mapping[str, str], ranks: Ranks) -> None:
                 "They meet at MASTER_ADDR:MASTER_PORT.",
                 "Start with torchrun, or set both to an address of rank 0.",
             )
-    _number(env, "MASTER_PORT")
     each_pod = env.get("PET_NPROC_PER_NODE", "")
     if (
         ranks.launcher == "the environment"

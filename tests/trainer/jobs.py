@@ -45,6 +45,11 @@ class Job:
         for rank in range(world_size):
             self.start(command, RANK=str(rank), **env)
 
+    def start_mpi_ranks(self, world_size: int, command: list[str], **env: str) -> None:
+        """Start all ranks of a job on this machine with what Open MPI's mpirun exports to them."""
+        for rank in range(world_size):
+            self.start(command, **open_mpi_env(rank, world_size), PMIX_NAMESPACE=self.folder.name, **env)
+
     def start_pods(self, *arguments: list[str], processes: int = 1) -> None:
         """Start a pod for each list of arguments, as an operator would, under the launcher."""
         port = free_port()
@@ -80,6 +85,17 @@ class Job:
         events.read_new()
         assert events.problems == {}
         return {curve.tag: curve for curve in events.curves()}
+
+
+def open_mpi_env(rank: int, world_size: int, local_size: int = 0) -> dict[str, str]:
+    """Return the ranks as Open MPI exports them, on one machine unless `local_size` is smaller."""
+    local_size = local_size or world_size
+    return {
+        "OMPI_COMM_WORLD_RANK": str(rank),
+        "OMPI_COMM_WORLD_SIZE": str(world_size),
+        "OMPI_COMM_WORLD_LOCAL_RANK": str(rank % local_size),
+        "OMPI_COMM_WORLD_LOCAL_SIZE": str(local_size),
+    }
 
 
 def free_port() -> str:

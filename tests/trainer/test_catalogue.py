@@ -14,6 +14,41 @@ def test_the_command_runs_the_trainer_under_torchrun_and_keeps_the_working_direc
     ]  # fmt: skip
 
 
+def test_the_benchmark_is_run_by_mpirun_with_the_ranks_the_job_has() -> None:
+    start = ["mpirun", "--allow-run-as-root", "--tag-output"]
+    end = ["python", "-P", "-m", "trainer.train_mpi", "--model", "vgg16"]
+    mpi = find("mpi")
+    assert mpi.command(["--model", "vgg16"]) == [*start, *end]
+    assert mpi.command({"model": "vgg16"}, ranks=4) == [*start, "-np", "4", *end]
+    assert mpi.command({"model": "vgg16"}, ranks=4, variables=["NCCL_DEBUG", "PYTHONPATH"]) == [
+        *start, "-np", "4", "-x", "NCCL_DEBUG", "-x", "PYTHONPATH", *end,
+    ]  # fmt: skip
+
+
+def test_a_job_without_the_trainers_own_launcher_runs_it_under_what_it_has() -> None:
+    assert find("mpi").command(["--num-iters", "3"], launcher="torchrun", ranks=4) == [
+        "python", "-P", "-m", "trainer.launch", "-m", "trainer.train_mpi", "--num-iters", "3",
+    ]  # fmt: skip
+    assert find("ddp").command(launcher="mpirun", ranks=2)[3:] == [
+        "-np", "2", "python", "-P", "-m", "trainer.train_ddp",
+    ]  # fmt: skip
+
+
+def test_a_command_says_which_trainer_runs_there_and_with_what() -> None:
+    ddp, mpi = find("ddp"), find("mpi")
+    words = ["--model", "tiny", "-m", "trainer.train_mpi"]
+    for command in (
+        mpi.command(words),
+        mpi.command(words, ranks=4, variables=["A"]),
+        mpi.command(words, launcher="torchrun"),
+    ):
+        assert mpi.words_of(command) == words
+        assert ddp.words_of(command) is None
+    assert ddp.words_of(ddp.command()) == []
+    for other in ([], ["sh", "-c", "python -P -m trainer.train_mpi"], ["python", "-m", "trainer.train_mpi"]):
+        assert mpi.words_of(other) is None
+
+
 def test_a_form_gives_values_by_name() -> None:
     command = find("ddp").command({"epochs": "2", "download": "true", "data": "-odd"})
     assert command[6:] == ["--epochs", "2", "--download", "--data=-odd"]
@@ -21,7 +56,7 @@ def test_a_form_gives_values_by_name() -> None:
 
 
 def test_an_unknown_trainer_or_argument_is_answered_with_those_there_are() -> None:
-    with pytest.raises(UnknownName, match=r"There is no trainer .horovod.\. There is: ddp"):
+    with pytest.raises(UnknownName, match=r"There is no trainer .horovod.\. There is: ddp, mpi"):
         find("horovod")
     with pytest.raises(UnknownName, match=r"no argument .epoch.\..* epochs"):
         find("ddp").command({"epoch": "2"})

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from trainer.ddp.curves import CurveWriter
+from trainer.distributed.curves import CurveWriter
 from trainer.tfevents import EventFolder
 
 

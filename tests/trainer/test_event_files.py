@@ -21,6 +21,7 @@ from trainer.tfevents import (
     EventStream,
     EventWriter,
 )
+from trainer.tfevents.crc32c import crc32c_in_python
 from trainer.tfevents.records import frame
 
 quick = settings(deadline=None, max_examples=60)
@@ -328,3 +329,11 @@ def test_a_folder_that_is_not_there_yet_has_no_curves(tmp_path: Path) -> None:
     assert folder.problems == {}
     written(tmp_path / "later", losses(1))
     assert len(folder.read_new()) == 1
+
+
+def test_the_checksum_without_googles_library_is_the_same() -> None:
+    google_crc32c = pytest.importorskip("google_crc32c")
+    assert crc32c_in_python(b"123456789") == 0xE3069283
+    assert crc32c_in_python(b"") == 0
+    for octets in (bytes(range(256)), b"\0" * 32, b"\xff" * 32):
+        assert crc32c_in_python(octets) == google_crc32c.value(octets)

@@ -152,7 +152,7 @@ import sys, torch
 from trainer.ddp.datasets import TrainBatches, draw_digit_images
 from trainer.ddp.learner import Learner
 from trainer.ddp.model import make_model
-from trainer.ddp.process_group import ProcessGroup
+from trainer.distributed.process_group import ProcessGroup
 from trainer.ranks import Ranks
 
 ranks = Ranks.from_env()

@@ -1,4 +1,4 @@
-"""Trains an image classifier with DistributedDataParallel; the one room of trainer that imports torch.
+"""Trains an image classifier with DistributedDataParallel.
 
-Nothing outside it does at import time, so that signals and wrong arguments are answered at once.
+Nothing outside imports it at import time, so that signals and wrong arguments are answered at once.
 """

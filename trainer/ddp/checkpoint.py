@@ -6,7 +6,6 @@ writing nor reading lets numbers pass that are not finite.
 """
 
 import contextlib
-import errno
 import os
 import pickle
 import re
@@ -18,12 +17,11 @@ from typing import IO, Any, cast
 import torch
 from torch import Tensor
 
+from trainer.distributed.folders import DISK_FULL
 from trainer.messages import NotFinite, TrainingError, first_line
 
 _NAME = re.compile(r"step-(\d+)\.pt")
 _FORMAT = 1
-DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
-"""What a write ends with when the disk, or the user's quota on it, is full."""
 
 State = dict[str, Any]
 """What a checkpoint holds: tensors, numbers, strings, and lists and dicts of them."""

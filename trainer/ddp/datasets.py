@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 from torch.utils.data import DistributedSampler, TensorDataset
 
-from trainer.ddp.model import import_torchvision
 from trainer.ddp.synthetic_digits import draw_digits
+from trainer.distributed.torchvision import import_torchvision
 from trainer.messages import TrainingError
 from trainer.ranks import Ranks
 
@@ -64,7 +64,7 @@ def load_mnist(folder: Path, download: bool) -> tuple[Images, Images]:
     root = folder.parent.parent if (folder.parent.name, folder.name) == ("MNIST", "raw") else folder
     if not download:
         _check_mnist_files(root / "MNIST" / "raw")
-    datasets = import_torchvision("datasets")
+    datasets = import_torchvision("datasets", "--dataset digits")
     try:
         sets = [datasets.MNIST(str(root), train=train, download=download) for train in (True, False)]
     except (OSError, RuntimeError, ValueError, AssertionError, IndexError) as error:

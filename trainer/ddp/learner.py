@@ -9,7 +9,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import AdamW
 
 from trainer.ddp.checkpoint import State
-from trainer.ddp.process_group import ProcessGroup
+from trainer.distributed.process_group import ProcessGroup
 from trainer.messages import TrainingError
 
 WARM_UP_SHARE = 0.1

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from trainer.ddp.checkpoint import State
-from trainer.ddp.curves import CurveWriter
 from trainer.ddp.datasets import Images, TrainBatches, validation_batches
 from trainer.ddp.learner import Learner
-from trainer.ddp.process_group import ProcessGroup
+from trainer.distributed.curves import CurveWriter
+from trainer.distributed.process_group import ProcessGroup
 from trainer.messages import NotFinite, Stopped, TrainingError, log, progress_line
 from trainer.signals import StopRequest
 

@@ -1,14 +1,8 @@
 """The networks a trainer can train: a small one of our own, and torchvision's."""
 
-import importlib
-from types import ModuleType
-
-import torch
 from torch import Tensor, nn
 
-from trainer.messages import TrainingError
-
-_shims: list[torch.library.Library] = []
+from trainer.distributed.torchvision import import_torchvision
 
 
 def make_model(name: str) -> nn.Module:
@@ -19,7 +13,7 @@ def make_model(name: str) -> nn.Module:
     """
     if name == "cnn":
         return small_cnn()
-    network: nn.Module = getattr(import_torchvision("models"), name)(num_classes=10)
+    network: nn.Module = getattr(import_torchvision("models", "--model cnn"), name)(num_classes=10)
     return nn.Sequential(_Coloured(), network)
 
 
@@ -45,32 +39,3 @@ class _Coloured(nn.Module):
 
     def forward(self, images_B1HW: Tensor) -> Tensor:
         return nn.functional.pad(images_B1HW, (2, 2, 2, 2)).expand(-1, 3, -1, -1)
-
-
-def import_torchvision(part: str) -> ModuleType:
-    """Import `torchvision.<part>`, also where its compiled operators do not load.
-
-    The wheels on PyPI are linked to CUDA. Under a torch without CUDA their
-    operators stay away, and the import fails on registering shapes for two of
-    them; with the two declared it succeeds, and what is plain Python works.
-
-    Raises:
-        TrainingError: torchvision is not installed.
-    """
-    try:
-        return importlib.import_module(f"torchvision.{part}")
-    except ModuleNotFoundError as error:
-        raise TrainingError(
-            "torchvision is not installed.",
-            str(error) + ".",
-            "Install gpuconsole[trainer], or use --model cnn.",
-        ) from error
-    except RuntimeError as error:
-        if "torchvision::nms does not exist" not in str(error):
-            raise
-    declared = torch.library.Library("torchvision", "DEF")  # type: ignore[no-untyped-call]
-    _shims.append(declared)
-    for operator in ("nms", "qnms"):
-        schema = f"{operator}(Tensor dets, Tensor metricss, float iou_threshold) -> Tensor"
-        declared.define(schema)  # type: ignore[no-untyped-call]
-    return importlib.import_module(f"torchvision.{part}")

@@ -1,71 +1,31 @@
 """One training from its arguments to its exit status: what is set up, and what is said when it fails."""
 
 import argparse
-import os
-import sys
-import tempfile
 import time
 from pathlib import Path
-from signal import Signals
 
 import torch
 
-from trainer.ddp.checkpoint import DISK_FULL, State
+from trainer.ddp.checkpoint import State
 from trainer.ddp.checkpoint_folder import CheckpointFolder
-from trainer.ddp.curves import CurveWriter
 from trainer.ddp.datasets import Images, TrainBatches, draw_digit_images, load_mnist
 from trainer.ddp.learner import Learner
 from trainer.ddp.loop import Metrics, Progress, TrainingLoop
 from trainer.ddp.model import make_model
-from trainer.ddp.process_group import (
-    ProcessGroup,
-    choose_device,
-    is_lost_rank,
-    keep_freed_memory,
-    set_threads,
-)
-from trainer.messages import Stopped, TrainingError, first_line, log, log_error
+from trainer.distributed.curves import CurveWriter
+from trainer.distributed.exit_status import run_to_exit_status
+from trainer.distributed.folders import check_folder
+from trainer.distributed.process_group import ProcessGroup, choose_device, keep_freed_memory, set_threads
+from trainer.messages import log
 from trainer.ranks import Ranks, job_name
 from trainer.signals import StopRequest
 
-_OUT_OF_MEMORY = "The memory is full. Choose a smaller --batch-size, or fewer --train-images."
+_MEMORY_FULL = "Choose a smaller --batch-size, or fewer --train-images."
 
 
 def run(arguments: argparse.Namespace, stop: StopRequest) -> int:
     """Train as the command line says; returns the exit status."""
-    try:
-        train(arguments, stop)
-    except Stopped as stopped:
-        log(str(stopped))
-        return stopped.exit_status
-    except TrainingError as error:
-        log_error(f"error: {error}")
-        return error.exit_status
-    except torch.OutOfMemoryError as error:
-        log_error(f"error: The GPU's memory is full. {first_line(error)}. Choose a smaller --batch-size.")
-        return 1
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        log_error("error: Nobody reads the output any more.")
-        return 1
-    except MemoryError:
-        log_error(f"error: {_OUT_OF_MEMORY}")
-        return 1
-    except RuntimeError as error:
-        if "allocate memory" in str(error):
-            log_error(f"error: {_OUT_OF_MEMORY}")
-            return 1
-        if not is_lost_rank(error):
-            raise
-        if stop.signal:
-            log(f"Stopped by {Signals(stop.signal).name}; another rank went first, so nothing new was saved.")
-            return 128 + stop.signal
-        log_error(
-            f"error: Another rank of the job is gone, so this one stops ({first_line(error)})."
-            " Look for the first error in the other ranks' logs."
-        )
-        return 1
-    return 0
+    return run_to_exit_status(lambda: train(arguments, stop), stop, memory_full=_MEMORY_FULL)
 
 
 def train(arguments: argparse.Namespace, stop: StopRequest) -> None:
@@ -80,9 +40,6 @@ def train(arguments: argparse.Namespace, stop: StopRequest) -> None:
     threads = set_threads(ranks)
     keep_freed_memory()
     group = ProcessGroup(ranks, device, arguments.wait_for_others)
-    if group.backend:
-        rank = f"rank {ranks.rank} of {ranks.world_size} ({ranks.launcher})"
-        log(f"{rank} joins the process group at {group.master}")
     try:
         group.init()
         metrics = _train(arguments, group, threads, stop)
@@ -116,8 +73,8 @@ def _train(arguments: argparse.Namespace, group: ProcessGroup, threads: int, sto
     )
 
     def open_folders() -> State | None:
-        _check_folder("--log-dir", log_dir, may_be_full=True)
-        _check_folder("--checkpoint-dir", checkpoint_dir, checkpoints.continues_when_full)
+        check_folder("--log-dir", log_dir, may_be_full=True)
+        check_folder("--checkpoint-dir", checkpoint_dir, checkpoints.continues_when_full)
         return checkpoints.load(arguments.resume)
 
     progress = _resume(learner, group.run_on_rank0(open_folders))
@@ -140,7 +97,7 @@ def _train(arguments: argparse.Namespace, group: ProcessGroup, threads: int, sto
                 f"{len(val_images)} validation images, {loop.steps} steps of {train.global_batch_size} images"
             )
             log(
-                f"device {_device_name(group)}, precision {arguments.precision}, "
+                f"device {group.device_name}, precision {arguments.precision}, "
                 f"backend {group.backend or 'none'}, world size {ranks.world_size}, threads {threads}"
             )
             log(f"event files in {log_dir.resolve()}")
@@ -172,27 +129,3 @@ def _resume(learner: Learner, state: State | None) -> Progress:
         return Progress()
     learner.load_state_dict(state)
     return Progress(state["step"], state["epoch"], state["images"])
-
-
-def _check_folder(name: str, folder: Path, may_be_full: bool) -> None:
-    """Make a folder, and find out now whether it can be written.
-
-    Raises:
-        TrainingError: It cannot be.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        if may_be_full and error.errno in DISK_FULL:
-            return
-        raise TrainingError(
-            f"Cannot write to {folder}.", f"{error.strerror}.", f"Choose another folder with {name}."
-        ) from error
-
-
-def _device_name(group: ProcessGroup) -> str:
-    if group.device.type == "cpu":
-        return "cpu"
-    return f"{group.device} ({torch.cuda.get_device_name(group.device)})"

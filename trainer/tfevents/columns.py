@@ -15,8 +15,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate, islice
 from typing import Literal
 
-import google_crc32c
-
+from trainer.tfevents.crc32c import crc32c
 from trainer.tfevents.event import EventRecord
 from trainer.tfevents.records import FRAME_BYTES, HEADER_BYTES, masked_crc
 
@@ -199,7 +198,7 @@ def _good_rows(window: bytes, forms: Sequence[Form]) -> int:
 
 def _all_match(payloads: Sequence[bytes], stored: Sequence[int]) -> bool:
     """Compare every payload with its masked CRC, all at once: each a 64-bit lane of one number."""
-    lanes = int.from_bytes(array("Q", map(google_crc32c.value, payloads)).tobytes(), sys.byteorder)
+    lanes = int.from_bytes(array("Q", map(crc32c, payloads)).tobytes(), sys.byteorder)
     each = int.from_bytes(array("Q", [1]).tobytes() * len(stored), sys.byteorder)
     rotated = ((lanes >> 15) & each * 0x1FFFF) | ((lanes << 17) & each * 0xFFFE0000)
     masked = (rotated + each * 0xA282EAD8) & each * 0xFFFFFFFF

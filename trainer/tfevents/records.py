@@ -8,7 +8,7 @@ Source: "TFRecords Format Details", TensorFlow guide.
 import struct
 from functools import lru_cache
 
-import google_crc32c
+from trainer.tfevents.crc32c import crc32c
 
 HEADER_BYTES = 12
 """The length and its CRC, before the payload."""
@@ -30,7 +30,7 @@ class BrokenEvents(Exception):
 
 def masked_crc(octets: bytes) -> int:
     """CRC-32C as TFRecord stores it: rotated by 15 bits, plus a constant."""
-    crc: int = google_crc32c.value(octets)
+    crc = crc32c(octets)
     return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
 
 

@@ -125,6 +125,19 @@ async def test_a_trainer_writes_to_the_workspace_claim_unless_told_otherwise(run
     assert pod["containers"][0]["volumeMounts"][0]["mountPath"] == "/workspace"
 
 
+async def test_the_benchmark_runs_under_torchrun_and_has_curves_but_no_checkpoints(run: CommandLine) -> None:
+    found = await manifest_of(run, *SMALL, "--workers", "2", "--trainer", "mpi", "--", "--model", "vgg16")
+    log_dir = found["metadata"]["annotations"]["gpuconsole.dev/log-dir"]
+    assert re.fullmatch(r"/workspace/demo-\d{8}-\d{6}-\d{3}/logs", log_dir)
+    for role in ("Master", "Worker"):
+        pod = found["spec"]["pytorchReplicaSpecs"][role]["template"]["spec"]
+        assert pod["containers"][0]["command"] == [
+            *("python", "-P", "-m", "trainer.launch", "-m", "trainer.train_mpi"),
+            *("--model", "vgg16"),
+            *("--log-dir", log_dir),
+        ]
+
+
 async def test_a_trainer_told_where_to_write_gets_no_volume_of_its_own(run: CommandLine) -> None:
     arguments = ("--log-dir=/mnt/logs", "--checkpoint-dir", "/mnt/saved")
     found = await manifest_of(run, *SMALL, "-d", "mine:/mnt", "--trainer", "ddp", "--", *arguments)
@@ -245,6 +258,8 @@ async def test_without_a_cluster_only_a_folder_can_be_continued(run: CommandLine
         (("--trainer", "ddp", "--continue", "a", "--", "--resume=never"), "--continue: not together with"),
         (("--trainer", "ddp", "--continue", "a", "--", "--checkpoint-dir=/x"), "--continue: not together"),
         (("--continue", "a", "true"), "--continue: only with --trainer"),
+        (("--trainer", "mpi", "--continue", "/w/a"), "--continue: the trainer mpi writes no checkpoints."),
+        (("--trainer", "mpi", "--", "--resume=must"), "unrecognized arguments: --resume=must"),
     ],
 )
 async def test_checkpoints_that_cannot_be_meant_are_refused(
@@ -291,6 +306,10 @@ async def test_other_accelerators_are_asked_for_by_their_names(run: CommandLine)
         (("--name", "demo", "--image", "x", "-e", "1A=2", "true"), "--env: '1A' is not a valid variable"),
         (("--name", "demo", "--image", "x", "--trainer", "gan"), "--trainer: There is no trainer 'gan'"),
         (("--name", "demo", "--image", "x", "--trainer", "ddp", "true"), "COMMAND: not allowed"),
+        (
+            ("--name", "demo", "--image", "x", "--trainer", "mpi", "--", "--master-addr", "a"),
+            "--master-addr: for ranks that mpirun starts; this job's are torchrun's.",
+        ),
         (("--name", "demo", "--image", "x", "true", "--", "false"), "not both"),
         (
             ("--name", "demo", "--image", "x", "--trainer", "ddp", "--", "--epochs", "many"),

@@ -183,6 +183,7 @@ _OF_MPI = {"slots", "launcher_policy", "mounts_on_launcher", "gpu_topology"}
         ({"kind": "Job"}, {"clean_pods", "worker_image", "elastic_min", "elastic_max"}),
         ({"kind": "MPIJob", "gpus": "1"}, {"processes", "elastic_min", "elastic_max", "kube_queue"}),
         ({"run": COMMAND}, {"continue_from"}),
+        ({"run": "mpi"}, {"continue_from"}),
     ],
 )
 def test_fields_that_change_nothing_are_hidden(values: dict[str, str], hidden: set[str]) -> None:

@@ -20,7 +20,7 @@ from k8s.models import Taint
 from k8s.snapshot import ClusterSnapshot, Job, NodeRow, Share
 from k8s.status import Status
 from k8s.text.yaml_writer import to_yaml
-from trainer.catalogue import TRAINERS
+from trainer.catalogue import TRAINERS, find
 from tui.jobs.new_job.draft import (
     FILE,
     DraftError,
@@ -123,6 +123,34 @@ def test_without_a_claim_a_trainer_writes_to_its_scratch_folder() -> None:
     assert spec.log_dir == "logs"
     assert "--log-dir" not in spec.command
     assert spec.working_dir == ""
+
+
+def test_the_benchmark_runs_under_torchrun_and_is_cloned_as_the_trainer_it_is() -> None:
+    values = form_values(run="mpi", **{"mpi.model": "vgg16", "mpi.fp16-allreduce": "true"})
+    result = parse_values(values)
+    assert result.problems == {}
+    assert (result.spec.trainer, result.spec.log_dir) == ("mpi", "/workspace/bert-1/logs")
+    assert list(result.spec.command) == [
+        *("python", "-P", "-m", "trainer.launch", "-m", "trainer.train_mpi"),
+        *("--model", "vgg16", "--fp16-allreduce", "--log-dir", "/workspace/bert-1/logs"),
+    ]
+    again = values_from_spec(result.spec, result.kind)
+    assert {key: again[key] for key in ("run", "mpi.model", "mpi.fp16-allreduce")} == {
+        "run": "mpi", "mpi.model": "vgg16", "mpi.fp16-allreduce": "true",
+    }  # fmt: skip
+    assert base_name(values) == "mpi"
+
+
+def test_the_benchmark_writes_event_files_only_where_they_outlive_the_pod() -> None:
+    result = parse_values(form_values(run="mpi", claim="", working_dir=""))
+    assert result.spec.log_dir == ""
+    assert "--log-dir" not in result.spec.command
+
+
+def test_what_only_mpirun_needs_has_no_field_where_torchrun_starts_the_ranks() -> None:
+    keys = [each.key for part in trainer_fields(find("mpi")) for each in part]
+    assert "mpi.model" in keys
+    assert not {"mpi.master-addr", "mpi.master-port", "mpi.log-dir"} & set(keys)
 
 
 def test_processes_follow_the_gpus_until_they_are_typed() -> None:

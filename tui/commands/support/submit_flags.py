@@ -15,6 +15,7 @@ from k8s.jobs.run_folders import CHECKPOINTS, LOGS, run_name
 from trainer.catalogue import TRAINERS, Trainer, find
 from tui.commands.support.output import WrongUsage
 from tui.commands.support.parser import SwitchAction
+from tui.jobs.new_job.fields import LAUNCHER, OF_MPIRUN
 from tui.options import login_name
 
 WORKSPACE = Mount("workspace", "/workspace")
@@ -266,8 +267,13 @@ def _command(
             raise WrongUsage("COMMAND: not allowed with --trainer; put the trainer's arguments after --")
         trainer = _find(flags.trainer)
         trainer.parser().parse_args(flags.rest)
+        if flags.continue_from and not _has(trainer, "resume"):
+            raise WrongUsage(f"--continue: the trainer {trainer.name} writes no checkpoints.")
+        for name in OF_MPIRUN:
+            if _flag_value(name, flags.rest):
+                raise WrongUsage(f"--{name}: for ranks that mpirun starts; this job's are torchrun's.")
         run = run_name(fields.get("name", ""), stamp)
-        folders = _folders(flags.rest, run, continued, is_continued=bool(flags.continue_from))
+        folders = _folders(trainer, flags.rest, run, continued, is_continued=bool(flags.continue_from))
         return _trainer_command(trainer, folders, flags.rest, fields)
     if flags.command and flags.rest:
         raise WrongUsage("COMMAND: use one quoted line or words after --, not both.")
@@ -283,7 +289,13 @@ def _find(name: str) -> Trainer:
         raise WrongUsage(f"--trainer: {error.args[0]}") from error
 
 
-def _folders(words: Sequence[str], run: str, continued: str, *, is_continued: bool) -> list[str]:
+def _has(trainer: Trainer, argument: str) -> bool:
+    return any(each.name == argument for each in trainer.arguments)
+
+
+def _folders(
+    trainer: Trainer, words: Sequence[str], run: str, continued: str, *, is_continued: bool
+) -> list[str]:
     """Return the flags for the folders that the words of a trainer leave open.
 
     Raises:
@@ -302,7 +314,11 @@ def _folders(words: Sequence[str], run: str, continued: str, *, is_continued: bo
     folders = {"log-dir": f"{own}/{LOGS}", "checkpoint-dir": f"{own}/{CHECKPOINTS}"}
     if is_continued:
         folders = {"log-dir": f"{continued}/{LOGS}-{run}", "checkpoint-dir": f"{continued}/{CHECKPOINTS}"}
-    found = [f"--{name}={folder}" for name, folder in folders.items() if not _flag_value(name, words)]
+    found = [
+        f"--{name}={folder}"
+        for name, folder in folders.items()
+        if _has(trainer, name) and not _flag_value(name, words)
+    ]
     return [*found, *(("--resume=must",) if is_continued else ())]
 
 
@@ -317,7 +333,7 @@ def _trainer_command(
     log_dir = posixpath.join(fields.get("working_dir", ""), _flag_value("log-dir", words))
     return {
         "trainer": trainer.name,
-        "command": tuple(trainer.command(words)),
+        "command": tuple(trainer.command(words, launcher=LAUNCHER)),
         "log_dir": log_dir,
         "mounts": mounts,
     }

@@ -10,7 +10,7 @@ from k8s.job_spec import JOB_FIELDS, Section
 from k8s.job_spec.field_types import Choice, Duration, Number, OptionalNumber, Quantity, Switch
 from k8s.jobs.run_folders import CHECKPOINTS, LOGS
 from k8s.kinds import CREATABLE
-from trainer.catalogue import TRAINERS, Argument, Trainer
+from trainer.catalogue import TRAINERS, Argument, Launcher, Trainer
 
 COMMAND = "command"
 """The value of `run` that stands for the user's own command."""
@@ -24,7 +24,12 @@ CONTINUE = "continue_from"
 DIRECTORIES: Mapping[str, str] = {"log-dir": LOGS, "checkpoint-dir": CHECKPOINTS}
 """Trainer arguments without a field, and the folder of each below the job's own on the claim."""
 
-_MAIN_ARGUMENTS = ("dataset", "data", "model", "epochs", "batch-size", "lr")
+LAUNCHER: Launcher = "torchrun"
+"""What starts a trainer's ranks in each pod of the kinds that are made here."""
+OF_MPIRUN = ("master-addr", "master-port")
+"""Trainer arguments for ranks that mpirun starts; without a field while nothing made here has it."""
+
+_MAIN_ARGUMENTS = ("dataset", "data", "model", "epochs", "batch-size", "lr", "num-iters")
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +190,7 @@ def trainer_fields(trainer: Trainer) -> tuple[tuple[FormField, ...], tuple[FormF
 
     Directories for event files and checkpoints have none: see `form_spec`.
     """
-    arguments = [each for each in trainer.arguments if each.name not in DIRECTORIES]
+    arguments = [each for each in trainer.arguments if each.name not in (*DIRECTORIES, *OF_MPIRUN)]
     main = tuple(_argument_field(trainer, each) for each in arguments if each.name in _MAIN_ARGUMENTS)
     rest = tuple(_argument_field(trainer, each) for each in arguments if each.name not in _MAIN_ARGUMENTS)
     return main, rest

@@ -24,6 +24,7 @@ from tui.jobs.new_job.fields import (
     COMMAND,
     CONTINUE,
     DIRECTORIES,
+    LAUNCHER,
     MADE_OTHERWISE,
     default_text,
     default_values,
@@ -215,7 +216,8 @@ def _command(
     dataset, folder = f"{trainer.name}.dataset", f"{trainer.name}.data"
     if values.get(dataset) == "mnist" and values.get(folder) == "":
         problems[folder] = "Required for mnist: the directory of its files, e.g. /workspace/mnist."
-    return tuple(trainer.command(arguments)), folders.get("log-dir", DIRECTORIES["log-dir"])
+    log_dir = folders.get("log-dir", str(trainer.argument("log-dir").default))
+    return tuple(trainer.command(arguments, launcher=LAUNCHER)), log_dir
 
 
 def _own_command(values: Values, problems: dict[str, str]) -> tuple[str, ...]:
@@ -286,11 +288,10 @@ def values_from_spec(spec: JobSpec, kind: CreatableKind) -> dict[str, str]:
 
 def _trainer_arguments(trainer: Trainer, command: Sequence[str]) -> dict[str, str] | None:
     """Parse a trainer's arguments from a command; None when it has others."""
-    start = trainer.command()
-    if list(command[: len(start)]) != start:
+    words = trainer.words_of(command)
+    if words is None:
         return None
     arguments = {}
-    words = list(command[len(start) :])
     known = {argument.flag: argument for argument in trainer.arguments}
     while words:
         flag, equals, text = words.pop(0).partition("=")

@@ -42,7 +42,9 @@ def hidden_fields(values: Mapping[str, str]) -> frozenset[str]:
         hidden.add("torchrun")
     if is_trainer or values["torchrun"] != "true":
         hidden.update(_OF_TORCHRUN)
-    if not (is_trainer and (values["claim"] or values["working_dir"])):
+    trainer = next((each for each in TRAINERS if each.name == values["run"]), None)
+    resumes = trainer is not None and any(argument.name == "resume" for argument in trainer.arguments)
+    if not (resumes and (values["claim"] or values["working_dir"])):
         hidden.add(CONTINUE)
     for trainer in TRAINERS if is_trainer else ():
         hidden |= _arguments_without_effect(trainer.name, values, is_continued=CONTINUE not in hidden)

@@ -62,8 +62,10 @@ async def test_the_number_of_workers_is_decided_once_and_yields_to_what_is_typed
         assert it.field("workers").value == "2"
         await it.go("run")
         await it.pilot.press("right")
+        assert it.field("workers").value == "2"  # the other trainer
+        await it.pilot.press("right")
         assert it.field("workers").value == "1"
-        await it.pilot.press("left")
+        await it.pilot.press("left", "left")
         assert it.field("workers").value == "2"
         await it.write("workers", "3")
         it.app.snapshot = sandbox(0, 0)

@@ -13,8 +13,10 @@ from torch import Tensor
 from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
-from trainer.messages import InvalidArguments, TrainingError, duration, first_line
-from trainer.ranks import Ranks
+from trainer.master import find_master
+from trainer.messages import InvalidArguments, TrainingError, duration, first_line, log
+from trainer.mpi_address import ask_mpi
+from trainer.ranks import MPI_LAUNCHERS, Ranks
 
 COLLECTIVE_TIMEOUT = timedelta(minutes=30)
 """How long one process waits for the others in any collective, once all have joined."""
@@ -31,15 +33,20 @@ T = TypeVar("T")
 class ProcessGroup:
     """All ranks of the job, and what they do together."""
 
-    def __init__(self, ranks: Ranks, device: torch.device, wait_s: int) -> None:
+    def __init__(self, ranks: Ranks, device: torch.device, wait_s: int, backend: str = "auto") -> None:
+        """Choose what carries the gradients; joins nobody yet.
+
+        Raises:
+            InvalidArguments: There is no such `backend` here.
+        """
         self.ranks = ranks
         """Which one this process is."""
         self.device = device
         """Where tensors to be summed lie."""
-        self.backend = "" if ranks.world_size == 1 else "nccl" if device.type == "cuda" else "gloo"
+        self.backend = _choose_backend(backend, ranks, device)
         """What carries the gradients; "" when this process is alone."""
-        self.master = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}" if self.backend else ""
-        """Where the processes find each other, `host:port`; "" when this process is alone."""
+        self._master = ""
+        self._wait_s = wait_s
         self._join_timeout = timedelta(seconds=wait_s)
         self._cpu_group: dist.ProcessGroup | None = None
 
@@ -50,6 +57,17 @@ class ProcessGroup:
             TrainingError: They cannot be reached.
         """
         if not self.backend:
+            return
+        ranks = self.ranks
+        is_mpi = self.backend == "mpi"
+        self._master = "MPI's own" if is_mpi else self._find_master()
+        log(
+            f"rank {ranks.rank} of {ranks.world_size} ({ranks.launcher})"
+            f" joins the process group at {self._master}"
+        )
+        if is_mpi:
+            dist.init_process_group("mpi", timeout=COLLECTIVE_TIMEOUT)
+            self._cpu_group = dist.group.WORLD
             return
         try:
             store = self._wait_for_all()
@@ -64,10 +82,19 @@ class ProcessGroup:
             self._cpu_group = dist.new_group(backend="gloo") if self.backend == "nccl" else dist.group.WORLD
         except (RuntimeError, ValueError, OSError) as error:
             raise TrainingError(
-                f"Could not reach the other {self.ranks.world_size - 1} processes at {self.master}.",
+                f"Could not reach the other {self.ranks.world_size - 1} processes at {self._master}.",
                 f"{first_line(error)}.",
                 "Check that all of them run and that rank 0 can be reached; --wait-for-others waits longer.",
             ) from error
+
+    def _find_master(self) -> str:
+        """Put where the ranks meet into the environment, for torch, and return it as `host:port`."""
+        if self.ranks.launcher in MPI_LAUNCHERS:
+            address, port = find_master(
+                self.ranks, os.environ, ask_mpi=lambda: ask_mpi(os.environ, self._wait_s)
+            )
+            os.environ |= {"MASTER_ADDR": address, "MASTER_PORT": str(port)}
+        return f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
 
     def _wait_for_all(self) -> Store:
         ranks = self.ranks
@@ -80,10 +107,17 @@ class ProcessGroup:
             missing = [str(rank) for rank, key in enumerate(here) if not store.check([key])]
             raise TrainingError(
                 f"Of {ranks.world_size} processes, rank {', '.join(missing[:8])} did not join at"
-                f" {self.master} within {duration(self._join_timeout.total_seconds())}.",
+                f" {self._master} within {duration(self._join_timeout.total_seconds())}.",
                 now="Look for the reason in its log; --wait-for-others waits longer.",
             ) from error
         return store
+
+    @property
+    def device_name(self) -> str:
+        """What computes, in words: `cpu`, or a GPU and its model."""
+        if self.device.type == "cpu":
+            return "cpu"
+        return f"{self.device} ({torch.cuda.get_device_name(self.device)})"
 
     def destroy(self) -> None:
         """End the process group, if there is one."""
@@ -140,6 +174,25 @@ class ProcessGroup:
                 raise error
         assert not isinstance(mine, TrainingError)
         return mine
+
+
+def _choose_backend(name: str, ranks: Ranks, device: torch.device) -> str:
+    """Return the backend of that `name` if this torch and this launcher have it; "" for a lone process."""
+    if ranks.world_size == 1:
+        return ""
+    if name == "nccl" and device.type != "cuda":
+        raise InvalidArguments(
+            "--backend nccl: it joins GPUs, and this rank computes on the processor.",
+            now="Use --backend auto.",
+        )
+    if name == "mpi" and not dist.is_mpi_available():
+        raise InvalidArguments("--backend mpi: this torch was built without MPI.", now="Use --backend auto.")
+    if name == "mpi" and ranks.launcher not in MPI_LAUNCHERS:
+        raise InvalidArguments(
+            f"--backend mpi: the ranks come from {ranks.launcher}, which MPI does not know.",
+            now="Start with mpirun, or use --backend auto.",
+        )
+    return ("nccl" if device.type == "cuda" else "gloo") if name == "auto" else name
 
 
 def _outcome(work: Callable[[], T]) -> T | TrainingError:

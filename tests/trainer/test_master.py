@@ -1,0 +1,115 @@
+"""Where ranks meet that mpirun started, whatever the job says about it."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.trainer.jobs import open_mpi_env
+from trainer.master import DEFAULT_PORT, find_master
+from trainer.messages import InvalidArguments
+from trainer.mpi_address import own_address
+from trainer.ranks import Ranks
+
+HOSTFILE = """
+# of two workers
+job-worker-0.job.default.svc slots=2
+job-worker-1.job.default.svc slots=2
+"""
+MPI_SAYS = ("10.0.0.7", 40123)
+
+
+def find(
+    env: dict[str, str],
+    rank: int = 1,
+    *,
+    local_size: int = 2,
+    mpi: bool = True,
+    hostfile: str = "",
+    host: str = "",
+) -> tuple[str, int]:
+    ranks = Ranks.from_env(open_mpi_env(rank, 4, local_size) | env)
+    return find_master(
+        ranks, env, lambda: MPI_SAYS if mpi else None, hostfile=hostfile or "/nowhere", hostname=host
+    )
+
+
+@pytest.mark.parametrize(
+    ("env", "expected"),
+    [
+        ({"MASTER_ADDR": "a", "MASTER_PORT": "1"}, ("a", 1)),
+        ({"MASTER_ADDR": "a"}, ("a", DEFAULT_PORT)),
+        ({"MASTER_PORT": "1"}, ("10.0.0.7", 1)),
+        ({"MASTER_ADDR": "", "MASTER_PORT": ""}, MPI_SAYS),
+        ({}, MPI_SAYS),
+    ],
+)
+def test_what_the_job_says_comes_first_and_then_mpi_itself(
+    env: dict[str, str], expected: tuple[str, int]
+) -> None:
+    assert find(env) == expected
+
+
+def test_ranks_of_one_machine_meet_there_at_a_port_that_all_of_them_and_no_other_job_know() -> None:
+    jobs = [{"PMIX_NAMESPACE": "prterun-vm-1@1"}, {"PMIX_NAMESPACE": "prterun-vm-2@1"}]
+    found = [{find(env, rank, local_size=4, mpi=False) for rank in range(4)} for env in jobs]
+    assert [len(each) for each in found] == [1, 1]
+    assert found[0] != found[1]
+    for [(address, port)] in found:
+        assert address == "127.0.0.1"
+        assert 20_000 <= port < 30_000
+    assert find({}, local_size=4) == ("127.0.0.1", DEFAULT_PORT)
+    assert find({"MASTER_PORT": "7"}, local_size=4) == ("127.0.0.1", 7)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "OMPI_MCA_orte_default_hostfile",
+        "PRTE_MCA_prte_default_hostfile",
+        "HYDRA_HOST_FILE",
+        "I_MPI_HYDRA_HOST_FILE",
+    ],
+)
+def test_without_an_mpi_library_the_hostfile_that_the_job_names_says_it(tmp_path: Path, name: str) -> None:
+    (tmp_path / "hosts").write_text(HOSTFILE)
+    (tmp_path / "other").write_text("elsewhere")
+    env = {name: str(tmp_path / "hosts")}
+    expected = ("job-worker-0.job.default.svc", DEFAULT_PORT)
+    assert find(env, mpi=False, hostfile=str(tmp_path / "other")) == expected
+    assert find(env, rank=0, mpi=False, host="job-worker-0") == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "host"),
+    [
+        ("job-worker-0:2\njob-worker-1:2\n", "job-worker-0"),
+        ("10.1.2.3 slots=1", "10.1.2.3"),
+        ("fd00::7 slots=1", "fd00::7"),
+        ("  # none\n\n  job-worker-0 max_slots=3 # first\n", "job-worker-0"),
+    ],
+)
+def test_the_hostfile_of_each_mpi_is_understood(tmp_path: Path, text: str, host: str) -> None:
+    (tmp_path / "hostfile").write_text(text)
+    found = find({}, rank=0, mpi=False, hostfile=str(tmp_path / "hostfile"), host="job-worker-0")
+    assert found == (host, DEFAULT_PORT)
+
+
+def test_rank_0_refuses_a_hostfile_that_begins_with_another_host(tmp_path: Path) -> None:
+    (tmp_path / "hostfile").write_text(HOSTFILE)
+    with pytest.raises(InvalidArguments, match=r"Rank 0 is on job-launcher, but .* begins with job-worker-0"):
+        find({}, rank=0, mpi=False, hostfile=str(tmp_path / "hostfile"), host="job-launcher")
+
+
+@pytest.mark.parametrize("text", [None, "", "# nothing\n", b"\xff\xfe"])
+def test_when_nothing_says_where_rank_0_is_the_error_says_how_to(
+    tmp_path: Path, text: str | bytes | None
+) -> None:
+    file = tmp_path / "hostfile"
+    if text is not None:
+        file.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(InvalidArguments, match=r"Nothing says where rank 0 is.*-x MASTER_ADDR=HOST"):
+        find({}, mpi=False, hostfile=str(file))
+
+
+def test_a_host_has_an_address_of_its_own() -> None:
+    assert own_address()

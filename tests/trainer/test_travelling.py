@@ -1,0 +1,66 @@
+"""The trainers without the rest of us: their files alone on PYTHONPATH, as a ConfigMap brings them."""
+
+import ast
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests import ROOT
+from tests.trainer.jobs import SMALL
+
+LARGEST_CONFIG_MAP = 1 << 20
+"""Bytes that a ConfigMap may hold. Source: Kubernetes' documentation."""
+SOURCES = sorted((ROOT / "trainer").rglob("*.py"))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with nothing of ours but the trainers; what an image with torch may lack is out of reach."""
+    shutil.copytree(ROOT / "trainer", tmp_path / "trainer", ignore=shutil.ignore_patterns("__pycache__"))
+    for package in ("tui", "k8s", "themes", "tests", "google_crc32c", "tensorboard", "torchvision"):
+        (tmp_path / f"{package}.py").write_text(f"raise ModuleNotFoundError('{package} does not travel')")
+    return tmp_path
+
+
+def run(folder: Path, *words: str) -> list[str]:
+    """Run Python with only the folder's packages, and return the lines it printed."""
+    env = os.environ | {"PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
+    ran = subprocess.run(
+        [sys.executable, "-P", *words], cwd=folder, env=env, capture_output=True, text=True, timeout=200
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    return ran.stdout.splitlines()
+
+
+def test_all_its_files_fit_into_a_config_map_many_times() -> None:
+    others = [path for path in (ROOT / "trainer").rglob("*") if path.is_file() and path.suffix != ".pyc"]
+    assert sorted(others) == SOURCES
+    assert sum(path.stat().st_size for path in SOURCES) < LARGEST_CONFIG_MAP / 4
+
+
+def test_they_read_as_python_3_10_which_older_images_have() -> None:
+    for path in SOURCES:
+        ast.parse(path.read_text(), feature_version=(3, 10))
+
+
+def test_what_starts_a_job_needs_no_package_at_all(folder: Path) -> None:
+    modules = "trainer.catalogue, trainer.ranks, trainer.master, trainer.mpi_address, trainer.tfevents"
+    assert run(folder, "-S", "-c", f"import {modules}; print(trainer.__file__)") == [
+        str(folder / "trainer" / "__init__.py")
+    ]
+
+
+@pytest.mark.slow
+def test_the_trainers_run_from_their_files_alone(folder: Path) -> None:
+    pytest.importorskip("torch", reason="training needs torch, which gpuconsole[trainer] brings")
+    lines = run(
+        folder, "-m", "trainer.train_mpi", "--model", "tiny", "--num-iters", "2", "--log-dir", "figures"
+    )
+    assert lines[-1].startswith("Total img/sec on 1 ")
+    lines = run(folder, "-m", "trainer.train_ddp", *SMALL, "--epochs", "1")
+    assert lines[-1].startswith("done: val_accuracy ")
+    assert {path.name for path in folder.iterdir()} >= {"figures", "logs", "checkpoints"}

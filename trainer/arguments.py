@@ -1,0 +1,218 @@
+"""What a trainer is to those who start it: its arguments, its command line, and the command of its pods."""
+
+import argparse
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, NoReturn
+
+Launcher = Literal["torchrun", "mpirun"]
+"""What starts the ranks of a job."""
+
+_PYTHON = ["python", "-P", "-m"]
+_TORCHRUN = [*_PYTHON, "trainer.launch", "-m"]
+_MPIRUN = ["mpirun", "--allow-run-as-root", "--tag-output"]
+"""Flags of Open MPI 4 and 5; MPICH has neither."""
+
+
+class UnknownName(LookupError):
+    """No trainer, or no argument of a trainer, has this name; the message lists those there are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """One thing the user can choose."""
+
+    name: str
+    """As typed after `--`: "batch-size"."""
+    default: str | int | float | bool
+    """Used when the user chooses nothing; its type is the argument's type. A bool argument takes no value."""
+    unit: str
+    """What a number counts: "images", "s"; "" where there is none."""
+    words: str
+    """What it does, in one sentence without a full stop."""
+    choices: tuple[str, ...] = ()
+    """The values allowed; empty when any will do."""
+    least: float | None = None
+    """The smallest number allowed."""
+    most: float | None = None
+    """The largest number allowed."""
+
+    @property
+    def flag(self) -> str:
+        """The name as typed on a command line: `--batch-size`."""
+        return f"--{self.name}"
+
+    def read(self, text: str) -> str | int | float:
+        """Turn what the user typed into a value of the argument's type.
+
+        Raises:
+            ValueError: It is not such a value; the message says what is expected.
+        """
+        if self.choices and text not in self.choices:
+            raise ValueError(f"{text!r} is none of {', '.join(self.choices)}")
+        value: str | int | float = text
+        if isinstance(self.default, int | float):
+            whole = isinstance(self.default, int)
+            try:
+                value = int(text) if whole else float(text)
+            except ValueError:
+                raise ValueError(f"{text!r} is not a {'whole ' if whole else ''}number") from None
+            if self.least is not None and not value >= self.least:
+                raise ValueError(f"{text} is not {self.least:g} or more")
+            if self.most is not None and not value <= self.most:
+                raise ValueError(f"{text} is not {_number(self.most)} or less")
+        return value
+
+    @property
+    def bounds(self) -> str:
+        """What a number may be, as `1 to 1000000`; "" for what is no number."""
+        if self.least is None or self.most is None:
+            return ""
+        return f"{_number(self.least)} to {_number(self.most)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Trainer:
+    """One program that trains, and how to start it."""
+
+    name: str
+    """What the user calls it: "ddp"."""
+    title: str
+    """What it does, in a few words."""
+    module: str
+    """What `python -m` runs."""
+    arguments: tuple[Argument, ...] = field(repr=False)
+    """In the order a form shows them."""
+    launcher: Launcher = "torchrun"
+    """What starts its ranks where a job has both; every trainer runs under either."""
+    conflict: Callable[[argparse.Namespace], str] = field(default=lambda _: "", repr=False)
+    """Says which arguments do not go together, as argparse would; "" where all do."""
+
+    def argument(self, name: str) -> Argument:
+        """Look up an argument.
+
+        Raises:
+            UnknownName: There is none of this name.
+        """
+        for argument in self.arguments:
+            if argument.name == name:
+                return argument
+        names = ", ".join(argument.name for argument in self.arguments)
+        raise UnknownName(f"The trainer {self.name} has no argument {name!r}. It has: {names}.")
+
+    def command(
+        self,
+        arguments: Mapping[str, str] | Sequence[str] = (),
+        *,
+        launcher: Launcher | None = None,
+        ranks: int | None = None,
+        variables: Iterable[str] = (),
+    ) -> list[str]:
+        """Make the command of a pod that starts the ranks of this trainer.
+
+        Under torchrun it is each pod's, and the number of nodes and processes, the
+        node's rank and the master come from the pod's PET_* variables. Under mpirun,
+        Open MPI's, it is the launcher's alone. `-P` keeps the working directory out of
+        the import path: a `trainer.py` there is not run instead.
+
+        Args:
+            arguments: The words after the command, or values by name, where a bool
+                argument is "true" or "false".
+            launcher: What the job has, where that is not the trainer's own.
+            ranks: How many mpirun starts; None for all slots of its hostfile.
+            variables: Names of those that mpirun takes along to the ranks in other pods.
+
+        Raises:
+            UnknownName: A name is not an argument's.
+            ValueError: A value is not one the argument takes.
+        """
+        words = self._words(arguments) if isinstance(arguments, Mapping) else list(arguments)
+        if (launcher or self.launcher) == "torchrun":
+            return [*_TORCHRUN, self.module, *words]
+        number = [] if ranks is None else ["-np", str(ranks)]
+        taken = [word for name in variables for word in ("-x", name)]
+        return [*_MPIRUN, *number, *taken, *_PYTHON, self.module, *words]
+
+    def words_of(self, command: Sequence[str]) -> list[str] | None:
+        """Return what stands behind this trainer in a command that `command` made; None if it is no such."""
+        words = list(command)
+        for start, end in ((_TORCHRUN, _TORCHRUN), (_MPIRUN, _PYTHON)):
+            ends = [*end, self.module]
+            behind = next((at for at in range(len(words)) if words[at : at + len(ends)] == ends), None)
+            if behind is not None and words[: len(start)] == start:
+                return words[behind + len(ends) :]
+        return None
+
+    def _words(self, values: Mapping[str, str]) -> list[str]:
+        words = []
+        for name, text in values.items():
+            argument = self.argument(name)
+            if isinstance(argument.default, bool):
+                if text not in ("true", "false"):
+                    raise ValueError(f"{argument.flag}: {text!r} is neither true nor false")
+                words += [argument.flag] if text == "true" else []
+                continue
+            try:
+                argument.read(text)
+            except ValueError as error:
+                raise ValueError(f"{argument.flag}: {error}") from None
+            words += [f"{argument.flag}={text}"] if text.startswith("-") else [argument.flag, text]
+        return words
+
+    def parser(self) -> argparse.ArgumentParser:
+        """Make the parser of the trainer's own command line.
+
+        What it cannot read ends the process with status 2 and one line on stderr.
+        """
+        parser = _TrainerParser(prog=f"python -m {self.module}", description=self.title, allow_abbrev=False)
+        parser.conflict = self.conflict
+        for argument in self.arguments:
+            words = argument.words.replace("%", "%%")
+            if isinstance(argument.default, bool):
+                parser.add_argument(argument.flag, action="store_true", help=words)
+                continue
+            unit = f" {argument.unit}" if argument.unit else ""
+            bounds = f"; {argument.bounds}" if argument.bounds else ""
+            parser.add_argument(
+                argument.flag,
+                type=_argparse_type(argument),
+                default=argument.default,
+                metavar="|".join(argument.choices) or argument.name.upper().replace("-", "_"),
+                help=f"{words} (default: {argument.default or 'none'}{unit}{bounds})",
+            )
+        return parser
+
+
+class _TrainerParser(argparse.ArgumentParser):
+    """A parser that complains in one line: in a job's log a usage text for each rank hides the reason."""
+
+    conflict: Callable[[argparse.Namespace], str]
+
+    def parse_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: None = None
+    ) -> argparse.Namespace:
+        parsed = super().parse_args(args, namespace)
+        words = self.conflict(parsed)
+        if words:
+            self.error(words)
+        return parsed
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"error: {message}. See {self.prog} --help.\n")
+
+
+def _argparse_type(argument: Argument) -> Callable[[str], str | int | float]:
+    """Return the `type` that argparse takes for `argument`; what is wrong is said in its words."""
+
+    def read(text: str) -> str | int | float:
+        try:
+            return argument.read(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return read
+
+
+def _number(number: float) -> str:
+    """Write a bound as one types it: whole numbers with all their digits while these are few."""
+    return str(number) if isinstance(number, int) else f"{number:g}"

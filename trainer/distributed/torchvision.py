@@ -1,0 +1,43 @@
+"""torchvision, imported only where a network or a data set of it is asked for."""
+
+import importlib
+from types import ModuleType
+
+import torch
+
+from trainer.messages import TrainingError
+
+_shims: list[torch.library.Library] = []
+
+
+def import_torchvision(part: str, without: str) -> ModuleType:
+    """Import `torchvision.<part>`, also where its compiled operators do not load.
+
+    The wheels on PyPI are linked to CUDA. Under a torch without CUDA their
+    operators stay away, and the import fails on registering shapes for two of
+    them; with the two declared it succeeds, and what is plain Python works.
+
+    Args:
+        part: A module of torchvision.
+        without: The argument that does without it: `--model cnn`.
+
+    Raises:
+        TrainingError: torchvision is not installed.
+    """
+    try:
+        return importlib.import_module(f"torchvision.{part}")
+    except ModuleNotFoundError as error:
+        raise TrainingError(
+            "torchvision is not installed.",
+            str(error) + ".",
+            f"Install gpuconsole[trainer], or use {without}.",
+        ) from error
+    except RuntimeError as error:
+        if "torchvision::nms does not exist" not in str(error):
+            raise
+    declared = torch.library.Library("torchvision", "DEF")  # type: ignore[no-untyped-call]
+    _shims.append(declared)
+    for operator in ("nms", "qnms"):
+        schema = f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
+        declared.define(schema)  # type: ignore[no-untyped-call]
+    return importlib.import_module(f"torchvision.{part}")

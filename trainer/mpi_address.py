@@ -1,0 +1,149 @@
+"""Ask MPI itself where rank 0 is, when nothing else says it: rank 0 broadcasts its address and a free port.
+
+mpirun gives the ranks on other hosts no name of the first one, and in the pods of an MPIJob there is
+no hostfile. The MPI library runs in a process of its own: it may end a process at will, and keeps
+signal handlers and threads.
+"""
+
+import ctypes
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from ipaddress import ip_address
+from pathlib import Path
+
+from trainer.messages import TrainingError
+from trainer.ranks import Ranks
+from trainer.signals import LAUNCHER_PID_VARIABLE, stop_when_launcher_dies
+
+_LIBRARIES = ("libmpi.so.40", "libmpi.so.12", "libmpi.so")
+"""Open MPI 3 to 5; MPICH and Intel MPI; either."""
+_MPICH_COMM_WORLD, _MPICH_BYTE = 0x44000000, 0x4C00010D
+"""Source: the MPICH ABI Compatibility Initiative's mpi.h."""
+_LONGEST_ADDRESS = 256
+_NO_LIBRARY = 3
+"""Exit status of the process that asks when there is no MPI library that knows all ranks."""
+
+
+def ask_mpi(env: Mapping[str, str], wait_s: int) -> tuple[str, int] | None:
+    """Return the address of rank 0 and a port that was free there; None if no MPI library can say it.
+
+    Every rank must ask, and waits until all do.
+
+    Raises:
+        TrainingError: They do not, within `wait_s`, or MPI fails.
+    """
+    try:
+        asked = subprocess.run(
+            [sys.executable, "-P", "-m", "trainer.mpi_address"],
+            env={**env, LAUNCHER_PID_VARIABLE: str(os.getpid())},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=wait_s,
+            close_fds=False,  # MPICH's library speaks with its launcher through one
+        )
+    except subprocess.TimeoutExpired as error:
+        raise _failed(f"Not all ranks asked within {wait_s} s") from error
+    if asked.returncode == _NO_LIBRARY:
+        return None
+    if asked.returncode:
+        lines = [line.strip() for line in asked.stderr.splitlines() if line.strip(" -")]
+        raise _failed(lines[0].removesuffix(".") if lines else f"It ended with status {asked.returncode}")
+    address, port = asked.stdout.split()[-2:]
+    return address, int(port)
+
+
+def _failed(why: str) -> TrainingError:
+    return TrainingError(
+        "MPI could not be asked where rank 0 is.",
+        f"{why}.",
+        "Say it: mpirun -x MASTER_ADDR=HOST -x MASTER_PORT=PORT.",
+    )
+
+
+def own_address() -> str:
+    """Return the address of this host that others reach: what its name stands for, else its way out."""
+    try:
+        found = socket.getaddrinfo(socket.gethostname(), None, type=socket.SOCK_STREAM)
+        addresses = [str(address[0]).partition("%")[0] for *_, address in found]
+    except OSError:
+        addresses = []
+    for address in addresses:
+        if not (ip_address(address).is_loopback or ip_address(address).is_link_local):
+            return address
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as no_packet_is_sent:
+        try:
+            no_packet_is_sent.connect(("192.0.2.1", 9))
+            return str(no_packet_is_sent.getsockname()[0])
+        except OSError:
+            return "127.0.0.1"
+
+
+def _free_port() -> int:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as free:
+        free.bind(("", 0))
+        return int(free.getsockname()[1])
+
+
+def _libraries(env: Mapping[str, str]) -> list[str]:
+    """Return where the library may be: beside what started this process first."""
+    folders = [env.get("OMPI_LIBDIR_LOC", "")]
+    folders += [f"{prefix}/lib" for name in ("OPAL_PREFIX", "I_MPI_ROOT") if (prefix := env.get(name, ""))]
+    mpirun = shutil.which("mpirun")
+    if mpirun:
+        folders += [str(Path(each).parents[1] / "lib") for each in (mpirun, Path(mpirun).resolve())]
+    beside = [f"{folder}/{name}" for folder in folders if folder for name in _LIBRARIES]
+    return [*(path for path in beside if Path(path).exists()), *_LIBRARIES]
+
+
+def _load(env: Mapping[str, str]) -> ctypes.CDLL | None:
+    for name in _libraries(env):
+        try:
+            return ctypes.CDLL(name, mode=ctypes.RTLD_GLOBAL)
+        except OSError:
+            continue
+    return None
+
+
+def _handles(library: ctypes.CDLL) -> tuple[ctypes.c_void_p | ctypes.c_int, ctypes.c_void_p | ctypes.c_int]:
+    """Return MPI_COMM_WORLD and MPI_BYTE: objects of Open MPI's library, numbers in the others'."""
+    try:
+        world, byte = (ctypes.c_char.in_dll(library, f"ompi_mpi_{name}") for name in ("comm_world", "byte"))
+    except ValueError:
+        return ctypes.c_int(_MPICH_COMM_WORLD), ctypes.c_int(_MPICH_BYTE)
+    return ctypes.c_void_p(ctypes.addressof(world)), ctypes.c_void_p(ctypes.addressof(byte))
+
+
+def main(world_size: int) -> int:
+    """Ask, and print the address and the port; returns the exit status."""
+    library = _load(os.environ)
+    if library is None:
+        return _NO_LIBRARY
+    world, byte = _handles(library)
+    rank, size = ctypes.c_int(), ctypes.c_int()
+    text = ctypes.create_string_buffer(_LONGEST_ADDRESS)
+    library.MPI_Init(None, None)
+    library.MPI_Comm_rank(world, ctypes.byref(rank))
+    library.MPI_Comm_size(world, ctypes.byref(size))
+    if rank.value == 0:
+        text.value = f"{own_address()} {_free_port()}".encode()
+    library.MPI_Bcast(text, _LONGEST_ADDRESS, byte, 0, world)
+    library.MPI_Finalize()
+    if size.value != world_size:
+        return _NO_LIBRARY  # another MPI's than the launcher's: to it, each process is alone
+    print(text.value.decode())
+    return 0
+
+
+if __name__ == "__main__":
+    stop_when_launcher_dies()
+    try:
+        sys.exit(main(Ranks.from_env().world_size))
+    except TrainingError as error:
+        print(error, file=sys.stderr)
+        sys.exit(error.exit_status)

@@ -1,0 +1,35 @@
+"""Measure training throughput on synthetic images, with the arguments and the lines of Horovod's benchmark.
+
+    mpirun --tag-output -np 4 python -P -m trainer.train_mpi --model vgg16 --batch-size 64
+    python -P -m trainer.launch --nproc-per-node 4 -m trainer.train_mpi --model resnet50
+    python -P -m trainer.train_mpi --model tiny --num-iters 3        alone
+
+Arguments: `trainer.catalogue`. Rank 0 prints the figures; with --log-dir it writes them to event files too.
+"""
+
+import os
+import sys
+
+from trainer.catalogue import find
+from trainer.signals import StopRequest, stop_when_launcher_dies
+
+
+def main() -> int:
+    """Measure as the command line says; returns the exit status.
+
+    torch takes seconds to import, so signals and wrong arguments are answered first.
+    """
+    stop = StopRequest()
+    stop.exit_on_signal("before the benchmark was done; nothing of it is saved")
+    stop_when_launcher_dies()
+    arguments = find("mpi").parser().parse_args()
+    from trainer.benchmark.run import run
+
+    return run(arguments, stop)
+
+
+if __name__ == "__main__":
+    status = main()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)  # the figures are out; taking torch's threads down may abort the process
