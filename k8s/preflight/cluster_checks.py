@@ -71,8 +71,8 @@ async def _quiet(check: Awaitable[list[Finding]]) -> list[Finding]:
 async def _namespace_is_missing(client: Client, namespace: str) -> bool:
     try:
         await client.get(NAMESPACES, namespace)
-    except NotFound:
-        return True
+    except NotFound as error:
+        return not error.is_foreign
     except KubeError:
         return False
     return False

@@ -12,20 +12,22 @@ from k8s.client.auth.cluster_config import load
 from k8s.client.client import Client
 from k8s.errors import KubeError, NoCluster
 from k8s.job_spec import JobSpec
-from k8s.jobs.create import claim_names, create_manifest
+from k8s.jobs.create import create_manifest
 from k8s.jobs.run_folders import run_stamp
 from k8s.kinds import CREATABLE, KINDS, CreatableKind, Manifest
 from k8s.models.resources import Resource
+from k8s.snapshot import ClusterSnapshot
 from k8s.text.yaml_writer import to_yaml
 from k8s.watch.discovery import discover
-from tui.commands.support.connect import check_may_change, cluster, command_line
+from tui.commands.support.connect import check_may_change, cluster, command_line, read_jobs
 from tui.commands.support.continued import continued_folder, folder_without_cluster, tell_of_checkpoints
 from tui.commands.support.kind_words import NOT_MADE, words_of
 from tui.commands.support.log_output import follow_to_end
 from tui.commands.support.manifests import ManifestOptions, read_manifests
-from tui.commands.support.output import WrongUsage, write, write_object, write_stderr
+from tui.commands.support.output import WrongUsage, confirm, is_interactive, write, write_object, write_stderr
 from tui.commands.support.parser import CommandParser
 from tui.commands.support.submit_flags import add_spec_arguments, model_flags, spec_of
+from tui.jobs.submit_checks import check_submit
 from tui.options import ConsoleOptions
 
 SANDBOX_IMAGE = "local"
@@ -59,8 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def lacks_of(kind: CreatableKind) -> Mapping[str, str]:
     """Return why a kind has not some fields of a job, by field."""
-    found: Mapping[str, str] = getattr(kind, "lacks", {})
-    return found
+    return kind.lacks
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:
@@ -77,6 +78,12 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
         choices=("yaml", "json"),
         default=argparse.SUPPRESS,
         help="print the manifest",
+    )
+    parser.add_argument(
+        "--force",
+        action="store_true",
+        default=argparse.SUPPRESS,
+        help="create it even if no node is large enough for it",
     )
     parser.add_argument(
         "--follow",
@@ -112,11 +119,13 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     async with cluster(options) as client:
         namespace = client.config.namespace
         if not flags.filename:
-            flags.served = await _served(client, flags.kind)
+            flags.served = kind = await _served(client, flags.kind)
             spec = _spec_of(flags, options, namespace)
-            await _warn_of_missing_claims(client, namespace, spec)
             folder = await continued_folder(options, client, flags, spec) if spec.trainer else ""
-            wanted = _from_flags(flags, options, namespace, folder)
+            spec = _spec_of(flags, options, namespace, folder)
+            wanted = [ManifestOptions(kind.resource, kind.manifest(spec))]
+            if not await _is_checked(options, client, flags, spec, wanted[0].manifest):
+                return 1
         refs = []
         for each in wanted:
             home = _namespace_of(each.manifest, namespace)
@@ -168,8 +177,8 @@ def _spec_of(
 ) -> JobSpec:
     image = SANDBOX_IMAGE if options.is_sandbox else ""
     stamp = run_stamp(datetime.now(UTC))
-    lacks = lacks_of(_kind_of(flags))
-    return spec_of(flags, namespace, lacks=lacks, image=image, stamp=stamp, continued=continued)
+    cannot = _kind_of(flags).unsupported
+    return spec_of(flags, namespace, unsupported=cannot, image=image, stamp=stamp, continued=continued)
 
 
 def _kind_of(flags: argparse.Namespace) -> CreatableKind:
@@ -184,15 +193,36 @@ async def _served(client: Client, word: str) -> CreatableKind:
     return next(iter(await discover(client, versions)), versions[0]) if len(versions) > 1 else versions[0]
 
 
-async def _warn_of_missing_claims(client: Client, namespace: str, spec: JobSpec) -> None:
-    """Say which volume claims are not there: the pods would wait for them for ever."""
-    wanted = {mount.claim for mount in spec.mounts}
+async def _is_checked(
+    options: ConsoleOptions, client: Client, flags: argparse.Namespace, spec: JobSpec, manifest: Manifest
+) -> bool:
+    """Say what would go wrong with a job, and ask where it would never start; False: it is not to be made.
+
+    Raises:
+        KubeError: It would never start, and there is nobody to be asked.
+    """
+    kind = _kind_of(flags)
+    objects = ((kind.resource, manifest), *kind.companions(spec))
+    found = await check_submit(client, kind, spec, objects, await _nodes(options, client, spec))
+    for words in found.warnings:
+        write_stderr(f"Warning: {words}.")
+    if not found.never_fits:
+        return True
+    if getattr(flags, "force", False) or getattr(flags, "dry_run", ""):
+        write_stderr(f"Warning: {found.never_fits}.")
+        return True
+    what = f"{kind.title} {spec.name} {found.never_fits}."
+    if not is_interactive():
+        raise KubeError(what, "Nothing was created.", "To create it all the same: --force")
+    return confirm(f"{what} Create it all the same?")
+
+
+async def _nodes(options: ConsoleOptions, client: Client, spec: JobSpec) -> ClusterSnapshot | None:
+    """Return the cluster with its nodes, for a job that needs GPUs; None where it cannot be read."""
     try:
-        missing = sorted(wanted.difference(await claim_names(client, namespace))) if wanted else []
+        return await read_jobs(options, client) if spec.gpus else None
     except KubeError:
-        return  # it may not be asked; the cluster will tell by itself
-    for name in missing:
-        write_stderr(f"No volume claim {name} in namespace {namespace}: pods will wait for it. See -d.")
+        return None
 
 
 async def _namespace(options: ConsoleOptions) -> str:

@@ -111,6 +111,7 @@ async def cluster() -> AsyncIterator[ScriptedCluster]:
         jobs = json.loads((RECORDED / "pytorchjobs.json").read_bytes())["items"]
         serving.say("/apis/kubeflow.org/v1/pytorchjobs", page(jobs))
         serving.say("/apis/batch/v1/jobs", page([]))
+        serving.say("/api/v1/namespaces/default", Answer({"metadata": {"name": "default"}}))
         serving.say("/version", Answer(json.loads((RECORDED / "version.json").read_bytes())))
         yield serving
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
+import os
 import re
 import string
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +19,9 @@ from hypothesis import strategies as st
 
 from k8s.job_spec import JobSpec
 from k8s.jobs.pod_files import LOCAL_PATH
+from tests import ROOT
 from tests.scripted.server import Answer, Asked, Compute, Reply, ScriptedCluster, page, refusal
+from tests.support.terminal import Terminal
 from tests.tui.commands.conftest import CommandLine
 from tui.commands.support.output import WrongUsage
 from tui.commands.support.submit_flags import add_spec_arguments, spec_of
@@ -61,7 +66,12 @@ async def test_a_job_is_created_from_flags(run: CommandLine, cluster: ScriptedCl
         "--working-dir", "/root", "-e", "A=1=2", "--env", "B=", "-d", "training-data:/mnt", "-p", "high",
         "--label", "team=vision", "python train.py --epochs 3",
     )  # fmt: skip
-    assert (ended.status, ended.out, ended.err) == (0, "PyTorchJob default/demo created.\n", "")
+    assert (ended.status, ended.out) == (0, "PyTorchJob default/demo created.\n")
+    assert ended.err.splitlines() == [
+        "Warning: would wait: volume claim training-data not found in default; choose one that exists,"
+        " or create it.",
+        "Warning: would wait: needs 3 × 2 GPUs; 0 of 15 GPUs free.",
+    ]
     (asked,) = cluster.asked(PYTORCH_JOBS, method="POST")
     sent = json.loads(asked.body)
     assert asked.query["fieldManager"] == "gpuconsole"
@@ -161,7 +171,11 @@ def with_checkpoint(cluster: ScriptedCluster, volume: Path, run: str, step: int)
     folder = volume / run / "checkpoints"
     folder.mkdir(parents=True)
     (folder / f"step-{step:08d}.pt").touch()
-    claim = {"metadata": {"name": "workspace", "annotations": {LOCAL_PATH: str(volume)}}}
+    claim = {
+        "metadata": {"name": "workspace", "annotations": {LOCAL_PATH: str(volume)}},
+        "spec": {"accessModes": ["ReadWriteMany"]},
+        "status": {"phase": "Bound"},
+    }
     cluster.say(CLAIM, Answer(claim))
     cluster.say("/api/v1/namespaces/default/persistentvolumeclaims", page([claim]))
     cluster.say(PYTORCH_JOBS, Compute(echo), method="POST")
@@ -281,7 +295,67 @@ async def test_a_claim_that_is_not_there_is_told_of(run: CommandLine, cluster: S
     cluster.say(PYTORCH_JOBS, Compute(echo), method="POST")
     ended = await run("submit", "pytorch", "--name", "demo", "--image", "x", "--trainer", "ddp")
     assert (ended.status, ended.out) == (0, "PyTorchJob default/demo created.\n")
-    assert ended.err.startswith("No volume claim workspace in namespace default: pods will wait")
+    assert ended.err == (
+        "Warning: would wait: volume claim workspace not found in default;"
+        " choose one that exists, or create it.\n"
+    )
+
+
+HUGE = ("submit", "pytorch", "--name", "demo", "--image", "x", "--gpus", "64")
+NEVER = "would never start: needs 1 × 64 GPUs; the cluster has 15, at most 8 per node."
+
+
+async def test_a_job_that_no_node_is_large_enough_for_is_not_created(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
+    ended = await run(*HUGE, "true")
+    assert (ended.status, ended.out) == (1, "")
+    assert ended.err == (
+        f"PyTorchJob demo {NEVER}\nNothing was created.\nTo create it all the same: --force\n"
+    )
+    assert cluster.asked(PYTORCH_JOBS, method="POST") == []
+
+
+async def test_it_is_created_by_force(run: CommandLine, cluster: ScriptedCluster) -> None:
+    cluster.say(PYTORCH_JOBS, Compute(echo), method="POST")
+    ended = await run(*HUGE, "--force", "true")
+    assert (ended.status, ended.out) == (0, "PyTorchJob default/demo created.\n")
+    assert ended.err == f"Warning: {NEVER}\n"
+
+
+async def test_a_dry_run_tells_that_it_would_never_start(run: CommandLine, cluster: ScriptedCluster) -> None:
+    cluster.say(PYTORCH_JOBS, Compute(echo), method="POST")
+    ended = await run(*HUGE, "--dry-run=server", "true")
+    assert (ended.status, ended.err) == (0, f"Warning: {NEVER}\n")
+
+
+@pytest.mark.parametrize(("answer", "status"), [("y\n", 0), ("n\n", 1)])
+async def test_somebody_at_a_terminal_is_asked_whether_to_create_what_never_fits(
+    run: CommandLine, cluster: ScriptedCluster, answer: str, status: int
+) -> None:
+    cluster.say(PYTORCH_JOBS, Compute(echo), method="POST")
+    words = (sys.executable, "-P", "-m", "tui", *HUGE, "true")
+
+    def end() -> int | None:
+        env = {**os.environ, "PYTHONPATH": str(ROOT)}
+        with Terminal(words, columns=160, env=env, folder=run.home) as terminal:
+            terminal.wait_for("Create it all the same? [y/N]")
+            terminal.send(answer)
+            return terminal.wait_for_end()
+
+    assert await asyncio.to_thread(end) == status
+    assert len(cluster.asked(PYTORCH_JOBS, method="POST")) == (1 if status == 0 else 0)
+
+
+async def test_what_cannot_be_known_of_the_nodes_keeps_no_job_from_being_created(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
+    for path in ("/api/v1/nodes", "/api/v1/pods", "/api/v1/namespaces/default/pods"):
+        cluster.forget(path)
+        cluster.say(path, refusal(403, "no", "Forbidden"))
+    cluster.say(PYTORCH_JOBS, Compute(echo), method="POST")
+    ended = await run(*HUGE, "true")
+    assert (ended.status, ended.out) == (0, "PyTorchJob default/demo created.\n")
 
 
 async def test_other_accelerators_are_asked_for_by_their_names(run: CommandLine) -> None:

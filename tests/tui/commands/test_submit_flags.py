@@ -30,10 +30,17 @@ SMALL = ("--name=demo", "--image=x", "true")
 def job_of(*words: str, lacks: dict[str, str] | None = None) -> JobSpec:
     """Return the job that the words after `submit KIND` describe."""
     parser = CommandParser(prog="gpuconsole submit pytorch")
-    add_spec_arguments(parser, lacks or {})
+    found = lacks or {}
+    add_spec_arguments(parser, found)
     flags = parser.parse_args(list(words))
     flags.rest = []
-    return spec_of(flags, "default", lacks=lacks or {})
+
+    def unsupported(spec: JobSpec) -> dict[str, str]:
+        return {
+            name: words for name, words in found.items() if getattr(spec, name) != JOB_FIELDS[name].default
+        }
+
+    return spec_of(flags, "default", unsupported=unsupported)
 
 
 def sample(name: str, field_type: FieldType) -> str:
@@ -210,6 +217,28 @@ def test_what_a_kind_lacks_is_refused_with_its_sentence_and_not_in_its_help() ->
     add_spec_arguments(parser, lacks)
     assert "--ttl-after-finished" not in parser.format_help()
     assert "--running-timeout" in parser.format_help()
+
+
+def test_what_nobody_asked_for_is_not_refused() -> None:
+    assert job_of(*SMALL, "--gpus=2", lacks={"processes": "It has none."}).processes == 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "flag", "said"),
+    [
+        ("trainjob", "--elastic-min=1", "--elastic-min: A TrainJob has as many nodes as it says"),
+        ("job", "--restart-policy=ExitCode", "--restart-policy: A Job knows only these: OnFailure, Never."),
+        ("pytorch", "--gputopology=true", "--gputopology: Alibaba Cloud's scheduler places MPI jobs"),
+        ("t9k", "--ttl-after-finished=1h", "--ttl-after-finished: A PyTorchTrainingJob is kept until"),
+    ],
+)
+async def test_a_kind_says_what_it_cannot_have(
+    run: CommandLine, cluster: ScriptedCluster, kind: str, flag: str, said: str
+) -> None:
+    ended = await run("submit", kind, "--name=demo", "--image=x", flag, "true")
+    assert (ended.status, ended.out) == (2, "")
+    assert said in ended.err
+    assert cluster.requests == []
 
 
 def test_the_flag_of_every_field_is_known() -> None:

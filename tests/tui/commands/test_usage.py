@@ -85,7 +85,7 @@ async def test_the_version_is_printed(alone: CommandLine) -> None:
         ("get", "Nonsense/x"),
         ("get", "/"),
         ("submit",),
-        ("submit", "mpi"),
+        ("submit", "gan"),
     ],
 )
 async def test_wrong_usage_is_said_in_a_few_lines(run: CommandLine, words: tuple[str, ...]) -> None:

@@ -115,7 +115,7 @@ def spec_of(
     flags: argparse.Namespace,
     namespace: str,
     *,
-    lacks: Mapping[str, str] = _LACKS_NOTHING,
+    unsupported: Callable[[JobSpec], Mapping[str, str]] = lambda _: {},
     image: str = "",
     stamp: str = "",
     continued: str = "",
@@ -125,7 +125,7 @@ def spec_of(
     Args:
         flags: As parsed.
         namespace: Where to create it.
-        lacks: Why its kind has not some of the fields, by field.
+        unsupported: Says what its kind cannot have of a spec, and why, by field.
         image: The image where none is named.
         stamp: What tells the folder of a trainer from those of earlier jobs of its name.
         continued: Folder of the run that `--continue` names.
@@ -134,13 +134,13 @@ def spec_of(
         WrongUsage: Something is wrong with a flag.
     """
     fields = {"image": image, **_given(flags)}
-    refused = {name: lacks[name] for name, value in fields.items() if name in lacks and _is_set(name, value)}
-    _complain(refused)
+    given = frozenset(fields)
     for complete in (_gpus, _processes, _working_dir):
         complete(fields)
     fields |= _command(flags, fields, stamp, continued)
     spec = JobSpec(namespace=namespace, user=login_name(), **fields)
-    _complain(spec.problems())
+    refused = {name: words for name, words in unsupported(spec).items() if name in given}
+    _complain(refused | spec.problems())
     return spec
 
 
@@ -148,10 +148,6 @@ def _complain(problems: Mapping[str, str]) -> None:
     """Refuse the flags where there are problems, by field."""
     if problems:
         raise WrongUsage("\n".join(f"{flag_of(name)}: {words}" for name, words in problems.items()))
-
-
-def _is_set(name: str, value: Any) -> bool:
-    return bool(value != JOB_FIELDS[name].default)
 
 
 def _given(flags: argparse.Namespace) -> dict[str, Any]:

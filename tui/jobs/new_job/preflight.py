@@ -88,7 +88,7 @@ def _size_and_fit(result: FormResult, snapshot: ClusterSnapshot) -> list[Preflig
     wrong = next((label for key, label in _SIZE_LABELS.items() if key in result.problems), "")
     if wrong:
         return [PreflightLine("warning", f"cannot tell the size: {wrong} is not valid")]
-    return [*_size(result), *_fit(result, snapshot)]
+    return [*_size(result), *capacity_lines(result.spec, snapshot)]
 
 
 def _size(result: FormResult) -> list[PreflightLine]:
@@ -121,8 +121,8 @@ def _size(result: FormResult) -> list[PreflightLine]:
     return lines
 
 
-def _fit(result: FormResult, snapshot: ClusterSnapshot) -> list[PreflightLine]:
-    spec = result.spec
+def capacity_lines(spec: JobSpec, snapshot: ClusterSnapshot) -> list[PreflightLine]:
+    """Say whether a job fits now, later, or never: an error where no node is large enough."""
     if not spec.gpus:
         return [PreflightLine("info", "no GPU requested: any node will do")]
     if "nodes" in snapshot.problems:

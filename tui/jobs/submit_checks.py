@@ -1,0 +1,48 @@
+"""What would go wrong with a job that is about to be created from the command line."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from k8s.client.client import Client
+from k8s.job_spec import JobSpec
+from k8s.kinds import CreatableKind, Manifest
+from k8s.models.resources import Resource
+from k8s.preflight import check_against_cluster, check_statically
+from k8s.snapshot import ClusterSnapshot
+from tui.jobs.new_job.preflight import capacity_lines
+
+
+class SubmitChecks(NamedTuple):
+    """What was found, each in a sentence."""
+
+    warnings: tuple[str, ...]
+    """What may turn out well, or what the server will refuse by itself."""
+    never_fits: str
+    """Why it would wait for GPUs for ever; empty where it would not."""
+
+
+async def check_submit(
+    client: Client,
+    kind: CreatableKind,
+    spec: JobSpec,
+    objects: tuple[tuple[Resource, Manifest], ...],
+    snapshot: ClusterSnapshot | None,
+) -> SubmitChecks:
+    """Return what would go wrong.
+
+    Args:
+        client: The cluster.
+        kind: Of the job.
+        spec: The job.
+        objects: What would be created, the job first.
+        snapshot: The cluster's nodes, for a job with GPUs; None where they cannot be read.
+    """
+    findings = [
+        *check_statically(kind, spec, objects[0][1]),
+        *await check_against_cluster(client, kind, spec, objects),
+    ]
+    fit = capacity_lines(spec, snapshot) if snapshot is not None and spec.gpus else []
+    never_fits = next((line.text for line in fit if line.severity == "error"), "")
+    waits = (line.text for line in fit if line.severity == "warning")
+    return SubmitChecks((*(finding.sentence for finding in findings), *waits), never_fits)
