@@ -80,6 +80,7 @@ LINES: dict[str, tuple[str, ...]] = {
     "delete": ("delete {hostile} --yes", "delete evil"),
     "suspend": ("suspend {hostile} --yes", "suspend evil"),
     "resume": ("resume {hostile} --yes",),
+    "scale": ("scale {hostile} --replicas 2 --yes", "scale evil --replicas {hostile}"),
     "prune": ("prune --older-than 1s --dry-run --all-users", "prune --older-than {hostile}"),
     "shell": ("shell {hostile}", "shell evil -- {hostile}"),
     "forward": ("forward {hostile}", "forward evil"),
