@@ -26,6 +26,7 @@ from k8s.sandbox.api.http.certificate import server_context
 from k8s.sandbox.api.http.server import Server
 from k8s.sandbox.api.served import SERVED
 from k8s.sandbox.api.storage.store import Store
+from tests import FIXTURES
 from tests.k8s.sandbox.calls import PATIENCE_S, Api, Object, config, eventually, job, pod, thing, torch_job
 from tests.k8s.sandbox.conftest import TOKEN
 from tests.k8s.sandbox.containers import waiting_container
@@ -408,6 +409,21 @@ async def test_explain_says_what_fields_there_are(kubectl: Kubectl) -> None:
     assert "pytorchReplicaSpecs\t<map[string]Replicas>" in everything
     unknown = await kubectl("explain", "pod.spec.containrs", code=1)
     assert 'field "containrs" does not exist' in unknown.err
+
+
+async def test_t9ks_tutorial_is_applied_as_it_stands(kubectl: Kubectl) -> None:
+    path = str(FIXTURES / "t9k" / "job.yaml")
+    said = await kubectl("apply", "-f", path, "--dry-run=server")
+    assert said.out == "pytorchtrainingjob.batch.tensorstack.dev/mnist created (server dry run)\n"
+    await kubectl("apply", "-f", path)
+    assert (await kubectl("apply", "-f", path)).out.endswith("mnist unchanged\n")
+    patch = {"status": {"phase": "Running"}}
+    plural = "batch.tensorstack.dev/v1beta1/pytorchtrainingjobs"
+    await kubectl.api.patch(plural, "mnist", patch, subresource="status")
+    lines = (await kubectl("get", "pytorchtrainingjobs")).lines
+    assert (lines[0], lines[1][:2]) == (["NAME", "PHASE", "AGE"], ["mnist", "Running"])
+    await kubectl("delete", "-f", path)
+    assert (await kubectl("get", "pytorchtrainingjobs")).lines == []
 
 
 @pytest.mark.parametrize("kind", sorted(served.resource.plural for served in SERVED))

@@ -338,3 +338,70 @@ def test_the_older_switch_ends_the_workers_of_a_finished_job() -> None:
         plan = tensorstack.decide(ObservedJob(T9kMPIJob(), obj, [launcher, *workers]))
         assert plan.status["phase"] == "Succeeded"
         assert 2 - len(plan.delete) == kept
+
+
+def test_a_job_that_names_no_backoff_limit_has_three_tries_left() -> None:
+    for before, phase in ((2, "Pending"), (3, "Failed")):
+        obj = job(status={"backoffCount": before})
+        assert decide(obj, *there(decide(obj), "Failed", 137)).status["phase"] == phase
+
+
+def test_a_masters_success_beside_an_unfinished_master_is_kept() -> None:
+    obj = job(role("node", 2, "Always"))
+    first, second = there(decide(obj), "Running")
+    first["status"]["phase"] = "Succeeded"
+    plan = decide(obj, first, second)
+    assert (plan.delete, plan.status["phase"]) == ([], "Running")
+
+
+def test_a_pod_that_ended_is_not_replaced_for_a_new_mode() -> None:
+    obj = job(role("node"), role("worker", 1, "Never"))
+    master, worker = there(decide(obj), "Running")
+    worker["status"]["phase"] = "Failed"
+    debug = job(role("node"), role("worker", 1, "Never"), runMode={"debug": {"enabled": True}})
+    assert decide(debug, master, worker).delete == [master]
+
+
+@pytest.mark.parametrize("switch", ["enabled", "enable"])
+def test_a_job_is_paused_only_when_its_last_pod_is_gone(switch: str) -> None:
+    paused = {"pause": {switch: True}}
+    name = decide(job()).create[0]["metadata"]["name"]
+    leaving = as_pod(name, "Running", deletionTimestamp=ago(0))
+    assert decide(job(runMode=paused, status={"phase": "Running"}), leaving).status["phase"] == "Running"
+    assert decide(job(runMode=paused, status={"phase": "Running"})).status["phase"] == "Paused"
+
+
+def test_a_job_without_a_running_master_runs_no_more() -> None:
+    plan = decide(job(status={"phase": "Running"}))
+    assert plan.status["phase"] == "Pending"
+    assert condition_statuses(plan)["Running"] == "False"
+
+
+def test_the_status_tells_of_each_pod_and_container() -> None:
+    obj = job(role("node", 3))
+    pods = there(decide(obj), "Pending")
+    pods[0]["status"] = {"phase": "Pending", "startTime": ago(0)}
+    pods[1] = there(decide(obj), "Failed", 7)[1]
+    plan = decide(obj, *pods)
+    (task,) = plan.status["tasks"]
+    assert [each["phase"] for each in task["replicas"]] == ["Creating", "Failed", "Pending"]
+    assert task["replicas"][1]["containers"] == [{"name": "pytorch", "state": "Terminated", "exitCode": 7}]
+    counts = {key: count for key, count in plan.status["aggregate"].items() if count}
+    assert counts == {"creating": 1, "failed": 1, "pending": 1}
+
+
+def test_processes_per_node_that_only_torchrun_can_count_are_left_to_it() -> None:
+    torchrun = {"enabled": True, "procPerNode": "auto"}
+    assert container(made(decide(job(torchrunConfig=torchrun))))[2] == {"PET_NPROC_PER_NODE": "auto"}
+
+
+def test_a_command_to_resume_with_takes_torchruns_place() -> None:
+    mode = {"pause": {"enabled": False, "resumeSpecs": [{"type": "node", "command": ["resume"]}]}}
+    obj = job(torchrunConfig={"enabled": True, "procPerNode": "2"}, runMode=mode, status={"phase": "Paused"})
+    assert container(made(decide(obj)))[0][0] == "torchrun"
+    since = [
+        {"type": kind, "status": "True", "reason": "-", "lastTransitionTime": ago(9)}
+        for kind in ("Initialized", "Paused")
+    ]
+    obj["status"]["conditions"] = since
+    assert container(made(decide(obj)))[0] == ["resume"]

@@ -260,3 +260,34 @@ def test_the_jobs_of_a_job_set_are_suspended_and_resumed_with_it() -> None:
         (JOBS, "set-a-0", {"spec": {"suspend": False}})
     ]
     assert plan.status["replicatedJobsStatus"][0]["name"] == "a"
+
+
+def test_a_job_that_is_over_is_not_suspended_and_one_that_leaves_is_waited_for() -> None:
+    obj = job_set(group("a"), group("b"))
+    first, second = jobs_of(look(obj))
+    held = job_set(group("a"), group("b"), suspend=True)
+    assert look(held, ended(first, "Complete"), second).patches == [
+        (JOBS, "set-b-0", {"spec": {"suspend": True}})
+    ]
+    leaving = {**first, "metadata": {**first["metadata"], "deletionTimestamp": ago(0)}}
+    assert jobs_of(look(obj, leaving, second)) == []
+
+
+@pytest.mark.parametrize(
+    ("wanted", "ready", "come"), [("Complete", 2, False), ("Ready", 1, False), ("Ready", 2, True)]
+)
+def test_a_group_that_is_depended_on_is_ready_when_all_its_pods_are(
+    wanted: str, ready: int, come: bool
+) -> None:
+    obj = job_set(group("a"), group("b", dependsOn=[{"name": "a", "status": wanted}]))
+    obj["spec"]["replicatedJobs"][0]["template"]["spec"]["parallelism"] = 2
+    (first,) = jobs_of(look(obj))
+    assert bool(jobs_of(look(obj, {**first, "status": {"ready": ready}}))) is come
+
+
+def test_a_suspended_train_job_is_never_late() -> None:
+    held = {
+        "conditions": [{"type": "Suspended", "status": "True", "reason": "-", "lastTransitionTime": ago(90)}]
+    }
+    plan = decide(train_job(held, suspend=True, activeDeadlineSeconds=50))
+    assert "Failed" not in conditions(plan)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import struct
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-import yaml
 
 from k8s.client.client import Client
 from k8s.errors import NotFound
 from k8s.kinds.t9k.pytorch_job import T9K_PYTORCH_JOBS
 from k8s.models.resources import EVENTS, PODS, SERVICES
+from k8s.sandbox import SandboxAddress
 from k8s.sandbox.node.torch_loopback import NCCL_REPLACED
 from tests import ROOT
 from tests.k8s.sandbox.live.running import (
@@ -32,6 +35,7 @@ from tests.k8s.sandbox.live.running import (
 TUTORIAL = ROOT / "tests" / "fixtures" / "t9k"
 OWNER = "tensorstack.dev/owner-name"
 TRAINING_S = 180.0
+SCALARS = ("val/loss", "val/accuracy", "test/loss", "test/accuracy")
 
 
 def t9k_job(name: str, *command: str, replicas: int = 1, mark: str = "", **spec: object) -> Manifest:
@@ -71,7 +75,19 @@ def write_digits(folder: Path, train: int, test: int) -> None:
         (folder / f"{part}-labels-idx1-ubyte").write_bytes(labels)
 
 
-async def test_the_tutorials_job_and_script_train_in_four_processes(client: Client) -> None:
+async def gpuconsole(running: SandboxAddress, *words: str) -> str:
+    """Run a command of ours on the sandbox, and return what it prints."""
+    command = [sys.executable, "-m", "tui", "--kubeconfig", str(running.kubeconfig), *words]
+    done = await asyncio.to_thread(
+        subprocess.run, command, cwd=ROOT, capture_output=True, text=True, timeout=TRAINING_S, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return str(done.stdout)
+
+
+async def test_the_tutorials_job_and_script_train_in_four_processes(
+    client: Client, running: SandboxAddress
+) -> None:
     pytest.importorskip("torch")
     pytest.importorskip("tensorboard")
     folder = await claim_folder(client, "mnist")
@@ -80,8 +96,7 @@ async def test_the_tutorials_job_and_script_train_in_four_processes(client: Clie
     script = script.replace("[48000, 12000]", "[48, 16]").replace("epochs = 10", "epochs = 1")
     (folder / "torch_mnist_trainingjob.py").write_text(script)
     write_digits(folder / "data" / "MNIST" / "raw", 64, 16)
-    job = yaml.safe_load((TUTORIAL / "job.yaml").read_text())
-    await client.create(T9K_PYTORCH_JOBS, job, "default")
+    await gpuconsole(running, "submit", "-f", str(TUTORIAL / "job.yaml"))
     done = await comes(client, T9K_PYTORCH_JOBS, "mnist", is_in("Succeeded", "Failed"), within_s=TRAINING_S)
     (pod,) = await pods_of(client, "mnist")
     said = await log_of(client, pod["metadata"]["name"])
@@ -94,9 +109,11 @@ async def test_the_tutorials_job_and_script_train_in_four_processes(client: Clie
     assert done["status"]["aggregate"]["succeeded"] == 1
     assert conditions(done)["Completed"] == "True"
     await comes(client, T9K_PYTORCH_JOBS, "mnist", lambda job: job["status"]["tensorboard"]["ready"])
+    curves = (await gpuconsole(running, "curves", "mnist", "-o", "csv")).splitlines()
+    assert {line.partition(",")[0] for line in curves[1:]} == {*SCALARS}
     board = await the_pod(client, "mnist", "Running")
     tags = (await scalars(client, board["metadata"]["name"]))["."]
-    assert set(tags) == {"val/loss", "val/accuracy", "test/loss", "test/accuracy"}
+    assert set(tags) == {*SCALARS}
     await client.delete(T9K_PYTORCH_JOBS, "mnist", "default")
     await goes(client, PODS, board["metadata"]["name"])
     with pytest.raises(NotFound):
