@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -190,6 +190,10 @@ class CreatableKind(JobKind, Protocol):
         Raises:
             AttributeError, TypeError, ValueError: The object makes no sense.
         """
+
+    def supported(self, spec: JobSpec) -> JobSpec:
+        """Return a spec without what the kind lacks: of that nothing comes into the manifest."""
+        return replace(spec, **{name: JOB_FIELDS[name].default for name in self.lacks})
 
     def unsupported(self, spec: JobSpec) -> dict[str, str]:
         """Return what a spec asks for and such a job cannot have, by field, each with a sentence."""

@@ -62,7 +62,7 @@ class BatchJob(CreatableKind):
 
     def manifest(self, spec: JobSpec) -> Manifest:
         """Return the Job that asks for `spec`: indexed, so that each pod knows its number."""
-        return batch_manifest(self.resource, spec)
+        return batch_manifest(self.resource, self.supported(spec))
 
     def companions(self, spec: JobSpec) -> tuple[tuple[Resource, Manifest], ...]:
         """Return the headless Service by which its pods find the first of them."""

@@ -78,7 +78,7 @@ class MPIJob(CreatableKind):
 
     def manifest(self, spec: JobSpec) -> Manifest:
         """Return the MPIJob v2beta1 that asks for `spec`."""
-        return mpi_manifest(self.resource, spec, has_policy=True)
+        return mpi_manifest(self.resource, self.supported(spec), has_policy=True)
 
     def spec_from_manifest(self, obj: Manifest) -> tuple[JobSpec, tuple[str, ...]]:
         """Return the spec for an MPIJob like this one, and what it leaves out."""

@@ -43,7 +43,7 @@ class MPIJobV1(CreatableKind):
 
     def manifest(self, spec: JobSpec) -> Manifest:
         """Return the MPIJob v1 that asks for `spec`."""
-        return mpi_manifest(self.resource, spec)
+        return mpi_manifest(self.resource, self.supported(spec))
 
     def spec_from_manifest(self, obj: Manifest) -> tuple[JobSpec, tuple[str, ...]]:
         """Return the spec for an MPIJob like this one, and what it leaves out."""

@@ -75,6 +75,7 @@ class MPIJobV1Alpha1(CreatableKind):
         **NOT_OF_MPI,
         "queue": "Kueue admits MPIJobs of version v2beta1 only.",
         "worker_image": "An MPIJob v1alpha1 has one template, from which launcher and workers are made.",
+        "device_claim": "An MPIJob v1alpha1 knows no claims of devices.",
         "slots": "The operator of v1alpha1 counts a worker's GPUs as its slots.",
         "launcher_policy": "The operator of v1alpha1 creates the launcher when the workers are ready.",
         "running_timeout_s": "An MPIJob v1alpha1 has no time limit.",
@@ -85,7 +86,7 @@ class MPIJobV1Alpha1(CreatableKind):
 
     def manifest(self, spec: JobSpec) -> Manifest:
         """Return the MPIJob v1alpha1 that asks for `spec`, as `arena submit mpi` makes it."""
-        return arena_mpi_manifest(self.resource, spec)
+        return arena_mpi_manifest(self.resource, self.supported(spec))
 
     def spec_from_manifest(self, obj: Manifest) -> tuple[JobSpec, tuple[str, ...]]:
         """Return the spec for an MPIJob like this one, and what it leaves out."""

@@ -53,7 +53,7 @@ class PyTorchJob(CreatableKind):
 
     def manifest(self, spec: JobSpec) -> Manifest:
         """Return the PyTorchJob that asks for `spec`; the master is one of its workers."""
-        return pytorch_manifest(self.resource, spec)
+        return pytorch_manifest(self.resource, self.supported(spec))
 
     def spec_from_manifest(self, obj: Manifest) -> tuple[JobSpec, tuple[str, ...]]:
         """Return the spec for a PyTorchJob like this one, and what it leaves out."""

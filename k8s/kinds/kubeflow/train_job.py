@@ -57,7 +57,7 @@ class TrainJob(CreatableKind):
 
     def manifest(self, spec: JobSpec) -> Manifest:
         """Return the TrainJob that asks for `spec`; with slots it is one of MPI."""
-        return train_manifest(self.resource, spec)
+        return train_manifest(self.resource, self.supported(spec))
 
     def spec_from_manifest(self, obj: Manifest) -> tuple[JobSpec, tuple[str, ...]]:
         """Return the spec for a TrainJob like this one, and what it leaves out."""

@@ -62,7 +62,7 @@ class T9kPyTorchJob(CreatableKind):
 
     def manifest(self, spec: JobSpec) -> Manifest:
         """Return the PyTorchTrainingJob that asks for `spec`."""
-        return t9k_manifest(self.resource, spec)
+        return t9k_manifest(self.resource, self.supported(spec))
 
     def spec_from_manifest(self, obj: Manifest) -> tuple[JobSpec, tuple[str, ...]]:
         """Return the spec for a PyTorchTrainingJob like this one, and what it leaves out."""

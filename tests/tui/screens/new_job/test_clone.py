@@ -39,7 +39,7 @@ async def test_a_job_is_cloned_under_a_new_name(tmp_path: Path) -> None:
     obj["metadata"]["annotations"] = {"note": "x"}
     async with form(tmp_path, Answer({}, 201), clone=clone(obj)) as it:
         assert it.field("name").value == "bert-5"
-        assert it.said("Notice") == "Not carried over: annotation note, working dir."
+        assert it.said("Notice") == "Not carried over: working dir."
         assert it.field("env").value == "A=1"
         await it.create()
         made = json.loads(it.cluster.asked(JOBS, method="POST")[0].body)

@@ -1,0 +1,86 @@
+"""An example value of every field of a job, with what else must be chosen for it to mean anything."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from k8s.job_spec import EnvSource, HostMount, JobSpec, Mount, PodToleration
+
+BASE = JobSpec(
+    name="bert",
+    namespace="vision",
+    image="pytorch/pytorch:2.6.0",
+    command=("python", "train.py"),
+    workers=2,
+    gpus=2,
+)
+IN_CODE = {
+    *("sync_mode", "sync_source", "sync_branch", "sync_revision", "git_secret", "sync_image"),
+    "config_files",
+}
+"""Fields of what is brought into the pods: their manifests are `test_pod_code`'s to look at."""
+_ON_CLAIM: dict[str, Any] = {"mounts": (Mount("workspace", "/workspace"),), "log_dir": "/workspace/logs"}
+_ELASTIC = {"elastic_min": 1, "elastic_max": 4}
+EXAMPLES: dict[str, dict[str, Any]] = {
+    "name": {"name": "gpt"},
+    "namespace": {"namespace": "speech"},
+    "image": {"image": "other:1"},
+    "worker_image": {"worker_image": "worker:1"},
+    "pull_policy": {"pull_policy": "Never"},
+    "pull_secrets": {"pull_secrets": ("registry", "mirror")},
+    "workers": {"workers": 3},
+    "gpus": {"gpus": 4},
+    "gpu_resource": {"gpu_resource": "amd.com/gpu"},
+    "devices": {"devices": {"example.com/fpga": "1"}},
+    "device_claim": {"device_claim": "gpus-of-one-node"},
+    "cpu": {"cpu": "8"},
+    "memory": {"memory": "64Gi"},
+    "cpu_request": {"cpu_request": "4", "cpu": "8"},
+    "memory_request": {"memory_request": "8Gi", "memory": "16Gi"},
+    "shared_memory": {"shared_memory": "8Gi"},
+    "rdma": {"rdma": True},
+    "gpu_topology": {"gpu_topology": True},
+    "command": {"command": ("python", "-m", "other")},
+    "trainer": {"trainer": "ddp"},
+    "working_dir": {"working_dir": "/root"},
+    "processes": {"processes": 2},
+    "torchrun": {"torchrun": True},
+    "max_restarts": {"max_restarts": 3, "torchrun": True},
+    "rdzv_backend": {"rdzv_backend": "c10d", "torchrun": True},
+    "torchrun_options": {"torchrun_options": ("--log-dir=/tmp/x",), "torchrun": True},
+    "slots": {"slots": 8},
+    "launcher_policy": {"launcher_policy": "WaitForWorkersReady"},
+    "mounts_on_launcher": {"mounts_on_launcher": True, "mounts": (Mount("workspace", "/workspace"),)},
+    "elastic_min": _ELASTIC,
+    "elastic_max": _ELASTIC,
+    "debug": {"debug": True},
+    "mounts": {"mounts": (Mount("data", "/data", "imagenet", True), Mount("out", "/out"))},
+    "host_mounts": {"host_mounts": (HostMount("/mnt/nvme", "/cache"),)},
+    "log_dir": {"log_dir": "/workspace/logs"},
+    "tensorboard": {"tensorboard": True, **_ON_CLAIM},
+    "tensorboard_image": {"tensorboard": True, "tensorboard_image": "tb:2", **_ON_CLAIM},
+    "env": {"env": {"LR": "1e-4"}},
+    "env_from": {"env_from": (EnvSource(True, "wandb", "key", "WANDB_API_KEY"),)},
+    "priority_class": {"priority_class": "high"},
+    "queue": {"queue": "team-a"},
+    "kube_queue": {"kube_queue": True},
+    "gang": {"gang": True},
+    "scheduler": {"scheduler": "volcano"},
+    "node_selector": {"node_selector": {"gpu": "a100"}},
+    "excluded_nodes": {"excluded_nodes": ("node-3", "node-7")},
+    "tolerations": {"tolerations": (PodToleration("gpu", "yes", "NoSchedule", "Equal"), PodToleration())},
+    "host_network": {"host_network": True},
+    "host_ipc": {"host_ipc": True},
+    "host_pid": {"host_pid": True},
+    "run_as_user": {"run_as_user": 1000},
+    "retries": {"retries": 3},
+    "restart_policy": {"restart_policy": "OnFailure"},
+    "running_timeout_s": {"running_timeout_s": 3600},
+    "ttl_s": {"ttl_s": 600},
+    "clean_pods": {"clean_pods": "All"},
+    "suspend": {"suspend": True},
+    "labels": {"labels": {"team": "vision"}},
+    "annotations": {"annotations": {"note": "first try"}},
+    "user": {"user": "li"},
+}
+"""By field."""

@@ -1,0 +1,141 @@
+"""Every field of a job in every kind: what it becomes, or why that kind has no such thing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import Any
+
+import pytest
+import yaml
+
+from k8s.job_spec import JOB_FIELDS, EnvSource, JobSpec
+from k8s.kinds import CREATABLE, CreatableKind, kinds_of_word, newest_served
+from k8s.text.yaml_writer import to_yaml
+from tests.k8s.kinds.example_fields import BASE, EXAMPLES, IN_CODE
+from tests.support.openapi import schema_errors, schema_of
+
+every_kind = pytest.mark.parametrize("kind", CREATABLE, ids=lambda kind: kind.title)
+every_field = pytest.mark.parametrize("name", sorted(EXAMPLES))
+
+
+def spec_with(name: str, *, without: bool = False) -> JobSpec:
+    """Return a job in which a field has its example value; `without` it, with all that it needs."""
+    values = dict(EXAMPLES[name])
+    if without:
+        values.pop(name)
+        if name in ("elastic_min", "elastic_max"):
+            values = {}
+    return replace(BASE, **values)
+
+
+def test_every_field_has_an_example() -> None:
+    assert set(EXAMPLES) | IN_CODE == {each.name for each in fields(JobSpec)}
+    assert not set(EXAMPLES) & IN_CODE
+
+
+@every_field
+@every_kind
+def test_a_field_changes_the_manifest_or_the_kind_says_why_not(kind: CreatableKind, name: str) -> None:
+    before, after = kind.manifest(spec_with(name, without=True)), kind.manifest(spec_with(name))
+    if name in kind.lacks:
+        assert before == after
+    else:
+        assert before != after
+
+
+@every_field
+@every_kind
+def test_a_field_is_read_back_from_the_manifest(kind: CreatableKind, name: str) -> None:
+    spec = spec_with(name)
+    found, lost = kind.spec_from_manifest(json.loads(json.dumps(kind.manifest(spec))))
+    expected: dict[str, Any] = {each: JOB_FIELDS[each].default for each in kind.lacks}
+    if kind.word == "mpi" and spec.clean_pods == "None":
+        expected["clean_pods"] = "Running"  # workers that are kept would hold their GPUs
+    assert found == replace(spec, **expected)
+    assert lost == ()
+
+
+@every_kind
+def test_what_a_kind_lacks_is_a_field_and_has_a_sentence(kind: CreatableKind) -> None:
+    for name, sentence in kind.lacks.items():
+        assert name in JOB_FIELDS
+        assert sentence.endswith(".") and sentence[0].isalpha() and len(sentence) < 100
+
+
+@every_kind
+def test_what_was_asked_for_in_vain_is_said_and_nothing_else(kind: CreatableKind) -> None:
+    asked = {name: EXAMPLES[name][name] for name in EXAMPLES}
+    policies: Mapping[str, Any] = {} if "restart_policy" in kind.lacks else {"restart_policy": "ExitCode"}
+    found = kind.unsupported(replace(BASE, **{**asked, **policies}))
+    refused = set(policies) if "ExitCode" not in kind.restart_policies else set()
+    assert set(found) == set(kind.lacks) | refused
+    assert kind.unsupported(BASE) == {}
+
+
+WITH_PUBLIC_CRD = [kind for kind in CREATABLE if kind.word in ("pytorch", "mpi", "trainjob")]
+FULL = replace(
+    BASE,
+    **{
+        name: value
+        for example in EXAMPLES.values()
+        for name, value in example.items()
+        if name not in ("name", "namespace", "debug", "gpu_topology")
+    },
+)
+"""A job of which nearly every field is set."""
+SPECS = {
+    "plain": BASE,
+    "full": FULL,
+    "rigid": replace(FULL, elastic_min=None, elastic_max=None),
+    "debug": replace(FULL, debug=True),
+    "whole sources": replace(FULL, env_from=(EnvSource(True, "a"), EnvSource(False, "b"))),
+    "topology": replace(BASE, gpu_topology=True),
+    "cpu only": replace(BASE, gpus=0),
+}
+
+
+@pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)
+@pytest.mark.parametrize(
+    "kind",
+    [kind for kind in CREATABLE if kind.word in ("pytorch", "mpi", "trainjob")],
+    ids=lambda kind: kind.title,
+)
+def test_the_released_crd_accepts_the_manifest(kind: CreatableKind, spec: JobSpec) -> None:
+    manifest = kind.manifest(spec)
+    assert yaml.safe_load(to_yaml(manifest)) == manifest
+    schema = schema_of(f"{kind.resource.kind.lower()}-{kind.resource.version}")
+    assert schema_errors(manifest, schema) == []
+
+
+def test_a_schema_finds_what_is_wrong() -> None:
+    schema = schema_of("pytorchjob-v1")
+    manifest = CREATABLE[0].manifest(BASE)
+    manifest["spec"] |= {"nprocPerNode": 2, "planted": 1}
+    del manifest["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]["containers"][0]["name"]
+    found = schema_errors(manifest, schema)
+    assert [error.rpartition(": ")[2] for error in found] == ["is no string", "is missing", "is not known"]
+
+
+def test_a_word_stands_for_all_versions_of_a_kind_and_the_newest_served_is_chosen() -> None:
+    versions = kinds_of_word("mpi")
+    assert [kind.resource.version for kind in versions] == ["v2beta1", "v1", "v1alpha1"]
+    assert kinds_of_word("mpijob") == versions
+    assert newest_served("mpi", [kind.resource for kind in versions]) is versions[0]
+    assert newest_served("mpi", [versions[2].resource, versions[1].resource]) is versions[1]
+    assert newest_served("mpi", [CREATABLE[0].resource]) is None
+    assert kinds_of_word("tfjob") == ()
+
+
+def test_each_word_is_of_one_kind_only() -> None:
+    words = {word for kind in CREATABLE for word in (kind.word, *kind.aliases)}
+    for word in words:
+        assert len({(kind.resource.group, kind.resource.plural) for kind in kinds_of_word(word)}) == 1
+
+
+def test_only_a_job_of_several_pods_needs_something_beside_it() -> None:
+    for kind in CREATABLE:
+        made = kind.companions(BASE)
+        assert [resource.kind for resource, _ in made] == (["Service"] if kind.word == "job" else [])
+        assert kind.companions(replace(BASE, workers=1)) == ()
