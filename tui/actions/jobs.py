@@ -64,6 +64,7 @@ def ask_for_job(console: Console, client: Client, like: Clone | None = None) -> 
         state_folder=context_folder(console.options.state_folder, client.config),
         user=login_name(),
         clone=like,
+        templates_folder=console.options.templates_folder,
     )
     screen.keys = console.context.keys(NEW_JOB)
     screen.data_bind(snapshot=type(console).snapshot)

@@ -85,6 +85,8 @@ NEW_JOB = (
     Key("new.dry_run", "ctrl+t", "dry_run", "Dry run on the server; creates nothing", "dry run"),
     Key("new.yaml", "ctrl+y", "yaml", "YAML (toggle)", "yaml"),
     Key("new.save_draft", "ctrl+s", "save_draft", "Save as a draft", "draft"),
+    Key("new.save_template", "f2", "save_template", "Save as a template", "template"),
+    Key("new.import", "f3", "import", "Import a YAML file", "import"),
     Key("new.jump", "ctrl+g", "jump", "Jump to a field by its letter"),
     Key("new.leave", "escape", "leave", "Back (asks first if there are unsaved changes)", "back"),
 )

@@ -17,7 +17,8 @@ import tui
 from tests.tui.keys.proofs import KEYS, Hands, proven_by, proves
 from tui.__main__ import main
 from tui.keys import key_sections
-from tui.widgets.form.fields import ChoiceField, FieldsTitle, TextField
+from tui.widgets.form.collapsible import FieldsTitle
+from tui.widgets.form.fields import ChoiceField, TextField
 
 OF_FORMS: dict[type[DOMNode], str] = {
     TextField: "a field: the arrows and enter go from one to the next, as in any form",

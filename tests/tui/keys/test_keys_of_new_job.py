@@ -35,6 +35,8 @@ def created(play: Playground, *, dry: bool) -> list[str]:
     "new.dry_run",
     "new.yaml",
     "new.save_draft",
+    "new.save_template",
+    "new.import",
     "new.jump",
     "new.leave",
 )
@@ -46,10 +48,12 @@ async def test_keys_of_the_form_for_a_new_job(tmp_path: Path) -> None:
         await play.until(at(play, "Name"))
         await hands.press("new.next_section", at(play, "Code"), undo=["pageup"])
         await play.press("pagedown")
-        await hands.press("new.previous_section", at(play, "Name"), undo=["pagedown"])
-        await play.press("pageup")
+        await hands.press("new.previous_section", at(play, "Template"), undo=["pagedown"])
+        await play.press("pageup", "tab")
         await hands.press("new.yaml", lambda: not at(play, "Name")(), undo=["ctrl+y"])
-        await hands.press("new.jump", seen(play, "Name               a ", "Namespace"), undo=["escape"])
+        await hands.press("new.jump", seen(play, "Template           a ", "Namespace"), undo=["escape"])
+        await hands.press("new.save_template", seen(play, "Save as which template?"), undo=["escape"])
+        await hands.press("new.import", seen(play, "Import which file?"), undo=["escape"])
         assert changes(play) == []
         await play.press("x")
         await hands.press("new.leave", seen(play, "Save a draft before leaving?"), undo=["escape"])

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 
 from k8s.client.auth.cluster_config import ClusterConfig
 from tui.files.private_file import write_private_file
@@ -18,6 +20,8 @@ FOLDER = "contexts"
 """Of the state folder: holds a folder for each context."""
 FILE = "new-job-draft.json"
 """Name of the draft in a context's folder."""
+_UNSAVED = "new-job-unsaved-"
+"""How the file of an open form begins; the id of its process follows."""
 IMAGE_FILE = "last-image"
 """Name of the file with the image of the last job there."""
 LARGEST_BYTES = 4_000_000
@@ -55,8 +59,7 @@ def save_draft(folder: Path, values: Mapping[str, str]) -> None:
     Raises:
         DraftError: The folder cannot be written to.
     """
-    body = json.dumps({"version": 1, "saved_s": time.time(), "texts": dict(values)}, indent=1)
-    _write(folder, FILE, body, "Could not save the draft")
+    _write_values(folder, FILE, values)
 
 
 def read_draft(folder: Path) -> Draft | None:
@@ -77,6 +80,53 @@ def read_draft(folder: Path) -> Draft | None:
         return _decode(raw)
     except (ValueError, RecursionError, AttributeError, KeyError, TypeError) as error:
         raise DraftError(f"The draft {path} is not valid. {_set_aside(path)}") from error
+
+
+class UnsavedValues:
+    """What an open form holds, on the disk: the next form finds it where this process ends badly."""
+
+    def __init__(self, folder: Path) -> None:
+        """Keep it in the folder of a context."""
+        self._folder = folder
+        self._name = f"{_UNSAVED}{os.getpid()}.json"
+        self._lock = Lock()
+        self._is_over = False
+
+    def keep(self, values: Mapping[str, str]) -> None:
+        """Write the values, unless the form is closed; to be called in a thread.
+
+        Raises:
+            DraftError: The folder cannot be written to.
+        """
+        with self._lock:
+            if not self._is_over:
+                _write_values(self._folder, self._name, values)
+
+    def forget(self) -> None:
+        """Remove them: the form was closed, and what was to be saved is."""
+        with self._lock:
+            self._is_over = True
+            with suppress(OSError):
+                (self._folder / self._name).unlink()
+
+
+def recover_draft(folder: Path) -> None:
+    """Make a draft of what a form held whose process is gone, if there is such; a failure is ignored."""
+    with suppress(OSError):
+        left = [path for path in folder.glob(f"{_UNSAVED}*.json") if not _is_alive(path)]
+        for path in sorted(left, key=lambda each: each.stat().st_mtime):
+            path.replace(folder / FILE)
+
+
+def _is_alive(unsaved: Path) -> bool:
+    number = unsaved.stem.removeprefix(_UNSAVED)
+    try:
+        os.kill(int(number), 0)
+    except (ProcessLookupError, ValueError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def delete_draft(folder: Path) -> None:
@@ -120,6 +170,11 @@ def _set_aside(path: Path) -> str:
                 return f"It could not be renamed: {error.strerror}."
             return f"It was renamed to {aside.name}."
     return "It was left in place."
+
+
+def _write_values(folder: Path, name: str, values: Mapping[str, str]) -> None:
+    body = json.dumps({"version": 1, "saved_s": time.time(), "texts": dict(values)}, indent=1)
+    _write(folder, name, body, "Could not save the draft")
 
 
 def _write(folder: Path, name: str, body: str, what: str) -> None:

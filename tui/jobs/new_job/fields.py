@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
@@ -161,9 +161,17 @@ def _declared(*sections: Section, basic: bool) -> tuple[FormField, ...]:
     )
 
 
+TEMPLATE = FormField(
+    "template",
+    "Template",
+    "What to start from: fills in what you have not set",
+    choices=(("", "none"),),
+    control="choice",
+)
+"""Fills in other fields; its own value is no part of the job."""
 _NAME, *_JOB = _declared("job", basic=True)
 SECTIONS: tuple[FormSection, ...] = (
-    FormSection("Job", (_NAME, KIND, *_JOB), _declared("job", basic=False)),
+    FormSection("Job", (TEMPLATE, _NAME, KIND, *_JOB), _declared("job", basic=False)),
     FormSection("Code", _declared("code", basic=True), _declared("code", basic=False)),
     FormSection("Resources", SIZE_FIELDS, _declared("resources", basic=False)),
     FormSection("Launch", (RUN,), _declared("launch", basic=False)),
@@ -194,6 +202,16 @@ def trainer_fields(trainer: Trainer) -> tuple[tuple[FormField, ...], tuple[FormF
     main = tuple(_argument_field(trainer, each) for each in arguments if each.name in _MAIN_ARGUMENTS)
     rest = tuple(_argument_field(trainer, each) for each in arguments if each.name not in _MAIN_ARGUMENTS)
     return main, rest
+
+
+def labels(keys: Iterable[str]) -> str:
+    """Return the labels of fields, by their keys, in a row."""
+    known = {field.key: field.label for field in (*JOB_FORM_FIELDS, *_argument_fields())}
+    return ", ".join(known.get(key, key) for key in keys)
+
+
+def _argument_fields() -> tuple[FormField, ...]:
+    return tuple(each for trainer in TRAINERS for part in trainer_fields(trainer) for each in part)
 
 
 def _argument_field(trainer: Trainer, argument: Argument) -> FormField:

@@ -12,8 +12,9 @@ from k8s.jobs.run_folders import run_stamp
 from k8s.kinds import CREATABLE
 from k8s.snapshot import ClusterSnapshot, Job
 from tui.jobs.new_job.earlier_runs import EarlierRuns, earlier_runs
-from tui.jobs.new_job.fields import COMMAND, JOB_FORM_FIELDS, default_values
+from tui.jobs.new_job.fields import COMMAND, JOB_FORM_FIELDS, default_values, labels
 from tui.jobs.new_job.form_spec import base_name, field_key, parse_values, values_from_spec
+from tui.jobs.new_job.job_templates import JobTemplate
 from tui.jobs.new_job.volume import VolumeContent
 
 _NOT_COMPARED = ("name", "namespace", "user", "command", "trainer", "log_dir")
@@ -45,6 +46,8 @@ class FormState:
         self._suggested_name = values["name"]
         self._trainer_workers = ""
         self._set_by_user: set[str] = set()
+        self._before_template: Mapping[str, str] = {}
+        self._name_base = ""
         self._touched: set[str] = set()
         self._server_errors: dict[str, str] = {}
         self._parse()
@@ -77,6 +80,7 @@ class FormState:
     def set_value(self, key: str, value: str) -> None:
         """Take a value that the user typed or chose."""
         self._set_by_user.add(key)
+        self._before_template = {name: text for name, text in self._before_template.items() if name != key}
         self._touched.add(key)
         self._server_errors.pop(key, None)
         self.values = {**self.values, key: value}
@@ -113,18 +117,55 @@ class FormState:
         if not self._trainer_workers and snapshot.is_synced and snapshot.server_version:
             free = sum(node.free.get(self.values["gpu_resource"], 0) for node in snapshot.nodes)
             self._trainer_workers = "2" if snapshot.is_sandbox and free >= 2 else "1"
-        if self._trainer_workers:
+        if self._trainer_workers and "workers" not in self._before_template:
             self.set_default("workers", "1" if self.values["run"] == COMMAND else self._trainer_workers)
 
     def _suggest_name(self, taken: Iterable[str]) -> None:
         """Fill in a name that is not taken, unless the user typed one."""
         if self.values["name"] != self._suggested_name:
             return
-        previous = self.clone_of or f"{base_name(self.values)}-0"
+        previous = self.clone_of or f"{self._name_base or base_name(self.values)}-0"
         self._suggested_name = next_name(previous, {self.clone_of, *taken})
         self._saved = {**self._saved, "name": self._suggested_name}
         self.values = {**self.values, "name": self._suggested_name}
         self._parse()
+
+    def apply_template(self, template: JobTemplate | None, snapshot: ClusterSnapshot) -> str:
+        """Fill in what a template says where the user has set nothing; what another one filled in goes.
+
+        Returns:
+            Which fields it set, and which it left to the user, in sentences.
+        """
+        given = dict(template.form_values()) if template is not None else {}
+        values = {**self.values, **self._before_template}
+        self._name_base = given.pop("name", "")
+        kept = [key for key in given if key in self._set_by_user]
+        taken = {key: text for key, text in given.items() if key not in kept}
+        self._before_template = {key: values[key] for key in taken if key in values}
+        self.values = {**values, **taken}
+        self._parse()
+        self.suggest(snapshot)
+        if template is None:
+            return ""
+        changed = [key for key in taken if values.get(key) != taken[key]]
+        said = f"Template {template.name} set {labels(changed) or 'nothing that was not so already'}."
+        return f"{said} Yours stay: {labels(kept)}." if kept else said
+
+    def fill_in(self, found: Clone) -> str:
+        """Take all that a job's object says; return in a sentence what is left out of it.
+
+        Raises:
+            ValueError: It has no spec.
+        """
+        if found.spec is None:
+            raise ValueError("no spec")
+        given = values_from_spec(found.spec, found.kind or CREATABLE[0])
+        self._set_by_user |= set(given)
+        self._before_template = {}
+        self._server_errors.clear()
+        self.values = {**given, "namespace": given["namespace"] or self.values["namespace"]}
+        self._parse()
+        return self._lost(found, found.spec)
 
     def load_draft(self, values: Mapping[str, str]) -> None:
         """Take the values of a saved draft."""

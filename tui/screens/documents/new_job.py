@@ -5,9 +5,9 @@ Nothing typed is lost: not by an error, not by leaving.
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar
 
@@ -22,12 +22,11 @@ from textual.widgets import Label
 from k8s.client.client import Client
 from k8s.errors import KubeError
 from k8s.jobs.clone import Clone
-from k8s.jobs.create import JobRejected, claim_names, create_job
+from k8s.jobs.create import JobRejected, create_job
 from k8s.kinds import JobRef
 from k8s.snapshot import ClusterSnapshot
 from k8s.text.sanitize import sanitize
 from k8s.text.yaml_writer import to_yaml
-from tui.jobs.new_job import draft
 from tui.jobs.new_job.draft import DraftError
 from tui.jobs.new_job.form_state import FormState
 from tui.jobs.new_job.preflight import PreflightLine, preflight
@@ -35,9 +34,11 @@ from tui.jobs.new_job.volume import look_into_volume
 from tui.keys import NEW_JOB, Key
 from tui.screens.base.request import ActionRequest
 from tui.screens.dialogs.confirm import ConfirmScreen
+from tui.screens.documents.form_drafts import FormDrafts
+from tui.screens.documents.form_files import FileProblem, import_job, save_as_template
+from tui.screens.documents.form_offers import FormOffers
 from tui.screens.documents.submit import Submission, SubmitScreen
 from tui.terminal.key_queue import keys_held
-from tui.text.format import age
 from tui.widgets.form.fields import Field
 from tui.widgets.form.job_fields import CreateBar, JobFields, Notice, PreflightView
 from tui.widgets.key_bar import KeyBar
@@ -69,6 +70,7 @@ class NewJobScreen(SubmitScreen):
         user: str = "",
         snapshot: ClusterSnapshot | None = None,
         clone: Clone | None = None,
+        templates_folder: Path | None = None,
     ) -> None:
         """Prepare the form; volume claims are listed once it is on screen.
 
@@ -79,19 +81,18 @@ class NewJobScreen(SubmitScreen):
             user: Who submits, for the job's annotations.
             snapshot: The cluster as it is now; later ones are set, or come by `data_bind`.
             clone: What to start from, if its spec fits the form.
+            templates_folder: Where the user's own templates are; None for nowhere.
         """
         super().__init__()
         self.state = FormState(namespace, user, clone)
         """The values in the fields."""
         self._client = client
-        self._folder = state_folder
-        self._claims: list[str] | None = None
-        self._claims_namespace = ""
+        self._drafts = FormDrafts(state_folder, self.state)
+        self._offers = FormOffers(client, templates_folder)
         self._looked_at: tuple[str, ...] = ()
         self._checked: Mapping[str, str] | None = None
         self._checked_at = ""
         self._is_closed = False
-        self._is_draft = False
         self._focused_before_yaml: Widget | None = None
         self.keys: Sequence[Key] = NEW_JOB
         """The keys in its footer; set before it is shown."""
@@ -119,6 +120,7 @@ class NewJobScreen(SubmitScreen):
         self.query_one("#yaml").border_title = "YAML"
         self.query_one(Notice).show(self.state.not_carried_over, is_error=False)
         self._show_state()
+        self._offers.offer_known(self.query_one(JobFields), self.snapshot)
         self._load()
 
     def watch_snapshot(self) -> None:
@@ -129,6 +131,7 @@ class NewJobScreen(SubmitScreen):
             if self.state.values != values:
                 self._show_state()
             self._show_preflight()
+            self._offers.offer_known(self.query_one(JobFields), self.snapshot)
 
     def watch_busy(self) -> None:
         """Show the request under way on the button."""
@@ -157,14 +160,9 @@ class NewJobScreen(SubmitScreen):
         self.query_one(PreflightView).show(lines)
 
     def _preflight(self) -> list[PreflightLine]:
-        return preflight(
-            self.state.result,
-            self.snapshot,
-            self._claims,
-            self._claims_namespace,
-            self.state.earlier,
-            self.state.volume,
-        )
+        state, offers = self.state, self._offers
+        known = (offers.claims, offers.namespace, state.earlier, state.volume)
+        return preflight(state.result, self.snapshot, *known)
 
     def _show_yaml(self) -> None:
         result = self.state.result
@@ -175,6 +173,10 @@ class NewJobScreen(SubmitScreen):
         event.stop()
         field = event.field
         self.state.set_value(field.key, field.value)
+        self._keep_unsaved()
+        if field.key == "template":
+            said = self.state.apply_template(self._offers.templates.get(field.value), self.snapshot)
+            self.query_one(Notice).show(said, is_error=False)
         if field.key != "name":
             self.state.suggest(self.snapshot)
         self._show_state()
@@ -184,6 +186,8 @@ class NewJobScreen(SubmitScreen):
         """Show the help of the field with the focus."""
         field = next((each for each in event.widget.ancestors if isinstance(each, Field)), None)
         text = f"  {field.definition.help}" if field is not None else ""
+        if field is not None and field.key == "node_selector":
+            self._load_node_labels()
         self.query_one("#help", Label).update(text, layout=False)
         if event.widget is not self.query_one(YamlView):
             self.remove_class("-yaml")
@@ -194,58 +198,78 @@ class NewJobScreen(SubmitScreen):
         field = event.field
         self.state.touch([field.key])
         self._show_errors()
-        if field.key == "namespace" and field.value != self._claims_namespace:
-            self._load_claims()
+        if field.key == "namespace" and field.value != self._offers.namespace:
+            self._load_choices()
 
     @work(exclusive=True, group="open")
     async def _load(self) -> None:
         """Fill in the last image, offer the draft, and list the volume claims."""
-        self._load_claims()
+        self._load_choices()
+        self._load_templates()
         if self.state.clone_of:
             return
         with keys_held(self.app):  # they are for the question whether to resume the draft
-            if image := await asyncio.to_thread(draft.last_image, self._folder):
+            if image := await self._drafts.last_image():
                 self.state.set_default("image", image)
                 self._show_state()
             try:
-                saved = await asyncio.to_thread(draft.read_draft, self._folder)
+                saved = await self._drafts.read()
             except DraftError as error:
                 self.query_one(Notice).show(str(error))
                 return
-        if saved is not None and await self._offer(saved):
-            self._is_draft = True
-            self.state.load_draft(saved.values)
+        if saved is not None and await self._drafts.is_resumed(self.app, saved):
             self._show_state()
-            self._load_claims()
+            self._load_choices()
 
-    async def _offer(self, saved: draft.Draft) -> bool:
-        """Ask whether to resume a draft."""
-        name = sanitize(saved.values.get("name", "")) or "A job without a name"
-        details = (
-            f"{name}, saved {age(time.time() - saved.saved_s)} ago. It is kept until you save another draft."
-        )
-        answers = (("resume", "Resume"), ("start-over", "Start over"))
-        dialog = ConfirmScreen("Resume your draft?", details, answers=answers, escape=1)
-        return await self.app.push_screen_wait(dialog) == "resume"
+    @work(exclusive=True, group="keep")
+    async def _keep_unsaved(self) -> None:
+        with suppress(DraftError):  # the key that saves a draft says why
+            await self._drafts.keep()
+
+    @work(exclusive=True, group="templates")
+    async def _load_templates(self) -> None:
+        """Offer the templates of the package, and the user's own."""
+        if problems := await self._offers.load_templates(self.query_one(JobFields)):
+            self.query_one(Notice).show("\n".join(problems))
+
+    def action_save_template(self) -> None:
+        """Ask for a name, and save the form as a template."""
+        if (folder := self._offers.templates_folder) is not None:
+            self._with_file(lambda: save_as_template(self.app, folder, self.state))
+
+    def action_import(self) -> None:
+        """Ask for a file, and fill in the form like the job in it."""
+        self._with_file(lambda: import_job(self.app, self.state))
+
+    @work(exclusive=True, group="files")
+    async def _with_file(self, doing: Callable[[], Awaitable[str]]) -> None:
+        try:
+            said = await doing()
+        except FileProblem as error:
+            self.query_one(Notice).show(str(error))
+            return
+        if said:
+            self.query_one(Notice).show(said, is_error=False)
+            self._show_state()
+            self._keep_unsaved()
+            self._load_choices()
+            self._load_templates()
 
     @work(exclusive=True, group="claims")
-    async def _load_claims(self) -> None:
-        """List the volume claims of the namespace; where that fails, let one be typed."""
+    async def _load_choices(self) -> None:
+        """List what fields can name in the namespace; where that may not be, the field says so."""
         namespace = self.state.values["namespace"].strip()
         if not namespace:
             return
-        self._claims, self._claims_namespace = None, namespace
-        try:
-            names = await claim_names(self._client, namespace)
-        except KubeError as error:
-            await self.query_one(JobFields).set_claims_unknown(" ".join(error.why.split()))
-        else:
-            self._claims = names
-            if "workspace" in names and not self.state.clone_of:
-                self.state.set_default("claim", "workspace")
-            await self.query_one(JobFields).set_claims(names)
+        await self._offers.load(self.query_one(JobFields), namespace)
+        if "workspace" in (self._offers.claims or ()) and not self.state.clone_of:
+            self.state.set_default("claim", "workspace")
         self._show_state()
         self._look_into_volume()
+
+    @work(group="labels")
+    async def _load_node_labels(self) -> None:
+        await self._offers.load_node_labels(self.query_one(JobFields))
 
     def _look_into_volume(self) -> None:
         """Find out what is on the volume, if that is another place than the one that was looked at."""
@@ -269,14 +293,11 @@ class NewJobScreen(SubmitScreen):
             self.notify("Draft saved.", markup=False)
 
     async def _save_draft(self) -> bool:
-        values = self.state.values
         try:
-            await asyncio.to_thread(draft.save_draft, self._folder, values)
+            await self._drafts.save()
         except DraftError as error:
             self.query_one(Notice).show(str(error))
             return False
-        self.state.mark_saved(values)
-        self._is_draft = True
         return True
 
     def action_leave(self) -> None:
@@ -300,17 +321,16 @@ class NewJobScreen(SubmitScreen):
     def close(self, ref: JobRef | None) -> None:
         """Close with the job that was created, or None."""
         self._is_closed = True
-        for group in ("open", "claims", "volume"):  # their fields are about to be removed
+        self._drafts.forget_unsaved()
+        # Their fields are about to be removed.
+        for group in ("open", "claims", "volume", "keep", "templates", "labels"):
             self.workers.cancel_group(self, group)
         super().close(ref)
 
     def on_unmount(self) -> None:
         """Save a draft when the console ends under the form."""
-        if self.state.is_dirty and not self._is_closed:
-            try:
-                draft.save_draft(self._folder, self.state.values)
-            except DraftError as error:
-                self.log.error(str(error))
+        with suppress(DraftError):
+            self._drafts.save_at_the_end(is_closed=self._is_closed)
 
     def action_section(self, step: int) -> None:
         """Focus the first field of the next section, or of the previous one."""
@@ -349,7 +369,7 @@ class NewJobScreen(SubmitScreen):
             if is_dry_run:
                 self._checked, self._checked_at = values, time.strftime("%H:%M:%S")
             else:
-                await asyncio.to_thread(draft.save_last_image, self._folder, spec.image)
+                await self._drafts.save_last_image(spec.image)
             return ref
 
         details = "\n".join(line.marked for line in self._preflight())
@@ -366,8 +386,7 @@ class NewJobScreen(SubmitScreen):
 
     async def after_create(self, submission: Submission) -> None:
         """Delete the draft from which the job was created."""
-        if self._is_draft:
-            await asyncio.to_thread(draft.delete_draft, self._folder)
+        await self._drafts.delete()
 
     def show_error(self, error: KubeError, hint: str) -> None:
         """Show each of the server's causes at its field, and all else in the notice."""

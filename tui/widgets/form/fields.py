@@ -5,7 +5,8 @@ Everything typed or pasted is sanitized on its way in, and shown as plain text.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 from rich.text import Text
@@ -16,13 +17,14 @@ from textual.containers import Horizontal, Vertical
 from textual.message import Message
 from textual.reactive import reactive
 from textual.widget import Widget
-from textual.widgets import Input, Label, Select, Static, TextArea
+from textual.widgets import Input, Label, Select, TextArea
 from textual.widgets.text_area import Edit, EditResult
 
 from k8s.text.sanitize import sanitize
 from tui.jobs.new_job.fields import FormField
 from tui.text.cells import elide_end
 from tui.widgets.form.line_input import LineInput
+from tui.widgets.form.suggestions import Suggestions
 
 LONGEST_ERROR = 240
 """Characters of an error that are shown: it may quote what was typed."""
@@ -40,6 +42,10 @@ class TextField(LineInput):
         """Sanitize what is typed or pasted."""
         return sanitize(text)
 
+    async def _on_key(self, event: events.Key) -> None:
+        if not _is_of_suggestions(self, event):
+            await super()._on_key(event)
+
     def _on_paste(self, event: events.Paste) -> None:
         # Input would drop all lines but the first; here the line ends are kept and shown.
         event.text = sanitize(event.text.strip("\r\n"))
@@ -47,6 +53,10 @@ class TextField(LineInput):
 
 class TextAreaField(TextArea):
     """Several lines of text; up in the first and down in the last move to the neighbouring fields."""
+
+    async def _on_key(self, event: events.Key) -> None:
+        if not _is_of_suggestions(self, event):
+            await super()._on_key(event)
 
     def edit(self, edit: Edit) -> EditResult:
         """Insert text, sanitized."""
@@ -184,6 +194,8 @@ class Field(Vertical):
             yield self._control
             if self.definition.unit:
                 yield Label(self.definition.unit, classes="field--unit", markup=False)
+        if self.definition.control != "choice":
+            yield Suggestions()
         yield Label("", classes="field--error", markup=False)
 
     @property
@@ -212,6 +224,46 @@ class Field(Vertical):
             self._control.set_value(value)
         else:
             self._control.value = value
+
+    def offer(self, options: Sequence[tuple[str, str]], help: str = "") -> None:
+        """Suggest values, each with what is known of it; `help` replaces the field's own."""
+        for suggestions in self.query(Suggestions):
+            suggestions.offer(options)
+        if help:
+            self.definition = replace(self.definition, help=help)
+
+    def takes_key(self, key: str) -> bool:
+        """Let the list of suggestions have a key; tell whether it did."""
+        for suggestions in self.query(Suggestions):
+            if not suggestions.is_open:
+                return key == "space" and not self._typed and suggestions.show_all()
+            if key in ("up", "down"):
+                return suggestions.move(1 if key == "down" else -1)
+            if key in ("enter", "tab") and (chosen := suggestions.chosen) is not None:
+                self._take(chosen)
+                suggestions.close()
+                return key == "enter"
+            if key == "escape":
+                suggestions.close()
+                return True
+        return False
+
+    @property
+    def _typed(self) -> str:
+        """What the suggestions are for: the text, or the line with the cursor."""
+        if isinstance(self._control, TextAreaField):
+            return self._control.document.get_line(self._control.cursor_location[0])
+        return str(self._control.value)
+
+    def _take(self, value: str) -> None:
+        """Put a suggestion in the place of what was typed, as if it had been typed."""
+        if isinstance(self._control, TextAreaField):
+            row = self._control.cursor_location[0]
+            self._control.replace(value, (row, 0), (row, len(self._typed)))
+            self._control.move_cursor((row, len(value)))
+        elif isinstance(self._control, TextField):
+            self._control.value = value
+            self._control.cursor_position = len(value)
 
     async def redefine(self, definition: FormField) -> None:
         """Replace the definition, and the control if it must be another; the value stays."""
@@ -257,7 +309,9 @@ class Field(Vertical):
         self.call_after_refresh(self.reveal)
 
     def on_descendant_blur(self) -> None:
-        """Unmark the label, and tell the form."""
+        """Unmark the label, hide the suggestions, and tell the form."""
+        for suggestions in self.query(Suggestions):
+            suggestions.close()
         self._mark_label(" ")
         self.post_message(self.Blurred(self))
 
@@ -284,98 +338,20 @@ class Field(Vertical):
     def _post_changed(self) -> None:
         if self.value != self._posted_value:
             self._posted_value = self.value
+            if self.has_focus_within:
+                for suggestions in self.query(Suggestions):
+                    suggestions.filter(self._typed)
             self.post_message(self.Changed(self))
 
 
-class CollapsibleFields(Vertical):
-    """Fields below a title that opens them; they are mounted when it is first opened."""
-
-    DEFAULT_CSS = """
-    CollapsibleFields { height: auto; width: 100%; }
-    CollapsibleFields > Vertical { height: auto; width: 100%; display: none; }
-    CollapsibleFields.-open > Vertical { display: block; }
-    CollapsibleFields > FieldsTitle {
-        width: 100%; height: 1; padding: 0 2; text-wrap: nowrap; text-overflow: ellipsis;
-    }
-    """
-
-    class Opened(Message):
-        """It opens for the first time: mount its fields with `mount_fields`."""
-
-        def __init__(self, collapsible: CollapsibleFields) -> None:
-            super().__init__()
-            self.collapsible = collapsible
-            """What opens."""
-
-    def __init__(self, title: str, definitions: Sequence[FormField], *, id: str | None = None) -> None:
-        """Start closed, without fields."""
-        super().__init__(id=id)
-        self.definitions = definitions
-        """The fields inside, mounted or not."""
-        self._title = title
-        self._hidden: Collection[str] = ()
-        self.has_fields = False
-        """Whether its fields are mounted."""
-
-    def compose(self) -> ComposeResult:
-        """Lay out the title; there are no fields yet."""
-        yield FieldsTitle("", markup=False)
-        yield Vertical()
-
-    def on_mount(self) -> None:
-        """Write the title."""
-        self._write_title()
-
-    async def toggle(self, is_open: bool | None = None) -> None:
-        """Open or close; None toggles."""
-        is_open = not self.has_class("-open") if is_open is None else is_open
-        self.set_class(is_open, "-open")
-        self._write_title()
-        if is_open and not self.has_fields:
-            self.post_message(self.Opened(self))
-
-    async def mount_fields(self, fields: Iterable[Field]) -> None:
-        """Mount the fields."""
-        self.has_fields = True
-        await self.query_one(Vertical).mount_all(fields)
-
-    def set_hidden(self, hidden: Collection[str]) -> None:
-        """Do not name the fields with these keys; where no other is inside, hide the title too."""
-        if hidden != self._hidden:
-            self._hidden = hidden
-            self.display = any(each.key not in hidden for each in self.definitions)
-            self._write_title()
-
-    @property
-    def is_shown(self) -> bool:
-        """Whether neither it nor an ancestor is hidden."""
-        return all(widget.display for widget in self.ancestors_with_self if isinstance(widget, Widget))
-
-    def _write_title(self) -> None:
-        is_open = self.has_class("-open")
-        labels = ", ".join(each.label for each in self.definitions if each.key not in self._hidden)
-        self.query_one(FieldsTitle).update(f"▾ {self._title}" if is_open else f"▸ {self._title}: {labels}")
-
-
-class FieldsTitle(Static, can_focus=True):
-    """The line that opens and closes `CollapsibleFields`."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter,space", "toggle_fields", "Open or close", show=False),
-        Binding("right", "toggle_fields(True)", "Open", show=False),
-        Binding("left", "toggle_fields(False)", "Close", show=False),
-        Binding("up", "app.focus_previous", "Previous field", show=False),
-        Binding("down", "app.focus_next", "Next field", show=False),
-    ]
-
-    async def action_toggle_fields(self, is_open: bool | None = None) -> None:
-        """Open or close the fields below."""
-        assert isinstance(self.parent, CollapsibleFields)
-        await self.parent.toggle(is_open)
-
-    async def on_click(self) -> None:
-        """Open or close the fields below."""
-        await self.action_toggle_fields()
+def _is_of_suggestions(control: Widget, event: events.Key) -> bool:
+    """Let the suggestions of a control's field have a key; tell whether they did."""
+    field = next((each for each in control.ancestors if isinstance(each, Field)), None)
+    if field is None or not field.takes_key(event.key):
+        return False
+    event.stop()
+    event.prevent_default()
+    return True
 
 
 def _id_of(key: str) -> str:

@@ -15,7 +15,6 @@ from textual.widgets import Button, Label, Static
 from k8s.text.sanitize import sanitize, sanitize_lines
 from trainer.catalogue import TRAINERS
 from tui.jobs.new_job.fields import (
-    CLAIM,
     COMMAND,
     COMMAND_FIELDS,
     RUN,
@@ -27,7 +26,8 @@ from tui.jobs.new_job.fields import (
 from tui.jobs.new_job.hidden_fields import hidden_fields
 from tui.jobs.new_job.preflight import MARKS, PreflightLine, Severity
 from tui.text.format import plural
-from tui.widgets.form.fields import CollapsibleFields, Field
+from tui.widgets.form.collapsible import CollapsibleFields
+from tui.widgets.form.fields import Field
 
 _STYLES: Mapping[Severity, str] = {
     "ok": "$status-running",
@@ -55,6 +55,7 @@ class JobFields(ScrollableContainer, can_focus=False):
         super().__init__(id=id)
         self._values = values
         self._errors: Mapping[str, str] = {}
+        self._offers: dict[str, tuple[Sequence[tuple[str, str]], str]] = {}
 
     def compose(self) -> ComposeResult:
         """Lay out the sections, each with its heading; what few people change is collapsed."""
@@ -127,21 +128,19 @@ class JobFields(ScrollableContainer, can_focus=False):
                 field.focus_control()
                 return
 
-    async def set_claims(self, names: Sequence[str]) -> None:
-        """Let one of these volume claims be chosen, or none."""
-        value = self._values.get("claim", "")
-        missing = [(value, f"{value} (not found)")] if value not in ("", *names) else []
-        choices = (*((name, name) for name in names), *missing, ("", "none"))
-        await self._claim.redefine(replace(CLAIM, choices=choices, control="choice"))
+    async def set_choices(self, key: str, choices: Sequence[tuple[str, str]]) -> None:
+        """Let one of these be chosen in a field; its value stays."""
+        if (field := self.field(key)) is not None:
+            await field.redefine(replace(field.definition, choices=tuple(choices), control="choice"))
 
-    async def set_claims_unknown(self, why: str) -> None:
-        """Let the name of a claim be typed: `why` they cannot be listed."""
-        text = f"Cannot list volume claims, type a name. {why}"
-        await self._claim.redefine(replace(CLAIM, help=text, placeholder="none, or a name"))
+    def offer(self, key: str, options: Sequence[tuple[str, str]], help: str = "") -> None:
+        """Suggest values in a field, each with what is known of it; `help` replaces the field's own.
 
-    @property
-    def _claim(self) -> Field:
-        return self.query_one("#field-claim", Field)
+        Kept for a field that is not mounted yet.
+        """
+        self._offers[key] = (options, help)
+        if (field := self.field(key)) is not None:
+            field.offer(options, help)
 
     def focus_section(self, step: int) -> bool:
         """Focus the first field some sections away; tell whether there is such a section."""
@@ -162,6 +161,9 @@ class JobFields(ScrollableContainer, can_focus=False):
     async def _mount_fields(self, collapsible: CollapsibleFields) -> None:
         if not collapsible.has_fields:
             await collapsible.mount_fields(self._fields(collapsible.definitions))
+            for definition in collapsible.definitions:
+                if (offer := self._offers.get(definition.key)) and (field := self.field(definition.key)):
+                    field.offer(*offer)
             self._hide_fields()
             self.show_errors(self._errors)
 

@@ -119,9 +119,7 @@ async def test_fields_that_change_nothing_are_not_shown(tmp_path: Path) -> None:
         await it.pilot.press("right")
         assert [it.field(f"ddp.{name}").display for name in ("train-images", "download")] == [False, True]
         assert it.field("ddp.data").display
-        await it.go("claim")
-        await it.pilot.press("end", "right", "right")
-        assert it.field("claim").value == ""
+        await it.write("claim", "")
         assert not it.field("mount_path").display
         assert not it.field("continue_from").display
 
@@ -269,6 +267,6 @@ async def test_another_namespace_has_other_claims(tmp_path: Path) -> None:
         await it.cluster.until_asked(there)
         await it.settled()
         assert "volume claim workspace not found in speech" in it.said("#preflight")
-        await it.go("claim")
-        await it.pilot.press("left")
-        assert it.field("claim").value in ("audio", "")
+        await it.write("claim", "")
+        await it.pilot.press("space", "down", "enter")
+        assert it.field("claim").value == "audio"

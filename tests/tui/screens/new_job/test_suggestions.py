@@ -1,0 +1,131 @@
+"""The new-job screen: what the cluster has is suggested as one types, and anything else may be typed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.scripted.server import Answer, Reply, ScriptedCluster, page, refusal
+from tests.tui.screens.new_job.test_files import until
+from tests.tui.screens.new_job.world import CLAIMS, SNAPSHOT, Form, form
+from tui.feeds.form_choices import KEYS, fetch_all, fetch_node_labels, snapshot_choices
+from tui.widgets.form.job_fields import JobFields
+
+PATHS = {
+    "namespace": "/api/v1/namespaces",
+    "claim": CLAIMS,
+    "priority_class": "/apis/scheduling.k8s.io/v1/priorityclasses",
+    "queue": "/apis/kueue.x-k8s.io/v1beta1/namespaces/vision/localqueues",
+    "pull_secrets": "/api/v1/namespaces/vision/secrets",
+}
+CLAIM: dict[str, Any] = {
+    "metadata": {"name": "fast"},
+    "spec": {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Ti"}}},
+    "status": {"phase": "Pending"},
+}
+
+
+def listed(it: Form, key: str) -> list[str]:
+    """Return the lines below a field."""
+    return [line.strip() for line in str(it.field(key).query_one("Suggestions").render()).splitlines()]
+
+
+def is_listed(it: Form, key: str) -> bool:
+    return it.field(key).query_one("Suggestions").display
+
+
+def claims() -> Reply:
+    return page([CLAIM, {"metadata": {"name": "workspace"}}, {"metadata": {"name": "old-data"}}])
+
+
+async def test_typing_filters_and_a_suggestion_is_taken_when_it_is_pointed_at(tmp_path: Path) -> None:
+    async with form(tmp_path, claims=claims()) as it:
+        await it.write("claim", "")
+        await it.pilot.press("f")
+        assert listed(it, "claim") == ["fast  RWX  1Ti  Pending"]
+        await it.pilot.press("down", "enter")
+        assert (it.field("claim").value, it.focused_key) == ("fast", "claim")
+        assert not is_listed(it, "claim")
+        assert it.screen.state.values["claim"] == "fast"
+        await it.pilot.press("enter")
+        assert it.focused_key == "mount_path"
+
+
+async def test_what_is_typed_stays_unless_a_suggestion_is_pointed_at(tmp_path: Path) -> None:
+    async with form(tmp_path, claims=claims()) as it:
+        await it.write("claim", "")
+        await it.pilot.press("d", "a", "tab")
+        assert it.field("claim").value == "da"
+        assert it.focused_key == "mount_path" and not is_listed(it, "claim")
+        await it.write("claim", "")
+        await it.pilot.press("o", "l", "escape")
+        assert it.app.screen is it.screen and not is_listed(it, "claim")
+        await it.write("claim", "")
+        await it.pilot.press("d", "down", "up", "up")
+        assert it.field("claim").value == "d"
+
+
+async def test_space_lists_all_and_arrows_leave_a_closed_list_alone(tmp_path: Path) -> None:
+    async with form(tmp_path, claims=claims()) as it:
+        await it.write("claim", "")
+        await it.pilot.press("space")
+        assert listed(it, "claim") == ["workspace", "fast  RWX  1Ti  Pending", "old-data"]
+        await it.pilot.press("escape", "down")
+        assert it.focused_key != "claim"
+
+
+async def test_a_line_of_several_is_completed(tmp_path: Path) -> None:
+    async with form(tmp_path) as it:
+        nodes = [{"metadata": {"name": "n", "labels": {"gpu": "a100", "zone": "b"}}}]
+        it.cluster.say("/api/v1/nodes", page(nodes))
+        await it.screen.query_one(JobFields).focus_first(["node_selector"])
+        await until(it, lambda: it.focused_key == "node_selector")
+        await it.cluster.until_asked("/api/v1/nodes")
+        await until(it, lambda: not [w for w in it.app.workers if w.group == "labels" and not w.is_finished])
+        await it.pilot.press("z", "o", "down", "enter")
+        assert it.screen.state.values["node_selector"] == "zone=b"
+        await it.pilot.press("enter", "g", "down", "enter")
+        assert it.screen.state.result.spec.node_selector == {"zone": "b", "gpu": "a100"}
+
+
+async def test_fields_that_open_later_are_offered_what_was_listed_before(tmp_path: Path) -> None:
+    async with form(tmp_path) as it:
+        await it.screen.query_one(JobFields).focus_first(["excluded_nodes"])
+        await until(it, lambda: it.focused_key == "excluded_nodes")
+        await it.pilot.press("space")
+        assert listed(it, "excluded_nodes") == ["a100-1  6 free, Ready"]
+
+
+@pytest.mark.parametrize("key", KEYS)
+async def test_what_may_not_be_listed_can_be_typed_and_the_help_says_so(key: str) -> None:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        refused = refusal(403, "li cannot list these", "Forbidden")
+        for each, path in PATHS.items():
+            cluster.say(path, refused if each == key else page([{"metadata": {"name": "x"}}]))
+        found = await fetch_all(client, "vision")
+        assert found[key].options == () and "li cannot list these" in found[key].problem
+        assert found[key].problem.startswith("Cannot list ")
+        assert {name: each.problem for name, each in found.items() if name != key and each.problem} == {}
+        asked = cluster.asked(PATHS["pull_secrets"])[0]
+        assert asked.query["fieldSelector"] == "type=kubernetes.io/dockerconfigjson"
+
+
+async def test_a_kind_that_is_not_served_has_no_names_and_no_complaint() -> None:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        for key, path in PATHS.items():
+            missing = refusal(404, "not found", "NotFound")
+            cluster.say(path, missing if key == "queue" else Answer({"items": [{}]}))
+        found = await fetch_all(client, "vision")
+        assert found["queue"].problem == "" and found["claim"].options == (("", ""),)
+        cluster.say("/api/v1/nodes", refusal(403, "no nodes for li", "Forbidden"))
+        assert "no nodes for li" in (await fetch_node_labels(client)).problem
+
+
+def test_gpus_and_nodes_are_named_with_what_is_free() -> None:
+    node = replace(SNAPSHOT.nodes[0], gpu_model="A100")
+    found = snapshot_choices(replace(SNAPSHOT, nodes=(node,)))
+    assert found["gpu_resource"].options == (("nvidia.com/gpu", "6 of 8 free, A100"),)
+    assert found["excluded_nodes"].options == (("a100-1", "A100, 6 free, Ready"),)

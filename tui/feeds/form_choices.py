@@ -1,0 +1,139 @@
+"""What the cluster has that a field of the new-job form can name; asked once, not followed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from k8s.client.client import Client
+from k8s.errors import KubeError, NotFound
+from k8s.models.resources import CLAIMS, NAMESPACES, NODES, SECRETS, Resource
+from k8s.snapshot import ClusterSnapshot
+from tui.text.format import plural
+
+PRIORITY_CLASSES = Resource(
+    "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", is_namespaced=False
+)
+LOCAL_QUEUES = Resource("kueue.x-k8s.io", "v1beta1", "localqueues", "LocalQueue")
+PULL_SECRETS = "type=kubernetes.io/dockerconfigjson"
+"""Selects the secrets that hold the credentials of a registry."""
+MOST_NODES = 500
+"""Nodes whose labels are looked at."""
+_ACCESS = {
+    "ReadWriteOnce": "RWO",
+    "ReadOnlyMany": "ROX",
+    "ReadWriteMany": "RWX",
+    "ReadWriteOncePod": "RWOP",
+}
+Object = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class FieldChoices:
+    """What one field can name."""
+
+    options: tuple[tuple[str, str], ...] = ()
+    """Values, each with what is known of it."""
+    problem: str = ""
+    """Why they are not known, in a sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Listing:
+    """Where the values of a field are listed."""
+
+    resource: Resource
+    title: str
+    note: Callable[[Object], str]
+    field_selector: str = ""
+
+
+def _claim_note(claim: Object) -> str:
+    spec, status = claim.get("spec") or {}, claim.get("status") or {}
+    modes = ",".join(_ACCESS.get(mode, str(mode)) for mode in spec.get("accessModes") or ())
+    size = str(
+        ((status.get("capacity") or spec.get("resources", {}).get("requests")) or {}).get("storage", "")
+    )
+    return "  ".join(filter(None, (modes, size, str(status.get("phase", "")))))
+
+
+def _queue_note(queue: Object) -> str:
+    status = queue.get("status") or {}
+    pending = status.get("pendingWorkloads")
+    cluster_queue = str((queue.get("spec") or {}).get("clusterQueue", ""))
+    return "  ".join(filter(None, (cluster_queue, f"{pending} waiting" if pending is not None else "")))
+
+
+_LISTINGS: Mapping[str, _Listing] = {
+    "namespace": _Listing(NAMESPACES, "namespaces", lambda _: ""),
+    "claim": _Listing(CLAIMS, "volume claims", _claim_note),
+    "priority_class": _Listing(PRIORITY_CLASSES, "priority classes", lambda each: str(each.get("value", ""))),
+    "queue": _Listing(LOCAL_QUEUES, "queues", _queue_note),
+    "pull_secrets": _Listing(SECRETS, "secrets", lambda _: "", PULL_SECRETS),
+}
+"""By the key of the form's field."""
+KEYS = tuple(_LISTINGS)
+"""The fields whose values are listed for a namespace."""
+
+
+async def fetch_choices(client: Client, key: str, namespace: str) -> FieldChoices:
+    """Return what a field can name; where it may not be listed, why. Never raises `KubeError`."""
+    listing = _LISTINGS[key]
+    try:
+        found = await client.list(
+            listing.resource,
+            namespace if listing.resource.is_namespaced else "",
+            field_selector=listing.field_selector,
+        )
+    except NotFound:
+        return FieldChoices()  # not served here
+    except KubeError as error:
+        why = " ".join(error.why.split())
+        return FieldChoices(problem=f"Cannot list {listing.title}, type a name. {why}".strip())
+    options = [(str((each.get("metadata") or {}).get("name", "")), listing.note(each)) for each in found]
+    return FieldChoices(tuple(sorted(options, key=lambda each: (each[0] != "workspace", each[0]))))
+
+
+async def fetch_node_labels(client: Client) -> FieldChoices:
+    """Return the labels that nodes have, each with how many have it; rare ones first."""
+    try:
+        page = json.loads(await client.list_page(NODES, limit=MOST_NODES))
+    except KubeError as error:
+        return FieldChoices(problem=f"Cannot list nodes, type name=value. {' '.join(error.why.split())}")
+    found: Counter[str] = Counter()
+    for node in page.get("items") or ():
+        labels = (node.get("metadata") or {}).get("labels") or {}
+        found.update(f"{name}={value}" for name, value in labels.items())
+    options = sorted(found.items(), key=lambda each: (each[1], each[0]))
+    return FieldChoices(tuple((label, plural(number, "node")) for label, number in options))
+
+
+def snapshot_choices(snapshot: ClusterSnapshot) -> dict[str, FieldChoices]:
+    """Return what the console knows already: GPU resources and nodes, each with what is free."""
+    free: Counter[str] = Counter()
+    total: Counter[str] = Counter()
+    models: dict[str, set[str]] = {}
+    for node in snapshot.nodes:
+        free.update(node.free)
+        for name, share in node.resources.items():
+            total[name] += share.total
+            models.setdefault(name, set()).update(filter(None, [node.gpu_model]))
+    resources = tuple(
+        (name, ", ".join(filter(None, (f"{free[name]} of {total[name]} free", *sorted(models[name])[:3]))))
+        for name in sorted(total)
+    )
+    nodes = tuple(
+        (node.name, ", ".join(filter(None, (node.gpu_model, f"{node.gpus_free} free", node.status))))
+        for node in snapshot.nodes
+    )
+    return {"gpu_resource": FieldChoices(resources), "excluded_nodes": FieldChoices(nodes)}
+
+
+async def fetch_all(client: Client, namespace: str, keys: Sequence[str] = KEYS) -> dict[str, FieldChoices]:
+    """Return what the fields can name, by their keys, asked for at once."""
+    found = await asyncio.gather(*(fetch_choices(client, key, namespace) for key in keys))
+    return dict(zip(keys, found, strict=True))

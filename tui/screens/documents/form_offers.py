@@ -1,0 +1,67 @@
+"""What the fields of the new-job form offer: names that the cluster has, and templates."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from k8s.client.client import Client
+from k8s.snapshot import ClusterSnapshot, NodeRow
+from tui.feeds.form_choices import fetch_all, fetch_node_labels, snapshot_choices
+from tui.jobs.new_job.job_templates import JobTemplate, own_templates, packaged_templates
+from tui.widgets.form.job_fields import JobFields
+
+
+class FormOffers:
+    """Lists what there is, and hands it to the fields; typing goes on meanwhile."""
+
+    def __init__(self, client: Client, templates_folder: Path | None) -> None:
+        """Ask `client`; the user's own templates are in `templates_folder`, None for nowhere."""
+        self._client = client
+        self.templates_folder = templates_folder
+        """Where the user's own templates are."""
+        self._has_node_labels = False
+        self._nodes: Sequence[NodeRow] | None = None
+        self.claims: Sequence[str] | None = None
+        """The volume claims of the namespace; None while they are not known."""
+        self.namespace = ""
+        """The namespace that was asked."""
+        self.templates: Mapping[str, JobTemplate] = {}
+        """By name; one's own before those of the package."""
+
+    async def load(self, fields: JobFields, namespace: str) -> None:
+        """List what fields can name in a namespace; where that may not be, the field says so."""
+        self.claims, self.namespace = None, namespace
+        found = await fetch_all(self._client, namespace)
+        for key, choices in found.items():
+            fields.offer(key, choices.options, choices.problem)
+        if not found["claim"].problem:
+            self.claims = [name for name, _ in found["claim"].options]
+
+    async def load_node_labels(self, fields: JobFields) -> None:
+        """List the labels of nodes, which may be many: once somebody wants to select by them."""
+        if not self._has_node_labels:
+            self._has_node_labels = True
+            choices = await fetch_node_labels(self._client)
+            fields.offer("node_selector", choices.options, choices.problem)
+
+    async def load_templates(self, fields: JobFields) -> Sequence[str]:
+        """Read the templates, and return a sentence for each file that is none."""
+        found = await asyncio.to_thread(packaged_templates)
+        problems: Sequence[str] = ()
+        if self.templates_folder is not None:
+            own, problems = await asyncio.to_thread(own_templates, self.templates_folder)
+            found = [*own, *found]
+        self.templates = {each.name: each for each in reversed(found)}
+        choices = [(each.name, each.title) for each in found if self.templates[each.name] is each]
+        await fields.set_choices("template", (("", "none"), *choices))
+        return problems
+
+    def offer_known(self, fields: JobFields, snapshot: ClusterSnapshot) -> None:
+        """Offer what the snapshot tells: GPU resources and nodes, with what is free."""
+        if snapshot.nodes is self._nodes:
+            return
+        self._nodes = snapshot.nodes
+        for key, choices in snapshot_choices(snapshot).items():
+            fields.offer(key, choices.options, choices.problem)
