@@ -69,6 +69,22 @@ async def test_a_kind_in_two_versions_is_mirrored_once() -> None:
         assert len(set(lists)) == 1
 
 
+async def test_the_jobs_of_versions_that_are_stored_apart_are_all_there() -> None:
+    async with ScriptedCluster() as cluster:
+        serve_small(cluster)
+        versions = ("v2beta1", "v1alpha1")
+        say_kinds(cluster, {f"kubeflow.org/{version}": ["mpijobs"] for version in versions})
+        for version in versions:
+            path = f"/apis/kubeflow.org/{version}"
+            entry = {"name": "mpijobs", "kind": "MPIJob", "namespaced": True, "verbs": ["list", "watch"]}
+            cluster.forget(path)
+            cluster.say(path, Answer({"resources": [{**entry, "storageVersionHash": version}]}))
+            job = {"metadata": {"name": version, "namespace": "default", "uid": version}, "spec": {}}
+            serve_lists(cluster, {f"{path}/mpijobs": [job]})
+        async with running(cluster, backoff=PATIENT) as feed:
+            await feed.until(lambda each: {"v2beta1", "v1alpha1"} <= set(jobs_of(each)))
+
+
 RULES = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
 
 

@@ -141,6 +141,8 @@ def adapt(words: Sequence[str], release: int, env: Mapping[str, str]) -> tuple[l
             adapted += [f"--{name}", *values]
         else:
             adapted += [option, *values]
+    if release >= 5 and env.get("OMPI_MCA_orte_tag_output") in ("1", "true"):
+        adapted.insert(0, "--tag-output")
     rest = list(words[sum(1 + len(values) for _, values in _options(words)) :])
     return [*([] if has_folder else ["--wdir", _OWN_FOLDER]), *adapted, *rest], left_out
 

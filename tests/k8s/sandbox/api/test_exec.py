@@ -74,6 +74,21 @@ async def test_nothing_runs_on_when_the_client_leaves(running: Api, tmp_path: Pa
     await eventually(lambda: ended(tmp_path / "pid"))
 
 
+async def test_what_a_command_started_in_a_process_group_of_its_own_ends_with_it(
+    running: Api, tmp_path: Path
+) -> None:
+    script = (
+        "import subprocess; child = subprocess.Popen(['sleep', '100'], process_group=0); "
+        "open('pid', 'w').write(str(child.pid)); print('begun', flush=True); child.wait()"
+    )
+
+    def has_begun(session: Exec) -> bool:
+        return b"begun" in session.out[1]
+
+    await run_exec(running, "p", [sys.executable, "-c", script], until=has_begun)
+    await eventually(lambda: ended(tmp_path / "pid"))
+
+
 @pytest.mark.parametrize("how", ["deleted", "terminated"])
 async def test_a_command_ends_with_its_container(running: Api, tmp_path: Path, how: str) -> None:
     running_exec = asyncio.create_task(run_exec(running, "p", ["sh", "-c", "echo $$ > pid; exec sleep 100"]))

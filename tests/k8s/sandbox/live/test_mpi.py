@@ -12,12 +12,15 @@ import pytest
 import yaml
 
 from k8s.client.client import Client
+from k8s.kinds import KINDS
 from k8s.kinds.kubeflow.mpi_job import MPI_JOBS
-from k8s.kinds.kubeflow.mpi_job_v1alpha1 import MPI_JOBS_V1ALPHA1
+from k8s.kinds.kubeflow.mpi_job_v1alpha1 import MPI_JOBS_V1ALPHA1, MPIJobV1Alpha1
 from k8s.kinds.t9k.mpi_job import T9K_MPI_JOBS
 from k8s.logs.prefixes import RankReader
 from k8s.models.resources import CONFIG_MAPS, JOBS, PODS, SERVICES
+from k8s.sandbox import SandboxAddress
 from k8s.sandbox.node.programs import PROGRAMS
+from k8s.watch.discovery import discover
 from tests import FIXTURES
 from tests.k8s.sandbox.live.running import (
     Manifest,
@@ -78,7 +81,9 @@ async def begin(client: Client, name: str, tmp_path: Path, **job: object) -> Non
     eventually(lambda: len(list(tmp_path.iterdir())) == 4, LONG_S)
 
 
-async def test_four_ranks_run_in_two_workers_each_with_its_pods_environment(client: Client) -> None:
+async def test_four_ranks_run_in_two_workers_each_with_its_pods_environment(
+    client: Client, running: SandboxAddress
+) -> None:
     await run_ranks(client, "ranks", gpus=2)
     await comes(client, MPI_JOBS, "ranks", has("Succeeded"), within_s=LONG_S)
     found = words_by_rank(await log_of(client, await launcher_pod(client, "ranks")))
@@ -100,6 +105,7 @@ async def test_four_ranks_run_in_two_workers_each_with_its_pods_environment(clie
     for resource, name in ((PODS, "ranks-worker-0"), (JOBS, "ranks-launcher"), (CONFIG_MAPS, "ranks-config")):
         await goes(client, resource, name)
     await goes(client, SERVICES, "ranks")
+    assert not [each for each in running.kubeconfig.parent.glob("hosts/default/*") if "ranks" in each.name]
     await run_ranks(client, "ranks", cleanPodPolicy="All")
     await comes(client, MPI_JOBS, "ranks", has("Succeeded"), within_s=LONG_S)
     await goes(client, PODS, "ranks-worker-1")
@@ -125,6 +131,7 @@ async def test_arenas_job_runs_the_guides_command(client: Client) -> None:
     }
     assert sorted(hosts) == [0, 1, 2, 3]
     assert sorted(hosts.values()) == [f"{name}-worker-{index}" for index in range(4)]
+    assert MPIJobV1Alpha1 in [type(kind) for kind in await discover(client, KINDS)], "the console finds it"
     assert "left out --mca btl_tcp_if_include eth0: all pods share this machine's loopback" in log
     await goes(client, PODS, f"{name}-worker-3")
     await client.delete(MPI_JOBS_V1ALPHA1, name, "default")

@@ -48,6 +48,12 @@ def test_what_mpirun_4_is_given_stays_but_for_this_machine(words: str, adapted: 
     assert adapt(words.split(), 4, HOSTS) == (adapted.split(), [])
 
 
+@pytest.mark.parametrize(("release", "added"), [(4, []), (5, ["--tag-output"])])
+def test_the_variable_that_asks_for_tags_is_an_option_of_open_mpi_5(release: int, added: list[str]) -> None:
+    words, _ = adapt(["-np", "2", "./a"], release, HOSTS | {"OMPI_MCA_orte_tag_output": "1"})
+    assert words == ["--wdir", "/proc/self/cwd", *added, "-np", "2", "./a"]
+
+
 def test_open_mpi_5_has_the_operators_variables_by_its_own_names() -> None:
     found = open_mpi_environment(
         HOSTS | {"OMPI_MCA_btl": "^tcp", "OMPI_MCA_plm_rsh_agent": "/v/kubexec.sh"}, 5
