@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from k8s.job_spec import JOB_FIELDS, JobSpec
 from k8s.models import Condition, Meta, Pod
@@ -172,6 +172,8 @@ class CreatableKind(JobKind, Protocol):
     """What else they may type."""
     lacks: Mapping[str, str]
     """Fields of `JobSpec` that change nothing of such a job, each with the reason in a sentence."""
+    launcher: Literal["torchrun", "mpirun"] = "torchrun"
+    """What starts the ranks of a packaged trainer: torchrun in every pod, or mpirun in the launcher's."""
     runs_tensorboard: bool = False
     """Its operator runs the TensorBoard that a manifest asks for; else it comes beside the job."""
     restart_policies: tuple[str, ...] = ("Always", "OnFailure", "Never", "ExitCode")

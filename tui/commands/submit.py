@@ -177,8 +177,16 @@ def _spec_of(
 ) -> JobSpec:
     image = SANDBOX_IMAGE if options.is_sandbox else ""
     stamp = run_stamp(datetime.now(UTC))
-    cannot = _kind_of(flags).unsupported
-    return spec_of(flags, namespace, unsupported=cannot, image=image, stamp=stamp, continued=continued)
+    kind = _kind_of(flags)
+    return spec_of(
+        flags,
+        namespace,
+        kind=kind,
+        unsupported=kind.unsupported,
+        image=image,
+        stamp=stamp,
+        continued=continued,
+    )
 
 
 def _kind_of(flags: argparse.Namespace) -> CreatableKind:

@@ -67,6 +67,7 @@ class MPIJob(CreatableKind):
     word = "mpi"
     aliases = ("mpijob",)
     resource = MPI_JOBS
+    launcher = "mpirun"
     container = ""
     suspend_field = "spec.runPolicy.suspend"
     operator = _OPERATOR

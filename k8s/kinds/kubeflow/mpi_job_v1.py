@@ -34,6 +34,7 @@ class MPIJobV1(CreatableKind):
     aliases = ("mpijob",)
     resource = MPI_JOBS_V1
     container = MPI_SHAPE.container
+    launcher = "mpirun"
     suspend_field = "spec.runPolicy.suspend"
     lacks: Mapping[str, str] = {
         **NOT_OF_MPI,

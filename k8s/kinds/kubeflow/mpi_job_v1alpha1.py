@@ -69,6 +69,7 @@ class MPIJobV1Alpha1(CreatableKind):
     aliases = ("mpijob",)
     resource = MPI_JOBS_V1ALPHA1
     container = MPI_SHAPE.container
+    launcher = "mpirun"
     suspend_field = ""
     operator = "mpi-operator"
     lacks: Mapping[str, str] = {

@@ -148,6 +148,28 @@ async def test_the_benchmark_runs_under_torchrun_and_has_curves_but_no_checkpoin
         ]
 
 
+@pytest.mark.parametrize("trainer", ["mpi", "ddp"])
+async def test_in_an_mpi_job_mpirun_starts_a_rank_for_each_slot(run: CommandLine, trainer: str) -> None:
+    words = ("--workers", "2", "--gpus", "2", "-e", "NCCL_DEBUG=INFO", "-e", "A=1", "--trainer", trainer)
+    found = await manifest_of(
+        run, "mpi", *SMALL[1:], *words, "--", "--master-port=1" if trainer == "mpi" else "--epochs=1"
+    )
+    launcher = found["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0]
+    assert launcher["command"][:14] == [
+        *("mpirun", "--allow-run-as-root", "--tag-output", "-np", "4", "-x", "A", "-x", "NCCL_DEBUG"),
+        *("python", "-P", "-m", f"trainer.train_{trainer}"),
+        "--master-port=1" if trainer == "mpi" else "--epochs=1",
+    ]
+    assert found["metadata"]["annotations"]["gpuconsole.dev/trainer"] == trainer
+
+
+async def test_slots_that_are_said_are_the_ranks_of_a_worker(run: CommandLine) -> None:
+    words = ("--workers", "3", "--gpus", "2", "--slots-per-worker", "1", "--trainer", "mpi")
+    found = await manifest_of(run, "mpi", *SMALL[1:], *words)
+    launcher = found["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0]
+    assert launcher["command"][3:5] == ["-np", "3"]
+
+
 async def test_a_trainer_told_where_to_write_gets_no_volume_of_its_own(run: CommandLine) -> None:
     arguments = ("--log-dir=/mnt/logs", "--checkpoint-dir", "/mnt/saved")
     found = await manifest_of(run, *SMALL, "-d", "mine:/mnt", "--trainer", "ddp", "--", *arguments)

@@ -141,6 +141,31 @@ def test_the_benchmark_runs_under_torchrun_and_is_cloned_as_the_trainer_it_is() 
     assert base_name(values) == "mpi"
 
 
+def test_the_form_has_an_mpi_job_start_its_ranks_by_mpirun_and_clones_it_as_the_trainer_it_is() -> None:
+    values = form_values(run="mpi", kind="MPIJob", workers="2", gpus="0", slots="2", **{"mpi.model": "tiny"})
+    result = parse_values(values)
+    assert result.problems == {}
+    assert list(result.spec.command) == [
+        *(
+            "mpirun",
+            "--allow-run-as-root",
+            "--tag-output",
+            "-np",
+            "4",
+            "python",
+            "-P",
+            "-m",
+            "trainer.train_mpi",
+        ),
+        *("--model", "tiny", "--log-dir", "/workspace/bert-1/logs"),
+    ]
+    spec, _ = result.kind.spec_from_manifest(result.kind.manifest(result.spec))
+    again = values_from_spec(spec, result.kind)
+    assert (again["run"], again["mpi.model"]) == ("mpi", "tiny")
+    assert parse_values({**again, "workers": "3"}).spec.command[4] == "6"
+    assert parse_values({**values, "gpus": "8", "slots": ""}).spec.command[4] == "16"
+
+
 def test_the_benchmark_writes_event_files_only_where_they_outlive_the_pod() -> None:
     result = parse_values(form_values(run="mpi", claim="", working_dir=""))
     assert result.spec.log_dir == ""

@@ -12,10 +12,12 @@ from k8s.devices.accelerators import is_accelerator
 from k8s.job_spec import JOB_FIELDS, JobField, JobSpec, Mount
 from k8s.job_spec.field_types import Choice, Pairs, Parts, Switch, Text
 from k8s.jobs.run_folders import CHECKPOINTS, LOGS, run_name
+from k8s.kinds import CREATABLE, CreatableKind
 from trainer.catalogue import TRAINERS, Trainer, find
 from tui.commands.support.output import WrongUsage
 from tui.commands.support.parser import SwitchAction
-from tui.jobs.new_job.fields import LAUNCHER, OF_MPIRUN
+from tui.jobs.new_job.fields import OF_MPIRUN
+from tui.jobs.trainer_command import trainer_command
 from tui.options import login_name
 
 WORKSPACE = Mount("workspace", "/workspace")
@@ -115,6 +117,7 @@ def spec_of(
     flags: argparse.Namespace,
     namespace: str,
     *,
+    kind: CreatableKind = CREATABLE[0],
     unsupported: Callable[[JobSpec], Mapping[str, str]] = lambda _: {},
     image: str = "",
     stamp: str = "",
@@ -125,6 +128,7 @@ def spec_of(
     Args:
         flags: As parsed.
         namespace: Where to create it.
+        kind: Its kind, for the command of a trainer.
         unsupported: Says what its kind cannot have of a spec, and why, by field.
         image: The image where none is named.
         stamp: What tells the folder of a trainer from those of earlier jobs of its name.
@@ -137,7 +141,7 @@ def spec_of(
     given = frozenset(fields)
     for complete in (_gpus, _processes, _working_dir):
         complete(fields)
-    fields |= _command(flags, fields, stamp, continued)
+    fields |= _command(flags, kind, fields, stamp, continued)
     spec = JobSpec(namespace=namespace, user=login_name(), **fields)
     refused = {name: words for name, words in unsupported(spec).items() if name in given}
     _complain(refused | spec.problems())
@@ -250,7 +254,7 @@ def _working_dir(fields: dict[str, Any]) -> None:
 
 
 def _command(
-    flags: argparse.Namespace, fields: Mapping[str, Any], stamp: str, continued: str
+    flags: argparse.Namespace, kind: CreatableKind, fields: Mapping[str, Any], stamp: str, continued: str
 ) -> dict[str, Any]:
     """Return the fields that say what is run: the words, where event files will be, and the volumes.
 
@@ -265,12 +269,12 @@ def _command(
         trainer.parser().parse_args(flags.rest)
         if flags.continue_from and not _has(trainer, "resume"):
             raise WrongUsage(f"--continue: the trainer {trainer.name} writes no checkpoints.")
-        for name in OF_MPIRUN:
+        for name in OF_MPIRUN if kind.launcher != "mpirun" else ():
             if _flag_value(name, flags.rest):
                 raise WrongUsage(f"--{name}: for ranks that mpirun starts; this job's are torchrun's.")
         run = run_name(fields.get("name", ""), stamp)
         folders = _folders(trainer, flags.rest, run, continued, is_continued=bool(flags.continue_from))
-        return _trainer_command(trainer, folders, flags.rest, fields)
+        return _trainer_fields(trainer, folders, flags.rest, kind, fields)
     if flags.command and flags.rest:
         raise WrongUsage("COMMAND: use one quoted line or words after --, not both.")
     words = tuple(flags.rest)
@@ -318,8 +322,12 @@ def _folders(
     return [*found, *(("--resume=must",) if is_continued else ())]
 
 
-def _trainer_command(
-    trainer: Trainer, folders: Sequence[str], arguments: Sequence[str], fields: Mapping[str, Any]
+def _trainer_fields(
+    trainer: Trainer,
+    folders: Sequence[str],
+    arguments: Sequence[str],
+    kind: CreatableKind,
+    fields: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Return the fields of a job that runs a trainer; what it writes to the workspace needs its claim."""
     words = [*arguments, *(part for each in folders for part in each.split("=", 1))]
@@ -329,7 +337,7 @@ def _trainer_command(
     log_dir = posixpath.join(fields.get("working_dir", ""), _flag_value("log-dir", words))
     return {
         "trainer": trainer.name,
-        "command": tuple(trainer.command(words, launcher=LAUNCHER)),
+        "command": trainer_command(trainer, words, kind, fields),
         "log_dir": log_dir,
         "mounts": mounts,
     }

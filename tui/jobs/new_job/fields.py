@@ -10,7 +10,7 @@ from k8s.job_spec import JOB_FIELDS, Section
 from k8s.job_spec.field_types import Choice, Duration, Number, OptionalNumber, Quantity, Switch
 from k8s.jobs.run_folders import CHECKPOINTS, LOGS
 from k8s.kinds import CREATABLE
-from trainer.catalogue import TRAINERS, Argument, Launcher, Trainer
+from trainer.catalogue import TRAINERS, Argument, Trainer
 
 COMMAND = "command"
 """The value of `run` that stands for the user's own command."""
@@ -24,10 +24,8 @@ CONTINUE = "continue_from"
 DIRECTORIES: Mapping[str, str] = {"log-dir": LOGS, "checkpoint-dir": CHECKPOINTS}
 """Trainer arguments without a field, and the folder of each below the job's own on the claim."""
 
-LAUNCHER: Launcher = "torchrun"
-"""What starts a trainer's ranks in each pod of the kinds that are made here."""
 OF_MPIRUN = ("master-addr", "master-port")
-"""Trainer arguments for ranks that mpirun starts; without a field while nothing made here has it."""
+"""Trainer arguments for ranks that mpirun starts; without a field, as mostly they are found out."""
 
 _MAIN_ARGUMENTS = ("dataset", "data", "model", "epochs", "batch-size", "lr", "num-iters")
 

@@ -24,12 +24,12 @@ from tui.jobs.new_job.fields import (
     COMMAND,
     CONTINUE,
     DIRECTORIES,
-    LAUNCHER,
     MADE_OTHERWISE,
     default_text,
     default_values,
 )
 from tui.jobs.new_job.hidden_fields import hidden_fields, unused_values
+from tui.jobs.trainer_command import trainer_command
 
 Values = Mapping[str, str]
 """The text in each field, by key; a missing key is at its default."""
@@ -98,7 +98,7 @@ def parse_values(
         problems["kind"] = f"Must be one of {', '.join(each.title for each in CREATABLE)}."
     mounts = _mounts(values, problems)
     continued = _continued(values, earlier, problems)
-    command, log_dir = _command(values, problems, stamp, continued)
+    command, log_dir = _command(values, problems, stamp, continued, kind or CREATABLE[0], parsed)
     spec = JobSpec(
         **parsed,
         processes=processes,
@@ -186,7 +186,12 @@ def _mnist(values: Values, spec: JobSpec) -> str:
 
 
 def _command(
-    values: Values, problems: dict[str, str], stamp: str, continued: EarlierRun | None
+    values: Values,
+    problems: dict[str, str],
+    stamp: str,
+    continued: EarlierRun | None,
+    kind: CreatableKind,
+    fields: Mapping[str, Any],
 ) -> tuple[tuple[str, ...], str]:
     """Return the argv, and the folder of the event files."""
     if values["run"] == COMMAND:
@@ -217,7 +222,7 @@ def _command(
     if values.get(dataset) == "mnist" and values.get(folder) == "":
         problems[folder] = "Required for mnist: the directory of its files, e.g. /workspace/mnist."
     log_dir = folders.get("log-dir", str(trainer.argument("log-dir").default))
-    return tuple(trainer.command(arguments, launcher=LAUNCHER)), log_dir
+    return trainer_command(trainer, arguments, kind, fields), log_dir
 
 
 def _own_command(values: Values, problems: dict[str, str]) -> tuple[str, ...]:
