@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from typing import Any
 
@@ -9,6 +10,8 @@ import pytest
 
 from k8s.job_spec import JOB_FIELDS, JobSpec, Mount
 from tests import FIXTURES
+from tests.scripted.feed import say_kinds
+from tests.scripted.server import Answer, Compute, ScriptedCluster
 from tests.tui.commands.conftest import CommandLine
 from tui.commands.support.parser import CommandParser
 from tui.commands.support.submit_flags import add_spec_arguments, spec_of
@@ -102,10 +105,73 @@ def test_a_guides_command_is_read_as_it_was_meant(name: str) -> None:
     assert said == expected
 
 
-@pytest.mark.parametrize("name", ["pytorch-dist", "pytorch-dist-git", "pytorch-private"])
+@pytest.mark.parametrize("name", JOBS)
 async def test_a_guides_command_makes_a_manifest(alone: CommandLine, name: str) -> None:
+    kind = "PyTorchJob" if words_of(name)[-1].startswith("python ") else "MPIJob"
     ended = await alone(*words_of(name), "--dry-run=client")
-    assert (ended.status, ended.out) == (0, f"PyTorchJob default/{name} created (dry run).\n")
+    assert (ended.status, ended.out) == (0, f"{kind} default/{name} created (dry run).\n")
+    assert ended.err in ("", "Without effect here: --loglevel.\n")
+
+
+RECORDED_AS = {
+    "pytorch-dist": "arena-pytorch-dist",
+    "pytorch-dist-git": "arena-pytorch-dist-git",
+    "pytorch-4-vgg16": "arena-mpi",
+    "pytorch-topo-4-vgg16": "arena-mpi-topology",
+}
+"""What Arena made of the command on a real cluster; its image and git host were replaced there."""
+MPI_JOBS = "/apis/kubeflow.org/v1alpha1/namespaces/default/mpijobs"
+
+
+def essence_of(job: Any) -> dict[str, Any]:
+    """Return what both must have in common: pods, commands, devices, mounts, and what finds them."""
+    spec = job["spec"]
+    roles = spec.get("pytorchReplicaSpecs") or {"": spec}
+    found: dict[str, Any] = {"labels": {key: job["metadata"]["labels"][key] for key in ("app", "release")}}
+    found["gpus"] = job["metadata"]["annotations"]["requestGPUsOfJobOwner"]
+    for role, part in roles.items():
+        pod = part["template"]["spec"]
+        (container,) = pod["containers"]
+        labels = part["template"]["metadata"]["labels"]
+        found[role] = {
+            "replicas": part["replicas"],
+            "name": container["name"],
+            # For the recording the inner quotes were kept from the shell.
+            "command": [word.replace('-np "4"', "-np 4") for word in container["command"]],
+            "limits": container["resources"]["limits"],
+            "mounts": {each["mountPath"] for each in container.get("volumeMounts", ())} - CODE,
+            "claims": [
+                each["persistentVolumeClaim"]["claimName"]
+                for each in pod.get("volumes", ())
+                if "persistentVolumeClaim" in each
+            ],
+            "host network": pod.get("hostNetwork", False),
+            "topology": {key: labels[key] for key in labels if key.startswith("gpu-topology")},
+        }
+    return found
+
+
+CODE = {"/root/code"}
+
+
+@pytest.mark.parametrize("name", RECORDED_AS)
+async def test_what_is_sent_has_what_arena_sent(
+    run: CommandLine, cluster: ScriptedCluster, name: str
+) -> None:
+    say_kinds(cluster, {"kubeflow.org/v1": ["pytorchjobs"], "kubeflow.org/v1alpha1": ["mpijobs"]})
+    for path in (MPI_JOBS, "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs"):
+        cluster.say(path, Compute(lambda asked: Answer(json.loads(asked.body), 201)), method="POST")
+    ended = await run(*words_of(name), "--dry-run=server", "-o", "json")
+    assert ended.status == 0, ended.err
+    recorded = json.loads((FIXTURES / "objects" / f"{RECORDED_AS[name]}.json").read_text())
+    (asked,) = [
+        each
+        for each in cluster.requests
+        if each.method == "POST" and each.path.endswith(("torchjobs", "mpijobs"))
+    ]
+    sent = json.loads(asked.body)
+    assert (sent["kind"], sent["apiVersion"]) == (recorded["kind"], recorded["apiVersion"])
+    assert essence_of(sent) == essence_of(recorded)
 
 
 @pytest.mark.parametrize(
