@@ -96,6 +96,11 @@ async def read_from(
     return await run(client, pod, namespace, words, container=container)
 
 
+def is_on_claim(template: Mapping[str, Any], path: str) -> bool:
+    """Tell whether a container's path lies on a volume claim that its pod template mounts."""
+    return _claim_at(template, path) is not None
+
+
 async def local_folder(client: Client, template: Mapping[str, Any], namespace: str, path: str) -> Path | None:
     """Return where a container's path lies on this machine, if it does.
 

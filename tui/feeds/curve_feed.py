@@ -1,8 +1,9 @@
 """Follows the scalars of one job, wherever they can be read.
 
 First choice is a folder of this machine behind the job's volume claim, which also works
-when the pods are gone; else `exec` into the chief's container while it runs. Until event
-files say anything, the lines of the chief's log are looked through: `step 40 loss 1.87`.
+when the pods are gone; else `exec` into the container of rank 0 while it runs: the chief's,
+or where that only launches, a worker's. Until event files say anything, the lines of the
+chief's log are looked through: `step 40 loss 1.87`.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ import re
 from array import array
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import aclosing, suppress
+from itertools import chain
 
 from k8s.client.client import Client
 from k8s.errors import KubeError
 from k8s.jobs import pod_files
 from k8s.jobs.create import resource_of
-from k8s.kinds import DeclaredJob, JobRef, kind_of
+from k8s.kinds import DeclaredJob, JobRef, Replica, kind_of
 from k8s.logs import Follower, LogLine, LogRequest, Target, targets_of
 from k8s.snapshot import Job
 from trainer.tfevents import Columns, EventFiles, EventFolder, ScalarCurve, ScalarSeries
@@ -182,33 +184,44 @@ class CurveFeed:
         """Read what is new; return whether there was any, and how long to wait before the next look."""
         if isinstance(self.events, EventFolder):
             return bool(await asyncio.to_thread(self.events.read_new)), LOCAL_S
-        template = next((each.template for each in declared.replicas if each.is_chief), {})
+        writer = _writer(declared)
+        template = writer.template if writer is not None else {}
         folder = await pod_files.local_folder(self._client, template, self._ref.namespace, declared.log_dir)
         if folder is not None:
             self.source = f"{declared.log_dir} on this machine"
             self.events = EventFolder(folder)
             return bool(await asyncio.to_thread(self.events.read_new)), LOCAL_S
-        return await self._read_from_pod(declared.log_dir), REMOTE_S
+        return await self._read_from_pod(writer.instance if writer else "", declared.log_dir), REMOTE_S
 
-    async def _read_from_pod(self, folder: str) -> bool:
+    async def _read_from_pod(self, name: str, folder: str) -> bool:
         job = self._job()
-        chief = next((each for each in job.instances if each.is_chief and each.pod), None) if job else None
-        if chief is None:
+        writer = (
+            next((each for each in job.instances if each.name == name and each.pod), None) if job else None
+        )
+        if writer is None:
             raise KubeError("No curves.", "The pod that writes them does not exist.")
-        self.source = f"{folder} in {chief.pod}"
-        namespace, container = self._ref.namespace, chief.containers[0]
+        self.source = f"{folder} in {writer.pod}"
+        namespace, container = self._ref.namespace, writer.containers[0]
         has_news = False
         for file in await pod_files.list_event_files(
-            self._client, chief.pod, namespace, folder, container=container
+            self._client, writer.pod, namespace, folder, container=container
         ):
-            name = file.path.removeprefix(folder).lstrip("/")
-            offset = self.events.offset(name)
+            file_name = file.path.removeprefix(folder).lstrip("/")
+            offset = self.events.offset(file_name)
             if file.size_bytes > offset:
                 chunk = await pod_files.read_from(
-                    self._client, chief.pod, namespace, file.path, offset, container=container
+                    self._client, writer.pod, namespace, file.path, offset, container=container
                 )
-                has_news |= bool(self.events.feed(name, chunk))
+                has_news |= bool(self.events.feed(file_name, chunk))
         return has_news
+
+
+def _writer(declared: DeclaredJob) -> Replica | None:
+    """Return the replica that writes the event files: the chief, unless that has no part in the volume."""
+    replicas = sorted(declared.replicas, key=lambda each: not each.is_chief)
+    on_claim = (each for each in replicas if pod_files.is_on_claim(each.template, declared.log_dir))
+    of_ranks = (each for each in replicas if each.role != "launcher")
+    return next(chain(on_claim, of_ranks, replicas), None)
 
 
 _NO_FOLDER = (

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from k8s.client.client import Client
-from k8s.job_spec import LOG_DIR_ANNOTATION
+from k8s.job_spec import LOG_DIR_ANNOTATION, JobSpec, Mount
 from k8s.jobs.pod_files import LOCAL_PATH
 from k8s.kinds import JobRef
+from k8s.kinds.kubeflow.mpi_job import MPIJob
 from tests.scripted.server import WAIT_S, Answer, ScriptedCluster, Stream
 from tests.support.objects import Object, joined, pod_of, pytorch_job
 from trainer.tfevents import EventWriter
@@ -111,3 +112,27 @@ async def test_event_files_take_the_place_of_the_log_when_they_come(tmp_path: Pa
             await until(lambda: points(feed) == {"train/loss": [(3, 0.5)]})
             assert not feed.is_from_log and feed.source_words == "/w/logs on this machine"
             await log.is_over.wait()
+
+
+async def test_the_event_files_of_an_mpi_job_are_where_its_workers_write(tmp_path: Path) -> None:
+    spec = JobSpec(
+        name="bench",
+        image="x",
+        command=("mpirun", "true"),
+        mounts=(Mount("workspace", "/w"),),
+        trainer="mpi",
+        log_dir="/w/logs",
+    )
+    job = MPIJob().manifest(spec)
+    launcher = job["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]
+    assert "workspace" not in str(launcher)
+    claim = {"metadata": {"name": "workspace", "annotations": {LOCAL_PATH: str(tmp_path)}}}
+    with EventWriter(tmp_path / "logs") as writer:
+        writer.write_scalar("benchmark/img_per_sec", 0, 205.0)
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say("/apis/kubeflow.org/v2beta1/namespaces/default/mpijobs/bench", Answer(job))
+        cluster.say("/api/v1/namespaces/default/persistentvolumeclaims/workspace", Answer(claim))
+        feed = CurveFeed(client, JobRef("default", "bench", "MPIJob", "kubeflow.org/v2beta1"), lambda: None)
+        await feed.read_once()
+        assert points(feed) == {"benchmark/img_per_sec": [(0, 205.0)]}
+        assert feed.source_words == "/w/logs on this machine"
