@@ -144,14 +144,14 @@ async def test_kubectl_sees_a_deployment_and_waits_for_it(client: Client, runnin
 
     def kubectl(*words: str, given: str = "") -> str:
         command = ["kubectl", "--kubeconfig", str(running.kubeconfig), *words]
-        done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=120)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
     assert await asyncio.to_thread(kubectl, "apply", "-f", "-", given=json.dumps(deployment)) == (
         "deployment.apps/seen created\n"
     )
-    said = await asyncio.to_thread(kubectl, "rollout", "status", "deployment/seen", "--timeout=30s")
+    said = await asyncio.to_thread(kubectl, "rollout", "status", "deployment/seen", "--timeout=90s")
     assert said.endswith('deployment "seen" successfully rolled out\n')
     rows = (await asyncio.to_thread(kubectl, "get", "deploy")).splitlines()
     assert rows[0].split() == ["NAME", "READY", "UP-TO-DATE", "AVAILABLE", "AGE"]
