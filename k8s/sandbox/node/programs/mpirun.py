@@ -36,6 +36,21 @@ _WITH_TWO_VALUES = frozenset(("mca", "gmca", "omca", "gomca", "prtemca", "pmixmc
 _SHORT = frozenset(("np", "wd", "rf", "am"))
 """Options of several letters that take one dash everywhere."""
 _FOLDERS = frozenset(("wdir", "wd", "set-cwd-to-session-dir"))
+_WITHIN_A_POD = ("OMPI_MCA_btl", "^tcp")
+"""By what MPI in one pod is kept from listening; ranks in several need it."""
+_OF_A_POD = frozenset(
+    (
+        "HOSTNAME",
+        "HOME",
+        "TMPDIR",
+        "PWD",
+        "OLDPWD",
+        "OMP_NUM_THREADS",
+        "CUDA_VISIBLE_DEVICES",
+        "K_MPI_JOB_ROLE",
+    )
+)
+"""Variables that differ between a job's pods."""
 LOOPBACK = "127.0.0.1"
 
 
@@ -65,6 +80,8 @@ def main(name: str, packaged: str, *words: str) -> int:
         for each in left_out:
             _say(f"left out {each}: all pods share this machine's loopback")
         env = open_mpi_environment(env, release)
+    else:
+        words = tuple(hydra_words(words, env))
     with tempfile.TemporaryDirectory(prefix="mpirun-") as folder:
         status = subprocess.call([program, *words], env=env | {"GPUCONSOLE_MPI_LAUNCH": folder})
         if status == 0 and has_lost_worker(folder):
@@ -106,7 +123,7 @@ def open_mpi_environment(env: Mapping[str, str], release: int) -> dict[str, str]
     All pods bear this machine's name, so what takes ranks with one name to share memory is switched off;
     and a rank is bound to no core, as each pod's first rank would take the same one.
     """
-    found = {name: value for name, value in env.items() if name != "OMPI_MCA_btl"}
+    found = {name: value for name, value in env.items() if (name, value) != _WITHIN_A_POD}
     found |= {"OMPI_MCA_btl_tcp_if_include": "lo", "OMPI_MCA_coll": "^han", "OMPI_MCA_pml": "ob1"}
     if release < 5:
         return found | {
@@ -145,6 +162,18 @@ def adapt(words: Sequence[str], release: int, env: Mapping[str, str]) -> tuple[l
         adapted.insert(0, "--tag-output")
     rest = list(words[sum(1 + len(values) for _, values in _options(words)) :])
     return [*([] if has_folder else ["--wdir", _OWN_FOLDER]), *adapted, *rest], left_out
+
+
+def hydra_words(words: Sequence[str], env: Mapping[str, str]) -> list[str]:
+    """Return the words for MPICH's or Intel's mpirun: a rank keeps what is its own pod's.
+
+    It would have all of the launcher's variables and the launcher's folder.
+    """
+    added = [] if _FOLDERS & {word.lstrip("-") for word in words} else ["-wdir", _OWN_FOLDER]
+    if not any(word.lstrip("-").startswith("genv") for word in words):
+        names = [name for name in env if name not in _OF_A_POD and not name.startswith("GPUCONSOLE_")]
+        added += ["-genvlist", ",".join(names)]
+    return [*added, *words]
 
 
 def _options(words: Sequence[str]) -> Iterator[tuple[str, Sequence[str]]]:

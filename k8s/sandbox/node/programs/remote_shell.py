@@ -27,10 +27,12 @@ _WITH_VALUE = "BbcDEeFIiJLlmOopQRSWw"
 _FAILED = 255
 """How ssh exits when it could not run the command."""
 _PRELUDE = (
+    '[ "$OMPI_MCA_btl" = ^tcp ] && unset OMPI_MCA_btl; '
     'export OMPI_MCA_btl_sm_backing_directory="${TMPDIR:-/tmp}" '
     'MASTER_ADDR="${MASTER_ADDR:-127.0.0.1}" MASTER_PORT="${MASTER_PORT:-$GPUCONSOLE_JOB_PORT}"; '
 )
-"""What ranks find: where to meet, and a folder for shared memory, as all pods are one host to MPI."""
+"""What ranks find: MPI's way from pod to pod, where to meet, and a folder of their pod's for the memory that
+ranks of one host share, as to MPI all pods are one host."""
 
 
 def main(program: str, *words: str) -> int:

