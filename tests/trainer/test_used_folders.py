@@ -11,7 +11,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="training needs torch, which gpuconsole[trainer] brings")
 
 from tests import ROOT  # noqa: E402
-from tests.trainer.jobs import LONG, SMALL, Job  # noqa: E402
+from tests.trainer.jobs import LONG, SMALL, Job, free_port  # noqa: E402
 from trainer.ddp.checkpoint import list_checkpoints, load_checkpoint  # noqa: E402
 
 pytestmark = pytest.mark.slow
@@ -116,10 +116,10 @@ def test_the_learning_rate_goes_on_where_it_was_when_a_step_becomes_half_as_many
     tmp_path: Path,
 ) -> None:
     with job_in(tmp_path) as job:
-        job.start([TRAINER, *SMALL, "--epochs", "60", "--batch-size", "64"])
-        stop_after(job, "epoch 20/60 ")
+        job.start([TRAINER, *SMALL, "--epochs", "30", "--batch-size", "64"])
+        stop_after(job, "epoch 8/30 ")
     with job_in(tmp_path) as job:
-        job.start([TRAINER, *SMALL, "--epochs", "60", "--batch-size", "32"])
+        job.start([TRAINER, *SMALL, "--epochs", "30", "--batch-size", "32"])
         assert job.end() == [0], job.lines
         rates = list(job.curves()["train/lr"].values)
     highest = rates.index(max(rates))
@@ -148,40 +148,52 @@ def test_two_ranks_that_are_stopped_end_with_the_weights_of_two_that_were_not(tm
 
 
 _STEPS = """
-import sys, torch
+import multiprocessing, os, sys, torch
 from trainer.ddp.datasets import TrainBatches, draw_digit_images
 from trainer.ddp.learner import Learner
 from trainer.ddp.model import make_model
 from trainer.distributed.process_group import ProcessGroup
 from trainer.ranks import Ranks
 
-ranks = Ranks.from_env()
-group = ProcessGroup(ranks, torch.device("cpu"), 60)
-group.init()
-torch.manual_seed(1)
-network = make_model("cnn")
-next(each for each in network if isinstance(each, torch.nn.Dropout)).p = 0.0
-learner = Learner(network, group, lr=1e-3, weight_decay=0.01, bf16=False, seed=1)
-images, _ = draw_digit_images(640, 10, seed=1)
-for epoch in range(2):
-    for images_B1HW, labels_B in TrainBatches(images, 64 // ranks.world_size, ranks, 1).epoch_batches(epoch):
-        learner.train_step(images_B1HW, labels_B)
-if ranks.is_first:
-    torch.save(learner.network.state_dict(), sys.argv[1])
-group.destroy()
+
+def learn(rank, world_size, port):
+    os.environ.update(RANK=str(rank), WORLD_SIZE=str(world_size), MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
+    ranks = Ranks.from_env()
+    group = ProcessGroup(ranks, torch.device("cpu"), 60)
+    group.init()
+    torch.manual_seed(1)
+    network = make_model("cnn")
+    next(each for each in network if isinstance(each, torch.nn.Dropout)).p = 0.0
+    learner = Learner(network, group, lr=1e-3, weight_decay=0.01, bf16=False, seed=1)
+    images, _ = draw_digit_images(640, 10, seed=1)
+    for epoch in range(2):
+        batches = TrainBatches(images, 64 // ranks.world_size, ranks, 1)
+        for images_B1HW, labels_B in batches.epoch_batches(epoch):
+            learner.train_step(images_B1HW, labels_B)
+    if ranks.is_first:
+        torch.save(learner.network.state_dict(), f"{world_size}.pt")
+    group.destroy()
+
+
+forking = multiprocessing.get_context("fork")  # torch is imported once for all
+for world_size, port in zip((1, 2, 4), sys.argv[1:], strict=True):
+    processes = [forking.Process(target=learn, args=(rank, world_size, port)) for rank in range(world_size)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    if any(process.exitcode for process in processes):
+        sys.exit(f"of {world_size} ranks one has failed")
 """
 
 
 def test_two_and_four_ranks_learn_what_one_process_learns(tmp_path: Path) -> None:
     (tmp_path / "steps.py").write_text(_STEPS)
-    learnt = []
-    for world_size in (1, 2, 4):
-        with job_in(tmp_path) as job:
-            job.start_ranks(
-                world_size, ["steps", f"{world_size}.pt"], PYTHONPATH=f"{tmp_path}{os.pathsep}{ROOT}"
-            )
-            assert job.end() == [0] * world_size, job.lines
-        learnt.append(torch.load(tmp_path / f"{world_size}.pt", weights_only=True))
+    with job_in(tmp_path) as job:
+        ports = [free_port() for _ in range(3)]
+        job.start(["steps", *ports], PYTHONPATH=f"{tmp_path}{os.pathsep}{ROOT}")
+        assert job.end() == [0], job.lines
+    learnt = [torch.load(tmp_path / f"{world_size}.pt", weights_only=True) for world_size in (1, 2, 4)]
     start = max(float(weights.abs().max()) for weights in learnt[0].values())
     for other in learnt[1:]:
         for name, weights in learnt[0].items():

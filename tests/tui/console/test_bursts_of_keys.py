@@ -17,6 +17,7 @@ from tests.tui.console.test_console import Playground
 from tests.tui.keys.test_keys_of_curves import curves
 from tests.tui.keys.test_keys_of_texts import yaml
 from tests.tui.keys.world import WAITS, seen, typed, world
+from tui.screens.documents.info import InfoView
 from tui.widgets.curve_chart import CurveChart
 from tui.widgets.yaml_view import YamlView
 
@@ -60,8 +61,13 @@ def why(tmp_path: Path) -> AbstractAsyncContextManager[Playground]:
     return opened(tmp_path, *typed("why waits"), shows="Waits", size=(60, 15), pods=pods)
 
 
-def info(tmp_path: Path) -> AbstractAsyncContextManager[Playground]:
-    return opened(tmp_path, *typed("info"), shows="job kinds", size=(60, 15))
+@asynccontextmanager
+async def info(tmp_path: Path) -> AsyncIterator[Playground]:
+    async with opened(tmp_path, *typed("info"), shows="job kinds", size=(60, 15)) as play:
+        view = play.console.screen
+        assert isinstance(view, InfoView)
+        await play.until(lambda: "may delete" in view.copy_text() and "perhaps" not in view.copy_text())
+        yield play
 
 
 def log(tmp_path: Path) -> AbstractAsyncContextManager[Playground]:

@@ -22,7 +22,6 @@ from textual.app import App, ComposeResult
 from textual.color import Color
 from textual.filter import ANSIToTruecolor, LineFilter
 from textual.geometry import Region
-from textual.pilot import Pilot
 from textual.strip import Strip
 from textual.theme import Theme
 from textual.widget import Widget
@@ -32,7 +31,7 @@ from k8s.logs import Item, LogLine, Mark, Marker, Target
 from k8s.text.sanitize import UNSAFE
 from tests.scripted.server import Answer, ScriptedCluster, Stream, page
 from tests.support.objects import Object, node, pod_of, pytorch_job
-from tests.tui.console.test_console import EVENTS, LISTS
+from tests.tui.console.test_console import EVENTS, LISTS, Playground
 from tui.app import Console
 from tui.charts.series import Series
 from tui.jobs.new_job.preflight import PreflightLine
@@ -295,7 +294,7 @@ def any_path(text: str) -> Answer:
 
 
 @asynccontextmanager
-async def hostile_console(tmp_path: Path, text: str, made: type[Console]) -> AsyncIterator[Pilot[int]]:
+async def hostile_console(tmp_path: Path, text: str, made: type[Console]) -> AsyncIterator[Playground]:
     async with ScriptedCluster() as cluster:
         objects = hostile_objects(text)
         for name, path in LISTS.items():
@@ -320,32 +319,29 @@ async def hostile_console(tmp_path: Path, text: str, made: type[Console]) -> Asy
         )
         console = made(options)
         async with console.run_test(size=(100, 30), notifications=True) as pilot:
-            for _ in range(400):
-                if console.snapshot.is_synced and console.snapshot.jobs:
-                    break
-                await pilot.pause(0.025)
+            play = Playground(cluster, pilot, {})
+            await play.until(lambda: console.snapshot.is_synced and console.snapshot.jobs)
             assert len(console.snapshot.jobs) == 1 and len(console.snapshot.nodes) == 1
-            yield pilot
+            yield play
 
 
 LEFT_OUT = {"quit", "shell", "contexts.switch_context", "request('shell')"}
 """What would end the test, needs a real terminal, or leaves the cluster's objects behind."""
 
 
-async def walk(pilot: Pilot[int], *, presses_keys: bool) -> set[str]:
+async def walk(play: Playground, *, presses_keys: bool) -> set[str]:
     """Go to every view, pressing its keys once, and look at all that is drawn; name the screens."""
-    console, seen = pilot.app, set[str]()
-    assert isinstance(console, Console)
+    console, seen = play.console, set[str]()
 
     async def look() -> str:
-        await pilot.pause()
+        await play.pilot.pause()
         name = type(console.screen).__name__
         assert_screen_harmless(console) if name in seen else assert_all_harmless(console)
         seen.add(name)
         return name
 
     async def press(*keys: str) -> None:
-        await pilot.press(*keys)
+        await play.pilot.press(*keys)
         await look()
 
     async def go(where: str, argument: str = "") -> None:
@@ -402,14 +398,14 @@ async def test_a_hostile_cluster_is_drawn_harmlessly_in_every_view(
     tmp_path: Path, kind: str, made: type[Console]
 ) -> None:
     text = HOSTILE[kind]
-    async with hostile_console(tmp_path, text, made) as pilot:
-        seen = await walk(pilot, presses_keys=kind != "long")
-        pilot.app.notify(text, title=text, severity="error", markup=False)
-        await pilot.pause()
-        assert_all_harmless(pilot.app)
-        pilot.app.push_screen(ConfirmScreen(text, text, "Delete"))
-        await pilot.pause()
-        assert_all_harmless(pilot.app)
+    async with hostile_console(tmp_path, text, made) as play:
+        seen = await walk(play, presses_keys=kind != "long")
+        play.console.notify(text, title=text, severity="error", markup=False)
+        await play.pilot.pause()
+        assert_all_harmless(play.console)
+        play.console.push_screen(ConfirmScreen(text, text, "Delete"))
+        await play.pilot.pause()
+        assert_all_harmless(play.console)
     assert {
         "JobsView",
         "NodesView",

@@ -94,7 +94,7 @@ async def be_quiet(play: Playground) -> None:
     before = ""
     while before != (before := text_of(play.console) + looks_of(play.console)):
         await play.until(lambda: play.is_filled)
-        await play.pilot.pause(0.2)
+        await play.pilot.pause(0.05)
 
 
 def say(cluster: ScriptedCluster) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,9 +16,9 @@ from k8s.client.auth.kubeconfig import Kubeconfig
 from k8s.models import Event, convert
 from k8s.snapshot import NodeRow
 from k8s.text.sanitize import UNSAFE, sanitize
-from tests.scripted.server import Answer, ScriptedCluster, Stall, page, refusal
+from tests.scripted.server import Answer, Reply, ScriptedCluster, Stall, page, refusal
 from tests.support.hosted_view import hosted
-from tests.support.objects import joined, node, pod_of, pytorch_job
+from tests.support.objects import Object, joined, node, pod_of, pytorch_job
 from tests.tui.console.test_console import EVENTS, Playground, bert, console_on, some_objects
 from tests.tui.screens.test_jobs import job, picture
 from tui.feeds.preview_data import MOST_EVENTS, MOST_LINES, PreviewData, fetch_preview
@@ -51,6 +52,17 @@ def event(**fields: Any) -> Event:
 
 def text_of(lines: Lines) -> str:
     return "\n".join("".join(text for text, _ in line) for line in lines)
+
+
+def says(*said: Reply | Object) -> Callable[[ScriptedCluster], None]:
+    """Return what lets a cluster tell of bert these logs, one for each time it is asked, and events."""
+
+    def say(cluster: ScriptedCluster) -> None:
+        cluster.forget(EVENTS)
+        cluster.say(EVENTS, page([each for each in said if isinstance(each, dict)]))
+        cluster.say(LOG, *(each for each in said if not isinstance(each, dict)))
+
+    return say
 
 
 def pane(play: Playground) -> str:
@@ -134,10 +146,8 @@ def test_whatever_a_cluster_says_the_story_is_harmless_and_fits(
 async def test_a_wide_terminal_shows_why_events_and_log_of_the_job_the_cursor_rests_on(
     tmp_path: Path,
 ) -> None:
-    async with console_on(tmp_path, size=WIDE, **some_objects()) as play:
-        play.cluster.forget(EVENTS)
-        play.cluster.say(EVENTS, page([happened("e", message="pulled [/b] the image")]))
-        play.cluster.say(LOG, Answer(b"[rank0]: step 7\n[rank3]: step 8\n"))
+    said = says(Answer(b"[rank0]: step 7\n[rank3]: step 8\n"), happened("e", message="pulled [/b] the image"))
+    async with console_on(tmp_path, size=WIDE, prepare=said, **some_objects()) as play:
         await play.press("N", "g")
         await play.until(lambda: "step 7" in pane(play))
         assert "pulled [/b] the image" in pane(play) and "step 8" not in pane(play)
@@ -178,8 +188,7 @@ async def test_other_lists_have_no_preview_and_z_says_which_have() -> None:
 
 
 async def test_nothing_is_asked_while_nothing_happens_and_again_when_the_row_changes(tmp_path: Path) -> None:
-    async with console_on(tmp_path, size=WIDE, **some_objects()) as play:
-        play.cluster.say(LOG, Answer(b"step 7\n"))
+    async with console_on(tmp_path, size=WIDE, prepare=says(Answer(b"step 7\n")), **some_objects()) as play:
         await play.press("N", "g")
         await play.until(lambda: "step 7" in pane(play))
         preview = play.console.screen.query_one(Preview)
@@ -190,8 +199,8 @@ async def test_nothing_is_asked_while_nothing_happens_and_again_when_the_row_cha
 
 
 async def test_a_row_that_changes_while_it_is_asked_about_is_asked_about_again(tmp_path: Path) -> None:
-    async with console_on(tmp_path, size=WIDE, **some_objects()) as play:
-        play.cluster.say(LOG, Stall(), Answer(b"step 7\n"))
+    said = says(Stall(), Answer(b"step 7\n"))
+    async with console_on(tmp_path, size=WIDE, prepare=said, **some_objects()) as play:
         await play.press("N", "g")
         await play.cluster.until_asked(LOG)
         changed = {**bert["metadata"], "annotations": {"gpuconsole.dev/user": "maria"}}
@@ -200,10 +209,7 @@ async def test_a_row_that_changes_while_it_is_asked_about_is_asked_about_again(t
 
 
 async def test_what_the_cursor_has_left_is_not_asked_for_any_more(tmp_path: Path) -> None:
-    async with console_on(tmp_path, size=WIDE, **some_objects()) as play:
-        play.cluster.forget(EVENTS)
-        play.cluster.say(EVENTS, page([]))
-        play.cluster.say(LOG, Stall())
+    async with console_on(tmp_path, size=WIDE, prepare=says(Stall()), **some_objects()) as play:
         await play.press("N", "g")
         await play.cluster.until_asked(LOG)
         preview = play.console.screen.query_one(Preview)

@@ -1,0 +1,45 @@
+"""Waiting until an app has dealt with what it was sent, however slow the machine is.
+
+Textual's pilot looks at the CPU time of the process: one that gets no turn on a loaded machine looks idle.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from textual._context import active_app
+from textual.app import App
+
+from tui.terminal.key_queue import KeyQueue, _is_working
+
+QUIET_TURNS = 10
+"""Turns of the loop in which nothing happens, until all is dealt with: a key takes some to arrive."""
+MOST_LOOKS = 1_000
+"""Until no more is waited for: what handles a message may wait for what the test does next."""
+LEAST_S = 0.02
+"""What a pause takes at least, as Textual's does: timers end meanwhile."""
+
+
+async def until_handled(*_: float) -> None:
+    """Wait until no message waits or is being handled, and a key that was typed was handed on."""
+    app = active_app.get(None)
+    quiet_turns = looks = 0
+    while app is not None and app.is_running and quiet_turns < QUIET_TURNS and looks < MOST_LOOKS:
+        looks += 1
+        quiet_turns = 0 if _is_busy(app) else quiet_turns + 1
+        await asyncio.sleep(0 if quiet_turns else 0.001)
+
+
+async def pause(*_: float) -> None:
+    """Wait a moment, and until all is dealt with that has come by then."""
+    await asyncio.sleep(LEAST_S)
+    await until_handled()
+
+
+def _is_busy(app: App[Any]) -> bool:
+    queue, screens = getattr(app, "key_queue", None), app._screen_stack
+    if not screens or (isinstance(queue, KeyQueue) and not queue.is_empty):
+        return True
+    top = screens[-1]
+    return bool(top._callbacks) or any(map(_is_working, (app, *screens, *top.walk_children())))
