@@ -55,10 +55,10 @@ class RotatedLog:
         return offset
 
     def seek_time(self, moment: bytes) -> bool:
-        """Go to the newest part that began by a time, else to the oldest; tell whether there was one."""
+        """Go to the newest part that began before a time, else to the oldest; tell whether there was one."""
         for part in reversed(self._sizes):
             self._open(part)
-            if b"" < self._first_moment() <= moment:
+            if b"" < self._first_moment() < moment:
                 return True
         return False
 
