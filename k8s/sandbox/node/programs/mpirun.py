@@ -20,6 +20,8 @@ _NOT_FOUND, _SIGNALLED = 127, 128
 _ENDS_WITHIN_S, _TURN_S = 5.0, 0.02
 _OPEN_MPI_HOSTS = "OMPI_MCA_orte_default_hostfile"
 _HYDRA_HOSTS = ("HYDRA_HOST_FILE", "I_MPI_HYDRA_HOST_FILE")
+_TAGGED = "OMPI_MCA_orte_tag_output"
+"""Tells Open MPI 4 to say before each line whose it is; Open MPI 5 knows an option for that only."""
 _OWN_FOLDER = "/proc/self/cwd"
 """Each rank's own working folder, that of its pod: mpirun would send all of them to the launcher's."""
 _WITH_VALUE = frozenset(
@@ -161,6 +163,8 @@ def adapt(words: Sequence[str], release: int, env: Mapping[str, str]) -> tuple[l
     if release >= 5 and env.get("OMPI_MCA_orte_tag_output") in ("1", "true"):
         adapted.insert(0, "--tag-output")
     rest = list(words[sum(1 + len(values) for _, values in _options(words)) :])
+    if release >= 5 and env.get(_TAGGED) == "1" and not {"--output", "--tag-output"} & {*adapted}:
+        adapted = ["--output", "tag", *adapted]
     return [*([] if has_folder else ["--wdir", _OWN_FOLDER]), *adapted, *rest], left_out
 
 

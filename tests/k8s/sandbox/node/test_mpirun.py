@@ -30,6 +30,24 @@ def test_the_guides_command_is_taken_by_open_mpi_5() -> None:
 
 
 @pytest.mark.parametrize(
+    ("words", "release", "begins"),
+    [
+        ("-np 2 ./a", 5, ["--output", "tag", "-np"]),
+        ("-np 2 ./a --output x", 5, ["--output", "tag", "-np"]),
+        ("--tag-output -np 2 ./a", 5, ["--tag-output", "-np"]),
+        ("--output rank ./a", 5, ["--output", "rank", "./a"]),
+        ("-np 2 ./a", 4, ["-np", "2"]),
+    ],
+)
+def test_lines_are_tagged_for_open_mpi_5_by_an_option_where_4_takes_a_variable(
+    words: str, release: int, begins: list[str]
+) -> None:
+    tagged = {**HOSTS, "OMPI_MCA_orte_tag_output": "1"}
+    adapted = adapt(words.split(), release, tagged)[0]
+    assert adapted[2:][: len(begins)] == begins
+
+
+@pytest.mark.parametrize(
     ("words", "adapted"),
     [
         ("-np 2 -bind-to none ./a -b", "--wdir /proc/self/cwd -np 2 -bind-to none ./a -b"),

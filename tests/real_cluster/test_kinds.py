@@ -1,0 +1,99 @@
+"""The manifests of every kind, given to a real API server with the released schemas.
+
+The cluster has MPIJobs in their newest version only, as one CRD name has one place: the older versions are
+served here under a group of their own. T9k's CRD is not public.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from k8s.client.client import Client
+from k8s.errors import NotFound
+from k8s.job_spec import JobSpec
+from k8s.kinds import CREATABLE, CreatableKind
+from k8s.models.resources import Resource
+from tests.k8s.kinds.test_every_field import FULL, SPECS
+from tests.support.openapi import schema_of
+
+pytestmark = pytest.mark.cluster
+CRDS = Resource(
+    "apiextensions.k8s.io",
+    "v1",
+    "customresourcedefinitions",
+    "CustomResourceDefinition",
+    is_namespaced=False,
+)
+SERVED = [kind for kind in CREATABLE if kind.title in ("PyTorchJob", "MPIJob", "TrainJob", "Job")]
+OLDER = [kind for kind in CREATABLE if kind.title in ("MPIJob v1", "MPIJob v1alpha1")]
+every_spec = pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)
+
+
+def made(kind: CreatableKind, spec: JobSpec, namespace: str) -> dict[str, Any]:
+    """Return a manifest; classes of priority that the cluster has not are left out."""
+    return kind.manifest(replace(spec, namespace=namespace, priority_class=""))
+
+
+@every_spec
+@pytest.mark.parametrize("kind", SERVED, ids=lambda kind: kind.title)
+async def test_a_real_server_accepts_every_field_of_every_kind(
+    admin: Client, kind: CreatableKind, spec: JobSpec
+) -> None:
+    namespace = admin.config.namespace
+    manifest = made(kind, spec, namespace)
+    await admin.create(kind.resource, manifest, namespace, dry_run=True)
+    await admin.create(kind.resource, manifest, namespace)
+    stored = await admin.get(kind.resource, spec.name, namespace)
+    found, _ = kind.spec_from_manifest(stored)
+    assert (found.name, found.workers, found.gpus, found.command) == (
+        spec.name,
+        spec.workers,
+        spec.gpus,
+        spec.command,
+    )
+    for resource, companion in kind.companions(replace(spec, namespace=namespace)):
+        await admin.create(resource, companion, namespace)
+
+
+@pytest.mark.parametrize("kind", OLDER, ids=lambda kind: kind.title)
+async def test_the_older_mpijobs_are_accepted_by_their_own_schemas(
+    admin: Client, kind: CreatableKind
+) -> None:
+    group = f"{kind.resource.version}.mpi-{uuid4().hex[:6]}.example.org"
+    resource = replace(kind.resource, group=group)
+    crd = f"{resource.plural}.{group}"
+    schema = {"openAPIV3Schema": schema_of(f"mpijob-{resource.version}")}
+    version = {"name": resource.version, "served": True, "storage": True, "schema": schema}
+    names = {"kind": resource.kind, "plural": resource.plural, "singular": "mpijob", "listKind": "MPIJobList"}
+    spec = {"group": group, "scope": "Namespaced", "names": names, "versions": [version]}
+    await admin.create(CRDS, {"metadata": {"name": crd}, "spec": spec})
+    try:
+        namespace = admin.config.namespace
+        manifest = made(kind, FULL, namespace) | {"apiVersion": resource.api_version}
+
+        async with asyncio.timeout(60):
+            while not await is_served(admin, resource, manifest):
+                await asyncio.sleep(0.2)
+        await admin.create(resource, manifest, namespace)
+        stored = await admin.get(resource, FULL.name, namespace)
+        assert kind.spec_from_manifest(stored)[0].workers == FULL.workers
+    finally:
+        await admin.delete(CRDS, crd)
+
+
+async def is_served(admin: Client, resource: Resource, manifest: dict[str, Any]) -> bool:
+    """Try a manifest of a kind that may not be served yet.
+
+    Raises:
+        Invalid: It is served, and the manifest refused.
+    """
+    try:
+        await admin.create(resource, manifest, admin.config.namespace, dry_run=True)
+    except NotFound:
+        return False
+    return True
