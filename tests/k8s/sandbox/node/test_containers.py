@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from k8s.sandbox.controller_runtime import PROCESSES
 from k8s.sandbox.node.containers import CannotStart, ContainerContext, expand, launch_of
 from k8s.sandbox.node.ports import Ports, ephemeral
+from k8s.sandbox.node.programs import PROGRAMS
 from k8s.sandbox.pod_folder import rewrite
 
 MOUNTS = (("/workspace/deep", "/real/b"), ("/workspace", "/real/a"), ("/mnt/x.y", "/real/c"))
@@ -167,6 +169,25 @@ def test_the_limit_of_the_whole_pod_counts_where_its_container_has_none() -> Non
     manifest["spec"]["resources"] = {"limits": {"cpu": "3"}}
     launch = launch_of(manifest, manifest["spec"]["containers"][0], context(cores=8))
     assert launch.env["OMP_NUM_THREADS"] == "3"
+
+
+def test_ranks_that_share_a_pod_share_its_cores() -> None:
+    manifest = pod("true")
+    manifest["metadata"]["annotations"] = {PROCESSES: "4"}
+    launch = launch_of(manifest, manifest["spec"]["containers"][0], context(cores=8))
+    assert launch.env["OMP_NUM_THREADS"] == "2"
+
+
+@pytest.mark.parametrize("folder", ["/", "/root", "/root/"])
+def test_the_home_of_an_image_is_the_pods_own_folder(folder: str) -> None:
+    manifest = pod("true", workingDir=folder)
+    assert launch_of(manifest, manifest["spec"]["containers"][0], context()).cwd == "/scratch"
+
+
+@pytest.mark.parametrize("word", ["mpirun", "/usr/local/bin/mpirun", "/usr/sbin/sshd"])
+def test_a_program_of_the_image_that_every_pod_has_is_found_wherever_it_is(word: str) -> None:
+    launch = launch_of(pod(word), pod(word)["spec"]["containers"][0], context())
+    assert launch.argv[: len(PROGRAMS[Path(word).name])] == PROGRAMS[Path(word).name]
 
 
 def test_a_folder_of_the_machine_is_used_only_when_it_is_mounted() -> None:
