@@ -30,6 +30,8 @@ OF_T9K: Mapping[str, str] = {
     "torchrunConfig.rdzvBackend": "rendezvous is static, in a single pod --standalone",
 }
 """Fields of a job of TensorStack, and what happens instead."""
+OF_TRAIN_JOB: Mapping[str, str] = {"initializer": "nothing is fetched before the nodes start"}
+"""Fields of a TrainJob, and what happens instead."""
 READINESS_GATES = "a pod is ready once its containers are"
 
 
@@ -47,6 +49,8 @@ def _warnings(key: str, obj: Object) -> Iterator[str]:
             yield _sentence("spec.podReplacementPolicy", "a pod that is ending is replaced at once")
     if isinstance(spec, dict) and "replicaSpecs" in spec:
         yield from _ignored(spec, "spec", OF_T9K)
+    if isinstance(spec, dict) and "runtimeRef" in spec:
+        yield from _ignored(spec, "spec", OF_TRAIN_JOB)
     for pod_spec, at in _pod_specs(spec, "spec"):
         if pod_spec.get("readinessGates"):
             yield _sentence(f"{at}.readinessGates", READINESS_GATES)

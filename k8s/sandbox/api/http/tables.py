@@ -51,7 +51,7 @@ jobs.batch  Name=metadata.name Status=job_status Completions=job_completions Dur
 mpijobs.batch.tensorstack.dev  Name=metadata.name Phase=status.phase Age=age
 pytorchtrainingjobs.batch.tensorstack.dev  Name=metadata.name Phase=status.phase Age=age
 jobsets.jobset.x-k8s.io  Name=metadata.name TerminalState=status.terminalState Restarts=status.restarts|0
-            Completed=completed Suspended=spec.suspend Age=age
+            Completed=completed Suspended=suspended Age=age
 clustertrainingruntimes.trainer.kubeflow.org  Name=metadata.name Age=age
 trainingruntimes.trainer.kubeflow.org  Name=metadata.name Age=age
 mpijobs.v1alpha1.kubeflow.org  Name=metadata.name Age=age State=status.launcherStatus
@@ -323,6 +323,7 @@ CELLS: Mapping[str, Cell] = {
     "job_images": lambda job: _of_containers(job, "image"),
     "age": lambda obj: _since(_at(obj, "metadata.creationTimestamp") or ""),
     "entries": lambda obj: sum(len(obj.get(field) or ()) for field in ("data", "binaryData")),
+    "suspended": lambda job: str(bool(_at(job, "spec.suspend"))).lower(),
     "completed": lambda job: _condition(job, "Completed"),
     "last_condition": _last_condition,
 }

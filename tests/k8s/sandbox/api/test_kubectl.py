@@ -411,6 +411,16 @@ async def test_explain_says_what_fields_there_are(kubectl: Kubectl) -> None:
     assert 'field "containrs" does not exist' in unknown.err
 
 
+async def test_a_job_set_is_shown_as_its_own_columns_say(kubectl: Kubectl) -> None:
+    pods = {"template": {"spec": {"containers": [{"name": "c", "image": "i"}]}}}
+    spec = {"replicatedJobs": [{"name": "g", "template": {"spec": pods}}]}
+    manifest = {**thing("JobSet", "s", spec=spec), "apiVersion": "jobset.x-k8s.io/v1alpha2"}
+    await kubectl.api.made("jobset.x-k8s.io/v1alpha2/jobsets", manifest)
+    lines = (await kubectl("get", "jobsets")).lines
+    assert lines[0] == ["NAME", "TERMINALSTATE", "RESTARTS", "COMPLETED", "SUSPENDED", "AGE"]
+    assert lines[1][:3] == ["s", "0", "false"]
+
+
 async def test_t9ks_tutorial_is_applied_as_it_stands(kubectl: Kubectl) -> None:
     path = str(FIXTURES / "t9k" / "job.yaml")
     said = await kubectl("apply", "-f", path, "--dry-run=server")

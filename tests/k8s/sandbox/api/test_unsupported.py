@@ -99,6 +99,14 @@ async def test_a_field_in_a_list_of_roles_is_found(sandbox: Api) -> None:
     assert [words.split(": ")[0] for words in warned(answer)] == [f'299 - "{at}']
 
 
+async def test_what_a_train_job_would_fetch_is_warned_of(sandbox: Api) -> None:
+    fetched = {"dataset": {"storageUri": "hf://a/b"}}
+    manifest = thing("TrainJob", "t", spec={"runtimeRef": {"name": "r"}, "initializer": fetched})
+    manifest["apiVersion"] = "trainer.kubeflow.org/v1alpha1"
+    answer = await sandbox.create("trainer.kubeflow.org/v1alpha1/trainjobs", manifest)
+    assert [words.split(": ")[0] for words in warned(answer)] == ['299 - "spec.initializer']
+
+
 async def test_a_dry_run_warns_and_writes_no_event(sandbox: Api) -> None:
     answer = await sandbox.create("pods", with_container(pod("p"), livenessProbe=PROBE), dryRun="All")
     assert len(warned(answer)) == 1
