@@ -8,16 +8,19 @@ Started as `python -I -S mpirun.py NAME PACKAGED WORDS...`, where PACKAGED is wh
 no NAME; needs only the standard library.
 """
 
+import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 
 _NOT_FOUND, _SIGNALLED = 127, 128
-_ENDS_WITHIN_S, _TURN_S = 5.0, 0.02
+_WORKERS_START_WITHIN_S, _ENDS_WITHIN_S, _TURN_S = 30.0, 5.0, 0.02
 _OPEN_MPI_HOSTS = "OMPI_MCA_orte_default_hostfile"
 _HYDRA_HOSTS = ("HYDRA_HOST_FILE", "I_MPI_HYDRA_HOST_FILE")
 _TAGGED = "OMPI_MCA_orte_tag_output"
@@ -85,11 +88,53 @@ def main(name: str, packaged: str, *words: str) -> int:
     else:
         words = tuple(hydra_words(words, env))
     with tempfile.TemporaryDirectory(prefix="mpirun-") as folder:
+        words = tuple(with_mounts(words, _worker_mounts(env)))
         status = subprocess.call([program, *words], env=env | {"GPUCONSOLE_MPI_LAUNCH": folder})
         if status == 0 and has_lost_worker(folder):
             _say("a worker was lost, though mpirun says that all went well")
             return 1
     return status if status >= 0 else _SIGNALLED - status
+
+
+def with_mounts(words: Sequence[str], mounts: Mapping[str, str]) -> list[str]:
+    """Return words with what stands for mount paths in the workers, as in a container's own command.
+
+    The launcher need not have the volumes that its ranks' arguments name.
+    """
+    if not mounts:
+        return list(words)
+    either = "|".join(map(re.escape, sorted(mounts, key=len, reverse=True)))
+    path = re.compile(rf"(?<![\w./)}}~-])({either})(?![\w.-])")
+    return [path.sub(lambda match: mounts[match[1]], word) for word in words]
+
+
+def _worker_mounts(env: Mapping[str, str]) -> dict[str, str]:
+    """Return the mount paths behind which all workers have the same folder, once they run."""
+    file = next((env[name] for name in (_OPEN_MPI_HOSTS, *_HYDRA_HOSTS) if env.get(name)), "")
+    with suppress(OSError):
+        lines = _read(file).splitlines()
+        hosts = [line.split()[0].partition(":")[0].partition(".")[0] for line in lines if line.strip()]
+        deadline = time.monotonic() + _WORKERS_START_WITHIN_S
+        found = [_mounts_of(os.path.join(env.get("GPUCONSOLE_HOSTS", ""), host), deadline) for host in hosts]
+        return dict(set.intersection(*found)) if found else {}
+    return {}
+
+
+def _mounts_of(folder: str, deadline: float) -> set[tuple[str, str]]:
+    """Return the mounts of the container in a folder, when it has been started.
+
+    Raises:
+        OSError: It was not by the deadline.
+    """
+    while True:
+        try:
+            launch = json.loads(_read(os.path.join(folder, "process.json")))
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(_TURN_S)
+        else:
+            return {(path, real) for path, real in launch["mounts"]}
 
 
 def has_lost_worker(folder: str, within_s: float = _ENDS_WITHIN_S) -> bool:

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from k8s.sandbox.node.programs.mpirun import adapt, hydra_words, open_mpi_environment, open_mpi_release
+from k8s.sandbox.node.programs.mpirun import (
+    adapt,
+    hydra_words,
+    open_mpi_environment,
+    open_mpi_release,
+    with_mounts,
+)
 from k8s.sandbox.node.programs.remote_shell import split
 
 HOSTS = {"OMPI_MCA_orte_default_hostfile": "/v/hostfile", "GPUCONSOLE_JOB_PORT": "1234"}
@@ -125,3 +131,13 @@ def test_the_release_of_open_mpi_is_read_from_its_version(version: str, release:
 )
 def test_the_host_stands_behind_sshs_options(words: str, host: str, line: str) -> None:
     assert split(words.split()) == (host, line)
+
+
+def test_arguments_of_ranks_name_the_workers_volumes() -> None:
+    mounts = {"/w": "/v/claim", "/w/deep": "/v/other"}
+    words = ["-np", "2", "python", "a.py", "--log-dir=/w/logs", "/w/deep/x", "cd /w && ls", "/where", "x/w"]
+    assert with_mounts(words, mounts) == [
+        *("-np", "2", "python", "a.py", "--log-dir=/v/claim/logs", "/v/other/x", "cd /v/claim && ls"),
+        *("/where", "x/w"),
+    ]
+    assert with_mounts(words, {}) == words
