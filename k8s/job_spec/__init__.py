@@ -4,6 +4,7 @@ Form, flags, templates and the reference page are made from the declarations, ob
 """
 
 from k8s.job_spec.declaration import JobField, Section
+from k8s.job_spec.job_files import NO_FILES, JobFiles
 from k8s.job_spec.parts import ConfigFile, EnvSource, HostMount, Mount, PodToleration
 from k8s.job_spec.rules import LONGEST_NAME
 from k8s.job_spec.spec import (
@@ -18,12 +19,14 @@ __all__ = [
     "JOB_FIELDS",
     "LOG_DIR_ANNOTATION",
     "LONGEST_NAME",
+    "NO_FILES",
     "TRAINER_ANNOTATION",
     "USER_ANNOTATION",
     "ConfigFile",
     "EnvSource",
     "HostMount",
     "JobField",
+    "JobFiles",
     "JobSpec",
     "Mount",
     "PodToleration",

@@ -11,7 +11,9 @@ from typing import Any
 
 from k8s.errors import KubeError
 from k8s.job_spec import LOG_DIR_ANNOTATION, LONGEST_NAME, TRAINER_ANNOTATION, USER_ANNOTATION, JobSpec
+from k8s.jobs.clone_companions import with_moved_names
 from k8s.jobs.run_folders import LOGS, moved_folder, moved_to_run, run_name, run_stamp
+from k8s.jobs.transaction import SUBMISSION
 from k8s.kinds import CREATABLE, KINDS, CreatableKind, Manifest
 from k8s.kinds.parse import nested
 from k8s.kinds.pods.renaming import renamed
@@ -48,6 +50,7 @@ _MADE_ANNOTATIONS = frozenset(
         "kubectl.kubernetes.io/last-applied-configuration",
         "batch.kubernetes.io/job-tracking",
         "batch.kubernetes.io/cronjob-scheduled-timestamp",
+        SUBMISSION,
     }
 )
 _MINOR = re.compile(
@@ -213,7 +216,8 @@ def _renamed(manifest: Manifest, like: str, name: str, user: str) -> Manifest:
         manifest = {**manifest, "spec": _with_moved_words(manifest.get("spec"), like, run)}
     if annotations:
         meta["annotations"] = annotations
-    return {**manifest, "metadata": meta}
+    moved: Manifest = with_moved_names({**manifest, "metadata": meta}, like, name)
+    return moved
 
 
 def _with_moved_words(value: Any, like: str, run: str) -> Any:

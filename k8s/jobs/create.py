@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from k8s.client.client import Client
-from k8s.errors import Conflict, Invalid, KubeError, NotFound
-from k8s.job_spec import JobSpec
+from k8s.errors import Conflict, Forbidden, Invalid, KubeError, NotFound
+from k8s.job_spec import NO_FILES, JobFiles, JobSpec
+from k8s.jobs.companions import JOB_LABEL, Companion, companions_of, problems_with_files, with_login
+from k8s.jobs.transaction import Transaction, owner_reference
 from k8s.kinds import KINDS, CreatableKind, JobRef, Manifest, kind_of
 from k8s.models.resources import CLAIMS, NAMESPACES, Resource
 from k8s.watch.discovery import RestMapper
@@ -35,13 +39,13 @@ class JobRejected(Invalid):
     """The job is refused as it is; `causes` are keyed by the fields of `JobSpec`."""
 
 
-def check(spec: JobSpec) -> None:
-    """Look for mistakes without asking anybody.
+def check(spec: JobSpec, more: Mapping[str, str] = MappingProxyType({})) -> None:
+    """Look for mistakes without asking anybody; `more` are known already, by field.
 
     Raises:
         JobRejected: There are some.
     """
-    problems = spec.problems()
+    problems = {**more, **spec.problems()}
     if problems:
         error = JobRejected(
             f"Job {spec.name or '(no name)'} is not valid.",
@@ -51,28 +55,138 @@ def check(spec: JobSpec) -> None:
         raise error
 
 
-async def create_job(client: Client, kind: CreatableKind, spec: JobSpec, *, dry_run: bool = False) -> JobRef:
-    """Create a job, or with `dry_run` ask the server whether it would.
+def job_objects(
+    kind: CreatableKind, spec: JobSpec, files: JobFiles = NO_FILES
+) -> tuple[tuple[Resource, Manifest], ...]:
+    """Return all that `create_job` creates, in its order: what pods need first, the job, the rest.
+
+    For previews, `-o yaml` and questions of permission. Credentials stand in the Secrets among them, and
+    nowhere else: `k8s.text.masked` hides them.
+    """
+    spec = with_login(spec, files)
+    along = companions_of(kind, spec, files)
+    return (
+        *((each.resource, each.manifest) for each in along if each.comes_first),
+        (kind.resource, kind.manifest(spec)),
+        *((each.resource, each.manifest) for each in along if not each.comes_first),
+    )
+
+
+async def create_job(
+    client: Client,
+    kind: CreatableKind,
+    spec: JobSpec,
+    *,
+    files: JobFiles = NO_FILES,
+    dry_run: bool = False,
+) -> JobRef:
+    """Create a job and all that comes along with it, or with `dry_run` ask the server whether it would.
+
+    All of it is there afterwards, or none; an answer that gets lost does not double anything.
+
+    Args:
+        client: The cluster.
+        kind: What the job becomes.
+        spec: The job.
+        files: What it needs of this machine.
+        dry_run: Have the server check every object, and store none.
 
     Raises:
         JobRejected: Something is wrong with a field, by our rules or the server's.
-        KubeError: It could not be created for another reason.
+        KubeError: It could not be created for another reason; what is left of it, if anything, is named.
     """
-    check(spec)
-    return await create_manifest(client, kind.resource, kind.manifest(spec), spec.namespace, dry_run=dry_run)
+    spec = with_login(spec, files)
+    check(spec, problems_with_files(spec, files))
+    manifest = kind.manifest(spec)
+    return await create_manifest(
+        client,
+        kind.resource,
+        manifest,
+        spec.namespace,
+        companions=companions_of(kind, spec, files),
+        dry_run=dry_run,
+    )
 
 
 async def create_manifest(
-    client: Client, resource: Resource, manifest: Manifest, namespace: str, *, dry_run: bool = False
+    client: Client,
+    resource: Resource,
+    manifest: Manifest,
+    namespace: str,
+    *,
+    companions: Sequence[Companion] = (),
+    dry_run: bool = False,
 ) -> JobRef:
-    """Create a job from a manifest as it stands.
+    """Create a job from a manifest as it stands, and what comes along with it.
 
     Raises:
         JobRejected: The name is taken, or the server names a field that is wrong.
-        KubeError: It could not be created for another reason.
+        KubeError: It could not be created for another reason; what is left of it, if anything, is named.
     """
+    transaction = Transaction(client, namespace, dry_run=dry_run)
     try:
-        made = await client.create(resource, manifest, namespace, dry_run=dry_run)
+        made = await _create_all(client, transaction, resource, manifest, namespace, companions, dry_run)
+    except KubeError as error:
+        if left := await transaction.roll_back():
+            remains = f"This may be left in namespace {namespace}: {', '.join(left)}."
+            error.hint = f"{error.hint} {remains}".strip()
+        raise
+    except asyncio.CancelledError:
+        await transaction.roll_back()
+        raise
+    meta = made.get("metadata") or {}
+    return JobRef(
+        str(meta.get("namespace", namespace)), str(meta.get("name", "")), resource.kind, resource.api_version
+    )
+
+
+async def _create_all(
+    client: Client,
+    transaction: Transaction,
+    resource: Resource,
+    manifest: Manifest,
+    namespace: str,
+    companions: Sequence[Companion],
+    dry_run: bool,
+) -> Manifest:
+    """Create what pods need, the job, and the rest; then the job owns all of it."""
+    for each in companions:
+        if each.comes_first:
+            await _create_companion(transaction, each, each.manifest)
+    made = await _create_main(client, transaction, resource, manifest, namespace)
+    references = [owner_reference({**made, "apiVersion": resource.api_version, "kind": resource.kind})]
+    for each in companions:
+        meta = each.manifest["metadata"]
+        if not each.comes_first:
+            owned = {**each.manifest, "metadata": {**meta, "ownerReferences": references}}
+            await _create_companion(transaction, each, owned)
+        elif not dry_run:
+            await transaction.own(each.resource, str(meta["name"]), references)
+    return made
+
+
+async def _create_companion(transaction: Transaction, companion: Companion, manifest: Manifest) -> None:
+    """Create what comes along; what the server has against it is told of the field that asks for it."""
+    try:
+        await transaction.create_anew(companion.resource, manifest, JOB_LABEL)
+    except (Conflict, Invalid) as error:
+        if isinstance(error, Conflict) and not error.name_is_taken:
+            raise
+        refused = JobRejected(error.what, error.why, error.hint)
+        is_taken = isinstance(error, Conflict)
+        sentence = f"{companion.title} exists already. {error.hint}".strip() if is_taken else error.why
+        refused.causes = {"name" if is_taken else companion.field: sentence}
+        raise refused from error
+    except Forbidden:
+        if not companion.is_optional:
+            raise
+
+
+async def _create_main(
+    client: Client, transaction: Transaction, resource: Resource, manifest: Manifest, namespace: str
+) -> Manifest:
+    try:
+        return await transaction.create(resource, manifest)
     except Conflict as error:
         if not error.name_is_taken:
             raise
@@ -97,10 +211,6 @@ async def create_manifest(
             f"This cluster does not serve {resource.kind} {resource.api_version}.",
             "Choose another kind of job, or ask for its operator to be installed.",
         ) from error
-    meta = made.get("metadata") or {}
-    return JobRef(
-        str(meta.get("namespace", namespace)), str(meta.get("name", "")), resource.kind, resource.api_version
-    )
 
 
 async def delete_job(client: Client, ref: JobRef, uid: str = "", *, propagation: str = "Background") -> None:

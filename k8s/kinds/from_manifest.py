@@ -11,6 +11,7 @@ from typing import Any
 
 from k8s.job_spec import JobSpec
 from k8s.kinds.base import Manifest
+from k8s.kinds.code_from_manifest import take_code
 from k8s.kinds.parse import text_of
 from k8s.kinds.pods.command import fields_of_command
 from k8s.kinds.pods.env import Env, take_env
@@ -50,6 +51,7 @@ def take_template(template: Manifest, container: str, job: Mapping[str, Any], *,
     sidecars = len(containers) - 1
     drop_defaults(pod, _POD_DEFAULTS)
     drop_defaults(main, _CONTAINER_DEFAULTS)
+    code = take_code(pod, main, str(job["name"]), str(job["trainer"]))
     parts = [
         take_pod_metadata(meta, job),
         take_resources(pod, main),
@@ -61,6 +63,7 @@ def take_template(template: Manifest, container: str, job: Mapping[str, Any], *,
     known = JobSpec(trainer=str(job["trainer"]), **{name: fields[name] for name in _RESOURCE_FIELDS})
     parts.append(take_env(main, known, env))
     fields |= parts[-1].fields
+    fields |= {**code, "env": {**code.get("env", {}), **fields["env"]}}
     if fields["gpu_topology"]:
         fields |= _of_topology(fields)
     lost = named(template) + [name for part in parts for name in part.lost]

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from k8s.job_spec import JobSpec
 from k8s.kinds.base import Manifest
+from k8s.kinds.pod_code import add_code
 from k8s.kinds.pods.command import command_of
 from k8s.kinds.pods.env import Env, env_entries, env_sources
 from k8s.kinds.pods.labels import ArenaChart, pod_metadata
@@ -53,6 +54,7 @@ def pod_template(spec: JobSpec, shape: PodShape, *, env: Env = (), whole: JobSpe
     add_resources(pod, container, pod_spec)
     add_volumes(pod, container, pod_spec)
     add_placement(pod, pod_spec)
+    add_code(pod, container, pod_spec)
     meta = pod_metadata(whole or spec, shape.app, shape.chart)
     return {"metadata": meta, "spec": pod} if meta else {"spec": pod}
 

@@ -249,8 +249,18 @@ class ScriptedCluster:
         self._came = asyncio.Condition()
 
     def say(self, path: str, *replies: Reply, method: str = "GET", watch: bool = False) -> None:
-        """Add replies to what a path says, one for each request; the last is repeated."""
+        """Add replies to what a path says, one for each request; the last is repeated.
+
+        A path that ends with `/*` speaks for all that lie there and say nothing themselves.
+        """
         self._replies.setdefault((method, path, watch), []).extend(replies)
+
+    def accept_companions(self, namespace: str) -> None:
+        """Let ConfigMaps be created beside jobs, and be owned by them."""
+        path = f"/api/v1/namespaces/{namespace}/configmaps"
+        self.say(path, Compute(lambda asked: Answer(json.loads(asked.body), 201)), method="POST")
+        self.say(f"{path}/*", Answer({}), method="PATCH")
+        self.say(f"{path}/*", Answer({"kind": "Status", "status": "Success"}), method="DELETE")
 
     def say_everywhere(self, reply: Reply | None) -> None:
         """Say one thing to every request, whatever else was to be said; None ends that."""
@@ -322,7 +332,10 @@ class ScriptedCluster:
             self._came.notify_all()
         if self._everywhere is not None:
             return await self._everywhere.answer(request, self._closing)
-        replies = self._replies.get((asked.method, asked.path, asked.is_watch))
+        anything = f"{asked.path.rpartition('/')[0]}/*"
+        replies = self._replies.get((asked.method, asked.path, asked.is_watch)) or self._replies.get(
+            (asked.method, anything, asked.is_watch)
+        )
         if not replies:
             words = "the server could not find the requested resource"
             return await refusal(404, words, "NotFound").answer(request, self._closing)

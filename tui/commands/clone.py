@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from k8s.jobs.clone import Clone, clone
+from k8s.jobs.clone_companions import copied_companions
 from k8s.jobs.create import create_manifest
 from k8s.kinds import kind_of
 from k8s.text.yaml_writer import to_yaml
@@ -59,7 +60,10 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
             return 1
         if flags.dry_run != "client":
             is_dry = flags.dry_run == "server"
-            await create_manifest(client, found.resource, found.manifest, ref.namespace, dry_run=is_dry)
+            along = await copied_companions(client, found.manifest, found.like, ref.namespace)
+            await create_manifest(
+                client, found.resource, found.manifest, ref.namespace, companions=along, dry_run=is_dry
+            )
     words = {"": "created", "server": "created (server dry run)", "client": "created (dry run)"}
     _print(found, f"{what} {words[flags.dry_run]}.", flags.output)
     return 0

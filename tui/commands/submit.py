@@ -12,7 +12,7 @@ from k8s.client.auth.cluster_config import load
 from k8s.client.client import Client
 from k8s.errors import KubeError, NoCluster
 from k8s.job_spec import JobSpec
-from k8s.jobs.create import create_manifest
+from k8s.jobs.create import create_job, create_manifest
 from k8s.jobs.run_folders import run_stamp
 from k8s.kinds import CREATABLE, KINDS, CreatableKind, Manifest
 from k8s.models.resources import Resource
@@ -27,6 +27,7 @@ from tui.commands.support.manifests import ManifestOptions, read_manifests
 from tui.commands.support.output import WrongUsage, confirm, is_interactive, write, write_object, write_stderr
 from tui.commands.support.parser import CommandParser
 from tui.commands.support.submit_flags import add_spec_arguments, model_flags, spec_of
+from tui.jobs.new_job.job_files import load_job_files
 from tui.jobs.submit_checks import check_submit
 from tui.options import ConsoleOptions
 
@@ -126,12 +127,15 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
             wanted = [ManifestOptions(kind.resource, kind.manifest(spec))]
             if not await _is_checked(options, client, flags, spec, wanted[0].manifest):
                 return 1
+            files = await load_job_files(spec)
         refs = []
         for each in wanted:
             home = _namespace_of(each.manifest, namespace)
             if flags.filename:
                 await tell_of_checkpoints(client, each.resource, each.manifest, home)
-            ref = await create_manifest(client, each.resource, each.manifest, home, dry_run=bool(dry_run))
+                ref = await create_manifest(client, each.resource, each.manifest, home, dry_run=bool(dry_run))
+            else:
+                ref = await create_job(client, _kind_of(flags), spec, files=files, dry_run=bool(dry_run))
             _print([each], namespace, "created (server dry run)." if dry_run else "created.", output)
             refs += [ref] if _is_job(each.resource) else []
         if len(refs) == 1 and not dry_run:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import deepcopy
-from dataclasses import replace
 from typing import Any
 
 from k8s.job_spec import JobSpec
@@ -41,13 +40,12 @@ _IN_FOLDER = ("sh", "-c", 'mkdir -p "$0" && cd "$0" && exec "$@"')
 
 def train_manifest(resource: Resource, spec: JobSpec) -> Manifest:
     """Return the TrainJob that asks for `spec`."""
-    template = pod_template(
-        replace(spec, working_dir=""), TRAIN_SHAPE, env=rendezvous_env(spec, _endpoint(spec.name))
-    )
+    template = pod_template(spec, TRAIN_SHAPE, env=rendezvous_env(spec, _endpoint(spec.name)))
     pod = template["spec"]
     container = pod["containers"][0]
-    if spec.working_dir and "command" in container:
-        container["command"] = [*_IN_FOLDER, spec.working_dir, *container["command"]]
+    folder = container.pop("workingDir", "")
+    if folder and "command" in container:
+        container["command"] = [*_IN_FOLDER, folder, *container["command"]]
     is_mpi = spec.slots is not None
     body: Manifest = {
         "runtimeRef": {**_KIND_OF_RUNTIME, "name": _MPI_RUNTIME if is_mpi else _TORCH_RUNTIME},
@@ -92,9 +90,9 @@ def spec_of_train(obj: Manifest) -> tuple[JobSpec, tuple[str, ...]]:
     working_dir = ""
     if tuple(command[: len(_IN_FOLDER)]) == _IN_FOLDER and len(command) > len(_IN_FOLDER):
         working_dir, command = command[len(_IN_FOLDER)], command[len(_IN_FOLDER) + 1 :]
-    container["command"] = command
+    container |= {"command": command, "workingDir": working_dir}
     found = take_template(template, TRAIN_SHAPE.container, meta.fields)
-    fields = {**meta.fields, **found.fields, "working_dir": working_dir}
+    fields = {**meta.fields, **found.fields}
     fields |= take_rendezvous(fields["env"], _endpoint(fields["name"]))
     processes = count_of(trainer.pop("numProcPerNode", None)) or max(1, fields["gpus"])
     is_mpi = runtime == {**_KIND_OF_RUNTIME, "name": _MPI_RUNTIME}

@@ -8,6 +8,7 @@ from typing import Any
 from k8s.job_spec import EnvSource, JobSpec
 from k8s.kinds.base import Manifest
 from k8s.kinds.parse import text_of
+from k8s.kinds.pod_code import own_environment
 from k8s.kinds.pods.understood import Understood, named
 
 Env = Sequence[Manifest]
@@ -32,7 +33,7 @@ def environment(spec: JobSpec) -> dict[str, str]:
         ours["NVIDIA_VISIBLE_DEVICES"] = "void"
     if spec.trainer:
         ours["PYTHONSAFEPATH"] = "1"
-    return {**ours, **spec.env}
+    return {**ours, **own_environment(spec)}
 
 
 def variable(name: str, value: str) -> Manifest:

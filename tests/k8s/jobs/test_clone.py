@@ -144,8 +144,9 @@ def test_of_recorded_jobs_it_is_said_what_the_form_leaves_out() -> None:
         for each in recorded("pytorchjobs")
     }
     git = clone(jobs["pytorch-dist-git"], jobs)
-    assert not git.fits_form
-    assert {"initContainers", "volume code-sync"} <= set(git.lost)
+    assert git.fits_form, "its code comes from git as ours does"
+    assert git.spec is not None
+    assert (git.spec.sync_mode, git.spec.env) == ("git", {"gpus": "1", "workers": "2"})
     assert git.not_carried_over.startswith("Not carried over: ")
     policy = {"backoffLimit": 0, "cleanPodPolicy": "Running"}
     expected = json.dumps(jobs["pytorch-dist-git"]["spec"] | {"runPolicy": policy})

@@ -12,8 +12,10 @@ import yaml
 from k8s.errors import Conflict, Forbidden, Invalid, KubeError, NotFound, Unreachable
 from k8s.job_spec import JobSpec
 from k8s.jobs.create import JobRejected, check, claim_names, create_job, delete_job, resource_of
+from k8s.jobs.transaction import SUBMISSION
 from k8s.kinds import CREATABLE, CreatableKind, JobRef
 from k8s.kinds.kubeflow.pytorch_job import PyTorchJob
+from k8s.models.resources import CONFIG_MAPS
 from k8s.text.yaml_writer import to_yaml
 from tests.scripted.server import Answer, Asked, Compute, Drop, ScriptedCluster, page, refusal
 
@@ -41,11 +43,16 @@ async def test_what_is_created_is_the_manifest_that_was_shown(kind: CreatableKin
     path = kind.resource.path("vision")
     async with ScriptedCluster() as cluster, cluster.client() as client:
         cluster.say(path, Compute(echo), method="POST")
+        cluster.say(CONFIG_MAPS.path("vision"), refusal(403, "none of yours"), method="POST")
         ref = await create_job(client, kind, SPEC, dry_run=True)
         await create_job(client, kind, SPEC)
         rehearsal, real = cluster.asked(path, method="POST")
     assert ref == JobRef("vision", "bert", kind.resource.kind, kind.resource.api_version)
-    assert json.loads(real.body) == yaml.safe_load(to_yaml(kind.manifest(SPEC)))
+    sent = json.loads(real.body)
+    assert sent["metadata"]["annotations"].pop(SUBMISSION)
+    shown = yaml.safe_load(to_yaml(kind.manifest(SPEC)))
+    shown["metadata"].setdefault("annotations", {})
+    assert sent == shown
     assert ("dryRun" in rehearsal.query, "dryRun" in real.query) == (True, False)
     assert resource_of(ref) == kind.resource
 

@@ -112,6 +112,7 @@ async def cluster() -> AsyncIterator[ScriptedCluster]:
         serving.say("/apis/kubeflow.org/v1/pytorchjobs", page(jobs))
         serving.say("/apis/batch/v1/jobs", page([]))
         serving.say("/api/v1/namespaces/default", Answer({"metadata": {"name": "default"}}))
+        serving.accept_companions("default")
         serving.say("/version", Answer(json.loads((RECORDED / "version.json").read_bytes())))
         yield serving
 

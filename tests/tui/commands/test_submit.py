@@ -75,6 +75,7 @@ async def test_a_job_is_created_from_flags(run: CommandLine, cluster: ScriptedCl
     (asked,) = cluster.asked(PYTORCH_JOBS, method="POST")
     sent = json.loads(asked.body)
     assert asked.query["fieldManager"] == "gpuconsole"
+    assert sent["metadata"]["annotations"].pop("gpuconsole.dev/submission")
     user = {"gpuconsole.dev/user": "li", "arena.kubeflow.org/username": "li"}
     assert sent["metadata"]["annotations"] == {**user, "requestGPUsOfJobOwner": "6"}
     labels = sent["metadata"]["labels"]
@@ -310,7 +311,8 @@ async def test_checkpoints_that_cannot_be_meant_are_refused(
 async def test_a_claim_mounted_as_the_workspace_takes_its_place(run: CommandLine) -> None:
     found = await manifest_of(run, *SMALL, "-d", "mine:/workspace", "--trainer", "ddp")
     pod = found["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]
-    assert [each.get("persistentVolumeClaim") for each in pod["volumes"]] == [{"claimName": "mine"}, None]
+    claims = [each["persistentVolumeClaim"] for each in pod["volumes"] if "persistentVolumeClaim" in each]
+    assert claims == [{"claimName": "mine"}]
 
 
 async def test_a_claim_that_is_not_there_is_told_of(run: CommandLine, cluster: ScriptedCluster) -> None:
@@ -507,6 +509,7 @@ async def test_what_was_printed_can_be_submitted(run: CommandLine, cluster: Scri
         "PyTorchJob default/demo-2 created.",
     ]
     sent = [json.loads(asked.body) for asked in cluster.asked(PYTORCH_JOBS, method="POST")]
+    assert sent[0]["metadata"]["annotations"].pop("gpuconsole.dev/submission")
     assert sent[0] == yaml.safe_load(printed.out)
 
 

@@ -290,6 +290,7 @@ async def test_after_creating_a_job_the_cursor_is_on_it(tmp_path: Path, comes: s
     made = pytorch_job("fresh", workers=1, gpus=1)
     async with console_on(tmp_path, **some_objects()) as play:
         play.cluster.say(jobs, Compute(lambda asked: Answer(json.loads(asked.body), 201)), method="POST")
+        play.cluster.accept_companions("default")
         await play.press("j", "n")
         await play.until(lambda: "Create" in play.text)
         await play.press(*"fresh", "ctrl+o")

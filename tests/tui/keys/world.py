@@ -145,6 +145,7 @@ def _say(cluster: ScriptedCluster) -> None:
         cluster.say(path, Stall(), watch=True)
     cluster.say(SERVICES, page([]))
     cluster.say(REVIEWS, Compute(_allow), method="POST")
+    cluster.accept_companions("default")
     serve(cluster, NAMESPACES, *NAMED)
     serve(cluster, QUOTAS)
     for path in (ALL_EVENTS, in_namespace(ALL_EVENTS)):

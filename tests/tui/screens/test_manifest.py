@@ -68,6 +68,7 @@ class Opened:
 async def opened(*replies: Reply, obj: dict[str, Any] | None = None) -> AsyncIterator[Opened]:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         if replies:
+            cluster.accept_companions("vision")
             cluster.say(JOBS, *replies, method="POST")
         job = pytorch_job("bert")
         job["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]["nodeSelector"] = {"for": "bert"}

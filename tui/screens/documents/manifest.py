@@ -12,6 +12,7 @@ from textual.widgets import Label
 from k8s.client.client import Client
 from k8s.errors import KubeError
 from k8s.jobs.clone import Clone
+from k8s.jobs.clone_companions import copied_companions
 from k8s.jobs.create import create_manifest
 from k8s.kinds import JobRef, Manifest
 from k8s.snapshot import ClusterSnapshot
@@ -90,8 +91,11 @@ class ManifestScreen(SubmitScreen):
         namespace = named if isinstance(named, str) and named else self._namespace
 
         async def send(is_dry_run: bool) -> JobRef:
-            resource = self._clone.resource
-            return await create_manifest(self._client, resource, manifest, namespace, dry_run=is_dry_run)
+            client, clone = self._client, self._clone
+            along = await copied_companions(client, manifest, clone.like, namespace)
+            return await create_manifest(
+                client, clone.resource, manifest, namespace, companions=along, dry_run=is_dry_run
+            )
 
         name, details = (
             manifest["metadata"]["name"],

@@ -1,7 +1,4 @@
-"""The form for a new job: fields, preflight, YAML, and one button that creates it.
-
-Nothing typed is lost: not by an error, not by leaving.
-"""
+"""The form for a new job: fields, preflight, YAML, one button; nothing typed is lost, by error or leaving."""
 
 from __future__ import annotations
 
@@ -22,13 +19,14 @@ from textual.widgets import Label
 from k8s.client.client import Client
 from k8s.errors import KubeError
 from k8s.jobs.clone import Clone
-from k8s.jobs.create import JobRejected, create_job
+from k8s.jobs.create import JobRejected
 from k8s.kinds import JobRef
 from k8s.snapshot import ClusterSnapshot
 from k8s.text.sanitize import sanitize
 from k8s.text.yaml_writer import to_yaml
 from tui.jobs.new_job.draft import DraftError
 from tui.jobs.new_job.form_state import FormState
+from tui.jobs.new_job.job_files import create_with_files
 from tui.jobs.new_job.preflight import PreflightLine, preflight
 from tui.jobs.new_job.volume import look_into_volume
 from tui.keys import NEW_JOB, Key
@@ -365,7 +363,7 @@ class NewJobScreen(SubmitScreen):
         kind, spec, values = self.state.result.kind, self.state.result.spec, self.state.values
 
         async def send(is_dry_run: bool) -> JobRef:
-            ref = await create_job(self._client, kind, spec, dry_run=is_dry_run)
+            ref = await create_with_files(self._client, kind, spec, dry_run=is_dry_run)
             if is_dry_run:
                 self._checked, self._checked_at = values, time.strftime("%H:%M:%S")
             else:

@@ -151,6 +151,7 @@ async def form(
         listed = [{"metadata": {"name": name}} for name in ("data", "workspace")]
         cluster.say(CLAIMS, claims or page(listed))
         if replies:
+            cluster.accept_companions("vision")
             cluster.say(JOBS, *replies, method="POST")
         app = FormApp(client, folder, **arguments)
         async with app.run_test(size=size) as pilot:

@@ -1,0 +1,176 @@
+"""The objects that come along with a job: its code and files, credentials, TensorBoard, what Arena needs.
+
+Pure. Each is labelled with the job's name and, once the job is there, owned by it: who deletes the job
+deletes them.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import zipfile
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from k8s.job_spec import NO_FILES, JobFiles, JobSpec
+from k8s.jobs.arena_objects import arena_record, tensorboard_objects, tensorboard_problem
+from k8s.kinds import CreatableKind, Manifest
+from k8s.kinds.pod_code import (
+    CODE_KEY,
+    TRAINER_KEY,
+    code_config_name,
+    file_key,
+    files_config_name,
+    git_secret_name,
+    login_in,
+    trainer_config_name,
+)
+from k8s.models.resources import CONFIG_MAPS, SECRETS, Resource
+
+JOB_LABEL = "gpuconsole.dev/job"
+"""On what comes along with a job: the job's name."""
+MANAGED_BY = "app.kubernetes.io/managed-by"
+"""On what comes along with a job: who made it."""
+MANAGER = "gpuconsole"
+LONGEST_CONFIG_BYTES = 2**20
+"""Contents of one ConfigMap. Source: kubernetes `pkg/apis/core/validation`, MaxSecretSize."""
+_TOO_LARGE = "{}: {:,} KiB; a ConfigMap holds 1,024 KiB."
+
+
+@dataclass(frozen=True, slots=True)
+class Companion:
+    """An object that is created with a job."""
+
+    resource: Resource
+    manifest: Manifest
+    field: str
+    """Which field of `JobSpec` asks for it."""
+    comes_first: bool = True
+    """Whether pods need it before they start; else it is created after the job."""
+    is_optional: bool = False
+    """Whether the job is created all the same for a user who may not create this."""
+
+    @property
+    def title(self) -> str:
+        """Return what to call it: `ConfigMap bert-code`."""
+        return f"{self.resource.kind} {self.manifest['metadata']['name']}"
+
+
+def with_login(spec: JobSpec, files: JobFiles) -> JobSpec:
+    """Return a spec that takes its credentials from the Secret that is made of `files`."""
+    if files.git_login and spec.sync_mode == "git" and not spec.git_secret:
+        return replace(spec, git_secret=git_secret_name(spec.name))
+    return spec
+
+
+def companions_of(kind: CreatableKind, spec: JobSpec, files: JobFiles = NO_FILES) -> tuple[Companion, ...]:
+    """Return what comes along with a job, in the order in which it is created.
+
+    Args:
+        kind: What the job becomes.
+        spec: The job, without problems.
+        files: What is read of this machine.
+    """
+    found = [*_config_maps(spec, files), *_git_secret(spec, files)]
+    make: Callable[[JobSpec], Iterable[tuple[Resource, Manifest]]] = getattr(kind, "companions", _none)
+    found += [Companion(resource, manifest, "workers") for resource, manifest in make(spec)]
+    if record := arena_record(kind.resource, spec, has_tensorboard=_has_tensorboard(kind, spec)):
+        found.append(Companion(CONFIG_MAPS, record, "name", comes_first=False, is_optional=True))
+    if _has_tensorboard(kind, spec):
+        found += [
+            Companion(resource, manifest, "tensorboard", comes_first=False)
+            for resource, manifest in tensorboard_objects(kind, spec)
+        ]
+    return tuple(replace(each, manifest=_labelled(each.manifest, spec)) for each in found)
+
+
+def problems_with_files(spec: JobSpec, files: JobFiles) -> dict[str, str]:
+    """Return by field what cannot come along with a job: missing, too large, of no use; a sentence each."""
+    found = {}
+    if spec.sync_mode == "folder" and not files.code:
+        found["sync_source"] = "The folder has not been read."
+    elif len(files.code) > LONGEST_CONFIG_BYTES:
+        found["sync_source"] = _TOO_LARGE.format("The packed folder", len(files.code) // 1024)
+    missing = [each.local_path for each in spec.config_files if each.local_path not in files.config_files]
+    size_bytes = sum(map(len, files.config_files.values()))
+    if missing:
+        found["config_files"] = f"{missing[0]} has not been read."
+    elif size_bytes > LONGEST_CONFIG_BYTES:
+        found["config_files"] = _TOO_LARGE.format("The config files", size_bytes // 1024)
+    if spec.trainer and not files.trainer:
+        found["trainer"] = "The files of the packaged trainers have not been read."
+    if sentence := tensorboard_problem(spec):
+        found["log_dir"] = sentence
+    return found
+
+
+def _has_tensorboard(kind: CreatableKind, spec: JobSpec) -> bool:
+    return spec.tensorboard and not getattr(kind, "runs_tensorboard", False)
+
+
+def _none(_: JobSpec) -> tuple[tuple[Resource, Manifest], ...]:
+    return ()
+
+
+def _config_maps(spec: JobSpec, files: JobFiles) -> list[Companion]:
+    found = []
+    if spec.sync_mode == "folder":
+        code = _config_map(code_config_name(spec.name), {CODE_KEY: files.code})
+        found.append(Companion(CONFIG_MAPS, code, "sync_source"))
+    if spec.config_files:
+        contents = {
+            file_key(index, each.path): files.config_files.get(each.local_path, b"")
+            for index, each in enumerate(spec.config_files)
+        }
+        configs = _config_map(files_config_name(spec.name), contents)
+        found.append(Companion(CONFIG_MAPS, configs, "config_files"))
+    if spec.trainer:
+        trainer = _config_map(trainer_config_name(spec.name), {TRAINER_KEY: zipped(files.trainer)})
+        found.append(Companion(CONFIG_MAPS, trainer, "trainer"))
+    return found
+
+
+def _git_secret(spec: JobSpec, files: JobFiles) -> list[Companion]:
+    login = {**files.git_login, **login_in(spec)} if spec.sync_mode == "git" else {}
+    if not login:
+        return []
+    secret = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": git_secret_name(spec.name)},
+        "type": "Opaque",
+        "data": {key: base64.b64encode(value.encode()).decode() for key, value in login.items()},
+    }
+    return [Companion(SECRETS, secret, "git_secret" if files.git_login else "env")]
+
+
+def _config_map(name: str, contents: Mapping[str, bytes]) -> Manifest:
+    """Return a ConfigMap: text as it is, anything else encoded."""
+    texts, binaries = {}, {}
+    for key, content in contents.items():
+        try:
+            texts[key] = content.decode()
+        except UnicodeDecodeError:
+            binaries[key] = base64.b64encode(content).decode()
+    found: Manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}
+    if texts:
+        found["data"] = texts
+    if binaries:
+        found["binaryData"] = binaries
+    return found
+
+
+def zipped(files: Mapping[str, bytes]) -> bytes:
+    """Return files as a zip archive, the same one whenever the files are the same."""
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as target:
+        for path in sorted(files):
+            target.writestr(zipfile.ZipInfo(path), files[path], zipfile.ZIP_DEFLATED)
+    return archive.getvalue()
+
+
+def _labelled(manifest: Manifest, spec: JobSpec) -> Manifest:
+    meta = manifest["metadata"]
+    labels = {**spec.labels, **(meta.get("labels") or {}), JOB_LABEL: spec.name}
+    labels.setdefault(MANAGED_BY, MANAGER)
+    return {**manifest, "metadata": {**meta, "namespace": spec.namespace, "labels": labels}}

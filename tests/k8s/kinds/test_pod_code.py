@@ -1,0 +1,214 @@
+"""How code comes into pods, and how it is read back out of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from k8s.job_spec import ConfigFile, JobSpec
+from k8s.kinds import CREATABLE, CreatableKind
+from k8s.kinds.kubeflow.pytorch_job import PyTorchJob
+from k8s.kinds.pod_code import TRAINER_PATH, code_folder, login_in
+from tests import ROOT
+
+Part = dict[str, Any]
+SPEC = JobSpec(name="bert", image="pytorch:1", command=("python", "train.py"))
+GIT = replace(SPEC, sync_mode="git", sync_source="https://host.example/team/mnist-pytorch.git")
+EVERY_KIND = {f"{kind.resource.kind} {kind.resource.api_version}": kind for kind in CREATABLE}
+every_kind = pytest.mark.parametrize("kind", EVERY_KIND.values(), ids=EVERY_KIND)
+
+
+def pods_of(spec: JobSpec, kind: CreatableKind) -> list[Part]:
+    """Return every pod template's spec in a manifest; of a TrainJob's patch and trainer what they make."""
+    manifest = kind.manifest(spec)
+    if "trainer" in manifest["spec"]:
+        (patch,) = manifest["spec"]["runtimePatches"]
+        found = list(_pods_in(patch))
+        for pod in found:
+            pod["containers"][0] |= manifest["spec"]["trainer"]
+            command = manifest["spec"]["trainer"]["command"]
+            pod["containers"][0]["workingDir"] = command[3] if command[0] == "sh" else ""
+        return found
+    return list(_pods_in(manifest))
+
+
+def _pods_in(value: object) -> Iterator[Part]:
+    if isinstance(value, dict) and isinstance(value.get("containers"), list):
+        yield value
+    for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _pods_in(each)
+
+
+def pod_of(spec: JobSpec, kind: CreatableKind = CREATABLE[0]) -> Part:
+    return pods_of(spec, kind)[-1]
+
+
+def env_of(container: Part) -> dict[str, Any]:
+    return {each["name"]: each.get("value", each.get("valueFrom")) for each in container.get("env") or ()}
+
+
+@every_kind
+def test_git_is_fetched_as_arena_fetches_it(kind: CreatableKind) -> None:
+    recorded = json.loads((ROOT / "tests/fixtures/objects/arena-pytorch-dist-git.json").read_text())
+    theirs = recorded["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]
+    source = env_of(theirs["initContainers"][0])["GIT_SYNC_REPO"]
+    pod = pod_of(replace(GIT, sync_source=source), kind)
+    (init,) = pod["initContainers"]
+    (like,) = theirs["initContainers"]
+    wanted = {name: value for name, value in env_of(like).items() if name.startswith("GIT_SYNC")}
+    assert env_of(init) == wanted
+    assert (init["name"], init["volumeMounts"]) == (like["name"], like["volumeMounts"])
+    mount = next(each for each in pod["containers"][0]["volumeMounts"] if each["name"] == "code-sync")
+    assert mount in theirs["containers"][0]["volumeMounts"]
+    assert pod["containers"][0]["workingDir"] == theirs["containers"][0]["workingDir"]
+    assert {"name": "code-sync", "emptyDir": {}} in pod["volumes"]
+
+
+def test_a_branch_and_a_commit_are_what_git_sync_checks_out() -> None:
+    (init,) = pod_of(replace(GIT, sync_branch="main", sync_revision="abc"))["initContainers"]
+    env = env_of(init)
+    assert (env["GIT_SYNC_BRANCH"], env["GIT_SYNC_REV"]) == ("main", "abc")
+    assert {"GIT_SYNC_SSH", "GIT_SYNC_USERNAME"}.isdisjoint(env)
+
+
+@every_kind
+def test_git_syncs_variables_are_its_alone_and_the_jobs_are_given_to_it_too(kind: CreatableKind) -> None:
+    env = {"GIT_SYNC_DEPTH": "1", "GIT_SYNC_BRANCH": "dev", "HTTPS_PROXY": "p", "GIT_SYNC_ROOT": "/x"}
+    pod = pod_of(replace(GIT, env=env), kind)
+    init, main = env_of(pod["initContainers"][0]), env_of(pod["containers"][0])
+    assert (init["GIT_SYNC_DEPTH"], init["GIT_SYNC_BRANCH"], init["HTTPS_PROXY"]) == ("1", "dev", "p")
+    assert init["GIT_SYNC_ROOT"] == "/code"
+    assert main["HTTPS_PROXY"] == "p"
+    assert not [name for name in main if name.startswith("GIT_SYNC")]
+    assert env_of(pod_of(replace(SPEC, env=env), kind)["containers"][0])["GIT_SYNC_DEPTH"] == "1"
+
+
+def ref(secret: str, key: str) -> Part:
+    return {"secretKeyRef": {"name": secret, "key": key}}
+
+
+@pytest.mark.parametrize(
+    ("change", "username", "password"),
+    [
+        ({"git_secret": "team"}, ref("team", "username"), ref("team", "password")),
+        (
+            {"env": {"GIT_SYNC_USERNAME": "li", "GIT_SYNC_PASSWORD": "pw"}},
+            ref("bert-git", "username"),
+            ref("bert-git", "password"),
+        ),
+        (
+            {"git_secret": "team", "env": {"GIT_SYNC_PASSWORD": "pw"}},
+            ref("team", "username"),
+            ref("bert-git", "password"),
+        ),
+        ({"sync_source": "https://tok@host.example/a.git"}, ref("bert-git", "username"), None),
+    ],
+)
+def test_credentials_come_from_a_secret(change: Part, username: Part, password: Part | None) -> None:
+    spec = replace(GIT, **change)
+    env = env_of(pod_of(spec)["initContainers"][0])
+    assert (env.get("GIT_SYNC_USERNAME"), env.get("GIT_SYNC_PASSWORD")) == (username, password)
+    manifest = json.dumps(CREATABLE[0].manifest(spec))
+    assert '"pw"' not in manifest and "tok@" not in manifest
+
+
+@pytest.mark.parametrize("source", ["git@host.example:team/code.git", "ssh://git@host.example:22/team/code"])
+@pytest.mark.parametrize(("image", "mode"), [("", 0o444), ("own/sync:1", 0o400)])
+def test_an_ssh_key_is_mounted_where_git_sync_looks_for_it(source: str, image: str, mode: int) -> None:
+    pod = pod_of(replace(GIT, sync_source=source, git_secret="key", sync_image=image))
+    (init,) = pod["initContainers"]
+    assert env_of(init)["GIT_SYNC_REPO"] == source
+    assert env_of(init)["GIT_SYNC_DEST"] == "code"
+    assert env_of(init)["GIT_SYNC_SSH"] == "true"
+    assert {"name": "git-secret", "mountPath": "/etc/git-secret", "readOnly": True} in init["volumeMounts"]
+    volume = next(each for each in pod["volumes"] if each["name"] == "git-secret")
+    items = [{"key": "ssh-privatekey", "path": "ssh"}]
+    assert volume["secret"] == {"secretName": "key", "items": items, "defaultMode": mode}
+    assert all(each["name"] != "git-secret" for each in pod["containers"][0]["volumeMounts"])
+
+
+def test_rsync_fetches_as_arenas_does() -> None:
+    (init,) = pod_of(replace(SPEC, sync_mode="rsync", sync_source="host::code"))["initContainers"]
+    assert init["command"] == ["rsync", "-avP", "host::code", "/code"]
+    own = replace(SPEC, sync_mode="rsync", sync_source="a", sync_image="mine:1")
+    assert pod_of(own)["initContainers"][0]["image"] == "mine:1"
+
+
+def test_a_folder_is_unpacked_by_the_jobs_own_image_without_its_gpus() -> None:
+    spec = replace(
+        SPEC, sync_mode="folder", sync_source=".", gpus=2, cpu="4", pull_policy="Never", working_dir="/work"
+    )
+    pod = pod_of(spec)
+    (init,) = pod["initContainers"]
+    assert (init["image"], init["imagePullPolicy"]) == ("pytorch:1", "Never")
+    assert init["command"] == ["sh", "-c", "tar xzf /archive/code.tar.gz -C /code"]
+    assert init["resources"] == {"limits": {"cpu": "4"}, "requests": {"cpu": "4"}}
+    assert {"name": "code-archive", "configMap": {"name": "bert-code"}} in pod["volumes"]
+    assert {"name": "code-sync", "mountPath": "/work/code"} in pod["containers"][0]["volumeMounts"]
+    assert code_folder(spec) == "/work/code"
+
+
+def test_each_config_file_is_one_file_at_its_path() -> None:
+    files = (ConfigFile("a", "/etc/a/my conf.yaml"), ConfigFile("b", "/etc/b/my conf.yaml"))
+    pod = pod_of(replace(SPEC, config_files=files))
+    mounts = [each for each in pod["containers"][0]["volumeMounts"] if each["name"] == "job-files"]
+    assert [(each["mountPath"], each["subPath"]) for each in mounts] == [
+        ("/etc/a/my conf.yaml", "0-my_conf.yaml"),
+        ("/etc/b/my conf.yaml", "1-my_conf.yaml"),
+    ]
+    assert {"name": "job-files", "configMap": {"name": "bert-files"}} in pod["volumes"]
+
+
+@every_kind
+def test_the_packaged_trainers_are_found_before_the_users_modules(kind: CreatableKind) -> None:
+    for path, expected in (("", TRAINER_PATH), ("/a:/b", f"{TRAINER_PATH}:/a:/b")):
+        spec = replace(SPEC, trainer="ddp", env={"PYTHONPATH": path} if path else {})
+        pod = pod_of(spec, kind)
+        assert env_of(pod["containers"][0])["PYTHONPATH"] == expected
+        assert {"name": "trainer", "configMap": {"name": "bert-trainer"}} in pod["volumes"]
+        mount = {"name": "trainer", "mountPath": "/opt/gpuconsole", "readOnly": True}
+        assert mount in pod["containers"][0]["volumeMounts"]
+        read, lost = kind.spec_from_manifest(kind.manifest(spec))
+        assert kind.manifest(read) == kind.manifest(spec)
+        assert lost == ()
+
+
+ROUND_TRIPS = {
+    "git": replace(GIT, sync_branch="main", env={"GIT_SYNC_DEPTH": "1", "LR": "1"}),
+    "git of a secret": replace(GIT, git_secret="team", gpus=1, cpu="4"),
+    "git by ssh": replace(GIT, sync_source="git@host.example:a/b.git", git_secret="key", working_dir="/w"),
+    "rsync": replace(SPEC, sync_mode="rsync", sync_source="host::code", sync_image="mine:1"),
+    "git and a trainer": replace(GIT, trainer="ddp"),
+}
+
+
+@every_kind
+@pytest.mark.parametrize("name", ROUND_TRIPS)
+def test_a_job_is_read_back_into_the_fields_that_made_it(kind: CreatableKind, name: str) -> None:
+    spec = ROUND_TRIPS[name]
+    read, lost = kind.spec_from_manifest(kind.manifest(spec))
+    assert lost == ()
+    for field in ("sync_mode", "sync_source", "sync_branch", "git_secret", "sync_image", "env", "trainer"):
+        assert getattr(read, field) == getattr(spec, field), field
+    assert kind.manifest(read) == kind.manifest(spec)
+
+
+@pytest.mark.parametrize("spec", [
+    replace(SPEC, sync_mode="folder", sync_source="."),
+    replace(GIT, env={"GIT_SYNC_PASSWORD": "pw"}),
+    replace(SPEC, config_files=(ConfigFile("a", "/etc/a"),)),
+])  # fmt: skip
+def test_what_no_manifest_holds_is_named_as_lost(spec: JobSpec) -> None:
+    kind = PyTorchJob()
+    read, lost = kind.spec_from_manifest(kind.manifest(spec))
+    assert read.sync_mode == "" and lost
+
+
+def test_only_git_has_a_login() -> None:
+    assert login_in(replace(SPEC, env={"GIT_SYNC_PASSWORD": "pw"})) == {}
+    assert login_in(replace(GIT, sync_source="git@host.example:a/b")) == {}
+    assert login_in(replace(GIT, env={"GIT_SYNC_PASSWORD": ""})) == {}

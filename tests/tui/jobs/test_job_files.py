@@ -1,0 +1,64 @@
+"""What is read of this machine for a job, and what is said where it cannot be."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from k8s.job_spec import NO_FILES, ConfigFile, JobSpec
+from k8s.jobs.companions import LONGEST_CONFIG_BYTES, zipped
+from k8s.jobs.create import JobRejected
+from tui.jobs.new_job.job_files import read_job_files, trainer_files
+
+SPEC = JobSpec(name="bert", image="i", command=("c",))
+
+
+def test_what_a_job_does_not_need_is_not_read() -> None:
+    assert read_job_files(SPEC) == NO_FILES
+
+
+def test_folder_config_files_and_trainers_are_read(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("x")
+    (tmp_path / "out").symlink_to("/nowhere")
+    spec = replace(
+        SPEC,
+        sync_mode="folder",
+        sync_source=str(tmp_path),
+        config_files=(ConfigFile(str(tmp_path / "train.py"), "/etc/x"),),
+        trainer="ddp",
+    )
+    files = read_job_files(spec)
+    assert files.code.startswith(b"\x1f\x8b")
+    assert files.config_files == {str(tmp_path / "train.py"): b"x"}
+    assert files.left_out == ("out",)
+    assert {"trainer/__init__.py", "trainer/launch.py", "trainer/ddp/run.py"} <= set(files.trainer)
+
+
+def test_all_that_cannot_be_read_is_said_by_field(tmp_path: Path) -> None:
+    spec = replace(
+        SPEC,
+        sync_mode="folder",
+        sync_source=str(tmp_path / "none"),
+        config_files=(ConfigFile(str(tmp_path / "a"), "/etc/x"), ConfigFile(str(tmp_path), "/etc/y")),
+    )
+    with pytest.raises(JobRejected) as caught:
+        read_job_files(spec)
+    assert caught.value.causes == {
+        "sync_source": f"There is no folder {tmp_path / 'none'}.",
+        "config_files": f"Could not read {tmp_path}: Is a directory.",
+    }
+
+
+def test_python_runs_the_trainers_out_of_what_travels(tmp_path: Path) -> None:
+    archive = tmp_path / "trainer.zip"
+    archive.write_bytes(zipped(trainer_files()))
+    assert archive.stat().st_size < LONGEST_CONFIG_BYTES / 2
+    words = [sys.executable, "-P", "-c", "import trainer.catalogue as c; print(c.__file__)"]
+    done = subprocess.run(
+        words, env={"PYTHONPATH": str(archive)}, cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == f"{archive}/trainer/catalogue.py"

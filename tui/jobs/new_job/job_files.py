@@ -1,0 +1,68 @@
+"""Reads what of this machine comes along with a job: its folder, config files, the packaged trainers."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+from k8s.client.client import Client
+from k8s.job_spec import NO_FILES, ConfigFile, JobFiles, JobSpec
+from k8s.jobs.create import JobRejected, create_job
+from k8s.kinds import CreatableKind, JobRef
+from trainer import catalogue
+from tui.files.local_folder import FolderError, pack_folder
+
+
+def read_job_files(spec: JobSpec) -> JobFiles:
+    """Read what a job needs of this machine; whatever it does not need is not looked at.
+
+    Raises:
+        JobRejected: Something is not there or cannot be read; `causes` name the field.
+    """
+    files = NO_FILES
+    problems = {}
+    if spec.sync_mode == "folder" and spec.sync_source:
+        try:
+            packed = pack_folder(spec.sync_source)
+            files = replace(files, code=packed.archive, left_out=packed.left_out)
+        except FolderError as error:
+            problems["sync_source"] = str(error)
+    contents = {}
+    for each in spec.config_files:
+        try:
+            contents[each.local_path] = _read_config(each)
+        except OSError as error:
+            problems["config_files"] = f"Could not read {each.local_path}: {error.strerror}."
+    if problems:
+        refused = JobRejected(f"Could not read what job {spec.name} needs.", "\n".join(problems.values()))
+        refused.causes = problems
+        raise refused
+    return replace(files, config_files=contents, trainer=trainer_files() if spec.trainer else {})
+
+
+async def load_job_files(spec: JobSpec) -> JobFiles:
+    """Read them beside the work of the console, as `read_job_files` does."""
+    return await asyncio.to_thread(read_job_files, spec)
+
+
+async def create_with_files(
+    client: Client, kind: CreatableKind, spec: JobSpec, *, dry_run: bool = False
+) -> JobRef:
+    """Create a job with all that it needs of this machine, as `create_job` does."""
+    return await create_job(client, kind, spec, files=await load_job_files(spec), dry_run=dry_run)
+
+
+@cache
+def trainer_files() -> dict[str, bytes]:
+    """Return the files of the packaged trainers of this installation: `trainer/ranks.py` to its content."""
+    package = Path(catalogue.__file__).parent
+    return {
+        path.relative_to(package.parent).as_posix(): path.read_bytes()
+        for path in sorted(package.rglob("*.py"))
+    }
+
+
+def _read_config(file: ConfigFile) -> bytes:
+    return Path(file.local_path).expanduser().read_bytes()
