@@ -19,11 +19,12 @@ demo: $(VENV)/.ready
 	@$(BIN)/gpuconsole --sandbox
 
 # The real cluster is one for all; the rest runs in as many processes as this.
+# Files keep their order: those with few tests, which would else come last, take the longest.
 WORKERS ?= 2
 
 test: $(VENV)/.ready-dev
 	$(BIN)/python -m pytest -m cluster
-	$(BIN)/python -m pytest -m "not cluster" -n $(WORKERS) --dist loadfile
+	$(BIN)/python -m pytest -m "not cluster" -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 check: $(VENV)/.ready-dev
 	$(BIN)/ruff format --check .
