@@ -121,6 +121,8 @@ async def test_a_pod_sees_nothing_of_the_users_environment(client: Client) -> No
     allowed = {
         "GPUCONSOLE_POD_UID",
         "GPUCONSOLE_SANDBOX",
+        "GPUCONSOLE_HOSTS",
+        "GPUCONSOLE_JOB_PORT",
         "PYTHONPATH",
         "PATH",
         "HOME",
