@@ -290,6 +290,8 @@ async def test_a_model_is_not_registered_and_that_is_said(run: CommandLine) -> N
         ("submit", "pytorch", "--foo", "v", *JOB),
         ("submit", "pytorch", *JOB, "--foo", "v"),
         ("--sandbox", "-n", "x", "--foo", "list"),
+        ("-n", "x", "--foo", "v", "list"),
+        ("get", "a", "b", "--foo"),
     ],
 )
 async def test_an_unknown_option_is_named_alone(
