@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
 from k8s.client.auth.cluster_config import load
 from k8s.client.client import Client
 from k8s.errors import KubeError, NoCluster
-from k8s.job_spec import JobSpec
-from k8s.jobs.create import create_job, create_manifest
+from k8s.job_spec import JobFiles, JobSpec
+from k8s.jobs.companions import companions_of, problems_with_files, with_login
+from k8s.jobs.create import JobRejected, create_job, create_manifest, job_objects
 from k8s.jobs.run_folders import run_stamp
-from k8s.kinds import CREATABLE, KINDS, CreatableKind, Manifest
+from k8s.kinds import CREATABLE, KINDS, CreatableKind, JobRef, Manifest
 from k8s.models.resources import Resource
 from k8s.snapshot import ClusterSnapshot
+from k8s.text.masked import masked
 from k8s.text.yaml_writer import to_yaml
 from k8s.watch.discovery import discover
 from tui.commands.support.connect import check_may_change, cluster, command_line, read_jobs
@@ -26,7 +28,7 @@ from tui.commands.support.log_output import follow_to_end
 from tui.commands.support.manifests import ManifestOptions, read_manifests
 from tui.commands.support.output import WrongUsage, confirm, is_interactive, write, write_object, write_stderr
 from tui.commands.support.parser import CommandParser
-from tui.commands.support.submit_flags import add_spec_arguments, model_flags, spec_of
+from tui.commands.support.submit_flags import add_spec_arguments, complain, model_flags, spec_of
 from tui.jobs.new_job.job_files import load_job_files
 from tui.jobs.submit_checks import check_submit
 from tui.options import ConsoleOptions
@@ -104,58 +106,84 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     if bool(flags.filename) == bool(flags.kind):
         words = ", ".join(dict.fromkeys(words_of(kind)[0] for kind in CREATABLE))
         raise WrongUsage(f"Nothing to submit: name a kind of job ({words}) or a file with -f.")
-    is_followed = getattr(flags, "follow", False)
-    if is_followed and dry_run:
+    if getattr(flags, "follow", False) and dry_run:
         raise WrongUsage("--follow: a dry run makes no job.")
+    submit = _submit_file if flags.filename else _submit_flags
+    return await submit(options, flags, dry_run, output)
+
+
+async def _submit_file(options: ConsoleOptions, flags: argparse.Namespace, dry_run: str, output: str) -> int:
     # Mistakes are answered before a cluster is reached for; standard input can be read only once.
-    wanted = _from_file(flags, options.namespace) if flags.filename else _from_flags(flags, options, "")
-    if is_followed and len(jobs := [each for each in wanted if _is_job(each.resource)]) != 1:
+    wanted = _from_file(flags, options.namespace)
+    jobs = [each for each in wanted if _is_job(each.resource)]
+    if getattr(flags, "follow", False) and len(jobs) != 1:
         raise WrongUsage(f"--follow: the file has {len(jobs)} jobs; to follow one: gpuconsole logs NAME -f")
     if dry_run == "client":
-        namespace = await _namespace(options)
-        if not flags.filename:
-            wanted = _from_flags(flags, options, namespace, folder_without_cluster(flags))
-        _print(wanted, namespace, "created (dry run).", output)
+        _print(wanted, await _namespace(options), "created (dry run)", output)
         return 0
     async with cluster(options) as client:
         namespace = client.config.namespace
-        if not flags.filename:
-            flags.served = kind = await _served(client, flags.kind)
-            spec = _spec_of(flags, options, namespace)
-            folder = await continued_folder(options, client, flags, spec) if spec.trainer else ""
-            spec = _spec_of(flags, options, namespace, folder)
-            wanted = [ManifestOptions(kind.resource, kind.manifest(spec))]
-            if not await _is_checked(options, client, flags, spec, wanted[0].manifest):
-                return 1
-            files = await load_job_files(spec)
         refs = []
         for each in wanted:
             home = _namespace_of(each.manifest, namespace)
-            if flags.filename:
-                await tell_of_checkpoints(client, each.resource, each.manifest, home)
-                ref = await create_manifest(client, each.resource, each.manifest, home, dry_run=bool(dry_run))
-            else:
-                ref = await create_job(client, _kind_of(flags), spec, files=files, dry_run=bool(dry_run))
-            _print([each], namespace, "created (server dry run)." if dry_run else "created.", output)
-            refs += [ref] if _is_job(each.resource) else []
-        if len(refs) == 1 and not dry_run:
-            (ref,) = refs
-            shown = options if ref.namespace == namespace else replace(options, namespace=ref.namespace)
-            if is_followed:
-                return await follow_to_end(shown, client, ref)
-            _tell_what_is_next(shown, ref.name)
+            await tell_of_checkpoints(client, each.resource, each.manifest, home)
+            ref = await create_manifest(client, each.resource, each.manifest, home, dry_run=bool(dry_run))
+            _print([each], namespace, "created (server dry run)" if dry_run else "created", output)
+            refs += [ref] if each in jobs else []
+        if dry_run or len(refs) != 1:
+            return 0
+        return await _go_on(options, client, refs[0], flags)
+
+
+async def _submit_flags(options: ConsoleOptions, flags: argparse.Namespace, dry_run: str, output: str) -> int:
+    spec = _spec_of(flags, options, "")
+    files = await _read_files(spec)
+    if dry_run == "client":
+        spec = _spec_of(flags, options, await _namespace(options), folder_without_cluster(flags))
+        _print_all(_kind_of(flags), spec, files, "created (dry run)", output)
+        return 0
+    async with cluster(options) as client:
+        namespace = client.config.namespace
+        flags.served = kind = await _served(client, flags.kind)
+        spec = _spec_of(flags, options, namespace)
+        folder = await continued_folder(options, client, flags, spec) if spec.trainer else ""
+        spec = _spec_of(flags, options, namespace, folder)
+        if not await _is_checked(options, client, flags, spec, files):
+            return 1
+        ref = await create_job(client, kind, spec, files=files, dry_run=bool(dry_run))
+        _print_all(kind, spec, files, "created (server dry run)" if dry_run else "created", output)
+        return 0 if dry_run else await _go_on(options, client, ref, flags)
+
+
+async def _read_files(spec: JobSpec) -> JobFiles:
+    """Read what a job needs of this machine.
+
+    Raises:
+        WrongUsage: Something is not there, or cannot come along.
+    """
+    try:
+        files = await load_job_files(spec)
+    except JobRejected as error:
+        complain(error.causes)
+        raise
+    complain(problems_with_files(with_login(spec, files), files))
+    return files
+
+
+async def _go_on(options: ConsoleOptions, client: Client, ref: JobRef, flags: argparse.Namespace) -> int:
+    """Follow a job that was created, or say what to type next, where somebody sits who may."""
+    if ref.namespace != client.config.namespace:
+        options = replace(options, namespace=ref.namespace)
+    if getattr(flags, "follow", False):
+        return await follow_to_end(options, client, ref)
+    if sys.stderr.isatty():
+        for words in (("logs", ref.name, "-f"), ("get", ref.name), ("why", ref.name)):
+            write_stderr(f"  {command_line(options, *words)}")
     return 0
 
 
 def _is_job(resource: Resource) -> bool:
     return resource in {kind.resource for kind in KINDS}
-
-
-def _tell_what_is_next(options: ConsoleOptions, name: str) -> None:
-    """Say what to type next, where somebody sits who may."""
-    if sys.stderr.isatty():
-        for words in (("logs", name, "-f"), ("get", name), ("why", name)):
-            write_stderr(f"  {command_line(options, *words)}")
 
 
 def _from_file(flags: argparse.Namespace, namespace: str) -> list[ManifestOptions]:
@@ -167,13 +195,6 @@ def _from_file(flags: argparse.Namespace, namespace: str) -> list[ManifestOption
         if namespace and said and said != namespace:
             raise WrongUsage(f"-n {namespace}: the manifest names namespace {said}.")
     return wanted
-
-
-def _from_flags(
-    flags: argparse.Namespace, options: ConsoleOptions, namespace: str, continued: str = ""
-) -> list[ManifestOptions]:
-    kind = _kind_of(flags)
-    return [ManifestOptions(kind.resource, kind.manifest(_spec_of(flags, options, namespace, continued)))]
 
 
 def _spec_of(
@@ -206,7 +227,7 @@ async def _served(client: Client, word: str) -> CreatableKind:
 
 
 async def _is_checked(
-    options: ConsoleOptions, client: Client, flags: argparse.Namespace, spec: JobSpec, manifest: Manifest
+    options: ConsoleOptions, client: Client, flags: argparse.Namespace, spec: JobSpec, files: JobFiles
 ) -> bool:
     """Say what would go wrong with a job, and ask where it would never start; False: it is not to be made.
 
@@ -214,7 +235,7 @@ async def _is_checked(
         KubeError: It would never start, and there is nobody to be asked.
     """
     kind = _kind_of(flags)
-    objects = ((kind.resource, manifest), *kind.companions(spec))
+    objects = job_objects(kind, spec, files)
     found = await check_submit(client, kind, spec, objects, await _nodes(options, client, spec))
     for words in found.warnings:
         write_stderr(f"Warning: {words}.")
@@ -250,13 +271,30 @@ def _namespace_of(manifest: Manifest, namespace: str) -> str:
     return str(manifest["metadata"].get("namespace") or namespace)
 
 
-def _print(wanted: Iterable[ManifestOptions], namespace: str, words: str, output: str) -> None:
-    for resource, manifest in wanted:
-        if output == "yaml":
-            write(f"---\n{to_yaml(manifest)}".rstrip())
-        elif output == "json":
-            write_object(manifest, output)
-        else:
+def _print_all(kind: CreatableKind, spec: JobSpec, files: JobFiles, words: str, output: str) -> None:
+    """Print a job and, with what is in Secrets masked, all that comes along with it."""
+    objects = [ManifestOptions(*each) for each in job_objects(kind, spec, files)]
+    if output:
+        _print(objects, spec.namespace, words, output)
+        return
+    _print([each for each in objects if each.resource == kind.resource], spec.namespace, words, "")
+    for companion in companions_of(kind, with_login(spec, files), files):
+        if not companion.is_optional:  # of which it is not known whether it was created
+            resource, name = companion.resource, companion.manifest["metadata"]["name"]
+            full_kind = ".".join(filter(None, (resource.kind.lower(), resource.group)))
+            write(f"{full_kind}/{name} {words}")
+
+
+def _print(wanted: Sequence[ManifestOptions], namespace: str, words: str, output: str) -> None:
+    shown = [masked(manifest) for _, manifest in wanted]
+    if output == "json":
+        many = {"apiVersion": "v1", "kind": "List", "items": shown}
+        write_object(shown[0] if len(shown) == 1 else many, output)
+    elif output == "yaml":
+        for each in shown:
+            write(f"---\n{to_yaml(each)}".rstrip())
+    else:
+        for resource, manifest in wanted:
             meta = manifest["metadata"]
             name = meta.get("name") or f"{meta['generateName']}…"
-            write(f"{resource.kind} {_namespace_of(manifest, namespace)}/{name} {words}")
+            write(f"{resource.kind} {_namespace_of(manifest, namespace)}/{name} {words}.")

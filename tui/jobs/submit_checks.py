@@ -35,11 +35,12 @@ async def check_submit(
         client: The cluster.
         kind: Of the job.
         spec: The job.
-        objects: What would be created, the job first.
+        objects: What would be created, the job among it.
         snapshot: The cluster's nodes, for a job with GPUs; None where they cannot be read.
     """
+    manifest = next(manifest for resource, manifest in objects if resource == kind.resource)
     findings = [
-        *check_statically(kind, spec, objects[0][1]),
+        *check_statically(kind, spec, manifest),
         *await check_against_cluster(client, kind, spec, objects),
     ]
     fit = capacity_lines(spec, snapshot) if snapshot is not None and spec.gpus else []

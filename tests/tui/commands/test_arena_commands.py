@@ -109,10 +109,20 @@ def test_a_guides_command_is_read_as_it_was_meant(name: str) -> None:
 async def test_a_guides_command_makes_a_manifest(alone: CommandLine, name: str) -> None:
     kind = "PyTorchJob" if words_of(name)[-1].startswith("python ") else "MPIJob"
     ended = await alone(*words_of(name), "--dry-run=client")
-    assert (ended.status, ended.out) == (0, f"{kind} default/{name} created (dry run).\n")
+    lines = [f"{kind} default/{name} created (dry run).", *BESIDE.get(name, ())]
+    assert (ended.status, ended.out.splitlines()) == (0, lines)
+    assert "yourpwd" not in (await alone(*words_of(name), "--dry-run=client", "-o", "yaml")).out
     assert ended.err in ("", "Without effect here: --loglevel.\n")
 
 
+BESIDE = {
+    "pytorch-dist": (
+        "deployment.apps/pytorch-dist-tensorboard created (dry run)",
+        "service/pytorch-dist-tensorboard created (dry run)",
+    ),
+    "pytorch-private": ("secret/pytorch-private-git created (dry run)",),
+}
+"""What is created beside the job."""
 RECORDED_AS = {
     "pytorch-dist": "arena-pytorch-dist",
     "pytorch-dist-git": "arena-pytorch-dist-git",
@@ -159,7 +169,8 @@ async def test_what_is_sent_has_what_arena_sent(
     run: CommandLine, cluster: ScriptedCluster, name: str
 ) -> None:
     say_kinds(cluster, {"kubeflow.org/v1": ["pytorchjobs"], "kubeflow.org/v1alpha1": ["mpijobs"]})
-    for path in (MPI_JOBS, "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs"):
+    beside = ("/apis/apps/v1/namespaces/default/deployments", "/api/v1/namespaces/default/services")
+    for path in (MPI_JOBS, "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs", *beside):
         cluster.say(path, Compute(lambda asked: Answer(json.loads(asked.body), 201)), method="POST")
     ended = await run(*words_of(name), "--dry-run=server", "-o", "json")
     assert ended.status == 0, ended.err

@@ -47,10 +47,16 @@ async def test_what_the_server_warns_of_goes_to_stderr(run: CommandLine, cluster
 
 
 async def manifest_of(run: CommandLine, *words: str) -> Any:
-    """Return the manifest that a command line would send."""
+    """Return the manifest of the job that a command line would send."""
     ended = await run("submit", *words)
     assert ended.status == 0, ended.err
-    return yaml.safe_load(ended.out)
+    return job_in(ended.out)
+
+
+def job_in(text: str) -> Any:
+    """Return the job among the objects that were printed."""
+    (job,) = [each for each in yaml.safe_load_all(text) if each["kind"].endswith("Job")]
+    return job
 
 
 AS_MANIFEST = ("--dry-run", "client", "-o", "yaml")
@@ -186,6 +192,7 @@ async def test_a_trainer_told_where_to_write_gets_no_volume_of_its_own(run: Comm
 
 
 CLAIM = "/api/v1/namespaces/default/persistentvolumeclaims/workspace"
+WITH_TRAINER = "PyTorchJob default/demo created.\nconfigmap/demo-trainer created\n"
 TRAINER = ("submit", "pytorch", "--name", "demo", "--image", "x", "--trainer", "ddp")
 
 
@@ -215,7 +222,7 @@ async def test_a_job_of_a_name_used_before_does_not_go_on_from_its_checkpoint(
 ) -> None:
     with_checkpoint(cluster, tmp_path / "volume", "demo", 200)
     ended = await run(*TRAINER)
-    assert (ended.status, ended.out) == (0, "PyTorchJob default/demo created.\n")
+    assert (ended.status, ended.out) == (0, WITH_TRAINER)
     said = ended.err.splitlines()[-1]
     assert said.startswith("Starts anew; to go on from step 200 of demo, saved ")
     assert said.endswith(": --continue demo")
@@ -229,7 +236,7 @@ async def test_going_on_from_an_earlier_job_is_asked_for_and_said(
 ) -> None:
     with_checkpoint(cluster, tmp_path / "volume", "old-20261122-082033-417", 520)
     ended = await run(*TRAINER, "--continue", "old", "--", "--epochs", "9")
-    assert (ended.status, ended.out) == (0, "PyTorchJob default/demo created.\n")
+    assert (ended.status, ended.out) == (0, WITH_TRAINER)
     assert ended.err.splitlines()[-1].startswith("Continues step 520 of old (deleted), saved ")
     words = sent_command(cluster)
     at = words.index("--checkpoint-dir")
@@ -243,9 +250,10 @@ async def test_a_file_that_names_the_folder_of_an_earlier_run_says_what_it_goes_
     run: CommandLine, cluster: ScriptedCluster, tmp_path: Path
 ) -> None:
     printed = await run(*TRAINER, *AS_MANIFEST)
-    folder = yaml.safe_load(printed.out)["metadata"]["annotations"]["gpuconsole.dev/log-dir"].split("/")[2]
+    job = job_in(printed.out)
+    folder = job["metadata"]["annotations"]["gpuconsole.dev/log-dir"].split("/")[2]
     path = run.home / "job.yaml"
-    path.write_text(printed.out)
+    path.write_text(json.dumps(job))
     with_checkpoint(cluster, tmp_path / "volume", "demo", 1)
     ended = await run("submit", "-f", str(path))
     assert (ended.status, ended.err) == (0, "")
@@ -261,7 +269,7 @@ async def test_what_is_wrong_with_a_trainers_manifest_is_left_to_the_server(
 ) -> None:
     printed = await run(*TRAINER, *AS_MANIFEST)
     path = run.home / "job.yaml"
-    path.write_text(json.dumps(yaml.safe_load(printed.out) | {"spec": "x"}))
+    path.write_text(json.dumps(job_in(printed.out) | {"spec": "x"}))
     cluster.say(PYTORCH_JOBS, refusal(422, "spec: must be an object", "Invalid"), method="POST")
     ended = await run("submit", "-f", str(path))
     assert (ended.status, ended.out) == (1, "")
@@ -318,11 +326,61 @@ async def test_a_claim_mounted_as_the_workspace_takes_its_place(run: CommandLine
 async def test_a_claim_that_is_not_there_is_told_of(run: CommandLine, cluster: ScriptedCluster) -> None:
     cluster.say(PYTORCH_JOBS, Compute(echo), method="POST")
     ended = await run("submit", "pytorch", "--name", "demo", "--image", "x", "--trainer", "ddp")
-    assert (ended.status, ended.out) == (0, "PyTorchJob default/demo created.\n")
+    assert (ended.status, ended.out) == (0, WITH_TRAINER)
     assert ended.err == (
         "Warning: would wait: volume claim workspace not found in default;"
         " choose one that exists, or create it.\n"
     )
+
+
+async def test_a_dry_run_prints_all_that_would_be_created_and_no_secret(alone: CommandLine) -> None:
+    words = (
+        *("--sync-mode=git", "--sync-source=https://git/x.git", "-e", "GIT_SYNC_USERNAME=li"),
+        *("-e", "GIT_SYNC_PASSWORD=geheim", "--tensorboard", "--logdir=/in/logs", "-d", "claim:/in", "true"),
+    )
+    ended = await alone("submit", *SMALL, *words)
+    kinds = [each["kind"] for each in yaml.safe_load_all(ended.out)]
+    assert kinds == ["Secret", "PyTorchJob", "ConfigMap", "Deployment", "Service"]
+    assert "•••" in json.dumps(list(yaml.safe_load_all(ended.out)), ensure_ascii=False)
+    assert "geheim" not in ended.out
+    ended = await alone("submit", *SMALL[:-1], "json", *words)
+    assert [each["kind"] for each in ended.values["items"]] == kinds
+    assert "geheim" not in ended.out
+    ended = await alone("submit", *SMALL[:-2], *words)
+    assert ended.out.splitlines() == [
+        "PyTorchJob default/demo created (dry run).",
+        "secret/demo-git created (dry run)",
+        "deployment.apps/demo-tensorboard created (dry run)",
+        "service/demo-tensorboard created (dry run)",
+    ]
+
+
+async def test_what_is_created_beside_a_job_is_said(run: CommandLine, cluster: ScriptedCluster) -> None:
+    services = "/api/v1/namespaces/default/services"
+    for path in (BATCH_JOBS, services):
+        cluster.say(path, Compute(echo), method="POST")
+    cluster.say(f"{services}/demo", Answer({}), method="PATCH")
+    ended = await run("submit", "job", "--name", "demo", "--image", "x", "--workers", "2", "true")
+    assert ended.err == ""
+    assert ended.out == "Job default/demo created.\nservice/demo created\n"
+    (asked,) = cluster.asked(services, method="POST")
+    assert json.loads(asked.body)["spec"]["clusterIP"] == "None"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--config-file", "nothing.yaml:/etc/x"), "--config-file: Could not read nothing.yaml"),
+        (("--sync-mode=folder", "--sync-source=./nothing"), "--sync-source: "),
+    ],
+)
+async def test_files_that_are_not_here_are_refused_with_their_flag(
+    run: CommandLine, cluster: ScriptedCluster, words: tuple[str, ...], said: str
+) -> None:
+    ended = await run("submit", "pytorch", "--name", "demo", "--image", "x", *words, "true")
+    assert (ended.status, ended.out) == (2, "")
+    assert said in ended.err
+    assert cluster.requests == []
 
 
 HUGE = ("submit", "pytorch", "--name", "demo", "--image", "x", "--gpus", "64")
@@ -506,11 +564,13 @@ async def test_what_was_printed_can_be_submitted(run: CommandLine, cluster: Scri
     ended = await run("submit", "-f", str(path))
     assert ended.out.splitlines() == [
         "PyTorchJob default/demo created.",
+        "ConfigMap default/demo-pytorchjob created.",
         "PyTorchJob default/demo-2 created.",
+        "ConfigMap default/demo-2-pytorchjob created.",
     ]
     sent = [json.loads(asked.body) for asked in cluster.asked(PYTORCH_JOBS, method="POST")]
     assert sent[0]["metadata"]["annotations"].pop("gpuconsole.dev/submission")
-    assert sent[0] == yaml.safe_load(printed.out)
+    assert sent[0] == job_in(printed.out)
 
 
 async def test_standard_input_may_hold_the_manifest(run: CommandLine, cluster: ScriptedCluster) -> None:
@@ -537,8 +597,8 @@ async def test_standard_input_may_hold_the_manifest(run: CommandLine, cluster: S
         ("apiVersion: batch/v1\n", "has no kind"),
         ("apiVersion: batch/v1\nkind: Job\n", "has no metadata.name"),
         (
-            "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: x}\n",
-            "a Deployment apps/v1, which is not",
+            "apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: x}\n",
+            "a StatefulSet apps/v1, which is not",
         ),
         ("apiVersion: batch/v1\nkind: Job\nmetadata: {name: .nan}\n", "holds a value that a manifest cannot"),
         (

@@ -12,12 +12,19 @@ import yaml
 
 from k8s.errors import KubeError
 from k8s.kinds import KINDS, Manifest
-from k8s.models.resources import CLAIMS, CONFIG_MAPS, SECRETS, SERVICES, Resource
+from k8s.models.resources import CLAIMS, CONFIG_MAPS, DEPLOYMENTS, SECRETS, SERVICES, Resource
 from tui.jobs.new_job.manifest_yaml import Loader
 
 LARGEST_BYTES = 3 * 2**20
 """What an API server takes at most."""
-KNOWN: tuple[Resource, ...] = (*(kind.resource for kind in KINDS), CLAIMS, CONFIG_MAPS, SECRETS, SERVICES)
+KNOWN: tuple[Resource, ...] = (
+    *(kind.resource for kind in KINDS),
+    CLAIMS,
+    CONFIG_MAPS,
+    SECRETS,
+    SERVICES,
+    DEPLOYMENTS,
+)
 """Jobs, and what jobs need."""
 
 

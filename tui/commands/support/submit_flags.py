@@ -144,11 +144,11 @@ def spec_of(
     fields |= _command(flags, kind, fields, stamp, continued)
     spec = JobSpec(namespace=namespace, user=login_name(), **fields)
     refused = {name: words for name, words in unsupported(spec).items() if name in given}
-    _complain(refused | spec.problems())
+    complain(refused | spec.problems())
     return spec
 
 
-def _complain(problems: Mapping[str, str]) -> None:
+def complain(problems: Mapping[str, str]) -> None:
     """Refuse the flags where there are problems, by field."""
     if problems:
         raise WrongUsage("\n".join(f"{flag_of(name)}: {words}" for name, words in problems.items()))
@@ -170,7 +170,7 @@ def _given(flags: argparse.Namespace) -> dict[str, Any]:
             found[name] = texts[-1] if name == "processes" else _value(field, texts)
         except ValueError as error:
             problems[name] = str(error)
-    _complain(problems)
+    complain(problems)
     return found
 
 
