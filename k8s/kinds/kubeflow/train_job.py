@@ -25,6 +25,7 @@ _METRICS_TOLD = 2
 
 
 _OF_RUNTIME = "A TrainJob cannot say this: its runtime does, in the ClusterTrainingRuntime."
+_NO_FETCHING = "A TrainJob cannot add the container that fetches code: have it in the image or a volume."
 _OF_LAUNCHER = "The runtime of a TrainJob says how its launcher comes about."
 _NOT_ELASTIC = "A TrainJob has as many nodes as it says, from start to end."
 
@@ -45,6 +46,8 @@ class TrainJob(CreatableKind):
             _OF_RUNTIME,
         ),
         **dict.fromkeys(("host_pid", "retries", "restart_policy", "clean_pods"), _OF_RUNTIME),
+        **dict.fromkeys(("sync_mode", "sync_source", "sync_branch", "sync_revision"), _NO_FETCHING),
+        **dict.fromkeys(("git_secret", "sync_image"), _NO_FETCHING),
         "worker_image": "All nodes of a TrainJob have the same image.",
         "launcher_policy": _OF_LAUNCHER,
         "mounts_on_launcher": _OF_LAUNCHER,

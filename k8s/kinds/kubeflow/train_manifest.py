@@ -28,11 +28,9 @@ _MANAGER = "gpuconsole.dev/console"
 """Who patches the runtime: tells our patch from others."""
 _TRAINER_FIELDS = {"image": "image", "command": "command", "env": "env", "resources": "resourcesPerNode"}
 """Fields of a container that the trainer has, and what it calls them."""
-_POD_PATCHES = (
-    *("volumes", "nodeSelector", "affinity", "tolerations", "imagePullSecrets", "securityContext"),
-    *("initContainers", "serviceAccountName", "terminationGracePeriodSeconds"),
-)
+_POD_PATCHES = ("volumes", "nodeSelector", "affinity", "tolerations", "imagePullSecrets", "securityContext")
 _CONTAINER_PATCHES = ("volumeMounts", "securityContext")
+"""Patches cannot add a container, nor an init container: they only change those of the runtime."""
 _PORT = 29500
 _IN_FOLDER = ("sh", "-c", 'mkdir -p "$0" && cd "$0" && exec "$@"')
 """Runs a command in a folder: a TrainJob cannot name the working directory. Folder and command follow."""

@@ -70,3 +70,9 @@ def test_whole_secrets_cannot_be_named_and_single_keys_can() -> None:
     assert "envFrom" not in json.dumps(manifest) and "secretKeyRef" in json.dumps(manifest)
     assert KIND.unsupported(replace(SPEC, env_from=(key,))) == {}
     assert list(KIND.unsupported(replace(SPEC, env_from=(key, whole)))) == ["env_from"]
+
+
+def test_code_is_not_fetched_as_no_container_can_be_added() -> None:
+    spec = replace(SPEC, sync_mode="git", sync_source="https://host.example/a.git")
+    assert KIND.manifest(spec) == KIND.manifest(SPEC)
+    assert list(KIND.unsupported(spec)) == ["sync_mode", "sync_source"]
