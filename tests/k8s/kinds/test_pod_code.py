@@ -20,6 +20,13 @@ SPEC = JobSpec(name="bert", image="pytorch:1", command=("python", "train.py"))
 GIT = replace(SPEC, sync_mode="git", sync_source="https://host.example/team/mnist-pytorch.git")
 EVERY_KIND = {f"{kind.resource.kind} {kind.resource.api_version}": kind for kind in CREATABLE}
 every_kind = pytest.mark.parametrize("kind", EVERY_KIND.values(), ids=EVERY_KIND)
+FETCHING = {name: kind for name, kind in EVERY_KIND.items() if "sync_mode" not in kind.lacks}
+every_fetching_kind = pytest.mark.parametrize("kind", FETCHING.values(), ids=FETCHING)
+"""All but TrainJob, to whose pods no container can be added."""
+
+
+def test_only_trainjobs_cannot_fetch_code() -> None:
+    assert [name for name in EVERY_KIND if name not in FETCHING] == ["TrainJob trainer.kubeflow.org/v1alpha1"]
 
 
 def pods_of(spec: JobSpec, kind: CreatableKind) -> list[Part]:
@@ -51,7 +58,7 @@ def env_of(container: Part) -> dict[str, Any]:
     return {each["name"]: each.get("value", each.get("valueFrom")) for each in container.get("env") or ()}
 
 
-@every_kind
+@every_fetching_kind
 def test_git_is_fetched_as_arena_fetches_it(kind: CreatableKind) -> None:
     recorded = json.loads((ROOT / "tests/fixtures/objects/arena-pytorch-dist-git.json").read_text())
     theirs = recorded["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]
@@ -75,7 +82,7 @@ def test_a_branch_and_a_commit_are_what_git_sync_checks_out() -> None:
     assert {"GIT_SYNC_SSH", "GIT_SYNC_USERNAME"}.isdisjoint(env)
 
 
-@every_kind
+@every_fetching_kind
 def test_git_syncs_variables_are_its_alone_and_the_jobs_are_given_to_it_too(kind: CreatableKind) -> None:
     env = {"GIT_SYNC_DEPTH": "1", "GIT_SYNC_BRANCH": "dev", "HTTPS_PROXY": "p", "GIT_SYNC_ROOT": "/x"}
     pod = pod_of(replace(GIT, env=env), kind)
@@ -186,7 +193,7 @@ ROUND_TRIPS = {
 }
 
 
-@every_kind
+@every_fetching_kind
 @pytest.mark.parametrize("name", ROUND_TRIPS)
 def test_a_job_is_read_back_into_the_fields_that_made_it(kind: CreatableKind, name: str) -> None:
     spec = ROUND_TRIPS[name]
