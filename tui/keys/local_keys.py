@@ -84,6 +84,7 @@ NEW_JOB = (
     Key("new.create", "ctrl+o", "create", "Create the job (asks first)", "create"),
     Key("new.dry_run", "ctrl+t", "dry_run", "Dry run on the server; creates nothing", "dry run"),
     Key("new.yaml", "ctrl+y", "yaml", "YAML (toggle)", "yaml"),
+    Key("new.edit_yaml", "e", "edit_yaml", "Edit the YAML, while it has the focus"),
     Key("new.save_draft", "ctrl+s", "save_draft", "Save as a draft", "draft"),
     Key("new.save_template", "f2", "save_template", "Save as a template", "template"),
     Key("new.import", "f3", "import", "Import a YAML file", "import"),

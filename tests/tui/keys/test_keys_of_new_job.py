@@ -34,6 +34,7 @@ def created(play: Playground, *, dry: bool) -> list[str]:
     "new.create",
     "new.dry_run",
     "new.yaml",
+    "new.edit_yaml",
     "new.save_draft",
     "new.save_template",
     "new.import",
@@ -51,6 +52,8 @@ async def test_keys_of_the_form_for_a_new_job(tmp_path: Path) -> None:
         await hands.press("new.previous_section", at(play, "Template"), undo=["pagedown"])
         await play.press("pageup", "tab")
         await hands.press("new.yaml", lambda: not at(play, "Name")(), undo=["ctrl+y"])
+        await play.press("ctrl+y")
+        await hands.press("new.edit_yaml", seen(play, " 1  apiVersion"), undo=["ctrl+y"])
         await hands.press("new.jump", seen(play, "Template           a ", "Namespace"), undo=["escape"])
         await hands.press("new.save_template", seen(play, "Save as which template?"), undo=["escape"])
         await hands.press("new.import", seen(play, "Import which file?"), undo=["escape"])

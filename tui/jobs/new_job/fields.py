@@ -21,6 +21,9 @@ DEFAULT_IMAGE = "pytorch/pytorch:2.6.0-cuda12.4-cudnn9-runtime"
 CONTINUE = "continue_from"
 """The value that names the earlier run whose checkpoint the job goes on from."""
 
+EDITED_YAML = "yaml"
+"""The value that keeps the manifest as somebody edited it, for the draft; no field has it."""
+
 DIRECTORIES: Mapping[str, str] = {"log-dir": LOGS, "checkpoint-dir": CHECKPOINTS}
 """Trainer arguments without a field, and the folder of each below the job's own on the claim."""
 

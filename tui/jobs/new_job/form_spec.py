@@ -24,6 +24,7 @@ from tui.jobs.new_job.fields import (
     COMMAND,
     CONTINUE,
     DIRECTORIES,
+    EDITED_YAML,
     MADE_OTHERWISE,
     default_text,
     default_values,
@@ -83,7 +84,7 @@ def parse_values(
     values = default_values()
     hidden = hidden_fields({**values, **texts})
     for key, text in texts.items():
-        if key in hidden:
+        if key in hidden or key == EDITED_YAML:
             continue
         if len(text) > LONGEST_TEXT and key not in ("name", "image"):
             problems[key] = f"At most {LONGEST_TEXT:,} characters; this has {len(text):,}."

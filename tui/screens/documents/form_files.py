@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from textual.app import App
@@ -14,6 +15,7 @@ from tui.jobs.new_job.manifest_yaml import read_job
 from tui.screens.dialogs.ask_text import AskTextScreen
 from tui.screens.dialogs.confirm import ConfirmScreen
 from tui.terminal.key_queue import keys_held
+from tui.widgets.form.job_fields import Notice
 
 LARGEST_BYTES = 3 * 2**20
 """What an API server takes at most."""
@@ -21,6 +23,18 @@ LARGEST_BYTES = 3 * 2**20
 
 class FileProblem(Exception):
     """A file could not be read or written; the message is for the user."""
+
+
+async def is_done(doing: Callable[[], Awaitable[str]], notice: Notice) -> bool:
+    """Do something with a file and say in the notice what was done; tell whether anything was."""
+    try:
+        said = await doing()
+    except FileProblem as error:
+        notice.show(str(error))
+        return False
+    if said:
+        notice.show(said, is_error=False)
+    return bool(said)
 
 
 async def save_as_template(app: App[object], folder: Path, state: FormState) -> str:

@@ -9,8 +9,12 @@ from pathlib import Path
 from k8s.client.client import Client
 from k8s.snapshot import ClusterSnapshot, NodeRow
 from tui.feeds.form_choices import fetch_all, fetch_node_labels, snapshot_choices
+from tui.jobs.new_job.form_state import FormState
 from tui.jobs.new_job.job_templates import JobTemplate, own_templates, packaged_templates
 from tui.widgets.form.job_fields import JobFields
+
+Place = tuple[str, str, str, str]
+"""A volume and what is looked for on it: namespace, claim, mount path, folder of MNIST."""
 
 
 class FormOffers:
@@ -22,6 +26,7 @@ class FormOffers:
         self.templates_folder = templates_folder
         """Where the user's own templates are."""
         self._has_node_labels = False
+        self._place: Place | None = None
         self._nodes: Sequence[NodeRow] | None = None
         self.claims: Sequence[str] | None = None
         """The volume claims of the namespace; None while they are not known."""
@@ -57,6 +62,16 @@ class FormOffers:
         choices = [(each.name, each.title) for each in found if self.templates[each.name] is each]
         await fields.set_choices("template", (("", "none"), *choices))
         return problems
+
+    def place_to_look_at(self, state: FormState) -> Place | None:
+        """Return which volume the form means, if that is another than before; it is not known then."""
+        values = state.values
+        place = (values["namespace"], values["claim"], values["mount_path"], state.result.mnist)
+        if place == self._place:
+            return None
+        self._place = place
+        state.set_volume(None)
+        return place
 
     def offer_known(self, fields: JobFields, snapshot: ClusterSnapshot) -> None:
         """Offer what the snapshot tells: GPU resources and nodes, with what is free."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar
 
 from textual import events, work
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
 from textual.reactive import Reactive, reactive
 from textual.widget import Widget
@@ -23,25 +23,26 @@ from k8s.jobs.create import JobRejected
 from k8s.kinds import JobRef
 from k8s.snapshot import ClusterSnapshot
 from k8s.text.sanitize import sanitize
-from k8s.text.yaml_writer import to_yaml
 from tui.jobs.new_job.draft import DraftError
+from tui.jobs.new_job.fields import EDITED_YAML
 from tui.jobs.new_job.form_state import FormState
-from tui.jobs.new_job.job_files import create_with_files
 from tui.jobs.new_job.preflight import PreflightLine, preflight
 from tui.jobs.new_job.volume import look_into_volume
 from tui.keys import NEW_JOB, Key
 from tui.screens.base.request import ActionRequest
 from tui.screens.dialogs.confirm import ConfirmScreen
 from tui.screens.documents.form_drafts import FormDrafts
-from tui.screens.documents.form_files import FileProblem, import_job, save_as_template
-from tui.screens.documents.form_offers import FormOffers
+from tui.screens.documents.form_files import import_job, is_done, save_as_template
+from tui.screens.documents.form_offers import FormOffers, Place
+from tui.screens.documents.form_submission import PassedDryRun, form_submission
 from tui.screens.documents.submit import Submission, SubmitScreen
 from tui.terminal.key_queue import keys_held
+from tui.widgets.bindings import bindings
 from tui.widgets.form.fields import Field
 from tui.widgets.form.job_fields import CreateBar, JobFields, Notice, PreflightView
+from tui.widgets.form.manifest_pane import ManifestPane
 from tui.widgets.key_bar import KeyBar
 from tui.widgets.status_line import StatusLine
-from tui.widgets.yaml_view import YamlView
 
 
 class NewJobScreen(SubmitScreen):
@@ -50,10 +51,7 @@ class NewJobScreen(SubmitScreen):
     CSS_PATH: ClassVar = ["submit.tcss", "new_job.tcss"]
     AUTO_FOCUS: ClassVar[str] = "#field-name TextField"
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide")]  # noqa: RUF012
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(key.keys, key.action, key.help, show=False, priority=key.keys != "escape", id=key.id)
-        for key in NEW_JOB
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = bindings(NEW_JOB, after_fields=("new.leave", "new.edit_yaml"))
     focused: Reactive[Widget | None] = Reactive(None, repaint=False)
     """The widget with the focus. Fields draw what it changes: Textual's own draws the whole screen."""
     snapshot: reactive[ClusterSnapshot] = reactive(ClusterSnapshot, repaint=False)
@@ -87,9 +85,7 @@ class NewJobScreen(SubmitScreen):
         self._client = client
         self._drafts = FormDrafts(state_folder, self.state)
         self._offers = FormOffers(client, templates_folder)
-        self._looked_at: tuple[str, ...] = ()
-        self._checked: Mapping[str, str] | None = None
-        self._checked_at = ""
+        self._passed: PassedDryRun | None = None
         self._is_closed = False
         self._focused_before_yaml: Widget | None = None
         self.keys: Sequence[Key] = NEW_JOB
@@ -110,12 +106,11 @@ class NewJobScreen(SubmitScreen):
                 yield Label("", id="help", markup=False)
                 yield PreflightView(id="preflight")
                 yield CreateBar()
-            yield YamlView(id="yaml", classes="pane")
+            yield ManifestPane(id="yaml", classes="pane")
         yield KeyBar(self.keys)
 
     def on_mount(self) -> None:
         """Show the form, then fill in what is read from files and from the cluster."""
-        self.query_one("#yaml").border_title = "YAML"
         self.query_one(Notice).show(self.state.not_carried_over, is_error=False)
         self._show_state()
         self._offers.offer_known(self.query_one(JobFields), self.snapshot)
@@ -142,7 +137,7 @@ class NewJobScreen(SubmitScreen):
         self.query_one(JobFields).show_values(self.state.values)
         self._show_errors()
         self._show_preflight()
-        if self.query_one("#yaml").display:
+        if self.query_one(ManifestPane).display:
             self._show_yaml()
 
     def _show_errors(self) -> None:
@@ -151,10 +146,8 @@ class NewJobScreen(SubmitScreen):
 
     def _show_preflight(self) -> None:
         lines = self._preflight()
-        if self._checked is not None:
-            passed = PreflightLine("ok", f"dry run passed at {self._checked_at}")
-            changed = PreflightLine("info", "changed since the dry run")
-            lines.append(passed if self._checked == self.state.values else changed)
+        if self._passed is not None:
+            lines.append(self._passed.line(self.state.values))
         self.query_one(PreflightView).show(lines)
 
     def _preflight(self) -> list[PreflightLine]:
@@ -164,7 +157,7 @@ class NewJobScreen(SubmitScreen):
 
     def _show_yaml(self) -> None:
         result = self.state.result
-        self.query_one(YamlView).show(to_yaml(result.kind.manifest(result.spec)))
+        self.query_one(ManifestPane).show(result.kind.manifest(result.spec))
 
     def on_field_changed(self, event: Field.Changed) -> None:
         """Take the new value."""
@@ -187,7 +180,7 @@ class NewJobScreen(SubmitScreen):
         if field is not None and field.key == "node_selector":
             self._load_node_labels()
         self.query_one("#help", Label).update(text, layout=False)
-        if event.widget is not self.query_one(YamlView):
+        if not self.query_one(ManifestPane).has_focus_within:
             self.remove_class("-yaml")
 
     def on_field_blurred(self, event: Field.Blurred) -> None:
@@ -217,6 +210,9 @@ class NewJobScreen(SubmitScreen):
                 return
         if saved is not None and await self._drafts.is_resumed(self.app, saved):
             self._show_state()
+            self._show_yaml()
+            if text := self.state.values.get(EDITED_YAML):
+                self.query_one(ManifestPane).edits.edit(text)
             self._load_choices()
 
     @work(exclusive=True, group="keep")
@@ -241,13 +237,7 @@ class NewJobScreen(SubmitScreen):
 
     @work(exclusive=True, group="files")
     async def _with_file(self, doing: Callable[[], Awaitable[str]]) -> None:
-        try:
-            said = await doing()
-        except FileProblem as error:
-            self.query_one(Notice).show(str(error))
-            return
-        if said:
-            self.query_one(Notice).show(said, is_error=False)
+        if await is_done(doing, self.query_one(Notice)):
             self._show_state()
             self._keep_unsaved()
             self._load_choices()
@@ -271,16 +261,12 @@ class NewJobScreen(SubmitScreen):
 
     def _look_into_volume(self) -> None:
         """Find out what is on the volume, if that is another place than the one that was looked at."""
-        result, values = self.state.result, self.state.values
-        place = (values["namespace"], values["claim"], values["mount_path"], result.mnist)
-        if place != self._looked_at:
-            self._looked_at = place
-            self.state.set_volume(None)
-            self._look(*place)
+        if place := self._offers.place_to_look_at(self.state):
+            self._look(place)
 
     @work(exclusive=True, group="volume")
-    async def _look(self, namespace: str, claim: str, mount_path: str, mnist: str) -> None:
-        self.state.set_volume(await look_into_volume(self._client, namespace, claim, mount_path, mnist))
+    async def _look(self, place: Place) -> None:
+        self.state.set_volume(await look_into_volume(self._client, *place))
         if self.is_running:  # while the form is closed its parts go one by one
             self._show_errors()
             self._show_preflight()
@@ -300,7 +286,7 @@ class NewJobScreen(SubmitScreen):
 
     def action_leave(self) -> None:
         """Close the YAML, or the form; asks first when there are unsaved changes."""
-        if self.query_one(YamlView).has_focus:
+        if self.query_one(ManifestPane).has_focus_within:
             self.action_yaml()
         else:
             super().action_leave()
@@ -341,8 +327,8 @@ class NewJobScreen(SubmitScreen):
 
     def action_yaml(self) -> None:
         """Focus the YAML, or go back to where the focus was."""
-        pane = self.query_one(YamlView)
-        is_open = pane.has_focus
+        pane = self.query_one(ManifestPane)
+        is_open = pane.has_focus_within
         self.set_class(not is_open, "-yaml")
         if is_open:
             if self._focused_before_yaml is not None:
@@ -350,7 +336,7 @@ class NewJobScreen(SubmitScreen):
         else:
             self._focused_before_yaml = self.focused
             self._show_yaml()
-            self.call_after_refresh(pane.focus)
+            self.call_after_refresh(pane.read)
 
     def make_submission(self) -> Submission | None:
         """Return the job as the form has it, or focus the first field with an error."""
@@ -360,18 +346,31 @@ class NewJobScreen(SubmitScreen):
         if self.state.errors:
             self._focus_first(self.state.errors)
             return None
-        kind, spec, values = self.state.result.kind, self.state.result.spec, self.state.values
+        values, edits = self.state.values, self.query_one(ManifestPane).edits
 
-        async def send(is_dry_run: bool) -> JobRef:
-            ref = await create_with_files(self._client, kind, spec, dry_run=is_dry_run)
+        async def done(is_dry_run: bool) -> None:
             if is_dry_run:
-                self._checked, self._checked_at = values, time.strftime("%H:%M:%S")
+                self._passed = PassedDryRun(values, time.strftime("%H:%M:%S"))
             else:
-                await self._drafts.save_last_image(spec.image)
-            return ref
+                await self._drafts.save_last_image(values["image"].strip())
 
-        details = "\n".join(line.marked for line in self._preflight())
-        return Submission(kind.title, spec.name, spec.namespace, send, details)
+        self._show_yaml()
+        edits.settle()
+        try:
+            return form_submission(self._client, self.state.result, edits, self._preflight(), done)
+        except ValueError as error:
+            self.query_one(Notice).show(f"The YAML cannot be sent. {error}")
+            return None
+
+    async def action_edit_yaml(self) -> None:
+        """Edit the YAML, where it is being read."""
+        if (pane := self.query_one(ManifestPane)).is_read:
+            await pane.open()
+
+    def on_manifest_pane_edited(self, event: ManifestPane.Edited) -> None:
+        """Keep the edits with the values."""
+        self.state.set_value(EDITED_YAML, event.text)
+        self._keep_unsaved()
 
     def _focus_first(self, keys: Collection[str]) -> None:
         self._show_errors()
@@ -391,7 +390,7 @@ class NewJobScreen(SubmitScreen):
         if not isinstance(error, JobRejected):
             self.query_one(Notice).show("\n".join(filter(None, (str(error), hint))))
             return
-        self._checked = None
+        self._passed = None
         keys, without_field = self.state.set_server_errors(error.causes)
         others = without_field or ([] if error.causes else [error.why])
         self.query_one(Notice).show("\n".join(filter(None, (error.what, *others, error.hint))))

@@ -26,6 +26,7 @@ from tests.tui.screens.new_job.world import (
 )
 from tui.screens.dialogs.confirm import ConfirmScreen
 from tui.widgets.form.job_fields import JobFields
+from tui.widgets.form.manifest_pane import ManifestPane
 from tui.widgets.yaml_view import YamlView
 
 
@@ -177,7 +178,7 @@ async def test_the_yaml_is_beside_the_form_where_there_is_room_and_behind_a_key_
         await it.write("name", "bert-9")
         assert any("name: bert-9" in line for line in it.shown())
     async with form(tmp_path, size=(80, 24)) as it:
-        assert not it.screen.query_one(YamlView).display
+        assert not it.screen.query_one(ManifestPane).display
         await it.go("image")
         await it.pilot.press("ctrl+y")
         await it.pilot.pause()

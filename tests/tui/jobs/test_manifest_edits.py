@@ -1,0 +1,141 @@
+"""A manifest that is edited while the form goes on changing it."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from k8s.text.yaml_writer import to_yaml
+from tui.jobs.new_job.manifest_edits import ManifestEdits
+from tui.jobs.new_job.manifest_yaml import read_manifest
+
+MADE: dict[str, Any] = {
+    "kind": "Job",
+    "metadata": {"name": "a"},
+    "spec": {
+        "replicas": 1,
+        "containers": [
+            {"name": "main", "image": "i:1", "command": ["sh", "-c", "python x.py\necho done\n"]},
+        ],
+        "env": [{"name": "A", "value": "1"}],
+    },
+}
+
+
+def made(change: str = "", value: object = None) -> dict[str, Any]:
+    """Return the manifest with the value at `spec.<change>` replaced."""
+    found = deepcopy(MADE)
+    if change:
+        found["spec"][change] = value
+    return found
+
+
+def edited(old: str, new: str) -> ManifestEdits:
+    """Return the edits after `old` was replaced by `new`."""
+    edits = ManifestEdits()
+    edits.make(made())
+    assert old in edits.text
+    edits.edit(edits.text.replace(old, new))
+    return edits
+
+
+def test_without_edits_it_is_what_the_form_makes() -> None:
+    edits = ManifestEdits()
+    edits.make(made())
+    edits.make(made("replicas", 4))
+    assert edits.manifest == made("replicas", 4) and not edits.is_edited
+    assert edits.text == to_yaml(made("replicas", 4))
+
+
+def test_an_edit_is_kept_when_the_form_changes_another_place() -> None:
+    edits = edited("image: i:1", "image: i:2\n    tty: true")
+    assert edits.is_edited
+    edits.make(made("replicas", 4))
+    assert edits.manifest["spec"]["replicas"] == 4
+    assert edits.manifest["spec"]["containers"][0] == {
+        **MADE["spec"]["containers"][0],
+        "image": "i:2",
+        "tty": True,
+    }
+    assert edits.conflicts == {}
+
+
+def test_where_both_changed_the_edit_stays_and_its_line_says_what_the_form_has() -> None:
+    edits = edited("replicas: 1", "replicas: 7")
+    edits.make(made("replicas", 4))
+    assert edits.manifest["spec"]["replicas"] == 7
+    assert "  replicas: 7  # the form says 4\n" in edits.text
+    edits.make(made("replicas", 5))
+    assert "  replicas: 7  # the form says 5\n" in edits.text
+    edits.edit(edits.text)
+    assert len(edits.conflicts) == 1
+    edits.edit(edits.text.replace("replicas: 7", "replicas: 5"))
+    assert edits.conflicts == {} and not edits.is_edited
+    edits.make(made("replicas", 6))
+    assert edits.text == to_yaml(made("replicas", 6))
+
+
+def test_what_was_removed_stays_away_and_is_marked_above() -> None:
+    edits = edited("  replicas: 1\n", "")
+    edits.make(made("env", []))
+    assert "replicas" not in edits.manifest["spec"]
+    edits.make({**made("replicas", 9)})
+    assert "replicas" not in edits.manifest["spec"]
+    assert "spec:  # the form says replicas: 9\n" in edits.text
+
+
+def test_an_item_is_found_by_its_name_when_others_come() -> None:
+    edits = edited('value: "1"', 'value: "2"')
+    edits.make(made("env", [{"name": "B", "value": "x"}, {"name": "A", "value": "1"}]))
+    assert edits.manifest["spec"]["env"] == [{"name": "B", "value": "x"}, {"name": "A", "value": "2"}]
+
+
+def test_a_mark_does_not_get_into_a_block_of_text() -> None:
+    edits = edited("echo done", "echo 2")
+    containers = deepcopy(MADE["spec"]["containers"])
+    containers[0]["command"][2] = "python y.py\n"
+    edits.make(made("containers", containers))
+    assert edits.manifest["spec"]["containers"][0]["command"][2] == "python x.py\necho 2\n"
+    assert read_manifest(edits.text) == edits.manifest
+    assert "# the form says" in edits.text
+
+
+def test_text_that_is_no_yaml_is_said_at_its_line_and_never_lost() -> None:
+    edits = edited("replicas: 1", "replicas: [")
+    text = edits.text
+    with pytest.raises(ValueError, match=r"Line \d+"):
+        assert edits.manifest
+    edits.make(made("env", []))
+    edits.settle()
+    assert edits.text == text
+    edits.edit(text.replace("replicas: [", "replicas: 3"))
+    edits.settle()
+    assert (edits.manifest["spec"]["replicas"], edits.manifest["spec"]["env"]) == (3, [])
+    edits.edit("kind: Job")
+    assert "metadata.name" in edits.problem
+    edits.discard()
+    assert edits.manifest == made("env", []) and not edits.is_edited
+
+
+TREES = st.recursive(
+    st.none() | st.integers(-3, 3) | st.text("ab\n#: ", max_size=4),
+    lambda each: st.lists(each, max_size=3) | st.dictionaries(st.text("abc", min_size=1), each, max_size=3),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=80, deadline=None)
+@given(TREES, TREES, TREES)
+def test_any_three_are_merged_to_yaml_that_reads_as_what_it_means(one: Any, two: Any, three: Any) -> None:
+    edits = ManifestEdits()
+    base = {"metadata": {"name": "a"}}
+    edits.make({**base, "spec": one})
+    edits.edit(to_yaml({**base, "spec": two}))
+    edits.make({**base, "spec": three})
+    assert read_manifest(edits.text) == edits.manifest
+    if two == three or one == two:
+        assert edits.manifest == {**base, "spec": three} and not edits.conflicts
