@@ -15,7 +15,7 @@ from textual.pilot import Pilot
 from k8s.job_spec import LOG_DIR_ANNOTATION
 from k8s.jobs.pod_files import LOCAL_PATH
 from k8s.kinds import JobRef
-from tests.scripted.server import Answer, Compute, ScriptedCluster, Stall, Stream, page, refusal
+from tests.scripted.server import WAIT_S, Answer, Compute, ScriptedCluster, Stall, Stream, page, refusal
 from tests.support.objects import Object, node, pod_of, pytorch_job
 from trainer.tfevents import EventWriter
 from tui.app import Console
@@ -48,6 +48,8 @@ why = {
     "message": "0/2 nodes are available.",
 }
 
+LOOK_S = 0.025
+"""Between two looks at whether something is so."""
 FILLS = {"open", "claims", "volume", "contexts", "preview"}
 """The workers that fill what is shown: fields of the form, the table of contexts, the pane beside a list."""
 
@@ -61,11 +63,11 @@ class Playground:
         self.console: Console = pilot.app
 
     async def until(self, is_so: Callable[[], object]) -> None:
-        """Let the console work until something is so."""
-        for _ in range(400):
+        """Let the console work until something is so; on a loaded machine that may take long."""
+        for _ in range(int(WAIT_S / LOOK_S)):
             if is_so():
                 return
-            await self.pilot.pause(0.025)
+            await self.pilot.pause(LOOK_S)
         raise AssertionError(f"never came true; on screen:\n{self.text}")
 
     async def press(self, *keys: str) -> None:
