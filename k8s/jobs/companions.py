@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 from k8s.job_spec import NO_FILES, JobFiles, JobSpec
 from k8s.jobs.arena_objects import arena_record, tensorboard_objects, tensorboard_problem
+from k8s.jobs.upload import upload_mount, uploaded
 from k8s.kinds import CreatableKind, Manifest
 from k8s.kinds.pod_code import (
     CODE_KEY,
@@ -56,8 +57,15 @@ class Companion:
         return f"{self.resource.kind} {self.manifest['metadata']['name']}"
 
 
-def with_login(spec: JobSpec, files: JobFiles) -> JobSpec:
-    """Return a spec that takes its credentials from the Secret that is made of `files`."""
+def is_uploaded(spec: JobSpec, files: JobFiles) -> bool:
+    """Tell whether the local folder is too large for a ConfigMap, so that a volume of the job takes it."""
+    return spec.sync_mode == "folder" and len(files.code) > LONGEST_CONFIG_BYTES
+
+
+def with_files(spec: JobSpec, files: JobFiles) -> JobSpec:
+    """Return the spec as it is created: with the Secret made of `files`, and with uploaded code mounted."""
+    if is_uploaded(spec, files) and upload_mount(spec) is not None:
+        return uploaded(spec, files)
     if files.git_login and spec.sync_mode == "git" and not spec.git_secret:
         return replace(spec, git_secret=git_secret_name(spec.name))
     return spec
@@ -89,8 +97,11 @@ def problems_with_files(spec: JobSpec, files: JobFiles) -> dict[str, str]:
     found = {}
     if spec.sync_mode == "folder" and not files.code:
         found["sync_source"] = "The folder has not been read."
-    elif len(files.code) > LONGEST_CONFIG_BYTES:
-        found["sync_source"] = _TOO_LARGE.format("The packed folder", len(files.code) // 1024)
+    elif is_uploaded(spec, files) and upload_mount(spec) is None:
+        found["sync_source"] = (
+            f"{_TOO_LARGE.format('The packed folder', len(files.code) // 1024)} "
+            "Add a volume that takes it (-d claim:/path), or name what is no code in .gitignore."
+        )
     missing = [each.local_path for each in spec.config_files if each.local_path not in files.config_files]
     size_bytes = sum(map(len, files.config_files.values()))
     if missing:

@@ -9,8 +9,16 @@ from types import MappingProxyType
 from k8s.client.client import Client
 from k8s.errors import Conflict, Forbidden, Invalid, KubeError, NotFound
 from k8s.job_spec import NO_FILES, JobFiles, JobSpec
-from k8s.jobs.companions import JOB_LABEL, Companion, companions_of, problems_with_files, with_login
+from k8s.jobs.companions import (
+    JOB_LABEL,
+    Companion,
+    companions_of,
+    is_uploaded,
+    problems_with_files,
+    with_files,
+)
 from k8s.jobs.transaction import Transaction, owner_reference
+from k8s.jobs.upload import Progress, upload_code
 from k8s.kinds import KINDS, CreatableKind, JobRef, Manifest, kind_of
 from k8s.models.resources import CLAIMS, NAMESPACES, Resource
 from k8s.watch.discovery import RestMapper
@@ -63,7 +71,7 @@ def job_objects(
     For previews, `-o yaml` and questions of permission. Credentials stand in the Secrets among them, and
     nowhere else: `k8s.text.masked` hides them.
     """
-    spec = with_login(spec, files)
+    spec = with_files(spec, files)
     along = companions_of(kind, spec, files)
     return (
         *((each.resource, each.manifest) for each in along if each.comes_first),
@@ -79,6 +87,7 @@ async def create_job(
     *,
     files: JobFiles = NO_FILES,
     dry_run: bool = False,
+    on_upload: Progress = lambda sent, total: None,
 ) -> JobRef:
     """Create a job and all that comes along with it, or with `dry_run` ask the server whether it would.
 
@@ -90,13 +99,18 @@ async def create_job(
         spec: The job.
         files: What it needs of this machine.
         dry_run: Have the server check every object, and store none.
+        on_upload: Told how far it is where a large folder is sent into a volume.
 
     Raises:
         JobRejected: Something is wrong with a field, by our rules or the server's.
         KubeError: It could not be created for another reason; what is left of it, if anything, is named.
     """
-    spec = with_login(spec, files)
     check(spec, problems_with_files(spec, files))
+    given, spec = spec, with_files(spec, files)
+    if is_uploaded(given, files) and not dry_run:
+        # What the server would refuse is found before minutes of sending.
+        await create_job(client, kind, given, files=files, dry_run=True)
+        await upload_code(client, given, files, on_upload)
     manifest = kind.manifest(spec)
     return await create_manifest(
         client,

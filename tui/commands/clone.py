@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from k8s.jobs.clone import Clone, clone
-from k8s.jobs.clone_companions import copied_companions
+from k8s.jobs.clone import Clone, clone, copied_companions
 from k8s.jobs.create import create_manifest
 from k8s.kinds import kind_of
 from k8s.text.yaml_writer import to_yaml

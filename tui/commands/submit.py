@@ -12,7 +12,7 @@ from k8s.client.auth.cluster_config import load
 from k8s.client.client import Client
 from k8s.errors import KubeError, NoCluster
 from k8s.job_spec import JobFiles, JobSpec
-from k8s.jobs.companions import companions_of, problems_with_files, with_login
+from k8s.jobs.companions import companions_of, problems_with_files, with_files
 from k8s.jobs.create import JobRejected, create_job, create_manifest, job_objects
 from k8s.jobs.run_folders import run_stamp
 from k8s.kinds import CREATABLE, KINDS, CreatableKind, JobRef, Manifest
@@ -166,7 +166,7 @@ async def _read_files(spec: JobSpec) -> JobFiles:
     except JobRejected as error:
         complain(error.causes)
         raise
-    complain(problems_with_files(with_login(spec, files), files))
+    complain(problems_with_files(with_files(spec, files), files))
     return files
 
 
@@ -278,7 +278,7 @@ def _print_all(kind: CreatableKind, spec: JobSpec, files: JobFiles, words: str, 
         _print(objects, spec.namespace, words, output)
         return
     _print([each for each in objects if each.resource == kind.resource], spec.namespace, words, "")
-    for companion in companions_of(kind, with_login(spec, files), files):
+    for companion in companions_of(kind, with_files(spec, files), files):
         if not companion.is_optional:  # of which it is not known whether it was created
             resource, name = companion.resource, companion.manifest["metadata"]["name"]
             full_kind = ".".join(filter(None, (resource.kind.lower(), resource.group)))

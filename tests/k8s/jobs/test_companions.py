@@ -17,8 +17,7 @@ import pytest
 from k8s.client.client import Client
 from k8s.errors import Forbidden, KubeError, Unreachable
 from k8s.job_spec import NO_FILES, ConfigFile, HostMount, JobFiles, JobSpec, Mount
-from k8s.jobs.clone import clone
-from k8s.jobs.clone_companions import copied_companions
+from k8s.jobs.clone import clone, copied_companions
 from k8s.jobs.companions import JOB_LABEL, LONGEST_CONFIG_BYTES
 from k8s.jobs.create import JobRejected, create_job, create_manifest, job_objects
 from k8s.jobs.transaction import SUBMISSION
@@ -291,7 +290,12 @@ async def test_a_taken_name_leaves_the_other_job_and_nothing_else(client: Client
     ("spec", "files", "field", "words"),
     [
         (SPEC, replace(FILES, code=b""), "sync_source", "has not been read"),
-        (SPEC, replace(FILES, code=bytes(LONGEST_CONFIG_BYTES + 1)), "sync_source", "1,024 KiB"),
+        (
+            replace(SPEC, mounts=(Mount("data", "/data", is_read_only=True),)),
+            replace(FILES, code=bytes(LONGEST_CONFIG_BYTES + 1)),
+            "sync_source",
+            "1,024 KiB. Add a volume that takes it (-d claim:/path)",
+        ),
         (SPEC, replace(FILES, config_files={"a.yaml": b""}), "config_files", "b.yaml has not been read."),
         (
             SPEC,

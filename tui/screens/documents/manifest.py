@@ -11,8 +11,7 @@ from textual.widgets import Label
 
 from k8s.client.client import Client
 from k8s.errors import KubeError
-from k8s.jobs.clone import Clone
-from k8s.jobs.clone_companions import copied_companions
+from k8s.jobs.clone import Clone, copied_companions
 from k8s.jobs.create import create_manifest
 from k8s.kinds import JobRef, Manifest
 from k8s.snapshot import ClusterSnapshot
