@@ -45,7 +45,8 @@ def test_a_command_says_which_trainer_runs_there_and_with_what() -> None:
         assert mpi.words_of(command) == words
         assert ddp.words_of(command) is None
     assert ddp.words_of(ddp.command()) == []
-    for other in ([], ["sh", "-c", "python -P -m trainer.train_mpi"], ["python", "-m", "trainer.train_mpi"]):
+    own = ["env", "A=1", "python", "-P", "-m", "trainer.train_mpi"]
+    for other in ([], own, own[2:], ["sh", "-c", "python -P -m trainer.train_mpi"]):
         assert mpi.words_of(other) is None
 
 
