@@ -150,7 +150,9 @@ async def _submit_flags(options: ConsoleOptions, flags: argparse.Namespace, dry_
         spec = _spec_of(flags, options, namespace, folder)
         if not await _is_checked(options, client, flags, spec, files):
             return 1
-        ref = await create_job(client, kind, spec, files=files, dry_run=bool(dry_run))
+        ref = await create_job(
+            client, kind, spec, files=files, dry_run=bool(dry_run), on_upload=_tell_of_upload
+        )
         _print_all(kind, spec, files, "created (server dry run)" if dry_run else "created", output)
         return 0 if dry_run else await _go_on(options, client, ref, flags)
 
@@ -167,7 +169,20 @@ async def _read_files(spec: JobSpec) -> JobFiles:
         complain(error.causes)
         raise
     complain(problems_with_files(with_files(spec, files), files))
+    for path in files.left_out:
+        write_stderr(f"{path}: not sent, for it is a link that leads out of the folder.")
     return files
+
+
+def _tell_of_upload(sent_bytes: int, total_bytes: int) -> None:
+    """Say how far a large folder is on its way into the volume: on a terminal in one line that changes."""
+    percent = 100 * sent_bytes // total_bytes
+    if sys.stderr.isatty():
+        end = "\n" if sent_bytes == total_bytes else ""
+        sys.stderr.write(f"\rSending the folder: {percent} % of {total_bytes / 2**20:.1f} MiB{end}")
+        sys.stderr.flush()
+    elif sent_bytes == total_bytes:
+        write_stderr(f"Sent the folder: {total_bytes / 2**20:.1f} MiB.")
 
 
 async def _go_on(options: ConsoleOptions, client: Client, ref: JobRef, flags: argparse.Namespace) -> int:
