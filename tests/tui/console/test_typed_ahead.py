@@ -161,6 +161,8 @@ ANYWHERE: tuple[tuple[str, ...], ...] = (
     ("q", "escape", "escape"),
 )
 """What may be typed in any view; none of it leaves the console or leads to what only the network fills."""
+IN_CONTEXTS = tuple(phrase for phrase in ANYWHERE if phrase[0] not in ("ctrl+d", "H"))
+"""What may be typed in the list of contexts: without those dialogs enter would change the cluster."""
 IN_THE_FORM: tuple[tuple[str, ...], ...] = (
     *((letter,) for letter in ("a", "7", "tab", "shift+tab", "backspace", "ctrl+u", "down", "left", "space")),
     ("pagedown",),
@@ -182,7 +184,8 @@ async def test_whatever_is_typed_in_one_packet_ends_as_if_it_came_one_by_one(
 ) -> None:
     opened, shows = VIEWS[view]
     choice = random.Random(view)
-    phrases = choice.choices(IN_THE_FORM if view == "new" else ANYWHERE, k=PHRASES)
+    may_be_typed = {"new": IN_THE_FORM, "contexts": IN_CONTEXTS}.get(view, ANYWHERE)
+    phrases = choice.choices(may_be_typed, k=PHRASES)
     keys = [name for phrase in phrases for name in phrase]
     one_by_one = await after(tmp_path, keys, in_one_packet=False, opened=opened, shows=shows)
     at_once = await after(tmp_path, keys, in_one_packet=True, opened=opened, shows=shows)
