@@ -17,7 +17,7 @@ from tests.support.terminal import Terminal
 pytest.importorskip("torch", reason="trains for real: needs gpuconsole[trainer]")
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
-TAB, ENTER, ESCAPE, CTRL_D, CTRL_O, CTRL_U = "\t", "\r", "\x1b", "\x04", "\x0f", "\x15"
+TAB, ENTER, ESCAPE, CTRL_D, CTRL_O, CTRL_U, PAGE_DOWN = "\t", "\r", "\x1b", "\x04", "\x0f", "\x15", "\x1b[6~"
 NAME = "first-steps"
 
 
@@ -58,6 +58,7 @@ def test_a_person_submits_a_job_watches_it_learn_and_deletes_it(env: dict[str, s
         terminal.send("n")
         terminal.wait_for("Name of the job")
         fill_in(terminal, "Name", NAME)
+        go_to(terminal, "Run", PAGE_DOWN)
         fill_in(terminal, "Epochs", "1")
         terminal.wait_for("2 pods × 1 GPU, 1 process per pod = 2 ranks")
         terminal.send(CTRL_O)
@@ -90,18 +91,20 @@ def test_a_person_submits_a_job_watches_it_learn_and_deletes_it(env: dict[str, s
 
 
 def fill_in(terminal: Terminal, field: str, text: str) -> None:
-    """Go down to a field by its label, and put a text into it."""
-    for _ in range(40):
-        here = field_of(terminal.text)
-        if here == field:
-            break
-        terminal.send(TAB)
-        terminal.wait_for(lambda screen, here=here: field_of(screen) not in ("", here))  # type: ignore[misc]
+    """Go down to a field of the section by its label, and put a text into it."""
+    go_to(terminal, field, TAB)
     full = terminal.text
     terminal.send(CTRL_U)
     terminal.wait_for(lambda screen: screen != full)
     terminal.send(text)
     terminal.wait_for(re.compile(rf"▸ {field}\s+{re.escape(text)}\b").search)
+
+
+def go_to(terminal: Terminal, field: str, key: str) -> None:
+    """Press a key until the cursor is on a field; it goes from field to field."""
+    while (here := field_of(terminal.text)) != field:
+        terminal.send(key)
+        terminal.wait_for(lambda screen, here=here: field_of(screen) not in ("", here))  # type: ignore[misc]
 
 
 def field_of(screen: str) -> str:
