@@ -7,8 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from k8s.client.client import Client
+from k8s.kinds import CREATABLE
 from k8s.snapshot import ClusterSnapshot, NodeRow
 from tui.feeds.form_choices import fetch_all, fetch_node_labels, snapshot_choices
+from tui.jobs.new_job.fields import KIND
 from tui.jobs.new_job.form_state import FormState
 from tui.jobs.new_job.job_templates import JobTemplate, own_templates, packaged_templates
 from tui.widgets.form.job_fields import JobFields
@@ -35,9 +37,10 @@ class FormOffers:
         self.templates: Mapping[str, JobTemplate] = {}
         """By name; one's own before those of the package."""
 
-    async def load(self, fields: JobFields, namespace: str) -> None:
+    async def load(self, fields: JobFields, namespace: str, snapshot: ClusterSnapshot) -> None:
         """List what fields can name in a namespace; where that may not be, the field says so."""
         self.claims, self.namespace = None, namespace
+        await fields.set_choices(KIND.key, kind_choices(snapshot))
         found = await fetch_all(self._client, namespace)
         for key, choices in found.items():
             fields.offer(key, choices.options, choices.problem)
@@ -80,3 +83,11 @@ class FormOffers:
         self._nodes = snapshot.nodes
         for key, choices in snapshot_choices(snapshot).items():
             fields.offer(key, choices.options, choices.problem)
+
+
+def kind_choices(snapshot: ClusterSnapshot) -> list[tuple[str, str]]:
+    """Return the kinds of jobs to choose from; those that the server does not know say so."""
+    served = snapshot.kinds or [each.resource.kind for each in CREATABLE]
+    unknown = {each.title for each in CREATABLE if each.resource.kind not in served}
+    mark = "  not served here"
+    return [(title, words + mark * (title in unknown)) for title, words in KIND.choices]

@@ -249,7 +249,7 @@ class NewJobScreen(SubmitScreen):
         namespace = self.state.values["namespace"].strip()
         if not namespace:
             return
-        await self._offers.load(self.query_one(JobFields), namespace)
+        await self._offers.load(self.query_one(JobFields), namespace, self.snapshot)
         if "workspace" in (self._offers.claims or ()) and not self.state.clone_of:
             self.state.set_default("claim", "workspace")
         self._show_state()

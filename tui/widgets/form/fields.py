@@ -166,8 +166,10 @@ class Field(Vertical):
         super().__init__(id=_id_of(definition.key), classes=f"-{definition.control}")
         self.definition = definition
         """Its key, label, help and choices."""
+        self._help = definition.help
         self._control = self._make_control(value)
-        self._posted_value = self.value
+        # A select has its value only once it is mounted, and tells of it then: nobody chose that.
+        self._posted_value = value if definition.control == "choice" else self.value
 
     def _make_control(self, value: str) -> TextField | ChoiceField | TextAreaField:
         definition = self.definition
@@ -229,8 +231,8 @@ class Field(Vertical):
         """Suggest values, each with what is known of it; `help` replaces the field's own."""
         for suggestions in self.query(Suggestions):
             suggestions.offer(options)
-        if help:
-            self.definition = replace(self.definition, help=help)
+        own = f"{self._help}; space lists what there is" if options else self._help
+        self.definition = replace(self.definition, help=help or own)
 
     def takes_key(self, key: str) -> bool:
         """Let the list of suggestions have a key; tell whether it did."""

@@ -53,6 +53,15 @@ async def test_the_first_field_chooses_a_template_and_says_what_it_set(tmp_path:
         assert "template" not in str(made["metadata"])
 
 
+async def test_a_template_fills_fields_with_choices_that_nobody_made(tmp_path: Path) -> None:
+    async with form(tmp_path, ECHO) as it:
+        await choose(it, "git-tensorboard")
+        await until(it, lambda: it.field("sync_mode").value == "git")
+        assert it.field("run").value == "command"
+        assert "Yours stay" not in it.said("Notice")
+        assert it.screen.state.values["sync_mode"] == "git"
+
+
 async def test_the_form_is_saved_as_a_template_and_offered_the_next_time(tmp_path: Path) -> None:
     folder = tmp_path / "templates"
     async with form(tmp_path, templates_folder=folder) as it:

@@ -12,6 +12,7 @@ from tests.scripted.server import Answer, Reply, ScriptedCluster, page, refusal
 from tests.tui.screens.new_job.test_files import until
 from tests.tui.screens.new_job.world import CLAIMS, SNAPSHOT, Form, form
 from tui.feeds.form_choices import KEYS, fetch_all, fetch_node_labels, snapshot_choices
+from tui.screens.documents.form_offers import kind_choices
 from tui.widgets.form.job_fields import JobFields
 
 PATHS = {
@@ -129,3 +130,16 @@ def test_gpus_and_nodes_are_named_with_what_is_free() -> None:
     found = snapshot_choices(replace(SNAPSHOT, nodes=(node,)))
     assert found["gpu_resource"].options == (("nvidia.com/gpu", "6 of 8 free, A100"),)
     assert found["excluded_nodes"].options == (("a100-1", "A100, 6 free, Ready"),)
+
+
+def test_kinds_that_the_server_does_not_know_are_marked() -> None:
+    choices = dict(kind_choices(replace(SNAPSHOT, kinds=("PyTorchJob", "Job"))))
+    assert choices["PyTorchJob"] == "PyTorchJob  kubeflow.org/v1"
+    assert choices["MPIJob"].endswith("  not served here")
+    assert not any("served" in words for _, words in kind_choices(SNAPSHOT))
+
+
+async def test_the_help_names_the_key_that_lists(tmp_path: Path) -> None:
+    async with form(tmp_path, claims=claims()) as it:
+        await it.go("claim")
+        assert it.said("#help").endswith("; space lists what there is")
