@@ -129,6 +129,18 @@ async def test_a_lost_answer_neither_doubles_nor_loses_anything(
     assert sent == (1 if is_done else 2)
 
 
+async def test_somebody_elses_job_is_never_taken_for_one_whose_answer_got_lost(
+    client: Client, store: ObjectStore
+) -> None:
+    path = "/apis/kubeflow.org/v1/namespaces/vision/pytorchjobs/bert"
+    store.put(path, {"metadata": {"name": "bert", "annotations": {SUBMISSION: "another"}}})
+    store.before = lose(JOB)
+    with pytest.raises(JobRejected) as caught:
+        await create_job(client, KIND, SPEC, files=FILES)
+    assert set(caught.value.causes) == {"name"}
+    assert store.names() == [JOB]
+
+
 @pytest.mark.parametrize("code", [500, 502, 504])
 async def test_a_gateway_that_gave_up_waiting_is_no_answer(
     client: Client, store: ObjectStore, code: int
