@@ -71,7 +71,8 @@ async def opened(*replies: Reply, obj: dict[str, Any] | None = None) -> AsyncIte
             cluster.accept_companions("vision")
             cluster.say(JOBS, *replies, method="POST")
         job = pytorch_job("bert")
-        job["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]["nodeSelector"] = {"for": "bert"}
+        pod = job["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]
+        pod |= {"nodeSelector": {"for": "bert"}, "hostAliases": [{"ip": "10.0.0.1"}]}
         found = clone(obj or job)
         answers: list[JobRef | None] = []
         app = Host()
@@ -84,9 +85,7 @@ async def opened(*replies: Reply, obj: dict[str, Any] | None = None) -> AsyncIte
 
 async def test_it_says_why_it_is_no_form_and_where_the_old_name_stands() -> None:
     async with opened() as it:
-        assert it.notice.startswith(
-            "The form cannot express command of the image, nodeSelector and 1 minor field."
-        )
+        assert it.notice.startswith("The form cannot express command of the image, hostAliases.")
         assert it.notice.endswith("Still says bert: for.")
         assert "name: bert-2" in it.lines.text
         assert "nodeSelector" in it.lines.text

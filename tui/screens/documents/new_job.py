@@ -163,9 +163,10 @@ class NewJobScreen(SubmitScreen):
         """Take the new value."""
         event.stop()
         field = event.field
+        before = self.state.values[field.key]
         self.state.set_value(field.key, field.value)
         self._keep_unsaved()
-        if field.key == "template":
+        if field.key == "template" and field.value != before:  # a select tells its first value too
             said = self.state.apply_template(self._offers.templates.get(field.value), self.snapshot)
             self.query_one(Notice).show(said, is_error=False)
         if field.key != "name":

@@ -37,9 +37,11 @@ async def test_a_job_is_cloned_under_a_new_name(tmp_path: Path) -> None:
     )
     obj = CREATABLE[0].manifest(like)
     obj["metadata"]["annotations"] = {"note": "x"}
+    for role in obj["spec"]["pytorchReplicaSpecs"].values():
+        role["template"]["spec"]["terminationGracePeriodSeconds"] = 60
     async with form(tmp_path, Answer({}, 201), clone=clone(obj)) as it:
         assert it.field("name").value == "bert-5"
-        assert it.said("Notice") == "Not carried over: working dir."
+        assert it.said("Notice") == "Not carried over: terminationGracePeriodSeconds, working dir."
         assert it.field("env").value == "A=1"
         await it.create()
         made = json.loads(it.cluster.asked(JOBS, method="POST")[0].body)
@@ -48,4 +50,5 @@ async def test_a_job_is_cloned_under_a_new_name(tmp_path: Path) -> None:
         container = roles["Master"]["template"]["spec"]["containers"][0]
         assert container["command"] == ["sh", "-c", "python x.py"]
         assert [each["mountPath"] for each in container["volumeMounts"]][:2] == ["/data", "/scratch"]
-        assert made["metadata"]["labels"] == {"team": "x"}
+        labels, annotations = made["metadata"]["labels"], made["metadata"]["annotations"]
+        assert (labels["team"], labels["release"], annotations["note"]) == ("x", "bert-5", "x")
