@@ -8,8 +8,8 @@ from pathlib import Path
 from k8s.job_spec import JobSpec, Mount
 from k8s.jobs.clone import clone
 from k8s.kinds import CREATABLE
-from tests.scripted.server import Answer
 from tests.tui.screens.new_job.world import (
+    ECHO,
     JOBS,
     form,
     sandbox,
@@ -39,7 +39,7 @@ async def test_a_job_is_cloned_under_a_new_name(tmp_path: Path) -> None:
     obj["metadata"]["annotations"] = {"note": "x"}
     for role in obj["spec"]["pytorchReplicaSpecs"].values():
         role["template"]["spec"]["terminationGracePeriodSeconds"] = 60
-    async with form(tmp_path, Answer({}, 201), clone=clone(obj)) as it:
+    async with form(tmp_path, ECHO, clone=clone(obj)) as it:
         assert it.field("name").value == "bert-5"
         assert it.said("Notice") == "Not carried over: terminationGracePeriodSeconds, working dir."
         assert it.field("env").value == "A=1"
