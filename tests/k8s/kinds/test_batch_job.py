@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from k8s.job_spec import JobSpec
 from k8s.kinds.batch_job import BatchJob
 from k8s.kinds.batch_manifest import INDEX
 from k8s.models import Pod, Reader
@@ -130,3 +131,12 @@ def test_an_index_is_found_where_servers_of_any_age_put_it() -> None:
         body = {"metadata": {"name": "x", where: {INDEX: "4"}}}
         assert KIND.instance_of(Reader[Pod](Pod).read(json.dumps(body).encode())) == ("pod", 4)
     assert KIND.instance_of(Reader[Pod](Pod).read(b'{"metadata": {"name": "x"}}')) is None
+
+
+def test_pods_that_train_together_find_the_first_by_a_service_before_it_is_ready() -> None:
+    spec = JobSpec(name="bert", namespace="lab", image="i", command=("x",), workers=2)
+    ((_, service),) = BatchJob().companions(spec)
+    assert service["metadata"] == {"name": "bert", "namespace": "lab"}
+    assert service["spec"]["selector"] == {"job-name": "bert"}
+    assert (service["spec"]["clusterIP"], service["spec"]["publishNotReadyAddresses"]) == ("None", True)
+    assert BatchJob().manifest(spec)["spec"]["template"]["spec"]["subdomain"] == "bert"
