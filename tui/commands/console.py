@@ -68,7 +68,7 @@ def _print_jobs(options: ConsoleOptions) -> None:
     from tui.commands import list as list_command
 
     try:
-        asyncio.run(list_command.run(options, argparse.Namespace(output="table")))
+        asyncio.run(list_command.run(options, argparse.Namespace(output="table", job_type="")))
     except KubeError as error:
         write_stderr(str(error))
 

@@ -40,7 +40,7 @@ def test_a_kind_of_several_systems_finds_the_job_of_any() -> None:
 
 
 def test_a_kind_that_nobody_knows_is_refused_with_those_that_are_known() -> None:
-    with pytest.raises(WrongUsage, match=r"Unknown kind 'Nonsense'\. Known kinds: PyTorchJob, Job, MPIJob"):
+    with pytest.raises(WrongUsage, match=r"Unknown kind 'Nonsense'\. Known kinds: PyTorchJob, MPIJob"):
         find_job(snapshot(), "Nonsense/vgg")
     with pytest.raises(WrongUsage, match="is not a job name"):
         find_job(snapshot(), "Job/")

@@ -135,7 +135,7 @@ async def test_contexts_are_listed_with_where_they_lead_and_enter_goes_there(
         await clusters.until_shown("prod", "job-prod")
         assert isinstance(play.console.screen, JobsView)
         assert "prod-user" in clusters.header and "prod-ns" in clusters.header
-        assert "job-lab" not in play.text
+        await play.until(lambda: "job-lab" not in play.text)
 
 
 @pytest.mark.parametrize("word", ["ctx", "context", "contexts"])

@@ -87,6 +87,7 @@ async def test_info_follows_the_cluster_the_namespace_the_size_and_the_theme(tmp
         await play.until(lambda: "90 x 30" in said(play))
         await play.press("colon", *"theme", "space", *"light", "enter")
         await play.until(lambda: "theme         light" in said(play))
+        await play.until(lambda: "may list" in said(play))
         await play.cluster.go_away()
         await play.until(lambda: "link        live" not in said(play))
         assert "may list" in said(play), "what was known stays"
