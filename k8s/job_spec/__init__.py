@@ -10,6 +10,7 @@ from k8s.job_spec.rules import LONGEST_NAME
 from k8s.job_spec.spec import (
     JOB_FIELDS,
     LOG_DIR_ANNOTATION,
+    SUBMISSION_ANNOTATION,
     TRAINER_ANNOTATION,
     USER_ANNOTATION,
     JobSpec,
@@ -20,6 +21,7 @@ __all__ = [
     "LOG_DIR_ANNOTATION",
     "LONGEST_NAME",
     "NO_FILES",
+    "SUBMISSION_ANNOTATION",
     "TRAINER_ANNOTATION",
     "USER_ANNOTATION",
     "ConfigFile",

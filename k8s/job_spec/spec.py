@@ -33,6 +33,8 @@ LOG_DIR_ANNOTATION = "gpuconsole.dev/log-dir"
 """On a job: folder in its pods where the event files are written."""
 USER_ANNOTATION = "gpuconsole.dev/user"
 """On a job: who submitted it."""
+SUBMISSION_ANNOTATION = "gpuconsole.dev/submission"
+"""On all that one submission created: its number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,10 +11,16 @@ from typing import Any
 
 from k8s.client.client import Client
 from k8s.errors import KubeError, NotFound
-from k8s.job_spec import LOG_DIR_ANNOTATION, LONGEST_NAME, TRAINER_ANNOTATION, USER_ANNOTATION, JobSpec
+from k8s.job_spec import (
+    LOG_DIR_ANNOTATION,
+    LONGEST_NAME,
+    SUBMISSION_ANNOTATION,
+    TRAINER_ANNOTATION,
+    USER_ANNOTATION,
+    JobSpec,
+)
 from k8s.jobs.companions import JOB_LABEL, MANAGED_BY, MANAGER, Companion
 from k8s.jobs.run_folders import LOGS, moved_folder, moved_to_run, run_name, run_stamp
-from k8s.jobs.transaction import SUBMISSION
 from k8s.kinds import CREATABLE, KINDS, CreatableKind, Manifest
 from k8s.kinds.parse import nested
 from k8s.kinds.pod_code import code_config_name, files_config_name, git_secret_name, trainer_config_name
@@ -52,7 +58,7 @@ _MADE_ANNOTATIONS = frozenset(
         "kubectl.kubernetes.io/last-applied-configuration",
         "batch.kubernetes.io/job-tracking",
         "batch.kubernetes.io/cronjob-scheduled-timestamp",
-        SUBMISSION,
+        SUBMISSION_ANNOTATION,
     }
 )
 _MINOR = re.compile(

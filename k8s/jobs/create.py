@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from k8s.client.client import Client
 from k8s.errors import Conflict, Forbidden, Invalid, KubeError, NotFound
-from k8s.job_spec import NO_FILES, JobFiles, JobSpec
+from k8s.job_spec import JOB_FIELDS, NO_FILES, JobFiles, JobSpec
 from k8s.jobs.companions import (
     JOB_LABEL,
     Companion,
@@ -25,6 +25,8 @@ from k8s.watch.discovery import RestMapper
 
 _FIELD_ENDINGS: Mapping[str, str] = {
     "metadata.name": "name",
+    "metadata.labels": "labels",
+    "metadata.annotations": "annotations",
     ".image": "image",
     ".command": "command",
     ".workingDir": "working_dir",
@@ -140,11 +142,14 @@ async def create_manifest(
     transaction = Transaction(client, namespace, dry_run=dry_run)
     try:
         made = await _create_all(client, transaction, resource, manifest, namespace, companions, dry_run)
-    except KubeError as error:
+    except KubeError as caught:
+        error = await _of_namespace(client, caught, namespace)
         if left := await transaction.roll_back():
             remains = f"This may be left in namespace {namespace}: {', '.join(left)}."
             error.hint = f"{error.hint} {remains}".strip()
-        raise
+        if error is caught:
+            raise
+        raise error from caught
     except asyncio.CancelledError:
         await transaction.roll_back()
         raise
@@ -189,7 +194,9 @@ async def _create_companion(transaction: Transaction, companion: Companion, mani
         refused = JobRejected(error.what, error.why, error.hint)
         is_taken = isinstance(error, Conflict)
         sentence = f"{companion.title} exists already. {error.hint}".strip() if is_taken else error.why
-        refused.causes = {"name" if is_taken else companion.field: sentence}
+        causes = {} if is_taken else _by_field(error.causes if isinstance(error, Invalid) else {})
+        known = {name: words for name, words in causes.items() if name in JOB_FIELDS and name != "name"}
+        refused.causes = known or {"name" if is_taken else companion.field: sentence}
         raise refused from error
     except Forbidden:
         if not companion.is_optional:
@@ -209,17 +216,11 @@ async def _create_main(
         raise refused from error
     except Invalid as error:
         refused = JobRejected(error.what, error.why, error.hint)
-        by_field: dict[str, str] = {}
-        for path, sentence in error.causes.items():
-            field = _field_of(path)
-            by_field[field] = f"{by_field[field]}; {sentence}" if field in by_field else sentence
-        refused.causes = by_field
+        refused.causes = _by_field(error.causes)
         raise refused from error
     except NotFound as error:
-        if f'namespaces "{namespace}"' in error.why or await _namespace_is_missing(client, namespace):
-            refused = JobRejected(error.what, f"There is no namespace {namespace}.")
-            refused.causes = {"namespace": f"There is no namespace {namespace}."}
-            raise refused from error
+        if await _namespace_is_missing(client, namespace, error):
+            raise
         raise JobRejected(
             error.what,
             f"This cluster does not serve {resource.kind} {resource.api_version}.",
@@ -263,7 +264,18 @@ async def claim_names(client: Client, namespace: str) -> list[str]:
     return sorted(names, key=lambda name: (name != "workspace", name))
 
 
-async def _namespace_is_missing(client: Client, namespace: str) -> bool:
+async def _of_namespace(client: Client, error: KubeError, namespace: str) -> KubeError:
+    """Return what to raise for an error: where there is no such namespace, that."""
+    if not isinstance(error, NotFound) or not await _namespace_is_missing(client, namespace, error):
+        return error
+    refused = JobRejected(error.what, f"There is no namespace {namespace}.")
+    refused.causes = {"namespace": f"There is no namespace {namespace}."}
+    return refused
+
+
+async def _namespace_is_missing(client: Client, namespace: str, error: NotFound) -> bool:
+    if f'namespaces "{namespace}"' in error.why:
+        return True
     try:
         await client.get(NAMESPACES, namespace)
     except NotFound:
@@ -271,6 +283,15 @@ async def _namespace_is_missing(client: Client, namespace: str) -> bool:
     except KubeError:
         return False
     return False
+
+
+def _by_field(causes: Mapping[str, str]) -> dict[str, str]:
+    """Return the server's sentences by the fields that made what is wrong."""
+    found: dict[str, str] = {}
+    for path, sentence in causes.items():
+        field = _field_of(path)
+        found[field] = f"{found[field]}; {sentence}" if field in found else sentence
+    return found
 
 
 def _field_of(path: str) -> str:

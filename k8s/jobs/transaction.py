@@ -13,12 +13,11 @@ from uuid import uuid4
 
 from k8s.client.client import Client
 from k8s.errors import Conflict, KubeError, NotFound, ServerFailed, Unreachable
+from k8s.job_spec import SUBMISSION_ANNOTATION
 from k8s.kinds import JobRef, Manifest, kind_of
 from k8s.kinds.parse import nested, text_of
 from k8s.models.resources import Resource
 
-SUBMISSION = "gpuconsole.dev/submission"
-"""Annotation of whatever is created with a job: which submission did."""
 ATTEMPTS = 2
 """How often an object is sent whose answer gets lost."""
 _WAITS_S = (0.0, 0.2, 1.0)
@@ -138,11 +137,11 @@ class Transaction:
 
     def _stamped(self, manifest: Manifest) -> Manifest:
         meta = manifest["metadata"]
-        annotations = {**(meta.get("annotations") or {}), SUBMISSION: self.id}
+        annotations = {**(meta.get("annotations") or {}), SUBMISSION_ANNOTATION: self.id}
         return {**manifest, "metadata": {**meta, "annotations": annotations}}
 
     def _is_ours(self, obj: Manifest) -> bool:
-        return nested(obj, "metadata", "annotations").get(SUBMISSION) == self.id
+        return nested(obj, "metadata", "annotations").get(SUBMISSION_ANNOTATION) == self.id
 
     async def _find(self, resource: Resource, name: str, lost: KubeError) -> dict[str, Any] | None:
         """Return the object of this name if this submission created it.

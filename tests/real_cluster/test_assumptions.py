@@ -13,7 +13,7 @@ import pytest
 
 from k8s.client.client import Client
 from k8s.errors import Forbidden, NotFound
-from k8s.jobs.create import JobRejected, create_job
+from k8s.jobs.create import JobRejected
 from k8s.jobs.permissions import ResourceAttributes, review
 from k8s.jobs.pod_files import ExecFailed, RemoteFile, list_event_files, read_from
 from k8s.kinds import CREATABLE, CreatableKind
@@ -23,6 +23,7 @@ from k8s.watch.mirror import Mirror
 from tests.k8s.kinds.test_kinds import SPEC
 from tests.support import real_cluster
 from tui.feeds.cluster_feed import ClusterFeed
+from tui.jobs.new_job.job_files import create_with_files
 
 READY_S = 120.0
 POD: dict[str, Any] = {
@@ -56,7 +57,7 @@ async def client(kubeconfig: str) -> AsyncIterator[Client]:
 async def test_a_real_server_accepts_the_manifest_of_every_kind(client: Client, kind: CreatableKind) -> None:
     namespace = client.config.namespace
     spec = replace(SPEC, namespace=namespace, priority_class="")
-    ref = await create_job(client, kind, spec, dry_run=True)
+    ref = await create_with_files(client, kind, spec, dry_run=True)
     assert (ref.namespace, ref.name, ref.kind) == (namespace, "bert-base-1", kind.resource.kind)
     with pytest.raises(NotFound):
         await client.get(kind.resource, "bert-base-1", namespace)
@@ -66,12 +67,12 @@ async def test_a_real_server_accepts_the_manifest_of_every_kind(client: Client, 
 async def test_a_real_job_reads_back_and_its_name_is_taken(client: Client, kind: CreatableKind) -> None:
     namespace = client.config.namespace
     spec = replace(SPEC, namespace=namespace, priority_class="")
-    await create_job(client, kind, spec)
+    await create_with_files(client, kind, spec)
     found = kind.parse(await client.get(kind.resource, "bert-base-1", namespace))
     launchers = 1 if kind.word == "mpi" else 0
     assert found.meta.uid and len(found.replicas) == 3 + launchers
     with pytest.raises(JobRejected) as caught:
-        await create_job(client, kind, spec)
+        await create_with_files(client, kind, spec)
     assert list(caught.value.causes) == ["name"]
 
 
@@ -79,13 +80,13 @@ async def test_a_real_server_names_the_field_that_is_wrong(client: Client) -> No
     kind = next(kind for kind in CREATABLE if kind.resource.group == "batch")
     spec = replace(SPEC, namespace=client.config.namespace, priority_class="", labels={"bad label": "x"})
     with pytest.raises(JobRejected) as caught:
-        await create_job(client, kind, spec, dry_run=True)
+        await create_with_files(client, kind, spec, dry_run=True)
     assert any("labels" in path for path in caught.value.causes)
 
 
 async def test_a_namespace_that_does_not_exist_is_named(client: Client) -> None:
     with pytest.raises(JobRejected) as caught:
-        await create_job(client, CREATABLE[0], replace(SPEC, namespace="no-such-namespace"))
+        await create_with_files(client, CREATABLE[0], replace(SPEC, namespace="no-such-namespace"))
     assert caught.value.causes == {"namespace": "There is no namespace no-such-namespace."}
 
 

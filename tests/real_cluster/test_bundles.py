@@ -12,10 +12,11 @@ from k8s.client.client import Client
 from k8s.job_spec import JobSpec
 from k8s.jobs.clone import clone
 from k8s.jobs.create import create_manifest
-from k8s.kinds import CREATABLE
+from k8s.kinds import CreatableKind
 from k8s.models.resources import JOBS
 from tests.real_cluster import operator_objects
 from tests.real_cluster.feed import feed_of, job_called
+from tests.real_cluster.test_assumptions import every_served_kind
 from tui.files.support_bundle import make_bundle
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
@@ -53,12 +54,11 @@ async def test_a_jobs_bundle_holds_its_log_and_not_its_secret(admin: Client, tmp
     assert bundle.problems == ()
 
 
-@pytest.mark.parametrize("kind", CREATABLE, ids=lambda kind: kind.title)
+@every_served_kind
 async def test_a_stored_job_is_read_back_as_it_was_wished_and_its_clone_is_taken(
-    admin: Client, kind: object
+    admin: Client, kind: CreatableKind
 ) -> None:
     namespace = admin.config.namespace
-    creatable = next(each for each in CREATABLE if each is kind)
     spec = JobSpec(
         name="bert",
         namespace=namespace,
@@ -70,15 +70,16 @@ async def test_a_stored_job_is_read_back_as_it_was_wished_and_its_clone_is_taken
         cpu="100m",
         labels={"team": "x"},
         retries=2,
+        clean_pods="Running",  # of an MPIJob no more is kept
         user="li",
     )
-    stored = await create_manifest(admin, creatable.resource, creatable.manifest(spec), namespace)
-    obj = await admin.get(creatable.resource, stored.name, namespace)
+    stored = await create_manifest(admin, kind.resource, kind.manifest(spec), namespace)
+    obj = await admin.get(kind.resource, stored.name, namespace)
     found = clone(obj, {"bert"}, user="li")
     assert found.spec is not None
     # Servers as old as this one know no completion modes, and drop them in silence.
     assert set(found.lost) <= {"completionMode"}
     assert found.spec.name == "bert-2"
-    assert creatable.spec_from_manifest(obj)[0] == spec
+    assert kind.spec_from_manifest(obj)[0] == kind.supported(spec)
     again = await create_manifest(admin, found.resource, found.manifest, namespace)
     assert again.name == "bert-2"

@@ -15,6 +15,7 @@ from k8s.kinds.base import DeclaredJob
 from k8s.kinds.job_set import JOB_SETS
 from k8s.kinds.kubeflow.mpi_job import MPI_JOBS
 from k8s.kinds.kubeflow.pytorch_job import PYTORCH_JOBS
+from k8s.kinds.kubeflow.tf_job import TF_JOBS
 from k8s.kinds.kubeflow.train_job import TRAIN_JOBS
 from k8s.models import Meta
 from k8s.models.resources import JOBS, NAMESPACES
@@ -66,7 +67,7 @@ async def test_a_real_server_takes_the_objects_and_they_read_the_same(admin: Cli
             assert job.meta.uid and job.meta.creation_timestamp is not None
             assert comparable(job) == comparable(kind.parse(obj)), situation
             seen.add(kind.resource)
-    assert seen == {JOB_SETS, MPI_JOBS, PYTORCH_JOBS, TRAIN_JOBS}
+    assert seen == {JOB_SETS, MPI_JOBS, PYTORCH_JOBS, TF_JOBS, TRAIN_JOBS}
 
 
 async def test_of_a_resource_in_several_versions_the_one_that_is_served_is_watched(admin: Client) -> None:

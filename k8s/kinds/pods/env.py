@@ -80,7 +80,7 @@ def take_env(container: Manifest, spec: JobSpec, extra: Env = ()) -> Understood:
     lost = []
     for each in container.pop("env", None) or ():
         name, origin = text_of(each.get("name")), each.get("valueFrom")
-        if each in ours:
+        if _as_made(each) in ours:
             continue
         if origin:
             source = _key_source(name, origin)
@@ -98,6 +98,13 @@ def take_env(container: Manifest, spec: JobSpec, extra: Env = ()) -> Understood:
         left += [] if source else [each]
     lost += [f"variables from {_origin(each)}" for each in left]
     return Understood({"env": env, "env_from": tuple(sources)}, lost)
+
+
+def _as_made(entry: Manifest) -> Manifest:
+    """Return a variable without the version that servers write beside a pod's field."""
+    field = (entry.get("valueFrom") or {}).get("fieldRef") or {}
+    is_usual = field.get("apiVersion") == "v1" and "fieldPath" in field
+    return variable_from_field(str(entry.get("name")), field["fieldPath"]) if is_usual else entry
 
 
 def _reference(source: EnvSource) -> Manifest:

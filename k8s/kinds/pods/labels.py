@@ -11,7 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from k8s.job_spec import LOG_DIR_ANNOTATION, TRAINER_ANNOTATION, USER_ANNOTATION, JobSpec
+from k8s.job_spec import (
+    LOG_DIR_ANNOTATION,
+    SUBMISSION_ANNOTATION,
+    TRAINER_ANNOTATION,
+    USER_ANNOTATION,
+    JobSpec,
+)
 from k8s.kinds.base import Manifest
 from k8s.kinds.parse import text_of
 from k8s.kinds.pods.understood import Understood, named
@@ -98,7 +104,8 @@ def take_job_metadata(meta: Manifest) -> Understood:
     }
     arena_user = annotations.pop(ARENA_USER, "")
     fields["user"] = annotations.pop(USER_ANNOTATION, arena_user)
-    annotations.pop(_ARENA_GPUS, None)
+    for made_anew in (_ARENA_GPUS, SUBMISSION_ANNOTATION):
+        annotations.pop(made_anew, None)
     tensorboard = annotations.pop(TENSORBOARD_ANNOTATION, "")
     fields |= {
         "tensorboard": bool(tensorboard),

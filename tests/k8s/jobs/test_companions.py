@@ -16,11 +16,10 @@ import pytest
 
 from k8s.client.client import Client
 from k8s.errors import Forbidden, KubeError, Unreachable
-from k8s.job_spec import NO_FILES, ConfigFile, HostMount, JobFiles, JobSpec, Mount
+from k8s.job_spec import NO_FILES, SUBMISSION_ANNOTATION, ConfigFile, HostMount, JobFiles, JobSpec, Mount
 from k8s.jobs.clone import clone, copied_companions
 from k8s.jobs.companions import JOB_LABEL, LONGEST_CONFIG_BYTES
 from k8s.jobs.create import JobRejected, create_job, create_manifest, job_objects
-from k8s.jobs.transaction import SUBMISSION
 from k8s.kinds.kubeflow.pytorch_job import PyTorchJob
 from k8s.models.resources import CONFIG_MAPS
 from k8s.text.masked import MASK, masked
@@ -99,7 +98,7 @@ async def test_all_is_created_what_pods_need_first_and_belongs_to_the_job(
     ids = set()
     for what in ALL:
         meta = store.named(what)["metadata"]
-        ids.add(meta["annotations"][SUBMISSION])
+        ids.add(meta["annotations"][SUBMISSION_ANNOTATION])
         assert what == JOB or meta["ownerReferences"] == [owner], what
         assert what == JOB or meta["labels"][JOB_LABEL] == "bert", what
         assert meta["namespace"] == "vision"
@@ -110,7 +109,7 @@ async def test_two_submissions_have_two_ids(client: Client, store: ObjectStore) 
     for name in ("a", "b"):
         await create_job(client, KIND, replace(SPEC, name=name), files=FILES)
     one, other = (store.named(f"pytorchjobs/{name}")["metadata"]["annotations"] for name in ("a", "b"))
-    assert one[SUBMISSION] != other[SUBMISSION]
+    assert one[SUBMISSION_ANNOTATION] != other[SUBMISSION_ANNOTATION]
 
 
 @pytest.mark.parametrize("what", ALL)
@@ -133,7 +132,7 @@ async def test_somebody_elses_job_is_never_taken_for_one_whose_answer_got_lost(
     client: Client, store: ObjectStore
 ) -> None:
     path = "/apis/kubeflow.org/v1/namespaces/vision/pytorchjobs/bert"
-    store.put(path, {"metadata": {"name": "bert", "annotations": {SUBMISSION: "another"}}})
+    store.put(path, {"metadata": {"name": "bert", "annotations": {SUBMISSION_ANNOTATION: "another"}}})
     store.before = lose(JOB)
     with pytest.raises(JobRejected) as caught:
         await create_job(client, KIND, SPEC, files=FILES)

@@ -10,9 +10,8 @@ import pytest
 import yaml
 
 from k8s.errors import Conflict, Forbidden, Invalid, KubeError, NotFound, Unreachable
-from k8s.job_spec import JobSpec
+from k8s.job_spec import SUBMISSION_ANNOTATION, JobSpec
 from k8s.jobs.create import JobRejected, check, claim_names, create_job, delete_job, resource_of
-from k8s.jobs.transaction import SUBMISSION
 from k8s.kinds import CREATABLE, CreatableKind, JobRef
 from k8s.kinds.kubeflow.pytorch_job import PyTorchJob
 from k8s.models.resources import CONFIG_MAPS
@@ -49,7 +48,7 @@ async def test_what_is_created_is_the_manifest_that_was_shown(kind: CreatableKin
         rehearsal, real = cluster.asked(path, method="POST")
     assert ref == JobRef("vision", "bert", kind.resource.kind, kind.resource.api_version)
     sent = json.loads(real.body)
-    assert sent["metadata"]["annotations"].pop(SUBMISSION)
+    assert sent["metadata"]["annotations"].pop(SUBMISSION_ANNOTATION)
     shown = yaml.safe_load(to_yaml(kind.manifest(SPEC)))
     shown["metadata"].setdefault("annotations", {})
     assert sent == shown
