@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from textual.pilot import Pilot
 
 from k8s.snapshot import ClusterSnapshot, Job, Missing
 from k8s.status import Status
@@ -366,22 +368,31 @@ def test_only_jobs_that_could_still_start_wait_for_gpus(status: Status, waiting:
 async def test_a_filter_that_shows_nothing_says_what_is_wrong_with_it(typed: str, words: str) -> None:
     async with hosted(JobsView(), picture()) as (app, pilot):
         await pilot.press("slash", *typed)
-        prompt = app.text.splitlines()[-2]
-        assert f"! {words[:40]}" in prompt and typed in prompt
+        await until(pilot, lambda: f"! {words[:40]}" in app.text.splitlines()[-2])
+        assert typed in app.text.splitlines()[-2]
         await pilot.press("enter")
-        assert "Nothing matches; 11 hidden" in app.text and words in app.text
+        await until(pilot, lambda: "Nothing matches; 11 hidden" in app.text and words in app.text)
         await pilot.press("slash", "ctrl+u", *"bert")
-        assert "!" not in app.text.splitlines()[-2]
+        await until(pilot, lambda: "!" not in app.text.splitlines()[-2])
 
 
 async def test_what_is_said_of_a_label_that_is_none_goes_when_it_is_one() -> None:
     async with hosted(JobsView(), picture()) as (app, pilot):
         await pilot.press("slash", *"-l ", "equals_sign")
-        assert "'=' is no label" in app.text.splitlines()[-2]
+        await until(pilot, lambda: "'=' is no label" in app.text.splitlines()[-2])
         await pilot.press("backspace")
-        assert "no label" not in app.text
+        await until(pilot, lambda: "no label" not in app.text)
         await pilot.press("equals_sign", "enter")
-        assert "'=' is no label" in app.text
+        await until(pilot, lambda: "'=' is no label" in app.text)
+
+
+async def until(pilot: Pilot[Any], is_so: Callable[[], object]) -> None:
+    """Let the view work until something is so: it filters a moment after the last key."""
+    for _ in range(1200):
+        if is_so():
+            return
+        await pilot.pause(0.025)
+    raise AssertionError("never came true")
 
 
 def test_a_crash_loop_looks_like_trouble_and_one_restart_like_a_change() -> None:

@@ -137,8 +137,7 @@ class NewJobScreen(SubmitScreen):
         self.query_one(JobFields).show_values(self.state.values)
         self._show_errors()
         self._show_preflight()
-        if self.query_one(ManifestPane).display:
-            self._show_yaml()
+        self._show_yaml()  # also while it is hidden: a wider terminal shows it
 
     def _show_errors(self) -> None:
         self.query_one(JobFields).show_errors(self.state.visible_errors)

@@ -205,10 +205,8 @@ def adapt(words: Sequence[str], release: int, env: Mapping[str, str]) -> tuple[l
             adapted += [f"--{name}", *values]
         else:
             adapted += [option, *values]
-    if release >= 5 and env.get("OMPI_MCA_orte_tag_output") in ("1", "true"):
-        adapted.insert(0, "--tag-output")
     rest = list(words[sum(1 + len(values) for _, values in _options(words)) :])
-    if release >= 5 and env.get(_TAGGED) == "1" and not {"--output", "--tag-output"} & {*adapted}:
+    if release >= 5 and env.get(_TAGGED) in ("1", "true") and not {"--output", "--tag-output"} & {*adapted}:
         adapted = ["--output", "tag", *adapted]
     return [*([] if has_folder else ["--wdir", _OWN_FOLDER]), *adapted, *rest], left_out
 

@@ -342,18 +342,23 @@ def test_a_job_that_needs_one_success_is_complete_when_its_other_pods_have_ended
 
 
 @pytest.mark.parametrize(
-    ("deleted", "suspend", "status", "failed"),
-    [
-        (False, False, {}, 1),
-        (True, False, {"startTime": ago(90)}, 1),
-        (True, True, {"startTime": ago(90)}, 0),
-        (True, False, {"conditions": [{"type": "Suspended", "status": "True"}]}, 0),
-        (True, False, {"startTime": ago(10)}, 0),
-    ],
+    ("deleted", "suspend", "started_s", "failed"),
+    [(False, False, None, 1), (True, False, 90, 1), (True, True, 90, 0), (True, False, 10, 0)],
 )
 def test_a_pod_that_a_suspension_ended_has_not_failed(
-    deleted: bool, suspend: bool, status: Manifest, failed: int
+    deleted: bool, suspend: bool, started_s: int | None, failed: int
 ) -> None:
+    status = {} if started_s is None else {"startTime": ago(started_s)}
+    _held_pod_has_failed(status, failed, deleted=deleted, suspend=suspend)
+
+
+def test_a_pod_of_a_job_that_is_still_suspended_has_not_failed() -> None:
+    status = {"conditions": [{"type": "Suspended", "status": "True"}]}
+    _held_pod_has_failed(status, 0, deleted=True, suspend=False)
+
+
+def _held_pod_has_failed(status: Manifest, failed: int, *, deleted: bool, suspend: bool) -> None:
+    """See how many of a Job's pods, of which one ended a minute after it was made, count as failed."""
     job = stored(batch_job("held", "true", suspend=suspend, backoffLimit=0, completions=1, parallelism=1))
     pod = as_pod("held-x", "Failed", 143, creationTimestamp=ago(60))
     if deleted:

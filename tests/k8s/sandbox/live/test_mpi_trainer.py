@@ -14,6 +14,7 @@ from tests.k8s.sandbox.live.running import claim_folder, comes, has, log_of
 from tests.k8s.sandbox.live.test_mpi import launcher_pod
 from trainer.catalogue import find
 from trainer.tfevents import EventFolder
+from tui.jobs.new_job.job_files import create_with_files
 
 pytest.importorskip("torch", reason="training needs torch, which gpuconsole[trainer] brings")
 HAS_MPIRUN = bool(shutil.which("mpirun") or PROGRAMS["mpirun"][-1])
@@ -36,7 +37,7 @@ async def test_the_benchmark_prints_its_lines_and_leaves_its_points_on_the_worke
         mounts=(Mount("bench", "/bench-volume"),),
         trainer="mpi",
     )
-    await client.create(MPI_JOBS, MPIJob().manifest(spec), "default")
+    await create_with_files(client, MPIJob(), spec)
     await comes(client, MPI_JOBS, "bench", has("Succeeded"), within_s=LONG_S)
     lines = (await log_of(client, await launcher_pod(client, "bench"))).splitlines()
     said = [line.partition("<stdout>:")[2].strip() for line in lines if line.startswith("[1,0]")]

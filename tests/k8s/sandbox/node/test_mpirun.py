@@ -72,7 +72,7 @@ def test_what_mpirun_4_is_given_stays_but_for_this_machine(words: str, adapted: 
     assert adapt(words.split(), 4, HOSTS) == (adapted.split(), [])
 
 
-@pytest.mark.parametrize(("release", "added"), [(4, []), (5, ["--tag-output"])])
+@pytest.mark.parametrize(("release", "added"), [(4, []), (5, ["--output", "tag"])])
 def test_the_variable_that_asks_for_tags_is_an_option_of_open_mpi_5(release: int, added: list[str]) -> None:
     words, _ = adapt(["-np", "2", "./a"], release, HOSTS | {"OMPI_MCA_orte_tag_output": "1"})
     assert words == ["--wdir", "/proc/self/cwd", *added, "-np", "2", "./a"]
