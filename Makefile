@@ -20,7 +20,7 @@ demo: $(VENV)/.ready
 
 # The real cluster is one for all; the rest runs in as many processes as this.
 # Files keep their order: those with few tests, which would else come last, take the longest.
-WORKERS ?= 2
+WORKERS ?= 3
 
 test: $(VENV)/.ready-dev
 	$(BIN)/python -m pytest -m cluster

@@ -184,7 +184,11 @@ async def test_z_hides_the_preview_everywhere_until_it_is_pressed_again(tmp_path
 async def test_other_lists_have_no_preview_and_z_says_which_have() -> None:
     async with hosted(ContextsView(Kubeconfig), picture(), WIDE) as (app, pilot):
         await pilot.press("z")
-        assert "Only jobs and nodes have a preview." in app.text
+        for _ in range(400):
+            if "Only jobs and nodes have a preview." in app.text:
+                return
+            await pilot.pause(0.025)
+        raise AssertionError(app.text)
 
 
 async def test_nothing_is_asked_while_nothing_happens_and_again_when_the_row_changes(tmp_path: Path) -> None:

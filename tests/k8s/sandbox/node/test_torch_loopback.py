@@ -129,7 +129,9 @@ def test_gloo_works_in_nccls_place_where_gpus_are_simulated(
         env[SIMULATED_GPUS] = simulated
     (tmp_path / "ranks.py").write_text(
         RANKS.replace(
-            '"gloo")', '"nccl"); print(dist.get_backend(), dist.get_backend(dist.new_group(backend="nccl")))'
+            '"gloo")',
+            '"nccl"); other = dist.get_backend(dist.new_group(backend="nccl"))'
+            '; print(f"{dist.get_backend()} {other}\\n", end="")',
         )
     )
     port = ["--master-addr", "127.0.0.1", "--master-port", str(free_port())]
