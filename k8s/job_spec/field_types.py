@@ -57,16 +57,10 @@ class FieldType(Protocol):
         """Return what is wrong with a value, in a sentence; empty where nothing is."""
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
-    """One line; may have to match a pattern."""
+class _OneLine:
+    """The text is the value."""
 
-    metavar: str = "TEXT"
-    pattern: re.Pattern[str] | None = None
-    """What the whole text must match, unless it is empty."""
-    sentence: str = ""
-    """What would be right, where the pattern does not match."""
-    is_repeated: bool = False
+    __slots__ = ()
 
     def parse(self, text: str) -> str:
         """Return the text without the space around it."""
@@ -75,6 +69,18 @@ class Text:
     def to_text(self, value: str) -> str:
         """Return the value."""
         return value
+
+
+@dataclass(frozen=True, slots=True)
+class Text(_OneLine):
+    """One line; may have to match a pattern."""
+
+    metavar: str = "TEXT"
+    pattern: re.Pattern[str] | None = None
+    """What the whole text must match, unless it is empty."""
+    sentence: str = ""
+    """What would be right, where the pattern does not match."""
+    is_repeated: bool = False
 
     def problem(self, value: str) -> str:
         """Find control characters, and what does not match."""
@@ -136,19 +142,11 @@ class OptionalNumber:
 
 
 @dataclass(frozen=True, slots=True)
-class Quantity:
+class Quantity(_OneLine):
     """An amount as Kubernetes writes it, or nothing."""
 
     metavar: str = "QUANTITY"
     is_repeated: bool = False
-
-    def parse(self, text: str) -> str:
-        """Return the text without the space around it."""
-        return text.strip()
-
-    def to_text(self, value: str) -> str:
-        """Return the value."""
-        return value
 
     def problem(self, value: str) -> str:
         """Find what is no amount, or not more than nothing."""
@@ -213,7 +211,7 @@ class Switch:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(_OneLine):
     """One of a few words."""
 
     choices: tuple[tuple[str, str], ...]
@@ -225,14 +223,6 @@ class Choice:
     def words(self) -> tuple[str, ...]:
         """Return those that can be typed."""
         return tuple(word for word, _ in self.choices if word)
-
-    def parse(self, text: str) -> str:
-        """Return the word."""
-        return text.strip()
-
-    def to_text(self, value: str) -> str:
-        """Return the word."""
-        return value
 
     def problem(self, value: str) -> str:
         """Find what is none of the words."""

@@ -73,4 +73,6 @@ def _contradictions(spec: JobSpec) -> dict[str, str]:
     for name in ("sync_branch", "sync_revision", "git_secret"):
         if getattr(spec, name) and spec.sync_mode != "git":
             found[name] = "Only with code from git."
+    if "GIT_SYNC_PASSWORD" in spec.env and spec.sync_mode != "git":
+        found["env"] = "GIT_SYNC_PASSWORD would be seen by all who can read the job: only with code from git."
     return found

@@ -66,15 +66,15 @@ def check(spec: JobSpec, more: Mapping[str, str] = MappingProxyType({})) -> None
 
 
 def job_objects(
-    kind: CreatableKind, spec: JobSpec, files: JobFiles = NO_FILES
+    kind: CreatableKind, spec: JobSpec, files: JobFiles = NO_FILES, *, is_optional_too: bool = True
 ) -> tuple[tuple[Resource, Manifest], ...]:
     """Return all that `create_job` creates, in its order: what pods need first, the job, the rest.
 
-    For previews, `-o yaml` and questions of permission. Credentials stand in the Secrets among them, and
-    nowhere else: `k8s.text.masked` hides them.
+    For previews, `-o yaml` and, without what is optional, questions of permission. Credentials stand in the
+    Secrets among them, and nowhere else: `k8s.text.masked` hides them.
     """
     spec = with_files(spec, files)
-    along = companions_of(kind, spec, files)
+    along = [each for each in companions_of(kind, spec, files) if is_optional_too or not each.is_optional]
     return (
         *((each.resource, each.manifest) for each in along if each.comes_first),
         (kind.resource, kind.manifest(spec)),

@@ -25,7 +25,7 @@ from k8s.preflight.limits import limit_findings, quota_findings
 from k8s.watch.discovery import fetch_served
 
 Objects = Sequence[tuple[Resource, Manifest]]
-"""All that would be created for a job, itself included."""
+"""All that must be created for a job, itself included."""
 
 
 async def check_against_cluster(
@@ -46,7 +46,7 @@ async def check_against_cluster(
     checks: list[Awaitable[list[Finding]]] = [
         _served(client, kind),
         _permissions(client, spec.namespace, objects),
-        _names(client, spec.namespace, objects),
+        _name(client, kind, spec),
         *(_claim(client, spec, name) for name in dict.fromkeys(mount.claim for mount in spec.mounts)),
         *_sources(client, spec),
         quota_findings(client, kind, spec, manifest),
@@ -99,16 +99,12 @@ async def _permissions(client: Client, namespace: str, objects: Objects) -> list
     ]
 
 
-async def _names(client: Client, namespace: str, objects: Objects) -> list[Finding]:
-    async def taken(resource: Resource, manifest: Manifest) -> list[Finding]:
-        name = str(manifest["metadata"].get("name") or "")
-        if not name or await _find(client, resource, name, namespace) is None:
-            return []
-        text = f"would be refused: {resource.kind} {name} already exists in {namespace}"
-        return [error("name", text, "choose another name, or delete that one first")]
-
-    found = await asyncio.gather(*(_quiet(taken(*each)) for each in objects))
-    return [finding for each in found for finding in each]
+async def _name(client: Client, kind: CreatableKind, spec: JobSpec) -> list[Finding]:
+    """Tell whether the job's name is taken; what an earlier job left of its companions is replaced."""
+    if await _find(client, kind.resource, spec.name, spec.namespace) is None:
+        return []
+    text = f"would be refused: {kind.resource.kind} {spec.name} already exists in {spec.namespace}"
+    return [error("name", text, "choose another name, or delete that one first")]
 
 
 async def _claim(client: Client, spec: JobSpec, name: str) -> list[Finding]:

@@ -250,7 +250,7 @@ async def _is_checked(
         KubeError: It would never start, and there is nobody to be asked.
     """
     kind = _kind_of(flags)
-    objects = job_objects(kind, spec, files)
+    objects = job_objects(kind, spec, files, is_optional_too=False)
     found = await check_submit(client, kind, spec, objects, await _nodes(options, client, spec))
     for words in found.warnings:
         write_stderr(f"Warning: {words}.")

@@ -35,7 +35,7 @@ async def check_submit(
         client: The cluster.
         kind: Of the job.
         spec: The job.
-        objects: What would be created, the job among it.
+        objects: What must be created, the job among it.
         snapshot: The cluster's nodes, for a job with GPUs; None where they cannot be read.
     """
     manifest = next(manifest for resource, manifest in objects if resource == kind.resource)

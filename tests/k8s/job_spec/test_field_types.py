@@ -108,6 +108,7 @@ def test_a_text_without_a_value_says_what_is_expected(name: str, text: str, said
         ({"sync_mode": "git"}, "sync_source", "Required with git"),
         ({"sync_source": "."}, "sync_mode", "Required with a source"),
         ({"sync_branch": "main"}, "sync_branch", "Only with code from git"),
+        ({"env": {"GIT_SYNC_PASSWORD": "x"}}, "env", "only with code from git"),
         ({"tensorboard": True}, "log_dir", "Required with TensorBoard"),
         ({"elastic_min": 2}, "elastic_max", "both bounds"),
         ({"elastic_min": 3, "elastic_max": 2}, "elastic_min", "at most 2"),

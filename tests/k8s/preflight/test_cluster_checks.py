@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from k8s.job_spec import EnvSource, JobSpec, Mount
+from k8s.jobs.create import job_objects
 from k8s.kinds import CREATABLE
 from k8s.preflight import Finding, check_against_cluster
 from tests.scripted.server import Answer, Asked, Compute, Reply, ScriptedCluster, page, refusal
@@ -72,7 +73,8 @@ async def findings(answers: Mapping[str, Reply], review: Reply | None = None, **
         for path, reply in {**FINE, **answers}.items():
             cluster.say(path, reply)
         cluster.say(REVIEWS, review or Compute(allow), method="POST")
-        found = await check_against_cluster(client, KIND, spec, [(KIND.resource, KIND.manifest(spec))])
+        objects = job_objects(KIND, spec, is_optional_too=False)
+        found = await check_against_cluster(client, KIND, spec, objects)
         methods = {asked.method for asked in cluster.requests if asked.path != REVIEWS}
         assert methods == {"GET"}, "a preflight changes nothing"
         return found
@@ -230,6 +232,11 @@ async def test_nothing_is_found_where_nothing_is_wrong(
     answers: Mapping[str, Reply], change: dict[str, Any]
 ) -> None:
     assert await findings(answers, **change) == []
+
+
+async def test_what_an_earlier_job_left_of_its_companions_is_no_finding() -> None:
+    answers = {f"{SPACE}/configmaps/bert-code": Answer({"metadata": {"name": "bert-code"}})}
+    assert await findings(answers, sync_mode="folder", sync_source=".") == []
 
 
 async def test_what_may_not_be_asked_is_no_finding() -> None:

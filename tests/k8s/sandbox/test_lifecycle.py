@@ -308,17 +308,20 @@ async def test_what_exec_left_ends_with_the_sandbox(paths: SandboxPaths, how: st
 async def test_what_an_earlier_sandbox_left_ends_at_the_next_start(paths: SandboxPaths) -> None:
     seconds = f"7{os.getpid()}.9"
     env = {**os.environ, "GPUCONSOLE_SANDBOX": str(paths.folder), "GPUCONSOLE_POD_UID": "forgotten"}
-    left = subprocess.Popen(
-        ["sh", "-c", f"env -i $(command -v sleep) {seconds} & wait"], env=env, start_new_session=True
-    )
+    # the unmarked child ends first, now and then: its shell must not end by itself then
+    script = f"env -i $(command -v sleep) {seconds} & wait; exec sleep 1000"
+    left = subprocess.Popen(["sh", "-c", script], env=env, start_new_session=True)
     other = {**env, "GPUCONSOLE_SANDBOX": str(paths.folder.parent)}
     kept = subprocess.Popen(["sleep", "1000"], env=other, start_new_session=True)
-    eventually(lambda: sleepers(seconds))
-    await sandbox.start(QUICK)
-    assert (left.wait(), kept.poll()) == (-signal.SIGKILL, None)
-    assert sleepers(seconds) == []
-    kept.kill()
-    kept.wait()
+    try:
+        eventually(lambda: sleepers(seconds))
+        await sandbox.start(QUICK)
+        assert (left.wait(), kept.poll()) == (-signal.SIGKILL, None)
+        assert sleepers(seconds) == []
+    finally:
+        for each in (left, kept):
+            each.kill()
+            each.wait()
 
 
 @pytest.mark.slow

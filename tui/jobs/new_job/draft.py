@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import re
+import socket
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -21,7 +22,9 @@ FOLDER = "contexts"
 FILE = "new-job-draft.json"
 """Name of the draft in a context's folder."""
 _UNSAVED = "new-job-unsaved-"
-"""How the file of an open form begins; the id of its process follows."""
+"""How the file of an open form begins; its machine and the id of its process follow."""
+_LEFT_S = 3600.0
+"""So long without a change, the form of another machine with this home folder counts as left."""
 IMAGE_FILE = "last-image"
 """Name of the file with the image of the last job there."""
 LARGEST_BYTES = 4_000_000
@@ -88,7 +91,7 @@ class UnsavedValues:
     def __init__(self, folder: Path) -> None:
         """Keep it in the folder of a context."""
         self._folder = folder
-        self._name = f"{_UNSAVED}{os.getpid()}.json"
+        self._name = f"{_UNSAVED}{_machine()}-{os.getpid()}.json"
         self._lock = Lock()
         self._is_over = False
 
@@ -119,7 +122,9 @@ def recover_draft(folder: Path) -> None:
 
 
 def _is_alive(unsaved: Path) -> bool:
-    number = unsaved.stem.removeprefix(_UNSAVED)
+    machine, _, number = unsaved.stem.removeprefix(_UNSAVED).rpartition("-")
+    if machine != _machine():  # whose processes are not seen from here
+        return time.time() - unsaved.stat().st_mtime < _LEFT_S
     try:
         os.kill(int(number), 0)
     except (ProcessLookupError, ValueError, OverflowError):
@@ -127,6 +132,11 @@ def _is_alive(unsaved: Path) -> bool:
     except PermissionError:
         return True
     return True
+
+
+def _machine() -> str:
+    """Return this machine's name, as part of a file's: login nodes may share the home folder."""
+    return re.sub(r"[^A-Za-z0-9.]+", "_", socket.gethostname())
 
 
 def delete_draft(folder: Path) -> None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from textual.widgets import Label
 
 from k8s.job_spec import JobSpec
@@ -16,7 +19,7 @@ from k8s.kinds import CREATABLE
 from k8s.text.yaml_writer import to_yaml
 from tests.scripted.server import WAIT_S
 from tests.tui.screens.new_job.world import ECHO, JOBS, Form, form
-from tui.jobs.new_job.draft import FILE, read_draft, recover_draft
+from tui.jobs.new_job.draft import FILE, UnsavedValues, read_draft, recover_draft
 from tui.screens.dialogs.ask_text import AskTextScreen
 from tui.screens.dialogs.confirm import ConfirmScreen
 from tui.widgets.form.job_fields import Notice
@@ -159,9 +162,23 @@ def test_what_a_console_held_that_was_killed_is_the_next_draft(tmp_path: Path) -
     recover_draft(tmp_path)
 
 
-async def test_a_form_that_is_open_elsewhere_is_not_taken_for_lost(tmp_path: Path) -> None:
-    other = tmp_path / "new-job-unsaved-1.json"
-    other.write_text("{}")
+@pytest.mark.parametrize("machine", ["", "another_login_node"])
+async def test_a_form_that_is_open_elsewhere_is_not_taken_for_lost(tmp_path: Path, machine: str) -> None:
+    UnsavedValues(tmp_path).keep({"name": "other"})
+    (ours,) = tmp_path.iterdir()
+    prefix, _, _ = ours.stem.removeprefix("new-job-unsaved-").rpartition("-")
+    other = tmp_path / f"new-job-unsaved-{machine or prefix}-{1 if not machine else 2**22 + 1}.json"
+    ours.rename(other)
     async with form(tmp_path) as it:
         assert it.app.screen is it.screen
     assert other.exists()
+
+
+def test_what_a_form_on_another_machine_held_an_hour_ago_is_the_next_draft(tmp_path: Path) -> None:
+    UnsavedValues(tmp_path).keep({"name": "lost"})
+    (ours,) = tmp_path.iterdir()
+    other = ours.rename(tmp_path / "new-job-unsaved-another_login_node-1.json")
+    os.utime(other, (time.time() - 3601, time.time() - 3601))
+    recover_draft(tmp_path)
+    draft = read_draft(tmp_path)
+    assert draft is not None and draft.values == {"name": "lost"}
