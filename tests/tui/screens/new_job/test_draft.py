@@ -26,19 +26,15 @@ async def test_leaving_offers_to_keep_a_draft_and_the_next_form_offers_it(tmp_pa
     async with form(tmp_path) as it:
         await it.write("image", "mine:2")
         await it.pilot.press("escape")
-        await it.pilot.pause()
-        assert isinstance(it.app.screen, ConfirmScreen)
+        await it.comes(lambda: isinstance(it.app.screen, ConfirmScreen))
         assert it.app.focused is not None and it.app.focused.id == "save"
         await it.pilot.press("enter")
-        await it.app.workers.wait_for_complete()
-        await it.pilot.pause()
-        assert it.app.results == [None]
+        await it.comes(lambda: it.app.results == [None])
     async with form(tmp_path, ECHO) as it:
         assert isinstance(it.app.screen, ConfirmScreen)
         await it.pilot.press("enter")
-        await it.app.workers.wait_for_complete()
-        await it.pilot.pause()
-        assert it.field("image").value == "mine:2"
+        await it.comes(lambda: it.field("image").value == "mine:2")
+        await it.settled()
         await it.create()
         assert len(it.app.results) == 1
         assert not (tmp_path / FILE).exists()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -129,8 +129,17 @@ class Form:
 
     async def create(self) -> None:
         """Press the key that creates, and say yes where that is asked."""
-        await self.pilot.press("ctrl+o", "enter")
+        await self.pilot.press("ctrl+o")
         await self.settled()
+        if isinstance(self.app.screen, ConfirmScreen):
+            await self.pilot.press("enter")
+            await self.settled()
+
+    async def comes(self, is_there: Callable[[], bool]) -> None:
+        """Wait until something is so."""
+        async with asyncio.timeout(WAIT_S):
+            while not is_there():
+                await self.pilot.pause(0.01)
 
     def shown(self) -> list[str]:
         width = self.app.size.width
