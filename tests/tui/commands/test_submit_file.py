@@ -1,0 +1,95 @@
+"""`submit -f`: manifests from files, and what is wrong with them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.scripted.server import Compute, ScriptedCluster
+from tests.tui.commands.conftest import CommandLine
+from tests.tui.commands.submitting import (
+    BATCH_JOBS,
+    PYTORCH_JOBS,
+    SMALL,
+    echo,
+    job_in,
+)
+
+
+async def test_what_was_printed_can_be_submitted(run: CommandLine, cluster: ScriptedCluster) -> None:
+    printed = await run("submit", *SMALL, "true")
+    path = run.home / "job.yaml"
+    path.write_text(printed.out + printed.out.replace("demo", "demo-2"))
+    cluster.say(PYTORCH_JOBS, Compute(echo), method="POST")
+    ended = await run("submit", "-f", str(path))
+    assert ended.out.splitlines() == [
+        "PyTorchJob default/demo created.",
+        "ConfigMap default/demo-pytorchjob created.",
+        "PyTorchJob default/demo-2 created.",
+        "ConfigMap default/demo-2-pytorchjob created.",
+    ]
+    sent = [json.loads(asked.body) for asked in cluster.asked(PYTORCH_JOBS, method="POST")]
+    assert sent[0]["metadata"]["annotations"].pop("gpuconsole.dev/submission")
+    assert sent[0] == job_in(printed.out)
+
+
+async def test_standard_input_may_hold_the_manifest(run: CommandLine, cluster: ScriptedCluster) -> None:
+    cluster.say(BATCH_JOBS, Compute(echo), method="POST")
+    manifest = (
+        "apiVersion: batch/v1\nkind: Job\nmetadata: {name: demo, labels: {since: 2026-01-02}}\nspec: {}\n"
+    )
+    ended = await run.process("submit", "-f", "-", stdin=manifest)
+    assert (ended.status, ended.out) == (0, "Job default/demo created.\n")
+    (asked,) = cluster.asked(BATCH_JOBS, method="POST")
+    assert json.loads(asked.body)["metadata"]["labels"] == {"since": "2026-01-02"}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a: b: c\n", "is not YAML at line 1, column 5."),
+        ("kind: Job\n\tspec: 1\n", "is not YAML at line 2, column 1."),
+        ("kind: [Job\n", "is not YAML at line 2"),
+        ("", "There is no manifest in"),
+        ("---\n---\n", "There is no manifest in"),
+        ("- a\n- b\n", "It is a list, not an object"),
+        ("kind: Job\n", "has no apiVersion"),
+        ("apiVersion: batch/v1\n", "has no kind"),
+        ("apiVersion: batch/v1\nkind: Job\n", "has no metadata.name"),
+        (
+            "apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: x}\n",
+            "a StatefulSet apps/v1, which is not",
+        ),
+        ("apiVersion: batch/v1\nkind: Job\nmetadata: {name: .nan}\n", "holds a value that a manifest cannot"),
+        (
+            "apiVersion: batch/v1\nkind: Job\nmetadata: {name: x, namespace: other}\n",
+            "names namespace other",
+        ),
+        ("a: &a [*a]\n", "holds a value that a manifest cannot"),
+        ("a: !!python/object:os.system {}\n", "is not YAML at line 1"),
+        ("a: \x01\n", "is not YAML"),
+    ],
+)
+async def test_a_file_that_is_no_manifest_is_told_where(
+    run: CommandLine, cluster: ScriptedCluster, text: str, said: str
+) -> None:
+    path = run.home / "job.yaml"
+    path.write_text(text)
+    ended = await run("submit", "-f", str(path), "-n", "default")
+    assert ended.status in (1, 2)
+    assert ended.out == ""
+    assert said in ended.err
+    assert cluster.requests == []
+
+
+async def test_a_file_that_cannot_be_read_is_named(run: CommandLine) -> None:
+    (run.home / "bytes.yaml").write_bytes(b"kind: \xff")
+    for name, said in (
+        ("missing.yaml", "No such file"),
+        ("bytes.yaml", "not UTF-8 at byte 6"),
+        (".", "director"),
+    ):
+        ended = await run("submit", "-f", str(run.home / name))
+        assert ended.status == 1
+        assert said in ended.err
