@@ -15,6 +15,8 @@ from tests.trainer.jobs import LINE, LONG, SMALL, Job, free_port
 pytestmark = pytest.mark.slow
 
 TOO_SOON = "Stopped by SIGTERM before training began; there is nothing new to save."
+OF_THE_STORE = re.compile(r"\[W\d{4} .*TCPStore\.cpp|Exception raised from |frame #\d+: |$")
+"""What torchrun itself writes on a slow machine, when the pod that holds the store has ended before it."""
 SIGNALS = pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 
 
@@ -37,7 +39,8 @@ def test_pods_train_together_and_each_line_names_its_rank_whatever_trainer_py_li
         lines = job.lines[rank // processes]
         mine = [line for line in lines if line.startswith(f"[rank{rank}]: epoch 1/1 step ")]
         assert len([line for line in mine if LINE.search(line)]) == (5 if pods * processes == 2 else 3)
-    assert [line for lines in job.lines for line in lines if not re.match(r"\[rank\d\]: ", line)] == []
+    others = [line for lines in job.lines for line in lines if not re.match(r"\[rank\d\]: ", line)]
+    assert [line for line in others if not OF_THE_STORE.match(line)] == []
 
 
 def test_a_deleted_pod_saves_its_training_and_the_next_of_its_name_goes_on_from_there(job: Job) -> None:
