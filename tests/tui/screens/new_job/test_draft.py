@@ -47,10 +47,9 @@ async def test_leaving_can_be_taken_back_and_a_draft_discarded(
     async with form(tmp_path) as it:
         await it.write("image", "mine:2")
         await it.pilot.press("escape")
-        await it.pilot.pause()
+        await it.comes(lambda: isinstance(it.app.screen, ConfirmScreen))
         await it.pilot.press(*keys)
-        await it.app.workers.wait_for_complete()
-        await it.pilot.pause()
+        await it.comes(lambda: it.is_left)
         assert len(it.app.results) == answers
         assert not (tmp_path / FILE).exists()
         if not answers:
@@ -61,8 +60,7 @@ async def test_starting_afresh_leaves_the_draft_for_another_day(tmp_path: Path) 
     save_draft(tmp_path, {"name": "old[/b]"})
     async with form(tmp_path, ECHO) as it:
         await it.pilot.press("tab", "enter")
-        await it.app.workers.wait_for_complete()
-        await it.pilot.pause()
+        await it.settled()
         assert it.field("name").value == "ddp-digits-1"
         await it.create()
         assert (tmp_path / FILE).exists()

@@ -186,10 +186,6 @@ async def test_the_yaml_is_beside_the_form_where_there_is_room_and_behind_a_key_
         assert any("kind: PyTorchJob" in line for line in it.shown())
         await it.pilot.press("escape")
         await it.settled()
-        await it.app.workers.wait_for_complete(
-            [worker for worker in it.app.workers if worker.group == "leave"]
-        )
-        await it.pilot.pause()
         assert it.focused_key == "image"
         assert it.app.results == []
 

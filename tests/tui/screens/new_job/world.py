@@ -120,6 +120,11 @@ class Form:
             groups -= {"open", "submit"}
         return any(each.group in groups and not each.is_finished for each in self.app.workers)
 
+    @property
+    def is_left(self) -> bool:
+        """Whether a question whether to leave was answered, and what follows is done."""
+        return all(each.is_finished for each in self.app.workers if each.group == "leave")
+
     async def settled(self) -> None:
         """Wait until nothing is asked of the server any more."""
         async with asyncio.timeout(WAIT_S):
