@@ -23,6 +23,8 @@ TENSORBOARD = "tensorboard"
 """A program that listens at a socket file of its pod's, not on a port."""
 HOSTS, JOB_PORT = "GPUCONSOLE_HOSTS", "GPUCONSOLE_JOB_PORT"
 """Variables that tell where running pods' containers are found by name, and where a job's ranks may meet."""
+TERMINATION_LOG = "GPUCONSOLE_TERMINATION_LOG"
+"""Variable that names the file for a container's last words, as `/dev/termination-log`."""
 _LOG_NAME = re.compile(r"(\d+)(?:\.(\d+))?\.log")
 
 

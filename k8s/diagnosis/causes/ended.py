@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from k8s.diagnosis.answer import Cause, Fact
+from k8s.diagnosis.causes.not_started import CODE_INITS
 from k8s.diagnosis.evidence import Evidence, dig
 from k8s.diagnosis.words import clock, count, cut, names, order, span
 from k8s.models import Terminated
@@ -38,6 +39,8 @@ class _End:
     state: Terminated
     restarts: int
     """How often the kubelet started it anew."""
+    is_init: bool = False
+    """It is an init container."""
 
     @property
     def words(self) -> str:
@@ -79,7 +82,7 @@ def container_ended(evidence: Evidence) -> Cause | None:
     if not ends:
         return None
     first = min(ends, key=lambda end: (end.state.exit_code in _ASKED_TO_STOP, order(end.state.finished_at)))
-    who = _with_ranks(first.instance)
+    who = _subject(first)
     at = clock(first.state.finished_at)
     several = len({end.instance.name for end in ends}) > 1
     when = f"{' first' if several else ''}{f', {at}' if at else ''}"
@@ -96,6 +99,7 @@ def container_ended(evidence: Evidence) -> Cause | None:
     if first.state.reason in ("", "Error") and (meaning := _EXIT_CODES.get(first.state.exit_code)):
         facts.append(Fact("pods", f"exit {first.state.exit_code} means {meaning}"))
     log = f"See what it printed: gpuconsole logs {evidence.job.ref.name} -i {first.instance.name}"
+    log += f" -c {first.container}" if first.is_init else ""
     previous = " --previous" if first.instance.status is Status.RESTARTING else ""
     return Cause(
         sentence,
@@ -106,13 +110,23 @@ def container_ended(evidence: Evidence) -> Cause | None:
 
 def _ends(evidence: Evidence, instance: Instance) -> list[_End]:
     found = []
-    for status, _ in evidence.containers(instance):
+    for status, is_init in evidence.containers(instance):
         ended = status.state.terminated
         if ended is None and status.state.waiting is not None:
             ended = status.last_state.terminated
         if ended is not None and (ended.exit_code != 0 or ended.reason == "OOMKilled"):
-            found.append(_End(instance, status.name, ended, status.restart_count))
+            found.append(_End(instance, status.name, ended, status.restart_count, is_init))
     return found
+
+
+def _subject(end: _End) -> str:
+    """Return whose end it was: an instance's, or that of an init container before it."""
+    who = _with_ranks(end.instance)
+    if not end.is_init:
+        return who
+    if end.container in CODE_INITS:
+        return f"the code of {who} cannot be fetched: {end.container}"
+    return f"init container {end.container} of {who}"
 
 
 def _with_ranks(instance: Instance) -> str:

@@ -17,7 +17,7 @@ from k8s.status.pod import PULL_REASONS, exit_words
 _CONFIG_REASONS = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError", "StartError")
 _MASTER_INITS = ("init-pytorch",)
 """Init containers of operators that do nothing but wait for the master's name."""
-_CODE_INITS = ("init-code",)
+CODE_INITS = ("init-code",)
 """Arena's init container that fetches code."""
 _LOST = ("", "Unknown")
 
@@ -265,7 +265,7 @@ def _last_end(status: ContainerStatus) -> Terminated | None:
 def _init_cause(evidence: Evidence, instance: Instance, status: ContainerStatus) -> Cause:
     ended = _last_end(status)
     fetch = (
-        "The code cannot be fetched" if status.name in _CODE_INITS else f"Init container {status.name} fails"
+        "The code cannot be fetched" if status.name in CODE_INITS else f"Init container {status.name} fails"
     )
     log = f"See what it printed: gpuconsole logs {evidence.job.ref.name} -i {instance.name} -c {status.name}"
     if ended is not None:
@@ -278,7 +278,7 @@ def _init_cause(evidence: Evidence, instance: Instance, status: ContainerStatus)
         )
     running = status.state.running
     since_s = seconds_between(running.started_at, evidence.now) if running is not None else 0.0
-    doing = "fetches the code" if status.name in _CODE_INITS else "runs"
+    doing = "fetches the code" if status.name in CODE_INITS else "runs"
     return Cause(
         f"Waits for init container {status.name}, which {doing} in {instance.name} for {span(since_s)}.",
         (),

@@ -15,9 +15,9 @@ from typing import Any
 
 from k8s.models import quantity
 from k8s.sandbox.controller_runtime import PROCESSES
-from k8s.sandbox.node.programs import PROGRAMS
+from k8s.sandbox.node.programs import PROGRAMS, image_of
 from k8s.sandbox.node.torch_loopback import OPEN_RENDEZVOUS, SIMULATED_GPUS
-from k8s.sandbox.pod_folder import HOSTS, JOB_PORT, POD_UID, SANDBOX, Launch, rewrite
+from k8s.sandbox.pod_folder import HOSTS, JOB_PORT, POD_UID, SANDBOX, TERMINATION_LOG, Launch, rewrite
 
 Manifest = Mapping[str, Any]
 
@@ -78,17 +78,39 @@ def launch_of(pod: Manifest, container: Manifest, context: ContainerContext) -> 
     Raises:
         CannotStart: It cannot run here, for a reason its owner can change.
     """
-    mounts = mounts_of(container, context.volumes)
+    message_file = str(termination_log(container, context))
+    path = str(container.get("terminationMessagePath") or "/dev/termination-log")
+    mounts = (*mounts_of(container, context.volumes), (path, message_file))
     declared = _declared(pod, container, context)
     words = [*(container.get("command") or ()), *(container.get("args") or ())]
     if not container.get("command"):
-        raise CannotStart("The sandbox has no images, so a container must say its command.")
+        if (image := image_of(container)) is None:
+            raise CannotStart("The sandbox has no images, so a container must say its command.")
+        words = [*image.entrypoint, *words]
+        declared = {**image.env, **declared}
     argv = [rewrite(expand(str(word), declared), mounts) for word in words]
     argv[:1] = PROGRAMS.get(os.path.basename(argv[0]), (argv[0],))
-    own = {name: rewrite(value, mounts) for name, value in declared.items()}
+    own = {name: rewrite(value, mounts) for name, value in declared.items()} | {TERMINATION_LOG: message_file}
     return Launch(
         tuple(argv), environment(own, pod, container, context), _folder(container, mounts, context), mounts
     )
+
+
+def termination_log(container: Manifest, context: ContainerContext) -> Path:
+    """Return the file in which a container leaves its last words, which its status then has."""
+    return context.scratch.parent / "termination" / str(container["name"])
+
+
+def links_of(container: Manifest, launch: Launch, context: ContainerContext) -> dict[Path, str]:
+    """Return what leads from the pod's own folder to mounts, where it stands for the home of an image."""
+    home = str(container.get("workingDir") or "").rstrip("/") + "/"
+    if launch.cwd != str(context.scratch) or home == "/":
+        return {}
+    return {
+        context.scratch / path.removeprefix(home): real
+        for path, real in launch.mounts
+        if path.startswith(home)
+    }
 
 
 def mounts_of(container: Manifest, volumes: Mapping[str, Path | None]) -> tuple[tuple[str, str], ...]:

@@ -15,7 +15,13 @@ from k8s.errors import Conflict, KubeError, NotFound
 from k8s.models.resources import PODS
 from k8s.sandbox.controller_runtime import FIRST_DELAY_S, LONGEST_DELAY_S, Manifest, Recorder, now_text
 from k8s.sandbox.node import pod_status
-from k8s.sandbox.node.containers import CannotStart, ContainerContext, launch_of
+from k8s.sandbox.node.containers import (
+    CannotStart,
+    ContainerContext,
+    launch_of,
+    links_of,
+    termination_log,
+)
 from k8s.sandbox.node.handlers import readiness_of, run_handler, watch_readiness
 from k8s.sandbox.node.pod_status import ContainerRun, phase_of, status_of
 from k8s.sandbox.node.processes import DEFAULT_LIMITS, Ended, Process, end_marked
@@ -27,6 +33,8 @@ RESTART_DELAY_S, LONGEST_RESTART_DELAY_S = 10.0, 300.0
 """Before the second restart of a container, then doubled. Source: kubelet."""
 AFTER_HOOK_S = 2.0
 """What a container has to end after its preStop hook, though that used up the pod's time. Source: kubelet."""
+LONGEST_MESSAGE_BYTES = 4096
+"""Of a container's last words. Source: kubelet."""
 IMAGE_IGNORED = "Sandbox: the image is ignored, the command runs as a process of this machine"
 
 log = logging.getLogger(__name__)
@@ -226,9 +234,7 @@ class PodRun:
         log_error = ""
         try:
             launch = launch_of(self.pod, container.spec, self._context)
-            for folder in (*(real for _, real in launch.mounts), launch.cwd):
-                if not os.path.exists(folder):
-                    make_private(Path(folder))
+            self._make_folders(container, launch)
             logs = self._paths.pods / self.uid / container.name
             process = await Process.start(launch, logs, container.restarts, self._log_limits)
         except (CannotStart, OSError) as error:
@@ -240,10 +246,33 @@ class PodRun:
             ended = await self._follow(container, process, launch, started_at)
             del self._processes[process]
             log_error = process.log_error
-        container.state = pod_status.terminated(ended, started_at, log_error)
+        message = log_error or self._termination_message(container)
+        container.state = pod_status.terminated(ended, started_at, message)
         if ended.start_error or log_error:
             await self._event("Failed", f"Error: {ended.start_error or log_error}", is_warning=True)
         await self._publish()
+
+    def _make_folders(self, container: ContainerRun, launch: Launch) -> None:
+        """Make what a container's run finds: its folders, ways to its mounts, a file for its last words."""
+        message_file = termination_log(container.spec, self._context)
+        make_private(message_file.parent)
+        message_file.write_bytes(b"")
+        for folder in (*(real for _, real in launch.mounts), launch.cwd):
+            if not os.path.exists(folder):
+                make_private(Path(folder))
+        for link, real in links_of(container.spec, launch, self._context).items():
+            make_private(link.parent)
+            if link.is_symlink() or not link.exists():
+                link.unlink(missing_ok=True)
+                link.symlink_to(real)
+
+    def _termination_message(self, container: ContainerRun) -> str:
+        """Return a container's last words, as far as a kubelet would take them."""
+        try:
+            said = termination_log(container.spec, self._context).read_bytes()
+        except OSError:
+            return ""
+        return said[:LONGEST_MESSAGE_BYTES].decode("utf-8", "replace")
 
     async def _follow(
         self, container: ContainerRun, process: Process, launch: Launch, started_at: str

@@ -184,8 +184,10 @@ def spawn(
         try:
             os.setsid()
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-            for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD):
+            # Whoever started the sandbox may ignore or block some, as a shell does in its background.
+            for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
                 signal.signal(number, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_SETMASK, ())
             for slot, descriptor in enumerate((stdin, stdout, stderr)):
                 os.dup2(descriptor, slot)
             if is_terminal:

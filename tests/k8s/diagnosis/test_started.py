@@ -172,6 +172,18 @@ def test_the_first_rank_that_ended_badly_is_to_blame() -> None:
     ]
 
 
+def test_an_init_container_that_ended_a_job_is_named_and_so_is_its_log() -> None:
+    code = ended(1, at=10, message="Remote branch nope not found") | {"name": "init-code"}
+    answer = failed(starting("worker-0", initContainerStatuses=[code]))
+    assert answer.sentence == (
+        "Failed: the code of worker-0 cannot be fetched: init-code ended with exit 1, 11:59:50 UTC."
+    )
+    assert "worker-0 says: Remote branch nope not found" in texts(answer, "pods")
+    assert answer.help[0].endswith("gpuconsole logs bert -i worker-0 -c init-code")
+    other = failed(starting("worker-0", initContainerStatuses=[{**code, "name": "warm-up"}]))
+    assert other.sentence.startswith("Failed: init container warm-up of worker-0 ended with exit 1")
+
+
 def test_who_was_only_asked_to_stop_is_not_to_blame() -> None:
     answer = failed(
         starting("worker-0", containerStatuses=[ended(143, at=20)]),

@@ -1,13 +1,14 @@
-"""The programs that every pod finds first on its PATH: Python, mpirun, the way into other pods, TensorBoard.
+"""The programs that every pod finds first on its PATH: Python, mpirun, ssh, TensorBoard, git-sync, rsync.
 
-`mpirun` and `remote_shell` run in pods, on the standard library alone, `tensorboard_program` on TensorBoard;
-nothing imports them.
+Most of them run in pods on the standard library alone, `tensorboard_program` on TensorBoard; nothing
+imports them.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 
@@ -40,10 +41,37 @@ PROGRAMS: Mapping[str, tuple[str, ...]] = {
     "mpiexec": _script("mpirun", "mpiexec", _packaged_mpirun()),
     "ssh": _script("remote_shell", "ssh"),
     "kubexec": _script("remote_shell", "kubexec"),
+    "git-sync": _script("git_sync"),
+    "rsync": _script("rsync"),
     # Nobody logs in: other pods come through the shim. The pod only has to stay.
     "sshd": ("sh", "-c", "exec sleep 365d", "sshd"),
 }
 """By name, what runs in its place, wherever the image would have it."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownImage:
+    """What a container that says no command has of its image."""
+
+    entrypoint: tuple[str, ...]
+    env: Mapping[str, str] = field(default_factory=dict)
+    """Variables, unless the container has them."""
+
+
+_SSH = "/etc/git-secret"
+IMAGES: Mapping[str, KnownImage] = {
+    "git-sync": KnownImage(
+        ("git-sync",),
+        {"GIT_SSH_KEY_FILE": f"{_SSH}/ssh", "GIT_SSH_KNOWN_HOSTS_FILE": f"{_SSH}/known_hosts"},
+    )
+}
+"""By the last part of its name, without the tag."""
+
+
+def image_of(container: Mapping[str, object]) -> KnownImage | None:
+    """Return what is known of a container's image; nothing of most."""
+    name = str(container.get("image") or "").partition("@")[0].rpartition("/")[2]
+    return IMAGES.get(name.partition(":")[0])
 
 
 def write_programs(folder: Path) -> None:

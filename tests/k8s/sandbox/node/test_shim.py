@@ -64,6 +64,24 @@ async def until(claim: Callable[[], object], within_s: float = 10.0) -> None:
         await asyncio.sleep(0.01)
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM])
+async def test_a_process_takes_the_signals_that_whoever_started_the_sandbox_ignores(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    # A shell starts what runs in its background, and nohup what it is given, with some of them ignored.
+    before = signal.signal(number, signal.SIG_IGN)
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGUSR1,))
+    try:
+        ended, log = await run(
+            tmp_path, "sh", "-c", f"grep SigBlk /proc/self/status; kill -{number} $$; echo on"
+        )
+    finally:
+        signal.signal(number, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+    assert ended.signal == number
+    assert text_of(log).split() == [b"SigBlk:", b"0" * 16]
+
+
 @pytest.mark.parametrize(
     ("command", "exit_code", "signal_number"),
     [("exit 0", 0, 0), ("exit 7", 7, 0), ("kill -9 $$", 137, 9), ("kill -TERM $$", 143, 15)],

@@ -1,0 +1,245 @@
+"""What the image of git-sync does, with this machine's git: a repository at one commit, behind a link.
+
+As git-sync v3 does it: the clone is in ROOT, each commit in a folder of its name beside it, and the link
+DEST leads to the newest. Once, or again and again.
+Source: kubernetes/git-sync v3.6.9, `cmd/git-sync/main.go`.
+
+Started as `python -I -S git_sync.py OPTIONS...`; needs only the standard library, and git.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+OPTIONS: Mapping[str, tuple[str, str]] = {
+    "repo": ("GIT_SYNC_REPO", ""),
+    "branch": ("GIT_SYNC_BRANCH", "master"),
+    "rev": ("GIT_SYNC_REV", "HEAD"),
+    "depth": ("GIT_SYNC_DEPTH", "0"),
+    "submodules": ("GIT_SYNC_SUBMODULES", "recursive"),
+    "root": ("GIT_SYNC_ROOT", ""),
+    "dest": ("GIT_SYNC_DEST", ""),
+    "wait": ("GIT_SYNC_WAIT", "1"),
+    "timeout": ("GIT_SYNC_TIMEOUT", "120"),
+    "one-time": ("GIT_SYNC_ONE_TIME", "false"),
+    "max-sync-failures": ("GIT_SYNC_MAX_SYNC_FAILURES", "0"),
+    "username": ("GIT_SYNC_USERNAME", ""),
+    "password": ("GIT_SYNC_PASSWORD", ""),
+    "password-file": ("GIT_SYNC_PASSWORD_FILE", ""),
+    "ssh": ("GIT_SYNC_SSH", "false"),
+    "ssh-key-file": ("GIT_SSH_KEY_FILE", "/etc/git-secret/ssh"),
+    "ssh-known-hosts": ("GIT_KNOWN_HOSTS", "true"),
+    "ssh-known-hosts-file": ("GIT_SSH_KNOWN_HOSTS_FILE", "/etc/git-secret/known_hosts"),
+    "git-config": ("GIT_SYNC_GIT_CONFIG", ""),
+}
+"""By an option's name, the variable that says it too, and what holds when neither does."""
+_SWITCHES = frozenset(("one-time", "ssh", "ssh-known-hosts"))
+_TRUE = frozenset(("1", "t", "true"))
+_LOGIN = '!f() { echo "username=$GIT_SYNC_USERNAME"; echo "password=$GIT_SYNC_PASSWORD"; }; f'
+"""A credential helper: what it tells git stands in variables, so that no list of processes shows it."""
+_NOT_INSTALLED = (
+    "git is not installed on this machine, and the sandbox ignores images, so it cannot fetch code. "
+    "Install git (apt-get install git)."
+)
+NO_BRANCH = "Without a branch git-sync takes master: name another one (--sync-branch)."
+
+
+class CannotSync(Exception):
+    """What kept the repository from being fetched, in words for the job's owner."""
+
+
+def main(words: Sequence[str]) -> int:
+    """Fetch the repository, once or for ever; return the exit status."""
+    failures = 0
+    try:
+        options = read_options(words, os.environ)
+        if not options["repo"]:
+            raise CannotSync("GIT_SYNC_REPO is not set: which repository?")
+        if shutil.which("git") is None:
+            raise CannotSync(_NOT_INSTALLED)
+        repository = Repository(options)
+        while True:
+            try:
+                repository.sync()
+                failures = 0
+            except CannotSync:
+                failures += 1
+                if failures > int(options["max-sync-failures"]):
+                    raise
+            else:
+                if options["one-time"] in _TRUE:
+                    return 0
+            time.sleep(float(options["wait"]))
+    except (CannotSync, OSError, ValueError) as error:
+        _fail(str(error))
+        return 1
+
+
+def read_options(words: Sequence[str], env: Mapping[str, str]) -> dict[str, str]:
+    """Return what words say, else what variables do, by the options' names.
+
+    Raises:
+        CannotSync: A word is no option that is known here, or lacks its value.
+    """
+    found = {name: env.get(variable) or default for name, (variable, default) in OPTIONS.items()}
+    left = list(words)
+    while left:
+        name, is_given, value = left.pop(0).lstrip("-").partition("=")
+        if name not in OPTIONS:
+            raise CannotSync(f"the sandbox's git-sync does not know --{name}")
+        if not is_given:
+            if name not in _SWITCHES and not left:
+                raise CannotSync(f"--{name} wants a value")
+            value = "true" if name in _SWITCHES else left.pop(0)
+        found[name] = value
+    for name in _SWITCHES:
+        found[name] = found[name].lower()
+    return found
+
+
+class Repository:
+    """A repository as a job has it."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        home = os.environ.get("HOME", "")
+        name = options["repo"].strip("/").split("/")[-1]
+        self._options = options
+        self._root = Path(options["root"] or f"{home}/git")
+        self._link = self._root / (options["dest"] or name)
+        self._env = git_environment(options, os.environ)
+
+    def sync(self) -> None:
+        """Have the link lead to what the repository has now.
+
+        Raises:
+            CannotSync: git says no.
+        """
+        options = self._options
+        if not self._link.joinpath(".git").exists():
+            self._clone()
+            commit = self._git("rev-parse", f"{options['rev']}^{{commit}}", at=self._root)
+        else:
+            self._git("fetch", "-f", "--tags", *self._depth(), "origin", options["branch"], at=self._root)
+            rev = "FETCH_HEAD" if options["rev"] == "HEAD" else options["rev"]
+            commit = self._git("rev-parse", f"{rev}^{{commit}}", at=self._root)
+        if os.path.basename(os.path.realpath(self._link)) == commit:
+            return
+        self._check_out(commit)
+        print(f"{options['repo']}: {options['branch']} is at {commit}", file=sys.stderr, flush=True)
+
+    def _clone(self) -> None:
+        # What a run before this one left there is in the way.
+        self._root.mkdir(parents=True, exist_ok=True)
+        for each in self._root.iterdir():
+            if each.is_dir() and not each.is_symlink():
+                shutil.rmtree(each)
+            else:
+                each.unlink()
+        options = self._options
+        words = ("clone", "--quiet", "--no-checkout", "-b", options["branch"], *self._depth())
+        try:
+            self._git(*words, options["repo"], str(self._root), at=self._root)
+        except CannotSync as error:
+            is_default = options["branch"] == OPTIONS["branch"][1]
+            if is_default and "Remote branch" in str(error):
+                raise CannotSync(f"{error} {NO_BRANCH}") from None
+            raise
+
+    def _check_out(self, commit: str) -> None:
+        folder = self._root / commit
+        shutil.rmtree(folder, ignore_errors=True)
+        self._git("worktree", "prune", at=self._root)
+        self._git("worktree", "add", "--detach", "--no-checkout", str(folder), commit, at=self._root)
+        # Other containers have this folder by another name.
+        (folder / ".git").write_text(f"gitdir: ../.git/worktrees/{commit}\n")
+        self._git("reset", "--quiet", "--hard", commit, at=folder)
+        if self._options["submodules"] != "off":
+            is_deep = self._options["submodules"] == "recursive"
+            words = ("submodule", "--quiet", "update", "--init", *(("--recursive",) if is_deep else ()))
+            self._git(*words, *self._depth(), at=folder)
+        old = os.path.realpath(self._link)
+        self._link.parent.mkdir(parents=True, exist_ok=True)
+        fresh = self._link.with_name(f".{self._link.name}.new")
+        fresh.unlink(missing_ok=True)
+        fresh.symlink_to(os.path.relpath(folder, self._link.parent))
+        fresh.replace(self._link)
+        if old not in (str(folder), str(self._link)):
+            shutil.rmtree(old, ignore_errors=True)
+
+    def _depth(self) -> tuple[str, ...]:
+        depth = int(self._options["depth"])
+        return ("--depth", str(depth)) if depth else ()
+
+    def _git(self, *words: str, at: Path) -> str:
+        """Run git; return what it prints."""
+        limit_s = float(self._options["timeout"]) or None
+        try:
+            done = subprocess.run(
+                ["git", *words],
+                cwd=at,
+                env=self._env,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=limit_s,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise CannotSync(f"git {words[0]} took longer than {limit_s:g} s (GIT_SYNC_TIMEOUT)") from None
+        said = done.stderr.decode("utf-8", "replace").strip()
+        if done.returncode:
+            lines = [line for line in said.splitlines() if line.startswith(("fatal:", "error:", "remote:"))]
+            why = " ".join(lines or said.splitlines()[-1:]) or f"it exited with {done.returncode}"
+            raise CannotSync(f"git {words[0]} of {self._options['repo']}: {why}")
+        return done.stdout.decode("utf-8", "replace").strip()
+
+
+def git_environment(options: Mapping[str, str], env: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables for git: who asks, and what it is told besides; it never asks a question.
+
+    Raises:
+        OSError: A file with a password or key cannot be read.
+    """
+    found = {**env, "GIT_TERMINAL_PROMPT": "0", "GIT_ASKPASS": "true"}
+    settings = [("gc.auto", "0"), ("advice.detachedHead", "false")]
+    if options["username"]:
+        password = options["password"] or Path(options["password-file"] or os.devnull).read_text().strip()
+        found |= {"GIT_SYNC_USERNAME": options["username"], "GIT_SYNC_PASSWORD": password}
+        settings.append(("credential.helper", _LOGIN))
+    if options["ssh"] in _TRUE:
+        found["GIT_SSH_COMMAND"] = _ssh(options)
+    for pair in filter(None, options["git-config"].split(",")):
+        key, _, value = pair.partition(":")
+        settings.append((key.strip(), value.strip().strip('"')))
+    for index, (key, value) in enumerate(settings):
+        found |= {f"GIT_CONFIG_KEY_{index}": key, f"GIT_CONFIG_VALUE_{index}": value}
+    return found | {"GIT_CONFIG_COUNT": str(len(settings))}
+
+
+def _ssh(options: Mapping[str, str]) -> str:
+    """Return the command for ssh, with a key that only its owner may read: it takes no other."""
+    key = Path(os.environ.get("TMPDIR", "/tmp")) / "git-sync-key"
+    key.touch(0o600)
+    key.write_bytes(Path(options["ssh-key-file"]).read_bytes())
+    known = (
+        f"UserKnownHostsFile={options['ssh-known-hosts-file']}"
+        if options["ssh-known-hosts"] in _TRUE
+        else "StrictHostKeyChecking=no"
+    )
+    return f"ssh -o {known} -o BatchMode=yes -i {key}"
+
+
+def _fail(why: str) -> None:
+    """Say in the log what is wrong, and to whoever asks for the container's last words."""
+    print(f"git-sync: {why}", file=sys.stderr, flush=True)
+    if message_file := os.environ.get("GPUCONSOLE_TERMINATION_LOG"):
+        with suppress(OSError), open(message_file, "w") as file:
+            file.write(why)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
