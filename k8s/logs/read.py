@@ -42,6 +42,8 @@ class Options:
     previous: bool = False
     every: bool = False
     """All instances, merged by time."""
+    first_rank: bool = False
+    """Of the chief only rank 0 and what no rank claims, also where nobody declares its ranks: a launcher."""
 
 
 def choose(targets: Sequence[Target], options: Options) -> tuple[list[Target], LogSelection]:
@@ -72,7 +74,7 @@ def choose(targets: Sequence[Target], options: Options) -> tuple[list[Target], L
         # Of ranks that nobody declares, only the lines can tell.
         return selected or list(targets), LogSelection(rank=options.rank)
     chief = next((each for each in targets if each.is_chief), targets[0])
-    rank = min(chief.ranks, default=None)
+    rank = min(chief.ranks, default=0 if options.first_rank else None)
     return [chief], LogSelection(rank=rank) if rank is not None else LogSelection(instance=chief.name)
 
 

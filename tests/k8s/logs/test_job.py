@@ -454,6 +454,9 @@ async def test_a_rank_that_nobody_declares_is_found_by_its_lines_or_is_an_error(
         assert "no line names a rank" in raised.value.why
         launcher = [target_of(spoken, prints_all_ranks=True)]
         assert await read_texts(client, launcher, Options(rank=3)) == ["torchrun", "b"]
+        # Of a launcher all ranks are printed, unless only the first is wanted.
+        assert len(await read_texts(client, launcher, Options())) == len(spoken.texts)
+        assert await read_texts(client, launcher, Options(first_rank=True)) == ["torchrun"]
         with pytest.raises(NotFound, match="no line of rank 9"):
             await read_texts(client, launcher, Options(rank=9))
 

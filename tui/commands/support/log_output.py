@@ -111,7 +111,7 @@ async def follow_to_end(options: ConsoleOptions, client: Client, ref: JobRef) ->
     followed = FollowedJob(ClusterFeed(client, ref.namespace), ref)
     try:
         async with aclosing(followed.targets()) as targets:
-            await print_log(client, targets, Options(follow=True))
+            await print_log(client, targets, Options(follow=True, first_rank=True))
     except NotFound:
         if followed.job is None:
             raise
