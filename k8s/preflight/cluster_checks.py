@@ -15,14 +15,18 @@ from k8s.client.client import Client
 from k8s.diagnosis.gather import KUEUE, KUEUE_VERSIONS, PRIORITIES, STORAGE_CLASSES
 from k8s.errors import KubeError, NotFound
 from k8s.job_spec import JobSpec
-from k8s.jobs.permissions import ResourceAttributes, review
 from k8s.kinds import CreatableKind, Manifest
 from k8s.models import convert
 from k8s.models.claim import Claim
-from k8s.models.resources import CLAIMS, CONFIG_MAPS, NAMESPACES, SECRETS, Resource
+from k8s.models.resources import CLAIMS, CONFIG_MAPS, SECRETS, Resource
 from k8s.preflight.finding import Finding, error, warning
 from k8s.preflight.limits import limit_findings, quota_findings
-from k8s.watch.discovery import fetch_served
+from k8s.preflight.object_checks import (
+    name_findings,
+    namespace_is_missing,
+    permission_findings,
+    served_findings,
+)
 
 Objects = Sequence[tuple[Resource, Manifest]]
 """All that must be created for a job, itself included."""
@@ -39,14 +43,15 @@ async def check_against_cluster(
         spec: The job.
         objects: What would be created.
     """
-    if await _namespace_is_missing(client, spec.namespace):
+    if await namespace_is_missing(client, spec.namespace):
         text = f"would be refused: there is no namespace {spec.namespace}"
         return [error("namespace", text, "choose one that exists")]
     manifest = next(obj for resource, obj in objects if resource == kind.resource)
     checks: list[Awaitable[list[Finding]]] = [
-        _served(client, kind),
-        _permissions(client, spec.namespace, objects),
-        _name(client, kind, spec),
+        served_findings(client, kind.resource),
+        permission_findings(client, dict.fromkeys(resource for resource, _ in objects), spec.namespace),
+        # What an earlier job left of its companions is replaced, so the job's own name is asked for alone.
+        name_findings(client, kind.resource, spec.name, spec.namespace),
         *(_claim(client, spec, name) for name in dict.fromkeys(mount.claim for mount in spec.mounts)),
         *_sources(client, spec),
         quota_findings(client, kind, spec, manifest),
@@ -66,45 +71,6 @@ async def _quiet(check: Awaitable[list[Finding]]) -> list[Finding]:
         return await check
     except (KubeError, msgspec.ValidationError):
         return []
-
-
-async def _namespace_is_missing(client: Client, namespace: str) -> bool:
-    try:
-        await client.get(NAMESPACES, namespace)
-    except NotFound as error:
-        return not error.is_foreign
-    except KubeError:
-        return False
-    return False
-
-
-async def _served(client: Client, kind: CreatableKind) -> list[Finding]:
-    resource = kind.resource
-    served = await fetch_served(client, {resource.api_version})
-    plurals = served.plurals.get(resource.api_version, frozenset())
-    if plurals is None or resource.plural in plurals:
-        return []
-    text = f"would be refused: this cluster does not serve {resource.kind} {resource.api_version}"
-    return [error("kind", text, "choose another kind of job, or ask for its operator to be installed")]
-
-
-async def _permissions(client: Client, namespace: str, objects: Objects) -> list[Finding]:
-    resources = list(dict.fromkeys(resource for resource, _ in objects))
-    needs = [ResourceAttributes.of("create", resource) for resource in resources]
-    answers = await asyncio.gather(*(review(client, need, namespace) for need in needs))
-    return [
-        error("namespace", f"would be refused: {answer.why}", "pick another namespace, or ask for that role")
-        for answer in answers
-        if answer.is_allowed is False
-    ]
-
-
-async def _name(client: Client, kind: CreatableKind, spec: JobSpec) -> list[Finding]:
-    """Tell whether the job's name is taken; what an earlier job left of its companions is replaced."""
-    if await _find(client, kind.resource, spec.name, spec.namespace) is None:
-        return []
-    text = f"would be refused: {kind.resource.kind} {spec.name} already exists in {spec.namespace}"
-    return [error("name", text, "choose another name, or delete that one first")]
 
 
 async def _claim(client: Client, spec: JobSpec, name: str) -> list[Finding]:

@@ -15,7 +15,7 @@ from k8s.job_spec import JobFiles, JobSpec
 from k8s.jobs.companions import companions_of, problems_with_files, with_files
 from k8s.jobs.create import JobRejected, create_job, create_manifest, job_objects
 from k8s.jobs.run_folders import run_stamp
-from k8s.kinds import CREATABLE, KINDS, CreatableKind, JobRef, Manifest
+from k8s.kinds import CREATABLE, KINDS, CreatableKind, JobRef
 from k8s.models.resources import Resource
 from k8s.snapshot import ClusterSnapshot
 from k8s.text.masked import masked
@@ -25,12 +25,13 @@ from tui.commands.support.connect import check_may_change, cluster, command_line
 from tui.commands.support.continued import continued_folder, folder_without_cluster, tell_of_checkpoints
 from tui.commands.support.kind_words import NOT_MADE, words_of
 from tui.commands.support.log_output import follow_to_end
-from tui.commands.support.manifests import ManifestOptions, read_manifests
+from tui.commands.support.manifest_checks import check_by_server, check_manifests, namespace_of
+from tui.commands.support.manifests import ManifestOptions, read_manifests, versions_known
 from tui.commands.support.output import WrongUsage, confirm, is_interactive, write, write_object, write_stderr
 from tui.commands.support.parser import CommandParser
 from tui.commands.support.submit_flags import add_spec_arguments, complain, model_flags, spec_of
 from tui.jobs.new_job.job_files import load_job_files
-from tui.jobs.submit_checks import check_submit
+from tui.jobs.submit_checks import SubmitChecks, check_submit
 from tui.options import ConsoleOptions
 
 SANDBOX_IMAGE = "local"
@@ -123,9 +124,13 @@ async def _submit_file(options: ConsoleOptions, flags: argparse.Namespace, dry_r
         return 0
     async with cluster(options) as client:
         namespace = client.config.namespace
+        if not await _file_is_checked(options, client, flags, wanted):
+            return 1
+        if len(wanted) > 1 and not dry_run:
+            await check_by_server(client, wanted, namespace)
         refs = []
         for each in wanted:
-            home = _namespace_of(each.manifest, namespace)
+            home = namespace_of(each.manifest, namespace)
             await tell_of_checkpoints(client, each.resource, each.manifest, home)
             ref = await create_manifest(client, each.resource, each.manifest, home, dry_run=bool(dry_run))
             _print([each], namespace, "created (server dry run)" if dry_run else "created", output)
@@ -205,7 +210,10 @@ def _from_file(flags: argparse.Namespace, namespace: str) -> list[ManifestOption
     if flags.rest:
         raise WrongUsage("Words after -- are not allowed with -f.")
     wanted = read_manifests(flags.filename)
-    for _, manifest in wanted:
+    for resource, manifest in wanted:
+        if resource.api_version not in (known := versions_known(resource)):
+            words = f"{resource.kind} {resource.api_version} is not known here, only {', '.join(known)}"
+            write_stderr(f"Warning: {words}; it is sent as it stands.")
         said = manifest["metadata"].get("namespace")
         if namespace and said and said != namespace:
             raise WrongUsage(f"-n {namespace}: the manifest names namespace {said}.")
@@ -251,24 +259,50 @@ async def _is_checked(
     """
     kind = _kind_of(flags)
     objects = job_objects(kind, spec, files, is_optional_too=False)
-    found = await check_submit(client, kind, spec, objects, await _nodes(options, client, spec))
+    nodes = await _nodes(options, client) if spec.gpus else None
+    found = await check_submit(client, kind, spec, objects, nodes)
     for words in found.warnings:
         write_stderr(f"Warning: {words}.")
+    return _may_start(f"{kind.title} {spec.name}", found, flags)
+
+
+async def _file_is_checked(
+    options: ConsoleOptions, client: Client, flags: argparse.Namespace, wanted: Sequence[ManifestOptions]
+) -> bool:
+    """Say what would go wrong with the objects of a file; False: they are not to be made.
+
+    Raises:
+        KubeError: One would never start, and there is nobody to be asked.
+    """
+    checked = await check_manifests(client, wanted, client.config.namespace, lambda: _nodes(options, client))
+    for title, found in checked:
+        start = f"{title}: " if title and len(checked) > 1 else ""
+        for words in found.warnings:
+            write_stderr(f"Warning: {start}{words}.")
+    return all(_may_start(title, found, flags) for title, found in checked)
+
+
+def _may_start(title: str, found: SubmitChecks, flags: argparse.Namespace) -> bool:
+    """Ask whether to create what would never start.
+
+    Raises:
+        KubeError: There is nobody to be asked.
+    """
     if not found.never_fits:
         return True
     if getattr(flags, "force", False) or getattr(flags, "dry_run", ""):
         write_stderr(f"Warning: {found.never_fits}.")
         return True
-    what = f"{kind.title} {spec.name} {found.never_fits}."
+    what = f"{title} {found.never_fits}."
     if not is_interactive():
         raise KubeError(what, "Nothing was created.", "To create it all the same: --force")
     return confirm(f"{what} Create it all the same?")
 
 
-async def _nodes(options: ConsoleOptions, client: Client, spec: JobSpec) -> ClusterSnapshot | None:
-    """Return the cluster with its nodes, for a job that needs GPUs; None where it cannot be read."""
+async def _nodes(options: ConsoleOptions, client: Client) -> ClusterSnapshot | None:
+    """Return the cluster with its nodes; None where it cannot be read."""
     try:
-        return await read_jobs(options, client) if spec.gpus else None
+        return await read_jobs(options, client)
     except KubeError:
         return None
 
@@ -280,10 +314,6 @@ async def _namespace(options: ConsoleOptions) -> str:
     except NoCluster:
         return options.namespace or "default"
     return config.namespace
-
-
-def _namespace_of(manifest: Manifest, namespace: str) -> str:
-    return str(manifest["metadata"].get("namespace") or namespace)
 
 
 def _print_all(kind: CreatableKind, spec: JobSpec, files: JobFiles, words: str, output: str) -> None:
@@ -312,4 +342,4 @@ def _print(wanted: Sequence[ManifestOptions], namespace: str, words: str, output
         for resource, manifest in wanted:
             meta = manifest["metadata"]
             name = meta.get("name") or f"{meta['generateName']}…"
-            write(f"{resource.kind} {_namespace_of(manifest, namespace)}/{name} {words}.")
+            write(f"{resource.kind} {namespace_of(manifest, namespace)}/{name} {words}.")

@@ -28,6 +28,7 @@ async def check_submit(
     spec: JobSpec,
     objects: tuple[tuple[Resource, Manifest], ...],
     snapshot: ClusterSnapshot | None,
+    needed: JobSpec | None = None,
 ) -> SubmitChecks:
     """Return what would go wrong.
 
@@ -37,11 +38,12 @@ async def check_submit(
         spec: The job.
         objects: What must be created, the job among it.
         snapshot: The cluster's nodes, for a job with GPUs; None where they cannot be read.
+        needed: The job without what else comes along with it, where its manifest is a person's own.
     """
     manifest = next(manifest for resource, manifest in objects if resource == kind.resource)
     findings = [
         *check_statically(kind, spec, manifest),
-        *await check_against_cluster(client, kind, spec, objects),
+        *await check_against_cluster(client, kind, needed or spec, objects),
     ]
     fit = capacity_lines(spec, snapshot) if snapshot is not None and spec.gpus else []
     never_fits = next((line.text for line in fit if line.severity == "error"), "")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+import yaml
 
 from tests.scripted.server import Compute, ScriptedCluster
 from tests.tui.commands.conftest import CommandLine
@@ -15,6 +16,9 @@ from tests.tui.commands.submitting import (
     echo,
     job_in,
 )
+
+JOB = "apiVersion: batch/v1\nkind: Job\nmetadata: {{name: {}}}\nspec: {{}}\n"
+BOMB = "a0: &a0 [x, x]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]\n" for n in range(1, 40))
 
 
 async def test_what_was_printed_can_be_submitted(run: CommandLine, cluster: ScriptedCluster) -> None:
@@ -69,6 +73,19 @@ async def test_standard_input_may_hold_the_manifest(run: CommandLine, cluster: S
         ("a: &a [*a]\n", "holds a value that a manifest cannot"),
         ("a: !!python/object:os.system {}\n", "is not YAML at line 1"),
         ("a: \x01\n", "is not YAML"),
+        (BOMB, "larger than 3 MiB, the most that a cluster takes"),
+        (
+            "apiVersion: example.com/v1\nkind: PyTorchJob\nmetadata: {name: x}\n",
+            "a PyTorchJob example.com/v1, which is not supported.\nSupported: PyTorchJob kubeflow.org/v1.",
+        ),
+        (JOB.format("x") + "---\n" + JOB.format("x"), "object 2, is a second Job x."),
+        ("apiVersion: v1\nkind: List\nitems: []\n", "There is no manifest in"),
+        ("apiVersion: v1\nkind: List\nitems: {}\n", "has no metadata.name"),
+        ("apiVersion: v1\nkind: List\nitems: [a]\n", "It is a str, not an object"),
+        (
+            "apiVersion: v1\nkind: Secret\nmetadata: {name: x}\nstringData: {password: •••}\n",
+            "holds ••• where a value was hidden.",
+        ),
     ],
 )
 async def test_a_file_that_is_no_manifest_is_told_where(
@@ -93,3 +110,23 @@ async def test_a_file_that_cannot_be_read_is_named(run: CommandLine) -> None:
         ended = await run("submit", "-f", str(run.home / name))
         assert ended.status == 1
         assert said in ended.err
+
+
+async def test_a_list_as_kubectl_prints_it_is_what_is_in_it(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
+    cluster.say(BATCH_JOBS, Compute(echo), method="POST")
+    items = [yaml.safe_load(JOB.format(name)) for name in ("a", "b")]
+    path = run.home / "jobs.json"
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}, indent=2))
+    ended = await run("submit", "-f", str(path))
+    assert (ended.status, ended.out) == (0, "Job default/a created.\nJob default/b created.\n"), ended.err
+
+
+async def test_a_file_that_is_too_large_is_refused(run: CommandLine, cluster: ScriptedCluster) -> None:
+    path = run.home / "job.yaml"
+    path.write_text(f"a: {'x' * 3 * 2**20}\n")
+    ended = await run("submit", "-f", str(path))
+    assert (ended.status, ended.out) == (1, "")
+    assert "It is larger than 3 MiB" in ended.err
+    assert cluster.requests == []

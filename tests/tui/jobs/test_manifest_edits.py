@@ -139,3 +139,16 @@ def test_any_three_are_merged_to_yaml_that_reads_as_what_it_means(one: Any, two:
     assert read_manifest(edits.text) == edits.manifest
     if two == three or one == two:
         assert edits.manifest == {**base, "spec": three} and not edits.conflicts
+
+
+def test_what_an_alias_repeats_is_a_thing_of_its_own() -> None:
+    found = read_manifest("metadata: {name: a}\none: &pod {gpus: [1]}\ntwo: *pod\n")
+    assert found["one"] == found["two"] == {"gpus": [1]}
+    assert found["one"] is not found["two"]
+
+
+def test_aliases_cannot_make_a_small_file_a_huge_object() -> None:
+    lines = ["metadata: {name: a}", "a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)]
+    with pytest.raises(ValueError, match="larger than 3 MiB"):
+        read_manifest("\n".join(lines))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,10 +14,9 @@ import yaml
 from k8s.errors import KubeError
 from k8s.kinds import KINDS, Manifest
 from k8s.models.resources import CLAIMS, CONFIG_MAPS, DEPLOYMENTS, SECRETS, SERVICES, Resource
-from tui.jobs.new_job.manifest_yaml import Loader
+from k8s.text.masked import MASK
+from tui.jobs.new_job.manifest_yaml import LARGEST_BYTES, Loader
 
-LARGEST_BYTES = 3 * 2**20
-"""What an API server takes at most."""
 KNOWN: tuple[Resource, ...] = (
     *(kind.resource for kind in KINDS),
     CLAIMS,
@@ -47,10 +47,24 @@ def read_manifests(path: str) -> list[ManifestOptions]:
     """
     where = "standard input" if path == "-" else path
     text = _read(path, where)
-    found = [_checked(obj, f"{where}, object {number}") for number, obj in enumerate(_load(text, where), 1)]
+    found: list[ManifestOptions] = []
+    for number, obj in enumerate(_load(text, where), 1):
+        each = _checked(obj, f"{where}, object {number}")
+        _check_is_new(each, found, f"{where}, object {number}")
+        found.append(each)
     if not found:
         raise BadManifest(f"There is no manifest in {where}.")
     return found
+
+
+def _check_is_new(each: ManifestOptions, before: Sequence[ManifestOptions], where: str) -> None:
+    """Refuse a second object of a kind and name: the file as a whole could not be created."""
+    meta = each.manifest["metadata"]
+    for resource, manifest in before:
+        other = manifest["metadata"]
+        same = all(meta.get(key) == other.get(key) for key in ("name", "namespace"))
+        if resource == each.resource and meta.get("name") and same:
+            raise BadManifest(f"{where}, is a second {resource.kind} {meta['name']}.")
 
 
 def _read(path: str, where: str) -> str:
@@ -77,8 +91,8 @@ def _load(text: str, where: str) -> Iterator[Any]:
     try:
         for obj in yaml.load_all(text, Loader):
             if obj is not None:
-                json.dumps(obj, allow_nan=False)
-                yield obj
+                # Written and read once more, what aliases share is each a thing of its own.
+                yield from _items(json.loads(json.dumps(obj, allow_nan=False)))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
@@ -90,6 +104,12 @@ def _load(text: str, where: str) -> Iterator[Any]:
         raise BadManifest(f"{where} holds a value that a manifest cannot.", f"{error}.") from error
 
 
+def _items(obj: Any) -> Sequence[Any]:
+    """Return what is in a List, as kubectl and `submit -o json` print several objects; else the object."""
+    is_list = isinstance(obj, dict) and (obj.get("apiVersion"), obj.get("kind")) == ("v1", "List")
+    return obj["items"] if is_list and isinstance(obj.get("items"), list) else [obj]
+
+
 def _checked(obj: object, where: str) -> ManifestOptions:
     if not isinstance(obj, dict):
         raise BadManifest(f"{where}, is not a manifest.", f"It is a {type(obj).__name__}, not an object.")
@@ -99,8 +119,20 @@ def _checked(obj: object, where: str) -> ManifestOptions:
             raise BadManifest(f"{where}, has no {name}.", hint="Add it, e.g. kind: Job.")
     if not isinstance(meta, dict) or not (meta.get("name") or meta.get("generateName")):
         raise BadManifest(f"{where}, has no metadata.name.", hint="Add a name.")
-    for resource in KNOWN:
-        if (resource.kind, resource.api_version) == (kind, api_version):
-            return ManifestOptions(resource, obj)
-    names = ", ".join(f"{each.kind} {each.api_version}" for each in KNOWN)
+    if kind == SECRETS.kind and MASK in json.dumps(obj, ensure_ascii=False):
+        raise BadManifest(
+            f"{where}, a Secret, holds {MASK} where a value was hidden.", hint="Write the value in its place."
+        )
+    same = [each for each in KNOWN if each.kind == kind]
+    group, _, version = str(api_version).rpartition("/")
+    for resource in (each for each in same if each.group == group):
+        # Whether there is another version than those known here, the server says.
+        exact = next((each for each in same if each.api_version == api_version), None)
+        return ManifestOptions(exact or replace(resource, version=version), obj)
+    names = ", ".join(f"{each.kind} {each.api_version}" for each in same or KNOWN)
     raise BadManifest(f"{where}, is a {kind} {api_version}, which is not supported.", f"Supported: {names}.")
+
+
+def versions_known(resource: Resource) -> list[str]:
+    """Return the versions of a resource that are known here."""
+    return [each.api_version for each in KNOWN if (each.kind, each.group) == (resource.kind, resource.group)]

@@ -1,0 +1,132 @@
+"""Whether objects can be created at all, whatever is in them: served version, permission and free name."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from k8s.client.client import Client
+from k8s.errors import KubeError, NotFound
+from k8s.jobs.permissions import ResourceAttributes, review
+from k8s.kinds import Manifest
+from k8s.models.resources import NAMESPACES, Resource
+from k8s.preflight.finding import Finding, error
+from k8s.watch.discovery import fetch_served
+
+
+async def check_objects(
+    client: Client, objects: Sequence[tuple[Resource, Manifest]], namespace: str
+) -> list[Finding]:
+    """Return what keeps objects from being created; what cannot be asked is left out.
+
+    Args:
+        client: The cluster, as the user who would create them.
+        objects: In any order; one without a name gets it from the server.
+        namespace: Of those that name none.
+    """
+    homes: dict[str, list[tuple[Resource, str]]] = {}
+    for resource, manifest in objects:
+        meta = manifest["metadata"]
+        home = str(meta.get("namespace") or namespace)
+        homes.setdefault(home, []).append((resource, str(meta.get("name") or "")))
+    found: list[Finding] = []
+    for home, named in homes.items():
+        if await namespace_is_missing(client, home):
+            text = f"would be refused: there is no namespace {home}"
+            found.append(error("namespace", text, "choose one that exists"))
+            continue
+        resources = list(dict.fromkeys(resource for resource, _ in named))
+        checks: list[Awaitable[list[Finding]]] = [
+            *(served_findings(client, resource) for resource in resources),
+            permission_findings(client, resources, home),
+            *(name_findings(client, resource, name, home) for resource, name in named if name),
+        ]
+        found += [each for findings in await asyncio.gather(*map(_quiet, checks)) for each in findings]
+    return found
+
+
+async def _quiet(check: Awaitable[list[Finding]]) -> list[Finding]:
+    try:
+        return await check
+    except (KubeError, msgspec.ValidationError):
+        return []
+
+
+async def namespace_is_missing(client: Client, namespace: str) -> bool:
+    """Tell whether the cluster says that there is no such namespace."""
+    try:
+        await client.get(NAMESPACES, namespace)
+    except NotFound as error:
+        return not error.is_foreign
+    except KubeError:
+        return False
+    return False
+
+
+async def served_findings(client: Client, resource: Resource) -> list[Finding]:
+    """Tell whether the cluster has a resource in this version, and else in which.
+
+    Raises:
+        KubeError: It does not say what it has.
+    """
+    served = await fetch_served(client, {resource.api_version})
+    plurals = served.plurals.get(resource.api_version, frozenset())
+    if plurals is None or resource.plural in plurals:
+        return []
+    others = await _served_versions(client, resource)
+    title = f"{resource.kind} {resource.api_version}"
+    if others:
+        text = f"would be refused: this cluster does not serve {title}, but {', '.join(others)}"
+        return [error("kind", text, f"write apiVersion: {others[0]}")]
+    text = f"would be refused: this cluster does not serve {title}"
+    return [error("kind", text, "choose another kind of job, or ask for its operator to be installed")]
+
+
+async def _served_versions(client: Client, resource: Resource) -> list[str]:
+    """Return in which versions the cluster has a resource, the one that it prefers first."""
+    if not resource.group:
+        return []
+    try:
+        group = await client.get_json(f"/apis/{resource.group}", doing="read the served versions")
+    except NotFound:
+        return []
+    versions = [str(each["groupVersion"]) for each in group.get("versions") or ()]
+    served = await fetch_served(client, set(versions))
+    return [each for each in versions if resource.plural in (served.plurals.get(each) or ())]
+
+
+async def permission_findings(client: Client, resources: Iterable[Resource], namespace: str) -> list[Finding]:
+    """Tell which of them the user may not create.
+
+    Raises:
+        KubeError: The cluster does not tell.
+    """
+    needs = [ResourceAttributes.of("create", resource) for resource in resources]
+    answers = await asyncio.gather(*(review(client, need, namespace) for need in needs))
+    return [
+        error("namespace", f"would be refused: {answer.why}", "pick another namespace, or ask for that role")
+        for answer in answers
+        if answer.is_allowed is False
+    ]
+
+
+async def name_findings(client: Client, resource: Resource, name: str, namespace: str) -> list[Finding]:
+    """Tell whether a name is taken.
+
+    Raises:
+        KubeError: The cluster does not tell.
+    """
+    if await _find(client, resource, name, namespace) is None:
+        return []
+    text = f"would be refused: {resource.kind} {name} already exists in {namespace}"
+    return [error("name", text, "choose another name, or delete that one first")]
+
+
+async def _find(client: Client, resource: Resource, name: str, namespace: str) -> dict[str, Any] | None:
+    try:
+        return await client.get(resource, name, namespace if resource.is_namespaced else "")
+    except NotFound:
+        return None

@@ -1,0 +1,243 @@
+"""What `submit -f` says of the objects of a file before any of them is created."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import yaml
+
+from tests import FIXTURES
+from tests.scripted.feed import say_kinds
+from tests.scripted.server import Answer, Asked, Compute, Reply, ScriptedCluster, page, refusal
+from tests.support.objects import pytorch_job
+from tests.tui.commands.conftest import CommandLine
+from tests.tui.commands.submitting import PYTORCH_JOBS, echo
+
+CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
+REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+SETS = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets"
+CLAIM: dict[str, Any] = {
+    "apiVersion": "v1",
+    "kind": "PersistentVolumeClaim",
+    "metadata": {"name": "fresh"},
+    "spec": {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}},
+}
+SET: dict[str, Any] = {
+    "apiVersion": "jobset.x-k8s.io/v1alpha2",
+    "kind": "JobSet",
+    "metadata": {"name": "sweep"},
+    "spec": {"replicatedJobs": "whatever this is"},
+}
+
+
+def job_with(gpus: int = 0, workers: int = 1, **pod: Any) -> dict[str, Any]:
+    """Return a PyTorchJob as somebody writes it."""
+    container: dict[str, Any] = {"name": "pytorch", "image": "x", "command": ["train"]}
+    if gpus:
+        container["resources"] = {"limits": {"nvidia.com/gpu": gpus}}
+    if "volumes" in pod:
+        container["volumeMounts"] = [{"name": each["name"], "mountPath": "/d"} for each in pod["volumes"]]
+    template = {"spec": {"containers": [container], **pod}}
+    roles: dict[str, Any] = {"Master": {"replicas": 1, "template": template}}
+    if workers > 1:
+        roles["Worker"] = {"replicas": workers - 1, "template": template}
+    return {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "PyTorchJob",
+        "metadata": {"name": "demo"},
+        "spec": {"pytorchReplicaSpecs": roles},
+    }
+
+
+def on_claim(name: str) -> list[dict[str, Any]]:
+    return [{"name": "d", "persistentVolumeClaim": {"claimName": name}}]
+
+
+def written(run: CommandLine, *objects: dict[str, Any]) -> str:
+    """Write objects into a file and return its path."""
+    path = run.home / "job.yaml"
+    path.write_text(yaml.safe_dump_all(objects))
+    return str(path)
+
+
+def created(cluster: ScriptedCluster, path: str) -> list[Any]:
+    """Return what was created for good."""
+    return [
+        json.loads(each.body)
+        for each in cluster.asked(path, method="POST")
+        if each.query.get("dryRun") != "All"
+    ]
+
+
+MISSING = "would wait: volume claim nothing not found in default; choose one that exists, or create it"
+NO_SECRET = "would wait: Secret nope not found in default; create it, or name one that exists"
+
+
+@pytest.mark.parametrize(
+    ("job", "said"),
+    [
+        (job_with(volumes=on_claim("nothing")), MISSING),
+        (job_with(imagePullSecrets=[{"name": "nope"}]), NO_SECRET),
+        (job_with(gpus=4, workers=2), "would wait: needs 2 × 4 GPUs; 0 of 15 GPUs free"),
+        (job_with(volumes=on_claim("taken")), ""),
+    ],
+)
+async def test_a_jobs_manifest_is_checked_as_flags_are(
+    run: CommandLine, cluster: ScriptedCluster, job: dict[str, Any], said: str
+) -> None:
+    bound = {"metadata": {"name": "taken"}, "spec": {"accessModes": ["ReadWriteMany"]}}
+    cluster.say(f"{CLAIMS}/taken", Answer({**bound, "status": {"phase": "Bound"}}))
+    cluster.say(PYTORCH_JOBS, Compute(echo), method="POST")
+    ended = await run("submit", "-f", written(run, job))
+    assert (ended.status, ended.out) == (0, "PyTorchJob default/demo created.\n")
+    assert ended.err == (f"Warning: {said}.\n" if said else "")
+
+
+async def test_the_tutorials_file_is_told_of_its_claim(run: CommandLine, cluster: ScriptedCluster) -> None:
+    cluster.say(
+        "/apis/batch.tensorstack.dev/v1beta1/namespaces/default/pytorchtrainingjobs",
+        Compute(echo),
+        method="POST",
+    )
+    say_kinds(cluster, {"batch.tensorstack.dev/v1beta1": ["pytorchtrainingjobs"]})
+    ended = await run("submit", "-f", str(FIXTURES / "t9k" / "job.yaml"))
+    assert (ended.status, ended.out) == (0, "PyTorchTrainingJob default/mnist created.\n")
+    assert "Warning: would wait: volume claim mnist not found in default" in ended.err
+
+
+async def test_one_that_no_node_is_large_enough_for_is_created_by_force_only(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
+    cluster.say(PYTORCH_JOBS, Compute(echo), method="POST")
+    path = written(run, job_with(gpus=64))
+    never = "would never start: needs 1 × 64 GPUs; the cluster has 15, at most 8 per node."
+    ended = await run("submit", "-f", path)
+    assert (ended.status, ended.out) == (1, "")
+    assert ended.err == f"PyTorchJob demo {never}\nNothing was created.\nTo create it all the same: --force\n"
+    assert created(cluster, PYTORCH_JOBS) == []
+    ended = await run("submit", "-f", path, "--force")
+    assert (ended.status, ended.err) == (0, f"Warning: {never}\n")
+
+
+async def test_pods_that_are_not_alike_are_not_counted_as_if_they_were(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
+    cluster.say(PYTORCH_JOBS, Compute(echo), method="POST")
+    job = job_with(gpus=8, workers=9)
+    job["spec"]["pytorchReplicaSpecs"]["Worker"]["template"] = job_with()["spec"]["pytorchReplicaSpecs"][
+        "Master"
+    ]["template"]
+    ended = await run("submit", "-f", written(run, job))
+    assert (ended.status, ended.err) == (0, "")
+
+
+async def test_what_the_file_brings_along_is_not_missed(run: CommandLine, cluster: ScriptedCluster) -> None:
+    for path in (CLAIMS, PYTORCH_JOBS):
+        cluster.say(path, Compute(echo), method="POST")
+    ended = await run("submit", "-f", written(run, CLAIM, job_with(volumes=on_claim("fresh"))))
+    assert (ended.status, ended.err) == (0, "")
+    assert ended.out == "PersistentVolumeClaim default/fresh created.\nPyTorchJob default/demo created.\n"
+    assert [len(created(cluster, path)) for path in (CLAIMS, PYTORCH_JOBS)] == [1, 1]
+
+
+async def test_of_several_objects_none_is_created_where_one_would_be_refused(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
+    cluster.say(CLAIMS, Compute(echo), method="POST")
+    cluster.say(f"{PYTORCH_JOBS}/demo", Answer(pytorch_job("demo")))
+    words = 'pytorchjobs.kubeflow.org "demo" already exists'
+    cluster.say(PYTORCH_JOBS, refusal(409, words, "AlreadyExists"), method="POST")
+    ended = await run("submit", "-f", written(run, CLAIM, job_with()))
+    assert (ended.status, ended.out) == (1, "")
+    assert ended.err.splitlines() == [
+        "Warning: PyTorchJob demo: would be refused: PyTorchJob demo already exists in default;"
+        " choose another name, or delete that one first.",
+        "Could not create PyTorchJob demo.",
+        f"The cluster says: {words}",
+        "Choose another name, or delete that job first. Nothing was created.",
+    ]
+    assert created(cluster, CLAIMS) == []
+
+
+async def test_who_may_not_is_told_of_each_kind(run: CommandLine, cluster: ScriptedCluster) -> None:
+    def review(asked: Asked) -> Reply:
+        attributes = json.loads(asked.body)["spec"]["resourceAttributes"]
+        allowed = attributes["resource"] == "pytorchjobs"
+        return Answer({"status": {"allowed": allowed, "denied": not allowed}}, 201)
+
+    cluster.say(REVIEWS, Compute(review), method="POST")
+    cluster.say(CLAIMS, refusal(403, "no", "Forbidden"), method="POST")
+    ended = await run("submit", "-f", written(run, CLAIM, job_with()))
+    assert ended.status == 1
+    assert "Warning: would be refused: " in ended.err
+    assert "create persistentvolumeclaims" in ended.err
+    assert "create pytorchjobs" not in ended.err
+
+
+async def test_a_quota_is_counted_against_all_pods(run: CommandLine, cluster: ScriptedCluster) -> None:
+    quota = {
+        "metadata": {"name": "team"},
+        "spec": {"hard": {"requests.nvidia.com/gpu": "8"}},
+        "status": {"hard": {"requests.nvidia.com/gpu": "8"}, "used": {"requests.nvidia.com/gpu": "6"}},
+    }
+    cluster.say("/api/v1/namespaces/default/resourcequotas", page([quota]))
+    cluster.say(PYTORCH_JOBS, Compute(echo), method="POST")
+    ended = await run("submit", "-f", written(run, job_with(gpus=4)))
+    assert ended.status == 0
+    assert "Warning: would wait: all pods want 4 nvidia.com/gpu, quota team has 2 of 8 left" in ended.err
+
+
+async def test_what_is_not_understood_is_left_to_the_server(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
+    say_kinds(cluster, {"jobset.x-k8s.io/v1alpha2": ["jobsets"], "kubeflow.org/v1": ["pytorchjobs"]})
+    for path in (SETS, PYTORCH_JOBS):
+        cluster.say(path, Compute(echo), method="POST")
+    for obj in (SET, {**job_with(), "spec": "whatever"}, {**job_with(), "spec": {"pytorchReplicaSpecs": []}}):
+        ended = await run("submit", "-f", written(run, obj))
+        assert (ended.status, ended.err) == (0, "")
+    cluster.say(f"{SETS}/sweep", Answer(SET))
+    ended = await run("submit", "-f", written(run, SET))
+    assert "Warning: would be refused: JobSet sweep already exists in default" in ended.err
+
+
+async def test_a_version_that_is_not_served_is_told_with_those_that_are(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
+    say_kinds(cluster, {"kubeflow.org/v1": ["pytorchjobs"]})
+    cluster.say("/apis/kubeflow.org", Answer({"versions": [{"groupVersion": "kubeflow.org/v1"}]}))
+    path = written(run, {**job_with(), "apiVersion": "kubeflow.org/v2"})
+    ended = await run("submit", "-f", path)
+    assert (ended.status, ended.out) == (1, "")
+    assert ended.err.splitlines()[:2] == [
+        "Warning: PyTorchJob kubeflow.org/v2 is not known here, only kubeflow.org/v1;"
+        " it is sent as it stands.",
+        "Warning: would be refused: this cluster does not serve PyTorchJob kubeflow.org/v2, but"
+        " kubeflow.org/v1; write apiVersion: kubeflow.org/v1.",
+    ]
+    assert "does not serve PyTorchJob kubeflow.org/v2" in ended.err.splitlines()[3]
+
+
+async def test_a_version_that_is_served_is_created_though_it_is_not_known(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
+    say_kinds(cluster, {"kubeflow.org/v2": ["pytorchjobs"]})
+    cluster.say(PYTORCH_JOBS.replace("v1", "v2"), Compute(echo), method="POST")
+    ended = await run("submit", "-f", written(run, {**job_with(), "apiVersion": "kubeflow.org/v2"}))
+    assert (ended.status, ended.out) == (0, "PyTorchJob default/demo created.\n")
+
+
+async def test_a_server_dry_run_says_the_same_and_creates_nothing(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
+    cluster.say(PYTORCH_JOBS, Compute(echo), method="POST")
+    path = written(run, job_with(gpus=64, volumes=on_claim("nothing")))
+    ended = await run("submit", "-f", path, "--dry-run=server")
+    assert (ended.status, ended.out) == (0, "PyTorchJob default/demo created (server dry run).\n")
+    assert [line.partition(":")[2][:18] for line in ended.err.splitlines()] == [
+        " would wait: volum",
+        " would never start",
+    ]
+    assert created(cluster, PYTORCH_JOBS) == []
