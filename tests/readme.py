@@ -11,10 +11,10 @@ from k8s.job_spec import JOB_FIELDS, JobField
 from k8s.job_spec.field_types import Switch
 from k8s.kinds import CREATABLE
 from tests import ROOT
+from tui.commands.submission.submit_flags import metavar_of
 from tui.commands.submit import lacks_of
 from tui.commands.support.key_table import as_markdown
 from tui.commands.support.kind_words import words_of
-from tui.commands.support.submit_flags import metavar_of
 
 README = ROOT / "README.md"
 _HEAD = ("| flag | template key | value | default | what it is | kinds |", "|---|---|---|---|---|---|")

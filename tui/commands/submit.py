@@ -21,15 +21,15 @@ from k8s.snapshot import ClusterSnapshot
 from k8s.text.masked import masked
 from k8s.text.yaml_writer import to_yaml
 from k8s.watch.discovery import discover
+from tui.commands.submission.continued import continued_folder, folder_without_cluster, tell_of_checkpoints
+from tui.commands.submission.manifest_checks import check_by_server, check_manifests, namespace_of
+from tui.commands.submission.manifests import ManifestOptions, read_manifests, versions_known
+from tui.commands.submission.submit_flags import add_spec_arguments, complain, model_flags, spec_of
 from tui.commands.support.connect import check_may_change, cluster, command_line, read_jobs
-from tui.commands.support.continued import continued_folder, folder_without_cluster, tell_of_checkpoints
 from tui.commands.support.kind_words import NOT_MADE, words_of
 from tui.commands.support.log_output import follow_to_end
-from tui.commands.support.manifest_checks import check_by_server, check_manifests, namespace_of
-from tui.commands.support.manifests import ManifestOptions, read_manifests, versions_known
 from tui.commands.support.output import WrongUsage, confirm, is_interactive, write, write_object, write_stderr
 from tui.commands.support.parser import CommandParser
-from tui.commands.support.submit_flags import add_spec_arguments, complain, model_flags, spec_of
 from tui.jobs.new_job.job_files import load_job_files
 from tui.jobs.submit_checks import SubmitChecks, check_submit
 from tui.options import ConsoleOptions

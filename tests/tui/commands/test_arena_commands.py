@@ -13,8 +13,8 @@ from tests import FIXTURES
 from tests.scripted.feed import say_kinds
 from tests.scripted.server import Answer, Compute, ScriptedCluster
 from tests.tui.commands.conftest import CommandLine
+from tui.commands.submission.submit_flags import add_spec_arguments, spec_of
 from tui.commands.support.parser import CommandParser
-from tui.commands.support.submit_flags import add_spec_arguments, spec_of
 
 GUIDES = sorted((FIXTURES / "guides").glob("*.sh"))
 BENCHMARK = (

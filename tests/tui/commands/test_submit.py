@@ -21,8 +21,8 @@ from tests.tui.commands.submitting import (
     echo,
     manifest_of,
 )
+from tui.commands.submission.submit_flags import add_spec_arguments, spec_of
 from tui.commands.support.output import WrongUsage
-from tui.commands.support.submit_flags import add_spec_arguments, spec_of
 
 
 async def test_what_the_server_warns_of_goes_to_stderr(run: CommandLine, cluster: ScriptedCluster) -> None:

@@ -20,9 +20,9 @@ from k8s.job_spec.field_types import (
 )
 from tests.scripted.server import ScriptedCluster
 from tests.tui.commands.conftest import CommandLine
+from tui.commands.submission.submit_flags import add_spec_arguments, flag_of, spec_of
 from tui.commands.support.output import WrongUsage
 from tui.commands.support.parser import CommandParser
-from tui.commands.support.submit_flags import add_spec_arguments, flag_of, spec_of
 
 SMALL = ("--name=demo", "--image=x", "true")
 

@@ -14,9 +14,9 @@ from k8s.jobs.pod_files import local_folder
 from k8s.jobs.run_folders import list_runs
 from k8s.kinds import KINDS, Manifest
 from k8s.models.resources import Resource
+from tui.commands.submission.submit_flags import WORKSPACE
 from tui.commands.support.connect import read_jobs
 from tui.commands.support.output import WrongUsage, write_stderr
-from tui.commands.support.submit_flags import WORKSPACE
 from tui.jobs.new_job.earlier_runs import EarlierRun, EarlierRuns, earlier_runs
 from tui.jobs.new_job.volume import look_into_volume
 from tui.options import ConsoleOptions

@@ -19,7 +19,7 @@ from k8s.kinds import CREATABLE, CreatableKind, Manifest
 from k8s.models.resources import CLAIMS, CONFIG_MAPS, SECRETS, Resource
 from k8s.preflight import check_objects
 from k8s.snapshot import ClusterSnapshot
-from tui.commands.support.manifests import ManifestOptions
+from tui.commands.submission.manifests import ManifestOptions
 from tui.jobs.submit_checks import SubmitChecks, check_submit
 
 _SIZE_WORDS = (" gpus", " gpu resource", " workers", " devices", " cpu", " memory", " cpu request")
