@@ -25,7 +25,7 @@ from k8s.kinds.job_set import JobSet
 from k8s.kinds.kubeflow.mpi_job import MPIJob
 from k8s.kinds.kubeflow.mpi_job_v1 import MPIJobV1
 from k8s.kinds.kubeflow.mpi_job_v1alpha1 import MPIJobV1Alpha1
-from k8s.kinds.kubeflow.mpi_run import MPIKind, MPIRun
+from k8s.kinds.kubeflow.mpi_run import MPIKind, MPIRun, PodMPIKind
 from k8s.kinds.kubeflow.pytorch_job import PyTorchJob
 from k8s.kinds.kubeflow.tf_job import TFJob
 from k8s.kinds.kubeflow.train_job import TrainJob
@@ -101,6 +101,7 @@ __all__ = [
     "MPILauncherKind",
     "MPIRun",
     "Manifest",
+    "PodMPIKind",
     "Replica",
     "RunnableKind",
     "kind_of",

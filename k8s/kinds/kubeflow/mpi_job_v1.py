@@ -6,11 +6,19 @@ a role but no `replica-index`. Before, mpi-operator v0.3: `mpi-job-name`, `mpi-j
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from k8s.job_spec import JobSpec
 from k8s.kinds.base import CreatableKind, DeclaredJob, Manifest, Replica
-from k8s.kinds.kubeflow.common import JOB_NAME, OPERATOR_NAME, REPLICA_TYPE, read_kubeflow_job
+from k8s.kinds.kubeflow.common import (
+    JOB_NAME,
+    JOB_ROLE,
+    OPERATOR_NAME,
+    REPLICA_INDEX,
+    REPLICA_TYPE,
+    read_kubeflow_job,
+)
 from k8s.kinds.kubeflow.mpi_job import (
     OLD_JOB_NAME,
     OLD_ROLE,
@@ -19,11 +27,30 @@ from k8s.kinds.kubeflow.mpi_job import (
     launcher_or_worker,
 )
 from k8s.kinds.kubeflow.mpi_manifest import MPI_SHAPE, NOT_OF_MPI, mpi_manifest, spec_of_mpi
-from k8s.kinds.parse import nested
+from k8s.kinds.kubeflow.mpi_run import (
+    CONFIG_FOLDER,
+    KUBEXEC,
+    Named,
+    config_map,
+    hostfile,
+    with_config,
+    with_container,
+)
+from k8s.kinds.parse import count_of, nested
 from k8s.models import Pod
 from k8s.models.resources import Resource
 
 MPI_JOBS_V1 = Resource("kubeflow.org", "v1", "mpijobs", "MPIJob")
+
+_OPERATOR = "mpijob-controller"
+_SCRIPTS = {"kubexec.sh": 0o555}
+_LAUNCHER_FILES = {**_SCRIPTS, "hostfile": 0o444, "discover_hosts.sh": 0o555}
+_LAUNCHER_ENV: Named = (
+    ("OMPI_MCA_plm_rsh_agent", f"{CONFIG_FOLDER}/kubexec.sh"),
+    ("OMPI_MCA_orte_default_hostfile", f"{CONFIG_FOLDER}/hostfile"),
+)
+_NO_GPUS: Named = (("NVIDIA_VISIBLE_DEVICES", ""), ("NVIDIA_DRIVER_CAPABILITIES", ""))
+"""What a launcher without GPUs of its own is told."""
 
 
 class MPIJobV1(CreatableKind):
@@ -36,6 +63,7 @@ class MPIJobV1(CreatableKind):
     container = MPI_SHAPE.container
     launcher = "mpirun"
     suspend_field = "spec.runPolicy.suspend"
+    operator = "training-operator-mpi"
     lacks: Mapping[str, str] = {
         **NOT_OF_MPI,
         "queue": "Kueue admits MPIJobs of version v2beta1 only.",
@@ -60,11 +88,11 @@ class MPIJobV1(CreatableKind):
 
     def pod_selector(self, name: str) -> str:
         """Return the selector that leaves out the mpi-operator's MPIJobs of the same name."""
-        return f"{JOB_NAME}={name},{OPERATOR_NAME}=mpijob-controller"
+        return f"{JOB_NAME}={name},{OPERATOR_NAME}={_OPERATOR}"
 
     def job_of(self, pod: Pod) -> str:
         """Return the MPIJob's name."""
-        if pod.metadata.label(OPERATOR_NAME) == "mpijob-controller":
+        if pod.metadata.label(OPERATOR_NAME) == _OPERATOR:
             return pod.metadata.label(JOB_NAME)
         return pod.metadata.label(OLD_JOB_NAME) if is_of_v1(pod) else ""
 
@@ -76,3 +104,55 @@ class MPIJobV1(CreatableKind):
             meta.label(JOB_NAME) or meta.label(OLD_JOB_NAME),
             meta.label(REPLICA_TYPE) or meta.label(OLD_ROLE),
         )
+
+    def run_replicas(self, obj: Manifest) -> tuple[Replica, ...]:
+        """Return the launcher and the workers as the operator makes them.
+
+        Its init container, which brings kubectl for `kubexec.sh`, is left out: the sandbox has its own.
+        """
+        name = str(nested(obj, "metadata")["name"])
+        return tuple(_made(obj, name, each) for each in self.replicas(obj))
+
+    def config_of(self, obj: Manifest, running: Sequence[str]) -> Manifest:
+        """Return the ConfigMap `<job>-config`; of the workers Horovod discovers those that are `running`."""
+        name = str(nested(obj, "metadata")["name"])
+        slots = _slots(obj)
+        launcher, *workers = self.replicas(obj)
+        first = [launcher.name] if _takes_gpus(launcher) else []
+        found = [f"{each}:{slots}" for each in (*first, *sorted(running))]
+        files = {
+            "hostfile": hostfile([*first, *(each.name for each in workers)], slots),
+            "kubexec.sh": KUBEXEC,
+            "discover_hosts.sh": "\n".join(("#!/bin/sh", *(f"echo {each}" for each in found))),
+        }
+        return config_map(f"{name}-config", {"app": name}, files)
+
+
+def _made(obj: Manifest, job: str, replica: Replica) -> Replica:
+    """Return one pod with the operator's labels, variables and files."""
+    labels: Named = ((JOB_NAME, job), (OPERATOR_NAME, _OPERATOR), (REPLICA_TYPE, replica.role))
+    if replica.role == "launcher":
+        labels = (*labels, (JOB_ROLE, "master"))
+        env = _LAUNCHER_ENV if _takes_gpus(replica) else (*_LAUNCHER_ENV, *_NO_GPUS)
+        spec, files = with_container(replica.template, env=env, mount=True), _LAUNCHER_FILES
+    else:
+        labels = (*labels, (REPLICA_INDEX, str(replica.index)))
+        spec, files = with_container(replica.template, mount=True), _SCRIPTS
+        container = spec["containers"][0]
+        if not container.get("command"):
+            container |= {"command": ["sleep"], "args": ["365d"]}
+    template = {**replica.template, "spec": with_config(spec, f"{job}-config", files)}
+    policy = replica.restart_policy or "Never"
+    return replace(replica, template=template, labels=labels, restart_policy=policy)
+
+
+def _takes_gpus(launcher: Replica) -> bool:
+    """Tell whether a launcher is one of the hosts, as its limits name a GPU."""
+    containers = nested(launcher.template, "spec").get("containers") or ()
+    return any("gpu" in name for each in containers for name in nested(each, "resources", "limits"))
+
+
+def _slots(obj: Manifest) -> int:
+    """Return how many ranks a worker takes."""
+    slots = count_of(nested(obj, "spec").get("slotsPerWorker"))
+    return 1 if slots is None else slots

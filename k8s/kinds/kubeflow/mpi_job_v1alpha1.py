@@ -21,6 +21,7 @@ from k8s.kinds.kubeflow.mpi_manifest import (
 )
 from k8s.kinds.kubeflow.mpi_run import (
     CONFIG_FOLDER,
+    KUBEXEC,
     MPIRun,
     config_map,
     hostfile,
@@ -50,12 +51,6 @@ _LAUNCHER_ENV = (
     ("OMPI_MCA_plm_rsh_agent", f"{CONFIG_FOLDER}/kubexec.sh"),
     ("OMPI_MCA_orte_default_hostfile", f"{CONFIG_FOLDER}/hostfile"),
 )
-_KUBEXEC = """#!/bin/sh
-POD_NAME=$1
-shift
-exec kubexec "$POD_NAME" "$*"
-"""
-"""What mpirun runs in place of ssh; `kubexec` is the sandbox's, for the operator's own kubectl."""
 _ENDINGS = {"Succeeded": Status.SUCCEEDED, "Failed": Status.FAILED}
 _GPUS_PER_NODE = 8
 """What the operator puts on one worker of a job that says only how many GPUs it wants in all."""
@@ -137,7 +132,7 @@ class MPIJobV1Alpha1(CreatableKind):
         slots = _slots(spec, workers)
         files = {
             "hostfile": hostfile([each.name for each in workers], slots),
-            "kubexec.sh": _KUBEXEC,
+            "kubexec.sh": KUBEXEC,
         }
         template = _launcher(name, launcher)
         return MPIRun(

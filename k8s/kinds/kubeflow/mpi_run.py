@@ -1,6 +1,7 @@
 """What the mpi-operators make of an MPIJob: its workers, its launcher, and how mpirun finds the workers.
 
-Source: kubeflow/mpi-operator v0.8.0 and v0.2.3, `mpi_job_controller.go`.
+Source: kubeflow/mpi-operator v0.8.0 and v0.2.3, `mpi_job_controller.go`; kubeflow/training-operator v1.9.0,
+`mpijob_controller.go`.
 """
 
 from __future__ import annotations
@@ -9,11 +10,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from k8s.kinds.base import Manifest, RunnableKind
+from k8s.kinds.base import Manifest, Replica, RunnableKind
 
 CONFIG_FOLDER = "/etc/mpi"
 """Where the pods of an MPIJob have their hostfile."""
 _VOLUME = "mpi-job-config"
+
+KUBEXEC = """#!/bin/sh
+POD_NAME=$1
+shift
+exec kubexec "$POD_NAME" "$*"
+"""
+"""What mpirun runs in place of ssh; `kubexec` is the sandbox's, for the operators' own kubectl."""
 
 Named = tuple[tuple[str, str], ...]
 """Names and values."""
@@ -52,6 +60,17 @@ class MPIKind(RunnableKind, Protocol):
 
     def run_of(self, obj: Manifest) -> MPIRun:
         """Return what the operator makes of a job."""
+
+
+@runtime_checkable
+class PodMPIKind(RunnableKind, Protocol):
+    """A kind for MPI all of whose pods its operator makes itself, the launcher too."""
+
+    def run_replicas(self, obj: Manifest) -> tuple[Replica, ...]:
+        """Return its pods with all that the operator puts into them."""
+
+    def config_of(self, obj: Manifest, running: Sequence[str]) -> Manifest:
+        """Return the ConfigMap with the hostfile, without owner; `running` are the workers that run."""
 
 
 def with_container(

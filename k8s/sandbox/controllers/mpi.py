@@ -3,6 +3,8 @@
 Written after kubeflow/mpi-operator v0.8.0 and v0.2.3, `mpi_job_controller.go`. It knows no kind: what
 differs between them is what `kind.run_of` says. A real launcher reaches the workers by SSH or by
 kubectl; here the node agent's `ssh` and `kubexec` do, so there is no Secret with keys and no Role.
+`decide_by_pods` is for the training operator, which makes the launcher's pod itself: conditions, policies
+and restarts are those of its other kinds. Source: v1.9.0, `pkg/controller.v1/mpi/mpijob_controller.go`.
 """
 
 from __future__ import annotations
@@ -10,9 +12,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from copy import deepcopy
 
-from k8s.kinds import MPIKind, MPIRun
+from k8s.kinds import MPIKind, MPIRun, PodMPIKind
 from k8s.models.resources import CONFIG_MAPS, JOBS, SERVICES, Resource
 from k8s.sandbox.controller_runtime import PROCESSES, Manifest, now_text
+from k8s.sandbox.controllers import replicated
 from k8s.sandbox.controllers.reconcile import (
     GANG,
     ObservedJob,
@@ -25,6 +28,8 @@ from k8s.sandbox.controllers.reconcile import (
 
 OWNED = (JOBS, CONFIG_MAPS, SERVICES)
 """What it makes besides workers."""
+OWNED_BY_PODS = (CONFIG_MAPS,)
+"""What the training operator makes besides pods."""
 
 
 def decide(observed: ObservedJob) -> Plan:
@@ -274,3 +279,39 @@ def _has_ended(launcher: Manifest | None, how: str) -> Mapping[str, object]:
 def _counts(status: Manifest, role: str) -> Manifest:
     counts: Manifest = status.setdefault("replicaStatuses", {}).setdefault(role, {})
     return counts
+
+
+def decide_by_pods(observed: ObservedJob) -> Plan:
+    """Return what is to be done for a job.
+
+    Raises:
+        TypeError: Its kind is not one of MPI whose operator makes all pods.
+    """
+    kind, job = observed.kind, observed.job
+    if not isinstance(kind, PodMPIKind):
+        raise TypeError(f"{kind.title} is not for MPI by pods")
+    replicas = kind.run_replicas(job)
+    plan = replicated.decide(kind, job, observed.pods, observed.restarts, observed.owners, replicas)
+    plan.services.clear()
+    slots = str(job["spec"].get("slotsPerWorker") or 1)
+    for pod in plan.create:
+        pod["metadata"]["annotations"][PROCESSES] = slots
+    conditions = plan.status["conditions"]
+    if not any(is_true(conditions, each) for each in ("Succeeded", "Failed", "Suspended")):
+        _write_config(observed, kind, plan)
+    return plan
+
+
+def _write_config(observed: ObservedJob, kind: PodMPIKind, plan: Plan) -> None:
+    """Have the ConfigMap say which workers there are, and which of them run."""
+    workers = {each.name for each in kind.run_replicas(observed.job) if each.role == "worker"}
+    names = {str(pod["metadata"]["name"]) for pod in observed.pods if phase_of(pod) == "Running"}
+    wanted = kind.config_of(observed.job, sorted(workers & names))
+    name, namespace = wanted["metadata"]["name"], observed.job["metadata"]["namespace"]
+    found = next((each for each in observed.children[CONFIG_MAPS] if each["metadata"]["name"] == name), None)
+    if found is None:
+        owner = [owner_reference(kind.resource, observed.job)]
+        meta = {**wanted["metadata"], "namespace": namespace, "ownerReferences": owner}
+        plan.objects.append((CONFIG_MAPS, {**wanted, "metadata": meta}))
+    elif found.get("data") != wanted["data"]:
+        plan.patches.append((CONFIG_MAPS, name, {"data": wanted["data"]}))

@@ -47,6 +47,7 @@ OPERATORS: Mapping[str, Operator] = {
     "training-operator": Operator(
         lambda it: replicated.decide(it.kind, it.job, it.pods, it.restarts, it.owners)
     ),
+    "training-operator-mpi": Operator(mpi.decide_by_pods, mpi.OWNED_BY_PODS),
     "jobset": Operator(jobset.decide, jobset.OWNED),
     "trainer": Operator(trainer.decide, trainer.OWNED, TRAINING_RUNTIMES),
     "tensorstack": Operator(tensorstack.decide, tensorstack.OWNED),

