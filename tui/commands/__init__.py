@@ -29,6 +29,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("logs", "logs", "Print the logs of a job"),
     Command("curves", "curves", "Plot the scalars of a job, or of event files in a folder"),
     Command("submit", "submit", "Create a job"),
+    Command("templates", "templates", "List the templates that submit can start from"),
     Command("clone", "clone", "Create a copy of a job under a new name"),
     Command("delete", "delete", "Delete jobs and their pods"),
     Command("suspend", "suspend", "Suspend jobs: delete their pods and keep the jobs"),

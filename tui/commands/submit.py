@@ -25,6 +25,7 @@ from tui.commands.submission.continued import continued_folder, folder_without_c
 from tui.commands.submission.manifest_checks import check_by_server, check_manifests, namespace_of
 from tui.commands.submission.manifests import ManifestOptions, read_manifests, versions_known
 from tui.commands.submission.submit_flags import add_spec_arguments, complain, model_flags, spec_of
+from tui.commands.submission.template import fill_in, template_named, with_kind
 from tui.commands.support.connect import check_may_change, cluster, command_line, read_jobs
 from tui.commands.support.kind_words import NOT_MADE, words_of
 from tui.commands.support.log_output import follow_to_end
@@ -61,6 +62,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         refusing = kinds.add_parser(word, prog=parser.prog)
         assert isinstance(refusing, CommandParser)
         refusing.refusal = f"{sentence} Its manifest can be submitted with -f."
+    if isinstance(parser, CommandParser):
+        parser.rewrite = lambda words: with_kind(parser, tuple(kinds.choices), words)
 
 
 def lacks_of(kind: CreatableKind) -> Mapping[str, str]:
@@ -84,6 +87,12 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
         help="print the manifest",
     )
     parser.add_argument(
+        "--template",
+        metavar="NAME",
+        default=argparse.SUPPRESS,
+        help="start from a template; other flags override its values; see gpuconsole templates",
+    )
+    parser.add_argument(
         "--force",
         action="store_true",
         default=argparse.SUPPRESS,
@@ -104,9 +113,15 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         check_may_change(options, "submit a job")
     if models := model_flags(flags):
         write_stderr(f"{', '.join(models)}: registers nothing; there is no model registry here.")
+    if flags.filename and getattr(flags, "template", ""):
+        raise WrongUsage("--template: not with -f, a file says all that it asks for.")
     if bool(flags.filename) == bool(flags.kind):
         words = ", ".join(dict.fromkeys(words_of(kind)[0] for kind in CREATABLE))
         raise WrongUsage(f"Nothing to submit: name a kind of job ({words}) or a file with -f.")
+    if name := getattr(flags, "template", ""):
+        template = template_named(name, options.templates_folder)
+        fill_in(flags, template)
+        options = replace(options, namespace=options.namespace or template.fields.get("namespace", ""))
     if getattr(flags, "follow", False) and dry_run:
         raise WrongUsage("--follow: a dry run makes no job.")
     submit = _submit_file if flags.filename else _submit_flags

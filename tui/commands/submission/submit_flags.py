@@ -31,7 +31,7 @@ _LACKS_NOTHING: Mapping[str, str] = {}
 _ONE_PER_GPU = ("auto", "gpu")
 _MODEL_FLAGS = ("--model-name", "--model-source")
 """Arena's, which enters the model in a registry of MLflow."""
-_DEST = "spec_"
+DEST = "spec_"
 """Before a field's name in the parsed flags."""
 
 
@@ -79,7 +79,7 @@ def _add_flag(group: Any, field: JobField, *, is_hidden: bool) -> None:
     longs = [flag for flag in field.flags if flag.startswith("--")]
     shorts = [flag for flag in field.flags if not flag.startswith("--")]
     action = SwitchAction if isinstance(field.type, Switch) else "append"
-    more = {"dest": f"{_DEST}{field.name}", "action": action, "metavar": metavar_of(field)}
+    more = {"dest": f"{DEST}{field.name}", "action": action, "metavar": metavar_of(field)}
     shown = argparse.SUPPRESS if is_hidden else help_of(field).replace("%", "%%")
     group.add_argument(*shorts, longs[0], help=shown, **more)
     if longs[1:]:
@@ -163,7 +163,7 @@ def _given(flags: argparse.Namespace) -> dict[str, Any]:
     found: dict[str, Any] = {}
     problems: dict[str, str] = {}
     for name, field in JOB_FIELDS.items():
-        texts: list[str] | None = getattr(flags, f"{_DEST}{name}", None)
+        texts: list[str] | None = getattr(flags, f"{DEST}{name}", None)
         if texts is None:
             continue
         try:
@@ -279,6 +279,8 @@ def _command(
         raise WrongUsage("COMMAND: use one quoted line or words after --, not both.")
     words = tuple(flags.rest)
     line = words[0] if len(words) == 1 and " " in words[0] else " ".join(flags.command)
+    if not words and not line:
+        words = getattr(flags, "template_command", ())
     return {"command": (flags.shell, "-c", line) if line else words}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from k8s.text.sanitize import sanitize_lines
@@ -35,6 +35,8 @@ class CommandParser(argparse.ArgumentParser):
     """Whose `add_arguments` to ask, empty for none."""
     refusal = ""
     """Why it takes nothing at all, one sentence; empty where it does."""
+    rewrite: Callable[[list[str]], list[str]] | None = None
+    """Completes the words before they are parsed."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"allow_abbrev": False, **options})
@@ -61,6 +63,8 @@ class CommandParser(argparse.ArgumentParser):
                 importlib.import_module(f"tui.commands.{self.command_module}").add_arguments(self)
             _add_global_flags(self)
         words = [f"{word}=true" if self._is_switch(word) else word for word in args or ()]
+        if self.rewrite is not None:
+            words = self.rewrite(words)
         if self._subparsers is not None:
             self._check_before_command(words)
         return super().parse_known_args(words, namespace)
@@ -68,20 +72,27 @@ class CommandParser(argparse.ArgumentParser):
     def _is_switch(self, word: str) -> bool:
         return isinstance(self._option_string_actions.get(word), SwitchAction)
 
-    def _check_before_command(self, words: Sequence[str]) -> None:
-        """Refuse an unknown option before a command: its value would be taken for the command."""
+    def command_at(self, words: Sequence[str]) -> int | None:
+        """Return where the first word is that is no option of this parser's, nor an option's value."""
         is_value = False
-        for word in words:
+        for at, word in enumerate(words):
             if is_value:
                 is_value = False
                 continue
             if not word.startswith("-") or word == "-":
-                return
+                return at
             name, equals, _ = word.partition("=")
             action = self._option_string_actions.get(name)
             if action is None and not self._option_string_actions.get(word[:2]):
-                self._refuse(word)
+                return at
             is_value = action is not None and not equals and action.nargs != 0
+        return None
+
+    def _check_before_command(self, words: Sequence[str]) -> None:
+        """Refuse an unknown option before a command: its value would be taken for the command."""
+        at = self.command_at(words)
+        if at is not None and words[at].startswith("-") and words[at] != "-":
+            self._refuse(words[at])
 
     def _refuse(self, word: str) -> NoReturn:
         name = word.partition("=")[0]

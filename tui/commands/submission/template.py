@@ -1,0 +1,132 @@
+"""`submit --template`: a template's values, as if they had been typed before the flags."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from k8s.job_spec import JOB_FIELDS, JobField
+from k8s.job_spec.field_types import Pairs
+from k8s.kinds import CREATABLE
+from trainer.catalogue import find
+from tui.commands.submission.submit_flags import DEST
+from tui.commands.support.kind_words import words_of
+from tui.commands.support.output import WrongUsage
+from tui.commands.support.parser import CommandParser
+from tui.jobs.new_job.job_templates import JobTemplate, own_templates, packaged_templates
+from tui.options import ConsoleOptions
+
+_FLAG = "--template"
+_NOT_FLAGS = ("command", "trainer", "namespace")
+
+
+def every_template(folder: Path) -> tuple[list[JobTemplate], list[str]]:
+    """Return the user's own templates and those of the console, and a sentence for each file that is none.
+
+    Args:
+        folder: With the user's own, which come first and hide others of their name.
+    """
+    own, problems = own_templates(folder)
+    names = {template.name for template in own}
+    return [*own, *(each for each in packaged_templates() if each.name not in names)], problems
+
+
+def template_named(name: str, folder: Path) -> JobTemplate:
+    """Return a template.
+
+    Raises:
+        WrongUsage: There is none of this name; the message names those that there are.
+    """
+    found, problems = every_template(folder)
+    template = next((each for each in found if each.name == name), None)
+    if template is None:
+        known = ", ".join(each.name for each in found)
+        said = f"There is no template {name!r}" if name else "Name a template"
+        raise WrongUsage("\n".join([f"{_FLAG}: {said}: {known}.", *problems]))
+    return template
+
+
+def with_kind(parser: CommandParser, kinds: Sequence[str], words: Sequence[str]) -> list[str]:
+    """Return the words of `submit` with the kind that its template names, where none was typed.
+
+    Args:
+        parser: Of `submit`, which knows the flags that come before the kind.
+        kinds: The words for kinds.
+        words: What was typed.
+    """
+    found = list(words)
+    name = _template_in(found)
+    at = parser.command_at(found)
+    if name is None or (at is not None and (found[at] in kinds or not _is_of_kind(found[at]))):
+        return found
+    try:
+        template = template_named(name, ConsoleOptions().templates_folder)
+    except WrongUsage as error:
+        parser.error(str(error))
+    if not template.kind:
+        parser.error(f"template {name} names no kind of job: say submit KIND {_FLAG} {name}")
+    kind = next((kind for kind in CREATABLE if kind.title == template.kind), None)
+    if kind is None:
+        parser.error(f"template {name}: no {template.kind} is made here")
+    found.insert(len(found) if at is None else at, words_of(kind)[0])
+    return found
+
+
+def _template_in(words: Sequence[str]) -> str | None:
+    """Return the template that words name; empty where its name is missing, None where there is no flag."""
+    found = None
+    for index, word in enumerate(words):
+        flag, equals, value = word.partition("=")
+        if flag == _FLAG:
+            found = value if equals else next(iter(words[index + 1 :]), "")
+    return found
+
+
+def _is_of_kind(word: str) -> bool:
+    """Tell whether a word can only stand after a kind: an option of a job, or a line for the shell."""
+    return word.startswith("-") or " " in word
+
+
+def fill_in(flags: argparse.Namespace, template: JobTemplate) -> None:
+    """Give the parsed flags a template's values, where they have none.
+
+    Of pairs each name counts for itself; of any other field that is repeated, what was typed replaces all.
+
+    Raises:
+        WrongUsage: Its trainer has no such arguments.
+    """
+    for name, value in template.fields.items():
+        if name in _NOT_FLAGS:
+            continue
+        field = JOB_FIELDS[name]
+        given: list[str] | None = getattr(flags, f"{DEST}{name}", None)
+        if isinstance(field.type, Pairs):
+            setattr(flags, f"{DEST}{name}", [*_texts(field, value), *(given or ())])
+        elif given is None:
+            setattr(flags, f"{DEST}{name}", _texts(field, value))
+    _fill_in_command(flags, template)
+
+
+def _texts(field: JobField, value: Any) -> list[str]:
+    """Return a value as it would be typed, one text for each time that its flag is given."""
+    if isinstance(field.type, Pairs):
+        return [f"{name}={text}" for name, text in value.items()]
+    text = field.type.to_text(value)
+    return text.split("\n") if field.type.is_repeated else [text]
+
+
+def _fill_in_command(flags: argparse.Namespace, template: JobTemplate) -> None:
+    trainer = template.fields.get("trainer", "")
+    if flags.command or flags.trainer not in ("", trainer) or (flags.rest and not trainer):
+        return
+    if trainer:
+        packaged = find(trainer)
+        try:
+            words = packaged.words_of(packaged.command(template.arguments)) or []
+        except (LookupError, ValueError) as error:
+            raise WrongUsage(f"{_FLAG}: template {template.name}: {error.args[0]}") from error
+        flags.trainer, flags.rest = trainer, [*words, *flags.rest]
+    else:
+        flags.template_command = tuple(template.fields.get("command", ()))
