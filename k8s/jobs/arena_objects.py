@@ -13,6 +13,7 @@ from typing import Any
 from k8s.job_spec import JobSpec
 from k8s.kinds import CreatableKind, Manifest
 from k8s.kinds.pod_code import GIT_PREFIX, without_login
+from k8s.kinds.pods.labels import ARENA_UID, arena_uid
 from k8s.models.resources import DEPLOYMENTS, SERVICES, Resource
 from k8s.text.secret_names import names_secret
 from k8s.text.yaml_writer import to_yaml
@@ -39,10 +40,13 @@ def arena_record(resource: Resource, spec: JobSpec, *, has_tensorboard: bool) ->
     made = [f"{type_}.{resource.group}/{spec.name}"]
     if has_tensorboard:
         made = [f"service/{spec.name}-tensorboard", f"deployment.apps/{spec.name}-tensorboard", *made]
+    labels = {"createdBy": "arena"}
+    if spec.user:  # without it Arena deletes nothing where it keeps users apart
+        labels[ARENA_UID] = arena_uid(spec.user)
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": {"name": f"{spec.name}-{type_}", "labels": {"createdBy": "arena"}},
+        "metadata": {"name": f"{spec.name}-{type_}", "labels": labels},
         "data": {"app": "\n".join(made), type_: CHARTS[type_], "values": to_yaml(_values(type_, spec))},
     }
 

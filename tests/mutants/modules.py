@@ -5,6 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 _EVENT_FILES = ("tests/trainer/test_event_files.py", "tests/trainer/test_event_formats.py")
+_COMPANIONS = ("tests/k8s/jobs/test_companions.py",)
+_CREATION = ("tests/k8s/jobs/test_create.py", *_COMPANIONS)
+_FIELDS = ("tests/k8s/kinds/test_every_field.py", "tests/k8s/kinds/test_guides.py")
+_MPI = ("tests/k8s/kinds/test_mpi_jobs.py", "tests/k8s/kinds/test_mpi_job_v1alpha1.py")
+_FORM = ("tests/tui/jobs/test_form_fields.py", "tests/tui/jobs/test_new_job.py")
 
 TESTS: Mapping[str, Sequence[str]] = {
     "k8s/client/rate_limiter.py": ("tests/k8s/client/test_rate_limiter.py",),
@@ -20,10 +25,32 @@ TESTS: Mapping[str, Sequence[str]] = {
     "k8s/diagnosis/shortage.py": ("tests/k8s/diagnosis",),
     "k8s/diagnosis/causes/capacity.py": ("tests/k8s/diagnosis",),
     "k8s/diagnosis/causes/held_back.py": ("tests/k8s/diagnosis",),
+    "k8s/job_spec/field_types.py": ("tests/k8s/job_spec",),
+    "k8s/job_spec/parts.py": ("tests/k8s/job_spec",),
+    "k8s/job_spec/rules.py": ("tests/k8s/job_spec",),
+    "k8s/job_spec/spec.py": ("tests/k8s/job_spec",),
+    "k8s/jobs/arena_objects.py": _COMPANIONS,
+    "k8s/jobs/companions.py": _COMPANIONS,
+    "k8s/jobs/create.py": _CREATION,
+    "k8s/jobs/transaction.py": _CREATION,
+    "k8s/kinds/batch_manifest.py": (*_FIELDS, "tests/k8s/kinds/test_batch_job.py"),
+    "k8s/kinds/kubeflow/mpi_manifest.py": (*_FIELDS, *_MPI),
+    "k8s/kinds/kubeflow/pytorch_manifest.py": (*_FIELDS, "tests/k8s/kinds/test_pytorch_job.py"),
+    "k8s/kinds/kubeflow/train_manifest.py": (*_FIELDS, "tests/k8s/kinds/test_train_job.py"),
+    "k8s/kinds/pods/command.py": _FIELDS,
+    "k8s/kinds/pods/env.py": _FIELDS,
+    "k8s/kinds/pods/labels.py": _FIELDS,
+    "k8s/kinds/pods/placement.py": _FIELDS,
+    "k8s/kinds/pods/resources.py": _FIELDS,
+    "k8s/kinds/pods/volumes.py": _FIELDS,
+    "k8s/kinds/t9k/pytorch_manifest.py": (*_FIELDS, "tests/k8s/kinds/test_t9k.py"),
     "k8s/logs/follow.py": ("tests/k8s/logs",),
     "k8s/logs/lines.py": ("tests/k8s/logs",),
     "k8s/logs/read.py": ("tests/k8s/logs",),
     "k8s/models/quantity.py": ("tests/k8s/models",),
+    "k8s/preflight/cluster_checks.py": ("tests/k8s/preflight",),
+    "k8s/preflight/limits.py": ("tests/k8s/preflight",),
+    "k8s/preflight/static_checks.py": ("tests/k8s/preflight",),
     "k8s/scheduling/predicates.py": ("tests/k8s/scheduling", "tests/k8s/diagnosis"),
     "k8s/scheduling/requests.py": ("tests/k8s/scheduling",),
     "k8s/status/job.py": ("tests/k8s/status",),
@@ -43,6 +70,13 @@ TESTS: Mapping[str, Sequence[str]] = {
     "tui/jobs/delete_plan.py": ("tests/tui/jobs/test_delete_plan.py",),
     "tui/jobs/events.py": ("tests/tui/jobs/test_events.py",),
     "tui/jobs/filters.py": ("tests/tui/screens/test_jobs.py",),
+    "tui/jobs/new_job/draft.py": _FORM,
+    "tui/jobs/new_job/fields.py": _FORM,
+    "tui/jobs/new_job/form_spec.py": _FORM,
+    "tui/jobs/new_job/form_state.py": _FORM,
+    "tui/jobs/new_job/job_templates.py": ("tests/tui/jobs/test_job_templates.py",),
+    "tui/jobs/new_job/manifest_edits.py": ("tests/tui/jobs/test_manifest_edits.py",),
+    "tui/jobs/new_job/preflight.py": _FORM,
     "tui/text/filter_query.py": ("tests/tui/text/test_filter_query.py",),
     "tui/text/format.py": ("tests/tui/text/test_format.py",),
 }

@@ -13,9 +13,9 @@ from k8s.models.resources import NAMESPACES
 from tests.support import real_cluster
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def kubeconfig() -> Path:
-    """The administrator's kubeconfig."""
+    """The administrator's kubeconfig; to look whether all of the cluster runs takes seconds."""
     return real_cluster.start()
 
 

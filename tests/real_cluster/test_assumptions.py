@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import msgspec
 import pytest
@@ -18,10 +17,9 @@ from k8s.jobs.permissions import ResourceAttributes, review
 from k8s.jobs.pod_files import ExecFailed, RemoteFile, list_event_files, read_from
 from k8s.kinds import CREATABLE, CreatableKind
 from k8s.models import Meta, Pod, Reader, WatchEvent
-from k8s.models.resources import NAMESPACES, NODES, PODS
+from k8s.models.resources import NODES, PODS
 from k8s.watch.mirror import Mirror
 from tests.k8s.kinds.test_kinds import SPEC
-from tests.support import real_cluster
 from tui.feeds.cluster_feed import ClusterFeed
 from tui.jobs.new_job.job_files import create_with_files
 
@@ -37,20 +35,10 @@ SERVED = [kind for kind in CREATABLE if kind.title in ("PyTorchJob", "MPIJob", "
 every_served_kind = pytest.mark.parametrize("kind", SERVED, ids=lambda kind: kind.title)
 
 
-@pytest.fixture(scope="module")
-def kubeconfig() -> str:
-    """Start the cluster unless it runs already, and return where its kubeconfig is."""
-    return str(real_cluster.start())
-
-
 @pytest.fixture
-async def client(kubeconfig: str) -> AsyncIterator[Client]:
+def client(admin: Client) -> Client:
     """A client of the administrator, in a namespace of its own that is deleted afterwards."""
-    namespace = f"core-{uuid4().hex[:8]}"
-    async with await Client.connect(kubeconfig, namespace=namespace) as found:
-        await found.create(NAMESPACES, {"metadata": {"name": namespace}})
-        yield found
-        await found.delete(NAMESPACES, namespace)
+    return admin
 
 
 @every_served_kind
@@ -149,7 +137,7 @@ async def test_files_in_a_real_container_are_listed_and_read_from_any_offset(cli
     await asyncio.wait([task])
 
 
-async def test_alice_is_told_what_she_may_not_see_and_sees_her_own(kubeconfig: str, client: Client) -> None:
+async def test_alice_is_told_what_she_may_not_see_and_sees_her_own(kubeconfig: Path, client: Client) -> None:
     async with await Client.connect(f"{kubeconfig}-alice", namespace="alice") as alice:
         with pytest.raises(Forbidden, match='User "alice" cannot list resource "nodes"'):
             await alice.list(NODES)

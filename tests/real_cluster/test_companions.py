@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,9 +13,10 @@ import pytest
 from k8s.client.client import Client
 from k8s.errors import NotFound
 from k8s.job_spec import ConfigFile, JobFiles, JobSpec, Mount
-from k8s.jobs.create import create_job, delete_job, job_objects
+from k8s.jobs.create import create_job, job_objects
 from k8s.kinds.kubeflow.pytorch_job import PyTorchJob
 from k8s.models.resources import CLAIMS, CONFIG_MAPS, Resource
+from tests import ROOT
 from tests.support.real_cluster import BUSYBOX
 from tui.files.local_folder import pack_folder
 
@@ -21,6 +24,12 @@ pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 KIND = PyTorchJob()
 WAIT_S = 120.0
+ARENA_DELETE = """
+made=$(kubectl get configmap {name}-pytorchjob {of_namespace} -o=jsonpath='{{.data.app}}') &&
+for each in $made; do kubectl delete $each {of_namespace} || exit; done
+kubectl delete configmap {name}-pytorchjob {of_namespace} --ignore-not-found
+"""
+"""What `arena delete` runs. Source: kubeflow/arena v0.15.2, `pkg/workflow/workflow.go`, DeleteJob."""
 
 
 async def goes(client: Client, resource: Resource, name: str) -> None:
@@ -34,8 +43,21 @@ async def goes(client: Client, resource: Resource, name: str) -> None:
             await asyncio.sleep(0.1)
 
 
+async def run(command: str, kubeconfig: Path) -> None:
+    """Run a shell's command, which is to succeed."""
+    child = await asyncio.create_subprocess_shell(
+        command,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "KUBECONFIG": str(kubeconfig)},
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    said, _ = await child.communicate()
+    assert child.returncode == 0, said.decode()
+
+
 async def test_all_that_comes_along_is_accepted_owned_and_gone_with_the_job(
-    admin: Client, tmp_path: Path
+    admin: Client, kubeconfig: Path, tmp_path: Path
 ) -> None:
     namespace = admin.config.namespace
     (tmp_path / "train.sh").write_text("cat /etc/conf/c.yaml\n")
@@ -63,15 +85,20 @@ async def test_all_that_comes_along_is_accepted_owned_and_gone_with_the_job(
     await create_job(admin, KIND, spec, files=files, dry_run=True)
     with pytest.raises(NotFound):
         await admin.get(CONFIG_MAPS, "along-code", namespace)
-    for _ in "once", "again under the same name":
-        ref = await create_job(admin, KIND, spec, files=files)
+    of_namespace = f"-n {namespace}"
+    for command in (  # each but the first finds the name used before
+        f"{sys.executable} -P -m tui delete along --yes {of_namespace}",
+        f"kubectl delete pytorchjobs.kubeflow.org along {of_namespace}",
+        ARENA_DELETE.format(name="along", of_namespace=of_namespace),
+    ):
+        await create_job(admin, KIND, spec, files=files)
         job = await admin.get(KIND.resource, "along", namespace)
         objects = job_objects(KIND, spec, files)
         for resource, manifest in objects:
             held = await admin.get(resource, manifest["metadata"]["name"], namespace)
             owners = [each["uid"] for each in held["metadata"].get("ownerReferences") or ()]
             assert resource == KIND.resource or owners == [job["metadata"]["uid"]], manifest
-        await delete_job(admin, ref)
+        await run(command, kubeconfig)
         for resource, manifest in objects:
             await goes(admin, resource, manifest["metadata"]["name"])
 

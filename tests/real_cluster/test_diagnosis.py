@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -13,7 +14,7 @@ from k8s.client.client import Client
 from k8s.diagnosis.answer import Answer
 from k8s.diagnosis.gather import answer_why
 from k8s.kinds.kubeflow.pytorch_job import PYTORCH_JOBS
-from k8s.models.resources import JOBS, NAMESPACES, QUOTAS, Resource
+from k8s.models.resources import JOBS, QUOTAS, Resource
 from tests.support import real_cluster
 from tests.support.objects import GPU, Object, pytorch_job
 from tui.feeds.cluster_feed import ClusterFeed
@@ -25,20 +26,10 @@ LOOK_EVERY_S = 0.5
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 
-@pytest.fixture(scope="module")
-def kubeconfig() -> str:
-    """Start the cluster unless it runs already, and return where its kubeconfig is."""
-    return str(real_cluster.start())
-
-
 @pytest.fixture
-async def client(kubeconfig: str) -> AsyncIterator[Client]:
+def client(admin: Client) -> Client:
     """A client of the administrator, in a namespace of its own that is deleted afterwards."""
-    namespace = f"why-{uuid4().hex[:8]}"
-    async with await Client.connect(kubeconfig, namespace=namespace) as found:
-        await found.create(NAMESPACES, {"metadata": {"name": namespace}})
-        yield found
-        await found.delete(NAMESPACES, namespace)
+    return admin
 
 
 def job(name: str, pods: int = 1, *, gpus: int = 0, **spec: Any) -> Object:
@@ -188,7 +179,7 @@ async def test_a_job_that_runs_is_said_to_run(client: Client) -> None:
     assert answer.sentence == "It runs: 2 of 2 pods."
 
 
-async def test_who_may_see_one_namespace_gets_the_schedulers_words(kubeconfig: str) -> None:
+async def test_who_may_see_one_namespace_gets_the_schedulers_words(kubeconfig: Path) -> None:
     async with await Client.connect(f"{kubeconfig}-alice", namespace="alice") as alice:
         name = f"huge-{uuid4().hex[:6]}"
         await make(alice, job(name, gpus=16))

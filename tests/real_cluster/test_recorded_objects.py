@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
-from uuid import uuid4
 
 import pytest
 
@@ -18,23 +16,12 @@ from k8s.kinds.kubeflow.pytorch_job import PYTORCH_JOBS
 from k8s.kinds.kubeflow.tf_job import TF_JOBS
 from k8s.kinds.kubeflow.train_job import TRAIN_JOBS
 from k8s.models import Meta
-from k8s.models.resources import JOBS, NAMESPACES
+from k8s.models.resources import JOBS
 from k8s.watch.discovery import discover
 from tests.k8s.kinds.operator_objects import SITUATIONS, kind_named, objects
-from tests.support import real_cluster
 
 pytestmark = pytest.mark.cluster
 FROM_THE_SERVER = ("uid", "ownerReferences", "creationTimestamp")
-
-
-@pytest.fixture
-async def admin() -> AsyncIterator[Client]:
-    """A client that may do everything, in a namespace that is gone afterwards."""
-    namespace = f"kinds-{uuid4().hex[:8]}"
-    async with await Client.connect(str(real_cluster.start()), namespace=namespace) as client:
-        await client.create(NAMESPACES, {"metadata": {"name": namespace}})
-        yield client
-        await client.delete(NAMESPACES, namespace)
 
 
 async def made(client: Client, kind: JobKind, obj: dict[str, Any]) -> DeclaredJob:

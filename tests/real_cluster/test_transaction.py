@@ -1,0 +1,180 @@
+"""All of a job or nothing, each once, on a real API server: refused in the middle, and with answers lost."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+
+from k8s.client.client import Client
+from k8s.errors import Forbidden
+from k8s.job_spec import JobFiles, JobSpec, Mount
+from k8s.jobs.create import JobRejected, create_job, job_objects
+from k8s.kinds import CreatableKind
+from k8s.kinds.kubeflow.pytorch_job import PyTorchJob
+from k8s.models.resources import QUOTAS
+from tests.real_cluster.made_objects import SERVED, made_objects
+from tests.scripted.server import Answer, Asked, Compute, Drop, Reply, ScriptedCluster
+from tests.support.real_cluster import BUSYBOX
+
+pytestmark = pytest.mark.cluster
+
+WAIT_S = 60.0
+KIND = PyTorchJob()
+FILES = JobFiles(code=b"\x1f\x8btar")
+
+
+def spec_in(client: Client) -> JobSpec:
+    """Return a job with something to create before it and after it."""
+    return JobSpec(
+        name="bert",
+        namespace=client.config.namespace,
+        image=BUSYBOX["image"],
+        command=("true",),
+        workers=2,
+        sync_mode="folder",
+        sync_source=".",
+        mounts=(Mount("events", "/events"),),
+        log_dir="/events",
+        tensorboard=True,
+        suspend=True,
+    )
+
+
+def expected(kind: CreatableKind, spec: JobSpec) -> set[str]:
+    """Return what a job consists of."""
+    objects = job_objects(kind, spec, FILES)
+    return {f"{resource.plural}/{manifest['metadata']['name']}" for resource, manifest in objects}
+
+
+async def refuse(client: Client, what: str) -> None:
+    """Allow none of a resource, and wait until that is so."""
+    quota = {"metadata": {"name": "none"}, "spec": {"hard": {f"count/{what}": "0"}}}
+    await client.create(QUOTAS, quota, client.config.namespace)
+    async with asyncio.timeout(WAIT_S):
+        while "hard" not in (await client.get(QUOTAS, "none", client.config.namespace)).get("status", {}):
+            await asyncio.sleep(0.1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "refused"),
+    [
+        (KIND, "services"),
+        (KIND, "deployments.apps"),
+        (KIND, "pytorchjobs.kubeflow.org"),
+        (next(kind for kind in SERVED if kind.title == "MPIJob"), "services"),
+        (next(kind for kind in SERVED if kind.title == "Job"), "jobs.batch"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else value.title,
+)
+async def test_what_is_refused_in_its_middle_leaves_nothing_and_may_be_had_right_after(
+    admin: Client, kind: CreatableKind, refused: str
+) -> None:
+    spec = spec_in(admin)
+    await refuse(admin, refused)
+    with pytest.raises(Forbidden, match="exceeded quota") as caught:
+        await create_job(admin, kind, spec, files=FILES)
+    assert "left" not in caught.value.hint
+    assert await made_objects(admin) == set()
+    await admin.delete(QUOTAS, "none", admin.config.namespace)
+    async with asyncio.timeout(WAIT_S):  # admission goes by a cache
+        while True:
+            try:
+                await create_job(admin, kind, spec, files=FILES)
+                break
+            except Forbidden:
+                assert await made_objects(admin) == set()
+    assert await made_objects(admin) == expected(kind, spec)
+    with pytest.raises(JobRejected) as taken:
+        await create_job(admin, kind, spec, files=FILES)
+    assert "name" in taken.value.causes
+    assert await made_objects(admin) == expected(kind, spec), "the first one loses nothing by the second"
+
+
+class Relay:
+    """Hands requests on to the real API server, and loses some answers."""
+
+    def __init__(self, kubeconfig: Path) -> None:
+        config = yaml.safe_load(kubeconfig.read_text())
+        cluster = config["clusters"][0]["cluster"]
+        self._server, self._token = cluster["server"], config["users"][0]["user"]["token"]
+        self._tls = ssl.create_default_context(cafile=cluster["certificate-authority"])
+        self.loses_before: set[str] = set()
+        """Requests of these, as `POST configmaps`, never reach the server, once."""
+        self.loses_after: set[str] = set()
+        """These are done, and nobody hears of it, once."""
+
+    def __call__(self, asked: Asked) -> Reply:
+        what = f"{asked.method} {asked.path.split('/')[-1 if asked.method == 'POST' else -2]}"
+        if what in self.loses_before:
+            self.loses_before.remove(what)
+            return Drop()
+        answer = self._done(asked)
+        if what in self.loses_after:
+            self.loses_after.remove(what)
+            return Drop()
+        return answer
+
+    def _done(self, asked: Asked) -> Answer:
+        query = f"?{urllib.parse.urlencode(asked.query)}" if asked.query else ""
+        headers = {"Authorization": f"Bearer {self._token}", "Accept": "application/json"}
+        if kind := asked.headers.get("Content-Type"):
+            headers["Content-Type"] = kind
+        request = urllib.request.Request(
+            f"{self._server}{asked.path}{query}", asked.body or None, headers, method=asked.method
+        )
+        try:
+            with urllib.request.urlopen(request, context=self._tls) as response:
+                return Answer(response.read(), response.status, {"Content-Type": "application/json"})
+        except urllib.error.HTTPError as error:
+            return Answer(error.read(), error.code, {"Content-Type": "application/json"})
+
+
+@pytest.fixture
+async def relayed(kubeconfig: Path) -> AsyncIterator[tuple[Relay, Client]]:
+    """A client of the real API server, whose answers may get lost on the way."""
+    relay = Relay(kubeconfig)
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say_everywhere(Compute(relay))
+        yield relay, client
+
+
+POSTS = {"POST configmaps", "POST pytorchjobs", "POST deployments", "POST services"}
+
+
+async def test_lost_answers_neither_double_nor_lose_anything(
+    admin: Client, relayed: tuple[Relay, Client]
+) -> None:
+    relay, client = relayed
+    spec = spec_in(admin)
+    for name, lost in (("done", relay.loses_after), ("undone", relay.loses_before)):
+        lost |= POSTS | {"PATCH configmaps"}
+        await create_job(client, KIND, replace(spec, name=name), files=FILES)
+        assert not lost, "each was lost once"
+    both = [replace(spec, name=name) for name in ("done", "undone")]
+    assert await made_objects(admin) == expected(KIND, both[0]) | expected(KIND, both[1])
+    for each in both:
+        job = await admin.get(KIND.resource, each.name, each.namespace)
+        for resource, manifest in job_objects(KIND, each, FILES):
+            held = await admin.get(resource, manifest["metadata"]["name"], each.namespace)
+            owners = [owner["uid"] for owner in held["metadata"].get("ownerReferences") or ()]
+            assert resource == KIND.resource or owners == [job["metadata"]["uid"]]
+
+
+async def test_what_was_made_unheard_of_goes_too_where_the_rest_is_refused(
+    admin: Client, relayed: tuple[Relay, Client]
+) -> None:
+    relay, client = relayed
+    await refuse(admin, "services")
+    relay.loses_after |= POSTS - {"POST services"}
+    with pytest.raises(Forbidden, match="exceeded quota"):
+        await create_job(client, KIND, spec_in(admin), files=FILES)
+    assert await made_objects(admin) == set()
