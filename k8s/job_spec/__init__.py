@@ -3,20 +3,20 @@
 Form, flags, templates and the reference page are made from the declarations, objects by the kinds.
 """
 
-from k8s.job_spec.declaration import JobField, Section
-from k8s.job_spec.job_files import NO_FILES, JobFiles
-from k8s.job_spec.parts import ConfigFile, EnvSource, HostMount, Mount, PodToleration
-from k8s.job_spec.rules import LONGEST_NAME
-from k8s.job_spec.spec import (
-    JOB_FIELDS,
+from k8s.job_spec.annotations import (
     LOG_DIR_ANNOTATION,
     SUBMISSION_ANNOTATION,
     TRAINER_ANNOTATION,
     USER_ANNOTATION,
-    JobSpec,
 )
+from k8s.job_spec.declaration import JobField, Section
+from k8s.job_spec.job_files import NO_FILES, JobFiles
+from k8s.job_spec.parts import ACCESS_MODES, ConfigFile, EnvSource, HostMount, Mount, NewClaim, PodToleration
+from k8s.job_spec.rules import LONGEST_NAME
+from k8s.job_spec.spec import JOB_FIELDS, JobSpec
 
 __all__ = [
+    "ACCESS_MODES",
     "JOB_FIELDS",
     "LOG_DIR_ANNOTATION",
     "LONGEST_NAME",
@@ -31,6 +31,7 @@ __all__ = [
     "JobFiles",
     "JobSpec",
     "Mount",
+    "NewClaim",
     "PodToleration",
     "Section",
 ]

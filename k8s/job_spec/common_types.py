@@ -19,6 +19,7 @@ _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _RESOURCE_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/[A-Za-z0-9][-A-Za-z0-9._]{0,62}")
 
 OBJECT_NAME = Text("NAME", DNS_NAME, DNS_SENTENCE)
+RUNTIME = Text("RUNTIME", re.compile(f"(trainingruntime/)?(?:{DNS_NAME.pattern})"), DNS_SENTENCE)
 IMAGE = Text("IMAGE", re.compile(r"\S*"), "Must not contain spaces.")
 FOLDER = Text("FOLDER")
 RESOURCE = Text("RESOURCE", _RESOURCE_NAME, "Must be a resource name, e.g. nvidia.com/gpu.")

@@ -11,6 +11,17 @@ from k8s.job_spec.field_types import FieldType
 
 Section = Literal["job", "code", "resources", "launch", "storage", "environment", "scheduling", "lifecycle"]
 """Where a field stands in form and reference."""
+_SECTIONS: Mapping[str, Section] = {
+    "name": "job",
+    "sync_mode": "code",
+    "workers": "resources",
+    "command": "launch",
+    "mounts": "storage",
+    "env": "environment",
+    "priority_class": "scheduling",
+    "retries": "lifecycle",
+}
+"""The first field of each section."""
 _Value = TypeVar("_Value")
 _KEY = "declaration"
 
@@ -57,17 +68,12 @@ def declare(default: _Value, help: str, type: FieldType, *, flags: str = "", **m
     return made  # type: ignore[no-any-return]
 
 
-def fields_of(spec: type, sections: Mapping[str, Section]) -> dict[str, JobField]:
-    """Return the declarations of a dataclass's fields by name, in their order.
-
-    Args:
-        spec: The dataclass.
-        sections: The name of the first field of each section.
-    """
+def fields_of(spec: type) -> dict[str, JobField]:
+    """Return the declarations of a dataclass's fields by name, in their order."""
     found = {}
     section: Section = "job"
     for each in dataclasses.fields(spec):
-        section = sections.get(each.name, section)
+        section = _SECTIONS.get(each.name, section)
         declared = {"title": each.name.replace("_", " ").capitalize(), **each.metadata[_KEY]}
         declared["flags"] = declared["flags"] or (f"--{each.name.replace('_', '-')}",)
         default = {} if each.default is dataclasses.MISSING else each.default

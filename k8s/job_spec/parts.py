@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Self
 
+from k8s.job_spec.field_types import Quantity, dns_problem
+
+ACCESS_MODES = {
+    "RWO": "ReadWriteOnce",
+    "ROX": "ReadOnlyMany",
+    "RWX": "ReadWriteMany",
+    "RWOP": "ReadWriteOncePod",
+}
+"""How a volume may be mounted, by the short word for it."""
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _OPERATORS = ("Equal", "Exists")
 
@@ -39,6 +49,45 @@ class Mount:
         """Return the line that `from_text` reads."""
         source = f"{self.claim}/{self.sub_path}" if self.sub_path else self.claim
         return f"{source}:{self.path}" + (":ro" if self.is_read_only else "")
+
+
+@dataclass(frozen=True, slots=True)
+class NewClaim:
+    """A volume claim that is created before the job, and stays when the job goes."""
+
+    name: str
+    size: str
+    """What it asks for, as a quantity: `100Gi`."""
+    storage_class: str = ""
+    """Empty for the cluster's default."""
+    mode: str = "RWO"
+    """How it may be mounted: one of `ACCESS_MODES`."""
+
+    @classmethod
+    def from_text(cls, text: str) -> Self:
+        """Read `name size [class] [mode]`; colons do in place of spaces, class and mode in either order.
+
+        Raises:
+            ValueError: It is not that.
+        """
+        short = {long: word for word, long in ACCESS_MODES.items()}
+        words = [short.get(word, word) for word in re.split(r"[\s:]+", text.strip())]
+        modes = [word for word in words[2:] if word in ACCESS_MODES]
+        classes = [word for word in words[2:] if word not in ACCESS_MODES]
+        if len(words) < 2 or not all(words) or len(modes) > 1 or len(classes) > 1:
+            raise ValueError("expected NAME SIZE, or NAME SIZE CLASS MODE; modes are RWO, RWX, ROX, RWOP")
+        return cls(words[0], words[1], *(classes or [""]), *modes)
+
+    def to_text(self) -> str:
+        """Return the line that `from_text` reads."""
+        mode = "" if self.mode == "RWO" else self.mode
+        return " ".join(filter(None, (self.name, self.size, self.storage_class, mode)))
+
+    def problem(self) -> str:
+        """Return what is wrong with its parts, in a sentence; empty where nothing is."""
+        if not self.size or (found := Quantity().problem(self.size)):
+            return f"{self.name}: {found if self.size else 'it needs a size, e.g. 100Gi.'}"
+        return dns_problem(self.name) or (dns_problem(self.storage_class) if self.storage_class else "")
 
 
 @dataclass(frozen=True, slots=True)

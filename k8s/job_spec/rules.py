@@ -62,6 +62,9 @@ def _mount_problems(spec: JobSpec) -> dict[str, str]:
 
 def _contradictions(spec: JobSpec) -> dict[str, str]:
     found = {}
+    names = Counter(claim.name for claim in spec.new_claims)
+    if twice := [name for name, times in names.items() if times > 1]:
+        found["new_claims"] = f"{twice[0]} stands there twice."
     if (spec.elastic_min is None) != (spec.elastic_max is None):
         missing = "elastic_min" if spec.elastic_min is None else "elastic_max"
         found[missing] = "Required: an elastic job has both bounds."

@@ -5,36 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from k8s.job_spec.common_types import (
-    CLEAN_PODS,
-    DEVICES,
-    FOLDER,
-    IMAGE,
-    LAUNCHER_POLICIES,
-    NAMED_VALUES,
-    NODES,
-    OBJECT_NAME,
-    PULL_POLICIES,
-    RDZV_BACKENDS,
-    RESOURCE,
-    RESTART_POLICIES,
-    SECRETS,
-    SYNC_MODES,
-    VARIABLES,
-)
-from k8s.job_spec.declaration import JobField, Section, declare, fields_of
+from k8s.job_spec import common_types as types
+from k8s.job_spec.declaration import JobField, declare, fields_of
 from k8s.job_spec.field_types import Argv, Duration, Number, OptionalNumber, Parts, Quantity, Switch, Text
-from k8s.job_spec.parts import ConfigFile, EnvSource, HostMount, Mount, PodToleration
+from k8s.job_spec.parts import ConfigFile, EnvSource, HostMount, Mount, NewClaim, PodToleration
 from k8s.job_spec.rules import problems_between_fields
-
-TRAINER_ANNOTATION = "gpuconsole.dev/trainer"
-"""On a job: name of the packaged trainer that it runs."""
-LOG_DIR_ANNOTATION = "gpuconsole.dev/log-dir"
-"""On a job: folder in its pods where the event files are written."""
-USER_ANNOTATION = "gpuconsole.dev/user"
-"""On a job: who submitted it."""
-SUBMISSION_ANNOTATION = "gpuconsole.dev/submission"
-"""On all that one submission created: its number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,19 +27,21 @@ class JobSpec:
         placeholder="e.g. bert-base-1",
         is_basic=True,
     )
-    namespace: str = declare("default", "Namespace to create the job in", OBJECT_NAME, is_basic=True)
-    image: str = declare("", "Container image", IMAGE, is_basic=True)
+    namespace: str = declare("default", "Namespace to create the job in", types.OBJECT_NAME, is_basic=True)
+    image: str = declare("", "Container image", types.IMAGE, is_basic=True)
     worker_image: str = declare(
         "",
         "Image of the workers, where it is not that of the launcher or master",
-        IMAGE,
+        types.IMAGE,
         placeholder="the same image",
     )
-    pull_policy: str = declare("", "When nodes pull the image", PULL_POLICIES, flags="--image-pull-policy")
+    pull_policy: str = declare(
+        "", "When nodes pull the image", types.PULL_POLICIES, flags="--image-pull-policy"
+    )
     pull_secrets: tuple[str, ...] = declare(
         (),
         "Secrets with the credentials of the image registry, one per line",
-        SECRETS,
+        types.SECRETS,
         flags="--image-pull-secret",
         placeholder="none",
     )
@@ -72,7 +49,7 @@ class JobSpec:
     sync_mode: str = declare(
         "",
         "Where your code comes from; it is in code/ of the working directory before the command runs",
-        SYNC_MODES,
+        types.SYNC_MODES,
         title="Code",
         is_basic=True,
     )
@@ -101,11 +78,11 @@ class JobSpec:
     git_secret: str = declare(
         "",
         "Secret with username and password, or with ssh-privatekey, for the repository",
-        OBJECT_NAME,
+        types.OBJECT_NAME,
         placeholder="none",
     )
     sync_image: str = declare(
-        "", "Image of the container that fetches the code", IMAGE, placeholder="the default"
+        "", "Image of the container that fetches the code", types.IMAGE, placeholder="the default"
     )
 
     workers: int = declare(
@@ -118,18 +95,20 @@ class JobSpec:
     gpus: int = declare(
         0, "GPUs per pod; 0 trains on the CPU", Number(0, 1024), title="GPUs", unit="per pod", is_basic=True
     )
-    gpu_resource: str = declare("nvidia.com/gpu", "Resource name of the GPUs", RESOURCE, title="GPU resource")
+    gpu_resource: str = declare(
+        "nvidia.com/gpu", "Resource name of the GPUs", types.RESOURCE, title="GPU resource"
+    )
     devices: Mapping[str, str] = declare(
         {},
         "Other devices per pod, one resource=amount per line",
-        DEVICES,
+        types.DEVICES,
         flags="--device",
         placeholder="rdma/hca=1",
     )
     device_claim: str = declare(
         "",
         "ResourceClaimTemplate by which each pod gets its devices (dynamic resource allocation)",
-        OBJECT_NAME,
+        types.OBJECT_NAME,
         placeholder="none",
     )
     cpu: str = declare("", "CPUs per pod, e.g. 4 or 500m", Quantity(), title="CPU", placeholder="no request")
@@ -170,7 +149,7 @@ class JobSpec:
     working_dir: str = declare(
         "",
         "Working directory in the pods",
-        FOLDER,
+        types.FOLDER,
         flags="--working-dir --workingDir",
         placeholder="the mount path",
     )
@@ -192,7 +171,9 @@ class JobSpec:
     max_restarts: int = declare(
         0, "How often torchrun starts failed processes again before the pod fails", Number(0, 1000)
     )
-    rdzv_backend: str = declare("", "How torchrun's nodes find each other", RDZV_BACKENDS, title="Rendezvous")
+    rdzv_backend: str = declare(
+        "", "How torchrun's nodes find each other", types.RDZV_BACKENDS, title="Rendezvous"
+    )
     torchrun_options: tuple[str, ...] = declare(
         (),
         "More options of torchrun, as on its command line",
@@ -209,7 +190,7 @@ class JobSpec:
         placeholder="1 per GPU",
     )
     launcher_policy: str = declare(
-        "", "When the MPI launcher is created", LAUNCHER_POLICIES, title="Launcher starts"
+        "", "When the MPI launcher is created", types.LAUNCHER_POLICIES, title="Launcher starts"
     )
     mounts_on_launcher: bool = declare(
         False, "Mount the volume claims in the MPI launcher too", Switch(), title="Launcher mounts"
@@ -228,6 +209,12 @@ class JobSpec:
         title="Most workers",
         placeholder="not elastic",
     )
+    runtime: str = declare(
+        "",
+        "Training runtime of a TrainJob; trainingruntime/NAME for one of the namespace",
+        types.RUNTIME,
+        placeholder="torch-distributed, or deepspeed-distributed with slots",
+    )
     debug: bool = declare(
         False,
         "Let the pods sleep in place of training, to look around in a shell",
@@ -242,6 +229,13 @@ class JobSpec:
         title="Volumes",
         flags="--data -d",
         placeholder="claim:/path",
+    )
+    new_claims: tuple[NewClaim, ...] = declare(
+        (),
+        "Volume claims to create before the job, which outlive it, one NAME SIZE [CLASS] [MODE] per line",
+        Parts("NAME SIZE [CLASS] [MODE]", NewClaim.from_text, NewClaim.problem),
+        flags="--create-claim",
+        placeholder="data 100Gi RWX",
     )
     host_mounts: tuple[HostMount, ...] = declare(
         (),
@@ -261,7 +255,7 @@ class JobSpec:
     log_dir: str = declare(
         "",
         "Directory in the pods where it writes TensorBoard event files, for the curves",
-        FOLDER,
+        types.FOLDER,
         title="Event files",
         flags="--logdir",
         placeholder="none, or e.g. /workspace/logs",
@@ -270,13 +264,13 @@ class JobSpec:
         False, "Run a TensorBoard on the event files as long as the job exists", Switch(), title="TensorBoard"
     )
     tensorboard_image: str = declare(
-        "", "Image of the TensorBoard", IMAGE, title="TensorBoard image", placeholder="the default"
+        "", "Image of the TensorBoard", types.IMAGE, title="TensorBoard image", placeholder="the default"
     )
 
     env: Mapping[str, str] = declare(
         {},
         "One NAME=value per line",
-        VARIABLES,
+        types.VARIABLES,
         title="Environment",
         flags="--env -e",
         placeholder="NAME=value",
@@ -290,10 +284,14 @@ class JobSpec:
     )
 
     priority_class: str = declare(
-        "", "PriorityClass of the pods", OBJECT_NAME, flags="--priority -p", placeholder="none"
+        "", "PriorityClass of the pods", types.OBJECT_NAME, flags="--priority -p", placeholder="none"
     )
     queue: str = declare(
-        "", "Kueue's LocalQueue that admits the job", OBJECT_NAME, flags="--kueue-queue", placeholder="none"
+        "",
+        "Kueue's LocalQueue that admits the job",
+        types.OBJECT_NAME,
+        flags="--kueue-queue",
+        placeholder="none",
     )
     kube_queue: bool = declare(
         False, "Hold the job until kube-queue releases it", Switch(), title="kube-queue", flags="--queue"
@@ -301,18 +299,20 @@ class JobSpec:
     gang: bool = declare(
         False, "Start all pods of the job or none, with a scheduler that knows pod groups", Switch()
     )
-    scheduler: str = declare("", "Scheduler that places the pods", OBJECT_NAME, placeholder="the default")
+    scheduler: str = declare(
+        "", "Scheduler that places the pods", types.OBJECT_NAME, placeholder="the default"
+    )
     node_selector: Mapping[str, str] = declare(
         {},
         "Labels of the nodes to run on, one name=value per line",
-        NAMED_VALUES,
+        types.NAMED_VALUES,
         flags="--selector",
         placeholder="gpu=a100",
     )
     excluded_nodes: tuple[str, ...] = declare(
         (),
         "Nodes to keep off, one per line",
-        NODES,
+        types.NODES,
         title="Not on nodes",
         flags="--exclude-node",
         placeholder="none",
@@ -338,7 +338,7 @@ class JobSpec:
     )
 
     retries: int = declare(0, "Retries before the job fails (backoffLimit)", Number(0, 1000), flags="--retry")
-    restart_policy: str = declare("", "When a pod that ended is started again", RESTART_POLICIES)
+    restart_policy: str = declare("", "When a pod that ended is started again", types.RESTART_POLICIES)
     running_timeout_s: int = declare(
         0,
         "How long the job may run before it fails, e.g. 90m or 2d",
@@ -358,15 +358,15 @@ class JobSpec:
     clean_pods: str = declare(
         "None",
         "Pods to delete when the job ends (cleanPodPolicy); their logs go with them",
-        CLEAN_PODS,
+        types.CLEAN_PODS,
         flags="--clean-task-policy",
     )
     suspend: bool = declare(False, "Create the job suspended; resume starts it", Switch(), title="Suspended")
     labels: Mapping[str, str] = declare(
-        {}, "One name=value per line", NAMED_VALUES, flags="--label -l", placeholder="team=vision"
+        {}, "One name=value per line", types.NAMED_VALUES, flags="--label -l", placeholder="team=vision"
     )
     annotations: Mapping[str, str] = declare(
-        {}, "One name=value per line", NAMED_VALUES, flags="--annotation -a", placeholder="name=value"
+        {}, "One name=value per line", types.NAMED_VALUES, flags="--annotation -a", placeholder="name=value"
     )
     user: str = declare("", "Who submits", Text("NAME"))
 
@@ -382,16 +382,5 @@ class JobSpec:
         return found | problems_between_fields(self)
 
 
-_SECTIONS: Mapping[str, Section] = {
-    "name": "job",
-    "sync_mode": "code",
-    "workers": "resources",
-    "command": "launch",
-    "mounts": "storage",
-    "env": "environment",
-    "priority_class": "scheduling",
-    "retries": "lifecycle",
-}
-"""The first field of each section of form and reference."""
-JOB_FIELDS: Mapping[str, JobField] = fields_of(JobSpec, _SECTIONS)
+JOB_FIELDS: Mapping[str, JobField] = fields_of(JobSpec)
 """The declaration of every field, by name, in the order of form and reference."""

@@ -12,10 +12,11 @@ import zipfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from k8s.job_spec import NO_FILES, JobFiles, JobSpec
+from k8s.job_spec import ACCESS_MODES, NO_FILES, JobFiles, JobSpec, NewClaim
 from k8s.jobs.arena_objects import arena_record, tensorboard_objects, tensorboard_problem
 from k8s.jobs.upload import upload_mount, uploaded
 from k8s.kinds import CreatableKind, Manifest
+from k8s.kinds.parse import nested, text_of
 from k8s.kinds.pod_code import (
     CODE_KEY,
     TRAINER_KEY,
@@ -26,7 +27,9 @@ from k8s.kinds.pod_code import (
     login_in,
     trainer_config_name,
 )
-from k8s.models.resources import CONFIG_MAPS, SECRETS, Resource
+from k8s.models.claim import Claim
+from k8s.models.quantity import parse
+from k8s.models.resources import CLAIMS, CONFIG_MAPS, SECRETS, Resource
 
 JOB_LABEL = "gpuconsole.dev/job"
 """On what comes along with a job: the job's name."""
@@ -50,6 +53,8 @@ class Companion:
     """Whether pods need it before they start; else it is created after the job."""
     is_optional: bool = False
     """Whether the job is created all the same for a user who may not create this."""
+    outlives_job: bool = False
+    """Whether it stays when the job goes; one of its name that is there already does as well."""
 
     @property
     def title(self) -> str:
@@ -79,7 +84,7 @@ def companions_of(kind: CreatableKind, spec: JobSpec, files: JobFiles = NO_FILES
         spec: The job, without problems.
         files: What is read of this machine.
     """
-    found = [*_config_maps(spec, files), *_git_secret(spec, files)]
+    found = [*_new_claims(spec), *_config_maps(spec, files), *_git_secret(spec, files)]
     make: Callable[[JobSpec], Iterable[tuple[Resource, Manifest]]] = getattr(kind, "companions", _none)
     found += [Companion(resource, manifest, "workers") for resource, manifest in make(spec)]
     if record := arena_record(kind.resource, spec, has_tensorboard=_has_tensorboard(kind, spec)):
@@ -89,7 +94,7 @@ def companions_of(kind: CreatableKind, spec: JobSpec, files: JobFiles = NO_FILES
             Companion(resource, manifest, "tensorboard", comes_first=False)
             for resource, manifest in tensorboard_objects(kind, spec)
         ]
-    return tuple(replace(each, manifest=_labelled(each.manifest, spec)) for each in found)
+    return tuple(replace(each, manifest=_labelled(each, spec)) for each in found)
 
 
 def problems_with_files(spec: JobSpec, files: JobFiles) -> dict[str, str]:
@@ -121,6 +126,38 @@ def _has_tensorboard(kind: CreatableKind, spec: JobSpec) -> bool:
 
 def _none(_: JobSpec) -> tuple[tuple[Resource, Manifest], ...]:
     return ()
+
+
+def _new_claims(spec: JobSpec) -> list[Companion]:
+    """Return the claims; `data list` shows whose they are by the annotation, as Arena's does."""
+    found = []
+    for claim in spec.new_claims:
+        meta: Manifest = {"name": claim.name, **({"annotations": {"owner": spec.user}} if spec.user else {})}
+        manifest = {"apiVersion": "v1", "kind": CLAIMS.kind, "metadata": meta, "spec": new_claim_spec(claim)}
+        found.append(Companion(CLAIMS, manifest, "new_claims", outlives_job=True))
+    return found
+
+
+def new_claim_spec(claim: NewClaim) -> Manifest:
+    """Return what a new volume claim asks for."""
+    found: Manifest = {
+        "accessModes": [ACCESS_MODES[claim.mode]],
+        "resources": {"requests": {"storage": claim.size}},
+    }
+    return found | ({"storageClassName": claim.storage_class} if claim.storage_class else {})
+
+
+def shortage(held: Claim, wanted: Mapping[str, object]) -> str:
+    """Return why a claim that is there does not do for a new one, in a sentence; empty where it does.
+
+    Args:
+        held: The one that is there.
+        wanted: The `spec` of the new one.
+    """
+    size = text_of(nested(wanted, "resources", "requests").get("storage"))
+    if held.size and parse(held.size) < parse(size):
+        return f"Volume claim {held.metadata.name} is there already with {held.size}, less than {size}."
+    return ""
 
 
 def _config_maps(spec: JobSpec, files: JobFiles) -> list[Companion]:
@@ -180,8 +217,9 @@ def zipped(files: Mapping[str, bytes]) -> bytes:
     return archive.getvalue()
 
 
-def _labelled(manifest: Manifest, spec: JobSpec) -> Manifest:
-    meta = manifest["metadata"]
-    labels = {**spec.labels, **(meta.get("labels") or {}), JOB_LABEL: spec.name}
+def _labelled(companion: Companion, spec: JobSpec) -> Manifest:
+    meta = companion.manifest["metadata"]
+    labels = {**spec.labels, **(meta.get("labels") or {})}
+    labels |= {} if companion.outlives_job else {JOB_LABEL: spec.name}
     labels.setdefault(MANAGED_BY, MANAGER)
-    return {**manifest, "metadata": {**meta, "namespace": spec.namespace, "labels": labels}}
+    return {**companion.manifest, "metadata": {**meta, "namespace": spec.namespace, "labels": labels}}

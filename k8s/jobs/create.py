@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import MappingProxyType
 
 from k8s.client.client import Client
@@ -15,14 +15,19 @@ from k8s.jobs.companions import (
     companions_of,
     is_uploaded,
     problems_with_files,
+    shortage,
     with_files,
 )
 from k8s.jobs.transaction import Transaction, owner_reference
 from k8s.jobs.upload import Progress, upload_code
 from k8s.kinds import KINDS, CreatableKind, JobRef, Manifest, kind_of
+from k8s.models import convert
+from k8s.models.claim import Claim
 from k8s.models.resources import CLAIMS, NAMESPACES, Resource
 from k8s.watch.discovery import RestMapper
 
+Found = Callable[[Companion], None]
+"""Told of what is not created, as it is there already."""
 _FIELD_ENDINGS: Mapping[str, str] = {
     "metadata.name": "name",
     "metadata.labels": "labels",
@@ -43,6 +48,10 @@ _FIELD_ENDINGS: Mapping[str, str] = {
     "[memory]": "memory",
 }
 """How the path of a refused field ends, and which of the form's fields made it."""
+
+
+async def _nothing() -> None:
+    return
 
 
 class JobRejected(Invalid):
@@ -90,6 +99,7 @@ async def create_job(
     files: JobFiles = NO_FILES,
     dry_run: bool = False,
     on_upload: Progress = lambda sent, total: None,
+    on_found: Found = lambda companion: None,
 ) -> JobRef:
     """Create a job and all that comes along with it, or with `dry_run` ask the server whether it would.
 
@@ -102,6 +112,7 @@ async def create_job(
         files: What it needs of this machine.
         dry_run: Have the server check every object, and store none.
         on_upload: Told how far it is where a large folder is sent into a volume.
+        on_found: Told of a volume claim that is not created, as it is there already.
 
     Raises:
         JobRejected: Something is wrong with a field, by our rules or the server's.
@@ -109,10 +120,14 @@ async def create_job(
     """
     check(spec, problems_with_files(spec, files))
     given, spec = spec, with_files(spec, files)
+
+    async def upload() -> None:
+        if is_uploaded(given, files) and not dry_run:
+            await upload_code(client, given, files, on_upload)
+
     if is_uploaded(given, files) and not dry_run:
         # What the server would refuse is found before minutes of sending.
         await create_job(client, kind, given, files=files, dry_run=True)
-        await upload_code(client, given, files, on_upload)
     manifest = kind.manifest(spec)
     return await create_manifest(
         client,
@@ -121,6 +136,8 @@ async def create_job(
         spec.namespace,
         companions=companions_of(kind, spec, files),
         dry_run=dry_run,
+        fill_claims=upload,
+        on_found=on_found,
     )
 
 
@@ -132,8 +149,20 @@ async def create_manifest(
     *,
     companions: Sequence[Companion] = (),
     dry_run: bool = False,
+    fill_claims: Callable[[], Awaitable[None]] = _nothing,
+    on_found: Found = lambda companion: None,
 ) -> JobRef:
     """Create a job from a manifest as it stands, and what comes along with it.
+
+    Args:
+        client: The cluster.
+        resource: Of the job.
+        manifest: The job.
+        namespace: Where to create it.
+        companions: What comes along.
+        dry_run: Have the server check every object, and store none.
+        fill_claims: Awaited once the new volume claims are there, before anything else is created.
+        on_found: Told of a volume claim that is not created, as it is there already.
 
     Raises:
         JobRejected: The name is taken, or the server names a field that is wrong.
@@ -141,7 +170,12 @@ async def create_manifest(
     """
     transaction = Transaction(client, namespace, dry_run=dry_run)
     try:
-        made = await _create_all(client, transaction, resource, manifest, namespace, companions, dry_run)
+        claims = [each for each in companions if each.outlives_job]
+        others = [each for each in companions if not each.outlives_job]
+        for claim in claims:
+            await _create_claim(transaction, claim, on_found)
+        await fill_claims()
+        made = await _create_all(client, transaction, resource, manifest, namespace, others, dry_run)
     except KubeError as caught:
         error = await _of_namespace(client, caught, namespace)
         if left := await transaction.roll_back():
@@ -182,6 +216,28 @@ async def _create_all(
         elif not dry_run:
             await transaction.own(each.resource, str(meta["name"]), references)
     return made
+
+
+async def _create_claim(transaction: Transaction, companion: Companion, on_found: Found) -> None:
+    """Create a volume claim, or take the one that is there if it is large enough."""
+    try:
+        held = await transaction.create_claim(companion.manifest)
+    except Invalid as error:
+        raise _refused(error, {companion.field: error.why}) from error
+    if held is None:
+        return
+    if sentence := shortage(convert(held, Claim), companion.manifest["spec"]):
+        short = Conflict(
+            f"Could not create {companion.title}.", sentence, "Choose another name or a smaller size."
+        )
+        raise _refused(short, {companion.field: sentence})
+    on_found(companion)
+
+
+def _refused(error: KubeError, causes: dict[str, str]) -> JobRejected:
+    found = JobRejected(error.what, error.why, error.hint)
+    found.causes = causes
+    return found
 
 
 async def _create_companion(transaction: Transaction, companion: Companion, manifest: Manifest) -> None:

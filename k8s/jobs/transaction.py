@@ -16,7 +16,7 @@ from k8s.errors import Conflict, KubeError, NotFound, ServerFailed, Unreachable
 from k8s.job_spec import SUBMISSION_ANNOTATION
 from k8s.kinds import JobRef, Manifest, kind_of
 from k8s.kinds.parse import nested, text_of
-from k8s.models.resources import Resource
+from k8s.models.resources import CLAIMS, PODS, Resource
 
 ATTEMPTS = 2
 """How often an object is sent whose answer gets lost."""
@@ -74,6 +74,21 @@ class Transaction:
         self._sent[key] = text_of(made["metadata"].get("uid"))
         return made
 
+    async def create_claim(self, manifest: Manifest) -> dict[str, Any] | None:
+        """Create a volume claim, or return the one that has its name already.
+
+        Raises:
+            KubeError: It could not be created.
+        """
+        name = text_of(manifest["metadata"]["name"])
+        try:
+            await self.create(CLAIMS, manifest)
+        except Conflict as error:
+            if not error.name_is_taken:
+                raise
+            return await self._client.get(CLAIMS, name, self._namespace)
+        return None
+
     async def create_anew(self, resource: Resource, manifest: Manifest, label: str) -> dict[str, Any]:
         """Create an object; one of its name that a dead job of ours has left is deleted first.
 
@@ -118,7 +133,10 @@ class Transaction:
             await self._client.patch(resource, name, patch, self._namespace)
 
     async def roll_back(self) -> list[str]:
-        """Delete what was created, the newest first, and return what could not be: `configmaps/bert-code`."""
+        """Delete what was created, the newest first, and return what is left: `configmaps/bert-code`.
+
+        A volume claim that a pod has mounted since stays: something may have been written into it.
+        """
         left = []
         for (resource, name), uid in reversed(self._sent.items()):
             try:
@@ -127,6 +145,9 @@ class Transaction:
                     if not self._is_ours(found):
                         continue
                     uid = text_of(found["metadata"].get("uid"))
+                if resource == CLAIMS and await self._is_mounted(name):
+                    left.append(f"{resource.full_name}/{name}")
+                    continue
                 await self._delete(resource, name, uid)
             except NotFound:
                 continue
@@ -134,6 +155,15 @@ class Transaction:
                 left.append(f"{resource.full_name}/{name}")
         self._sent.clear()
         return left
+
+    async def _is_mounted(self, claim: str) -> bool:
+        """Tell whether a pod has a volume claim, or may have it as pods cannot be listed."""
+        try:
+            pods = await self._client.list(PODS, self._namespace)
+        except KubeError:
+            return True
+        volumes = [volume for pod in pods for volume in nested(pod, "spec").get("volumes") or ()]
+        return any(nested(each, "persistentVolumeClaim").get("claimName") == claim for each in volumes)
 
     def _stamped(self, manifest: Manifest) -> Manifest:
         meta = manifest["metadata"]

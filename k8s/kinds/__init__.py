@@ -17,6 +17,7 @@ from k8s.kinds.base import (
     JobRef,
     Manifest,
     MPILauncherKind,
+    NeededObject,
     Replica,
     RunnableKind,
 )
@@ -101,6 +102,7 @@ __all__ = [
     "MPILauncherKind",
     "MPIRun",
     "Manifest",
+    "NeededObject",
     "PodMPIKind",
     "Replica",
     "RunnableKind",

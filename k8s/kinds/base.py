@@ -14,6 +14,8 @@ from k8s.status import Status
 
 Manifest = dict[str, Any]
 """An object as JSON."""
+NO_RUNTIME = "Only a TrainJob has a training runtime."
+"""Why other kinds have none."""
 MOST_REPLICAS = 4096
 """Instances of one job that are listed: a slip of the keyboard may ask for billions."""
 
@@ -163,6 +165,15 @@ class MPILauncherKind(RunnableKind, Protocol):
         """Return how many ranks each of a job's workers takes."""
 
 
+class NeededObject(NamedTuple):
+    """What must be on the cluster for a job to run at all, though nobody creates it with the job."""
+
+    resource: Resource
+    name: str
+    field: str
+    """The field of `JobSpec` that names it."""
+
+
 class CreatableKind(JobKind, Protocol):
     """A kind of which the console makes jobs. Kinds that can be created derive from this one."""
 
@@ -184,6 +195,10 @@ class CreatableKind(JobKind, Protocol):
 
     def companions(self, spec: JobSpec) -> tuple[tuple[Resource, Manifest], ...]:
         """Return the objects that have to be created beside the job, without owner, for it to run at all."""
+        return ()
+
+    def needs(self, spec: JobSpec) -> tuple[NeededObject, ...]:
+        """Return what must be there already for the job to run at all."""
         return ()
 
     def spec_from_manifest(self, obj: Manifest) -> tuple[JobSpec, tuple[str, ...]]:

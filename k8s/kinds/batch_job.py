@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any
 
 from k8s.job_spec import JobSpec
-from k8s.kinds.base import CreatableKind, DeclaredJob, Manifest, Replica
+from k8s.kinds.base import NO_RUNTIME, CreatableKind, DeclaredJob, Manifest, Replica
 from k8s.kinds.batch_manifest import BATCH_SHAPE, INDEX, batch_manifest, headless_service, spec_of_batch
 from k8s.kinds.job_set import SET_NAME
 from k8s.kinds.kubeflow.common import JOB_NAME
@@ -48,6 +48,7 @@ class BatchJob(CreatableKind):
     container = BATCH_SHAPE.container
     lacks: Mapping[str, str] = {
         "worker_image": "All pods of a Job are alike.",
+        "runtime": NO_RUNTIME,
         "clean_pods": "The pods of a Job, and their logs, stay as long as the Job.",
         "slots": _NO_MPI,
         "launcher_policy": _NO_MPI,

@@ -14,8 +14,9 @@ import msgspec
 from k8s.client.client import Client
 from k8s.diagnosis.gather import KUEUE, KUEUE_VERSIONS, PRIORITIES, STORAGE_CLASSES
 from k8s.errors import KubeError, NotFound
-from k8s.job_spec import JobSpec
-from k8s.kinds import CreatableKind, Manifest
+from k8s.job_spec import ACCESS_MODES, JobSpec, NewClaim
+from k8s.jobs.companions import new_claim_spec, shortage
+from k8s.kinds import CreatableKind, Manifest, NeededObject
 from k8s.models import convert
 from k8s.models.claim import Claim
 from k8s.models.resources import CLAIMS, CONFIG_MAPS, SECRETS, Resource
@@ -52,7 +53,9 @@ async def check_against_cluster(
         permission_findings(client, dict.fromkeys(resource for resource, _ in objects), spec.namespace),
         # What an earlier job left of its companions is replaced, so the job's own name is asked for alone.
         name_findings(client, kind.resource, spec.name, spec.namespace),
-        *(_claim(client, spec, name) for name in dict.fromkeys(mount.claim for mount in spec.mounts)),
+        *(_claim(client, spec, name) for name in _old_claims(spec)),
+        *(_new_claim(client, spec, claim) for claim in spec.new_claims),
+        *(_needed(client, spec, each) for each in kind.needs(spec)),
         *_sources(client, spec),
         quota_findings(client, kind, spec, manifest),
         limit_findings(client, kind, spec, manifest),
@@ -71,6 +74,50 @@ async def _quiet(check: Awaitable[list[Finding]]) -> list[Finding]:
         return await check
     except (KubeError, msgspec.ValidationError):
         return []
+
+
+def _old_claims(spec: JobSpec) -> list[str]:
+    """Return the claims that the job mounts and does not bring along."""
+    new = {claim.name for claim in spec.new_claims}
+    return [name for name in dict.fromkeys(mount.claim for mount in spec.mounts) if name not in new]
+
+
+async def _new_claim(client: Client, spec: JobSpec, wanted: NewClaim) -> list[Finding]:
+    """Tell whether a claim can be created, or which one is used in its place."""
+    obj = await _find(client, CLAIMS, wanted.name, spec.namespace)
+    if obj is not None:
+        claim = convert(obj, Claim)
+        if sentence := shortage(claim, new_claim_spec(wanted)):
+            remedy = "choose another name or a smaller size"
+            return [error("new_claims", f"would be refused: {_lower(sentence)}", remedy)]
+        text = f"would use volume claim {wanted.name}, which is there already ({claim.size})"
+        found = [warning("new_claims", text, "choose another name for a new one")]
+        return [*found, *await _claim(client, spec, wanted.name)]
+    modes = _access_by(spec, wanted.name, {ACCESS_MODES[wanted.mode]})
+    if not wanted.storage_class or await _find(client, STORAGE_CLASSES, wanted.storage_class) is not None:
+        return modes
+    known = ", ".join(
+        sorted(str(each["metadata"]["name"]) for each in await client.list(STORAGE_CLASSES))[:5]
+    )
+    text = f"would wait: there is no StorageClass {wanted.storage_class}"
+    return [error("new_claims", text, f"choose one of {known}" if known else "leave it empty"), *modes]
+
+
+async def _needed(client: Client, spec: JobSpec, needed: NeededObject) -> list[Finding]:
+    """Tell whether something is there without which the kind cannot run."""
+    resource, name, field = needed
+    if await _find(client, resource, name, spec.namespace) is not None:
+        return []
+    namespace = spec.namespace if resource.is_namespaced else ""
+    known = sorted(str(each["metadata"]["name"]) for each in await client.list(resource, namespace))
+    text = f"would fail: there is no {resource.kind} {name}" + (f" in {namespace}" if namespace else "")
+    return [
+        error(field, text, f"choose one of {', '.join(known[:5])}" if known else "ask for it to be installed")
+    ]
+
+
+def _lower(sentence: str) -> str:
+    return sentence[:1].lower() + sentence[1:].rstrip(".")
 
 
 async def _claim(client: Client, spec: JobSpec, name: str) -> list[Finding]:
@@ -98,7 +145,10 @@ async def _binds_later(client: Client, claim: Claim) -> bool:
 
 def _access(spec: JobSpec, claim: Claim) -> list[Finding]:
     """Tell whether as many pods as there are may mount a claim as they want to."""
-    modes, name = set(claim.access_modes), claim.metadata.name
+    return _access_by(spec, claim.metadata.name, set(claim.access_modes))
+
+
+def _access_by(spec: JobSpec, name: str, modes: set[str]) -> list[Finding]:
     mounts = [mount for mount in spec.mounts if mount.claim == name]
     if not modes or "ReadWriteMany" in modes:
         return []

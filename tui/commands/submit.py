@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -12,7 +12,7 @@ from k8s.client.auth.cluster_config import load
 from k8s.client.client import Client
 from k8s.errors import KubeError, NoCluster
 from k8s.job_spec import JobFiles, JobSpec
-from k8s.jobs.companions import companions_of, problems_with_files, with_files
+from k8s.jobs.companions import Companion, companions_of, problems_with_files, with_files
 from k8s.jobs.create import JobRejected, create_job, create_manifest, job_objects
 from k8s.jobs.run_folders import run_stamp
 from k8s.kinds import CREATABLE, KINDS, CreatableKind, JobRef
@@ -170,10 +170,18 @@ async def _submit_flags(options: ConsoleOptions, flags: argparse.Namespace, dry_
         spec = _spec_of(flags, options, namespace, folder)
         if not await _is_checked(options, client, flags, spec, files):
             return 1
+        used: list[Companion] = []
         ref = await create_job(
-            client, kind, spec, files=files, dry_run=bool(dry_run), on_upload=_tell_of_upload
+            client,
+            kind,
+            spec,
+            files=files,
+            dry_run=bool(dry_run),
+            on_upload=_tell_of_upload,
+            on_found=used.append,
         )
-        _print_all(kind, spec, files, "created (server dry run)" if dry_run else "created", output)
+        words = "created (server dry run)" if dry_run else "created"
+        _print_all(kind, spec, files, words, output, used)
         return 0 if dry_run else await _go_on(options, client, ref, flags)
 
 
@@ -331,8 +339,15 @@ async def _namespace(options: ConsoleOptions) -> str:
     return config.namespace
 
 
-def _print_all(kind: CreatableKind, spec: JobSpec, files: JobFiles, words: str, output: str) -> None:
-    """Print a job and, with what is in Secrets masked, all that comes along with it."""
+def _print_all(
+    kind: CreatableKind,
+    spec: JobSpec,
+    files: JobFiles,
+    words: str,
+    output: str,
+    used: Collection[Companion] = (),
+) -> None:
+    """Print a job and, with what is in Secrets masked, all that comes along; `used` was there already."""
     objects = [ManifestOptions(*each) for each in job_objects(kind, spec, files)]
     if output:
         _print(objects, spec.namespace, words, output)
@@ -342,7 +357,8 @@ def _print_all(kind: CreatableKind, spec: JobSpec, files: JobFiles, words: str, 
         if not companion.is_optional:  # of which it is not known whether it was created
             resource, name = companion.resource, companion.manifest["metadata"]["name"]
             full_kind = ".".join(filter(None, (resource.kind.lower(), resource.group)))
-            write(f"{full_kind}/{name} {words}")
+            is_used = companion in used
+            write(f"{full_kind}/{name} {'used, it is there already' if is_used else words}")
 
 
 def _print(wanted: Sequence[ManifestOptions], namespace: str, words: str, output: str) -> None:

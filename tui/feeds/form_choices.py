@@ -11,7 +11,7 @@ from typing import Any
 
 from k8s.client.client import Client
 from k8s.errors import KubeError, NotFound
-from k8s.models.resources import CLAIMS, NAMESPACES, NODES, SECRETS, Resource
+from k8s.models.resources import CLAIMS, NAMESPACES, NODES, SECRETS, TRAINING_RUNTIMES, Resource
 from k8s.snapshot import ClusterSnapshot
 from tui.text.format import plural
 
@@ -50,6 +50,8 @@ class _Listing:
     title: str
     note: Callable[[Object], str]
     field_selector: str = ""
+    prefix: str = ""
+    """Before each name, as the field has it."""
 
 
 def _claim_note(claim: Object) -> str:
@@ -68,12 +70,24 @@ def _queue_note(queue: Object) -> str:
     return "  ".join(filter(None, (cluster_queue, f"{pending} waiting" if pending is not None else "")))
 
 
-_LISTINGS: Mapping[str, _Listing] = {
-    "namespace": _Listing(NAMESPACES, "namespaces", lambda _: ""),
-    "claim": _Listing(CLAIMS, "volume claims", _claim_note),
-    "priority_class": _Listing(PRIORITY_CLASSES, "priority classes", lambda each: str(each.get("value", ""))),
-    "queue": _Listing(LOCAL_QUEUES, "queues", _queue_note),
-    "pull_secrets": _Listing(SECRETS, "secrets", lambda _: "", PULL_SECRETS),
+def _runtime_note(runtime: Object) -> str:
+    labels = (runtime.get("metadata") or {}).get("labels") or {}
+    return str(labels.get("trainer.kubeflow.org/framework", ""))
+
+
+_CLUSTER_RUNTIMES, _RUNTIMES = TRAINING_RUNTIMES
+_LISTINGS: Mapping[str, tuple[_Listing, ...]] = {
+    "namespace": (_Listing(NAMESPACES, "namespaces", lambda _: ""),),
+    "claim": (_Listing(CLAIMS, "volume claims", _claim_note),),
+    "priority_class": (
+        _Listing(PRIORITY_CLASSES, "priority classes", lambda each: str(each.get("value", ""))),
+    ),
+    "queue": (_Listing(LOCAL_QUEUES, "queues", _queue_note),),
+    "pull_secrets": (_Listing(SECRETS, "secrets", lambda _: "", PULL_SECRETS),),
+    "runtime": (
+        _Listing(_CLUSTER_RUNTIMES, "training runtimes", _runtime_note),
+        _Listing(_RUNTIMES, "training runtimes", _runtime_note, prefix="trainingruntime/"),
+    ),
 }
 """By the key of the form's field."""
 KEYS = tuple(_LISTINGS)
@@ -82,7 +96,13 @@ KEYS = tuple(_LISTINGS)
 
 async def fetch_choices(client: Client, key: str, namespace: str) -> FieldChoices:
     """Return what a field can name; where it may not be listed, why. Never raises `KubeError`."""
-    listing = _LISTINGS[key]
+    found = await asyncio.gather(*(_fetch(client, listing, namespace) for listing in _LISTINGS[key]))
+    options = tuple(option for each in found for option in each.options)
+    problem = next((each.problem for each in found if each.problem), "")
+    return FieldChoices(options, "" if options else problem)
+
+
+async def _fetch(client: Client, listing: _Listing, namespace: str) -> FieldChoices:
     try:
         found = await client.list(
             listing.resource,
@@ -94,8 +114,16 @@ async def fetch_choices(client: Client, key: str, namespace: str) -> FieldChoice
     except KubeError as error:
         why = " ".join(error.why.split())
         return FieldChoices(problem=f"Cannot list {listing.title}, type a name. {why}".strip())
-    options = [(str((each.get("metadata") or {}).get("name", "")), listing.note(each)) for each in found]
+    options = [
+        (listing.prefix + str((each.get("metadata") or {}).get("name", "")), listing.note(each))
+        for each in found
+    ]
     return FieldChoices(tuple(sorted(options, key=lambda each: (each[0] != "workspace", each[0]))))
+
+
+def volume_choices(claims: FieldChoices) -> FieldChoices:
+    """Return claims as volumes, each mounted at a folder of its own name."""
+    return FieldChoices(tuple((f"{name}:/{name}", note) for name, note in claims.options), claims.problem)
 
 
 async def fetch_node_labels(client: Client) -> FieldChoices:

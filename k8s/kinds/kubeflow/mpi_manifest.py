@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from k8s.job_spec import JobSpec
-from k8s.kinds.base import Manifest
+from k8s.kinds.base import NO_RUNTIME, Manifest
 from k8s.kinds.from_manifest import take_template, unique
 from k8s.kinds.kubeflow.common import run_policy_of, take_run_policy
 from k8s.kinds.parse import count_of, replica_count
@@ -28,6 +28,7 @@ _TAGGED = (variable("OMPI_MCA_orte_tag_output", "1"),)
 _NO_TORCHRUN = "MPI starts the ranks, not torchrun."
 _NOT_ELASTIC = "An MPIJob has as many workers as it says, from start to end."
 NOT_OF_MPI: Mapping[str, str] = {
+    "runtime": NO_RUNTIME,
     "processes": "MPI starts as many ranks per worker as it has slots: say how many as slots.",
     "torchrun": _NO_TORCHRUN,
     "max_restarts": _NO_TORCHRUN,

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from k8s.job_spec import JobSpec
-from k8s.kinds.base import CreatableKind, DeclaredJob, ElasticSize, Manifest, Replica
+from k8s.kinds.base import NO_RUNTIME, CreatableKind, DeclaredJob, ElasticSize, Manifest, Replica
 from k8s.kinds.kubeflow.common import (
     JOB_NAME,
     JOB_ROLE,
@@ -44,6 +44,7 @@ class PyTorchJob(CreatableKind):
     container = PYTORCH_SHAPE.container
     lacks: Mapping[str, str] = {
         "slots": "A PyTorchJob starts processes by torchrun: say how many as processes.",
+        "runtime": NO_RUNTIME,
         "launcher_policy": _NO_MPI,
         "mounts_on_launcher": _NO_MPI,
         "gpu_topology": "Alibaba Cloud's scheduler places MPI jobs by the links between GPUs, no others.",

@@ -11,9 +11,9 @@ from dataclasses import replace
 from typing import Any
 
 from k8s.job_spec import JobSpec
-from k8s.kinds.base import CreatableKind, DeclaredJob, Manifest, Replica
+from k8s.kinds.base import CreatableKind, DeclaredJob, Manifest, NeededObject, Replica
 from k8s.kinds.job_set import SET_NAME, instance_in_set, read_suspendable
-from k8s.kinds.kubeflow.train_manifest import TRAIN_SHAPE, spec_of_train, train_manifest
+from k8s.kinds.kubeflow.train_manifest import TRAIN_SHAPE, runtime_of, spec_of_train, train_manifest
 from k8s.kinds.parse import count_of, make_replica, nested, ranks_from, replica_count, text_of
 from k8s.models import Pod
 from k8s.models.resources import Resource
@@ -65,6 +65,10 @@ class TrainJob(CreatableKind):
     def spec_from_manifest(self, obj: Manifest) -> tuple[JobSpec, tuple[str, ...]]:
         """Return the spec for a TrainJob like this one, and what it leaves out."""
         return spec_of_train(obj)
+
+    def needs(self, spec: JobSpec) -> tuple[NeededObject, ...]:
+        """Return its runtime: without one a TrainJob fails."""
+        return (NeededObject(*runtime_of(spec), "runtime"),)
 
     def unsupported(self, spec: JobSpec) -> dict[str, str]:
         """Return what such a job cannot have: all the keys of a Secret at once is one of them."""

@@ -13,17 +13,20 @@ from typing import Any
 from k8s.job_spec import JobSpec
 from k8s.kinds.base import Manifest
 from k8s.kinds.from_manifest import take_template, unique
-from k8s.kinds.parse import count_of, nested, replica_count
+from k8s.kinds.parse import count_of, nested, replica_count, text_of
 from k8s.kinds.pods.labels import job_metadata, take_job_metadata
 from k8s.kinds.pods.rendezvous import rendezvous_env, take_rendezvous
 from k8s.kinds.pods.understood import drop_defaults, named
 from k8s.kinds.to_manifest import PodShape, pod_template
-from k8s.models.resources import Resource
+from k8s.models.resources import TRAINING_RUNTIMES, Resource
 
 TRAIN_SHAPE = PodShape(container="node", app="trainjob")
 _TORCH_RUNTIME, _MPI_RUNTIME = "torch-distributed", "deepspeed-distributed"
 """The runtimes that Kubeflow Trainer installs: for torchrun, and with mpirun and a launcher."""
-_KIND_OF_RUNTIME: Manifest = {"apiGroup": "trainer.kubeflow.org", "kind": "ClusterTrainingRuntime"}
+_GROUP = "trainer.kubeflow.org"
+_OF_NAMESPACE = "trainingruntime/"
+"""What the name of a runtime begins with that is in the job's namespace."""
+_REFERENCE = frozenset({"apiGroup", "kind", "name"})
 _MANAGER = "gpuconsole.dev/console"
 """Who patches the runtime: tells our patch from others."""
 _TRAINER_FIELDS = {"image": "image", "command": "command", "env": "env", "resources": "resourcesPerNode"}
@@ -44,9 +47,10 @@ def train_manifest(resource: Resource, spec: JobSpec) -> Manifest:
     folder = container.pop("workingDir", "")
     if folder and "command" in container:
         container["command"] = [*_IN_FOLDER, folder, *container["command"]]
-    is_mpi = spec.slots is not None
+    is_mpi = _is_mpi(spec)
+    runtime, runtime_name = runtime_of(spec)
     body: Manifest = {
-        "runtimeRef": {**_KIND_OF_RUNTIME, "name": _MPI_RUNTIME if is_mpi else _TORCH_RUNTIME},
+        "runtimeRef": {"apiGroup": _GROUP, "kind": runtime.kind, "name": runtime_name},
         "trainer": {
             **{name: container[key] for key, name in _TRAINER_FIELDS.items() if key in container},
             "numNodes": spec.workers,
@@ -68,15 +72,23 @@ def train_manifest(resource: Resource, spec: JobSpec) -> Manifest:
     }
 
 
+def runtime_of(spec: JobSpec) -> tuple[Resource, str]:
+    """Return which kind of runtime a job wants, and its name."""
+    of_cluster, of_namespace = TRAINING_RUNTIMES
+    if spec.runtime.startswith(_OF_NAMESPACE):
+        return of_namespace, spec.runtime.removeprefix(_OF_NAMESPACE)
+    return of_cluster, spec.runtime or (_TORCH_RUNTIME if spec.slots is None else _MPI_RUNTIME)
+
+
 def spec_of_train(obj: Manifest) -> tuple[JobSpec, tuple[str, ...]]:
     """Return the spec for a TrainJob like this one, and what it leaves out."""
     obj = deepcopy(obj)
     meta = take_job_metadata(obj.pop("metadata", None) or {})
     spec = obj.pop("spec", None) or {}
-    runtime = {**_KIND_OF_RUNTIME, **(spec.pop("runtimeRef", None) or {})}
+    runtime = _take_runtime(spec)
     drop_defaults(spec, {"managedBy": "trainer.kubeflow.org/trainjob-controller"})
     trainer = spec.pop("trainer", None) or {}
-    template = _take_patch(spec)
+    template, has_launcher = _take_patch(spec)
     pod = template.setdefault("spec", {})
     container = (pod.get("containers") or [{}])[0]
     pod["containers"] = [container]
@@ -93,17 +105,32 @@ def spec_of_train(obj: Manifest) -> tuple[JobSpec, tuple[str, ...]]:
     fields = {**meta.fields, **found.fields}
     fields |= take_rendezvous(fields["env"], _endpoint(fields["name"]))
     processes = count_of(trainer.pop("numProcPerNode", None)) or max(1, fields["gpus"])
-    is_mpi = runtime == {**_KIND_OF_RUNTIME, "name": _MPI_RUNTIME}
+    is_mpi = has_launcher or runtime == _MPI_RUNTIME
     fields |= {"slots": processes} if is_mpi else {"processes": processes}
+    fields["runtime"] = "" if runtime == (_MPI_RUNTIME if is_mpi else _TORCH_RUNTIME) else runtime
     job_spec = JobSpec(
         **fields,
         workers=replica_count(trainer.pop("numNodes", None)),
         running_timeout_s=count_of(spec.pop("activeDeadlineSeconds", 0)) or 0,
         suspend=spec.pop("suspend", False) is True,
     )
-    lost = [] if is_mpi or runtime == {**_KIND_OF_RUNTIME, "name": _TORCH_RUNTIME} else ["runtimeRef"]
-    lost += named(obj, "apiVersion", "kind", "status") + meta.lost + named(spec)
+    lost = named(obj, "apiVersion", "kind", "status") + meta.lost + named(spec)
     return job_spec, unique(lost + named(trainer, prefix="trainer.") + found.lost)
+
+
+def _is_mpi(spec: JobSpec) -> bool:
+    return spec.slots is not None or spec.runtime == _MPI_RUNTIME
+
+
+def _take_runtime(spec: Manifest) -> str:
+    """Take the runtime, as a spec names it; one of other kinds stays."""
+    reference = spec.get("runtimeRef") or {}
+    kinds = {kind.kind: prefix for kind, prefix in zip(TRAINING_RUNTIMES, ("", _OF_NAMESPACE), strict=True)}
+    prefix = kinds.get(text_of(reference.get("kind")) or TRAINING_RUNTIMES[0].kind)
+    if prefix is None or reference.get("apiGroup", _GROUP) != _GROUP or set(reference) - _REFERENCE:
+        return ""
+    spec.pop("runtimeRef", None)
+    return prefix + text_of(reference.get("name"))
 
 
 def _endpoint(name: str) -> str:
@@ -127,16 +154,20 @@ def _runtime_patch(roles: tuple[str, ...], patch: Manifest) -> Manifest:
     return {"manager": _MANAGER, "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": jobs}}}}
 
 
-def _take_patch(spec: Manifest) -> Manifest:
-    """Take our patch out of a TrainJob, and return it as a pod template; whatever else patches it stays."""
+def _take_patch(spec: Manifest) -> tuple[Manifest, bool]:
+    """Take our patch out of a TrainJob; whatever else patches it stays.
+
+    Returns:
+        The patch as a pod template, and whether it is for a launcher too.
+    """
     patches = spec.get("runtimePatches") or ()
     ours: Mapping[str, Any] = next((each for each in patches if each.get("manager") == _MANAGER), {})
     jobs = nested(ours, "trainingRuntimeSpec", "template", "spec").get("replicatedJobs") or ()
     if not jobs:
-        return {}
+        return {}, False
     found: Manifest = deepcopy(dict(nested(jobs[0], "template", "spec", "template")))
     roles = tuple(str(each.get("name")) for each in jobs)
     if {**ours, "time": ""} != {**_runtime_patch(roles, found), "time": ""}:
-        return {}
+        return {}, False
     spec["runtimePatches"] = [each for each in patches if each is not ours]
-    return found
+    return found, "launcher" in roles

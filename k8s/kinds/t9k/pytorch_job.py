@@ -14,7 +14,7 @@ import msgspec
 
 from k8s.devices import accelerators
 from k8s.job_spec import JobSpec
-from k8s.kinds.base import CreatableKind, DeclaredJob, ElasticSize, Manifest, Replica
+from k8s.kinds.base import NO_RUNTIME, CreatableKind, DeclaredJob, ElasticSize, Manifest, Replica
 from k8s.kinds.parse import (
     count_of,
     label_number,
@@ -53,6 +53,7 @@ class T9kPyTorchJob(CreatableKind):
     runs_tensorboard = True
     lacks: Mapping[str, str] = {
         "slots": _NO_MPI,
+        "runtime": NO_RUNTIME,
         "launcher_policy": _NO_MPI,
         "mounts_on_launcher": _NO_MPI,
         "gpu_topology": "Alibaba Cloud's scheduler places MPI jobs by the links between GPUs, no others.",

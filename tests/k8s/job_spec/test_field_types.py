@@ -17,6 +17,7 @@ from k8s.job_spec import (
     JobField,
     JobSpec,
     Mount,
+    NewClaim,
     PodToleration,
 )
 from k8s.job_spec.field_types import Duration
@@ -36,6 +37,11 @@ EXAMPLES: dict[str, tuple[str, Any]] = {
         "data:/data\ndata/train:/in:ro",
         (Mount("data", "/data"), Mount("data", "/in", "train", True)),
     ),
+    "new_claims": (
+        "data 1Gi\nout 2Ti fast RWX",
+        (NewClaim("data", "1Gi"), NewClaim("out", "2Ti", "fast", "RWX")),
+    ),
+    "runtime": ("trainingruntime/mine", "trainingruntime/mine"),
     "host_mounts": ("/mnt\n/a:/b", (HostMount("/mnt", "/mnt"), HostMount("/a", "/b"))),
     "config_files": ("a.yaml:/etc/a.yaml", (ConfigFile("a.yaml", "/etc/a.yaml"),)),
     "env_from": (
@@ -75,6 +81,10 @@ def test_a_text_becomes_a_value_and_the_value_that_text(name: str) -> None:
         ("env", "A=1\rA=2", "Line 2: duplicate name A"),
         ("mounts", "data", "Line 1: expected claim:/path"),
         ("mounts", "data:/x:yes", "claim:/path:ro"),
+        ("new_claims", "data", "Line 1: expected NAME SIZE"),
+        ("new_claims", "data 1Gi RWX RWO", "modes are RWO, RWX, ROX, RWOP"),
+        ("new_claims", "data 1Gi fast slow", "NAME SIZE CLASS MODE"),
+        ("new_claims", ":1Gi", "NAME SIZE"),
         ("host_mounts", "relative", "expected /host/folder"),
         ("config_files", "a.yaml", "expected local-file:/path"),
         ("env_from", "wandb", "expected secret/NAME"),
@@ -102,6 +112,12 @@ def test_a_text_without_a_value_says_what_is_expected(name: str, text: str, said
         ({"mounts": (Mount("c", "/a\x07"),)}, "mounts", "control characters"),
         ({"devices": {"gpu": "1"}}, "devices", "'gpu' is not a valid resource name"),
         ({"pull_secrets": ("No",)}, "pull_secrets", "lowercase"),
+        ({"new_claims": (NewClaim("data", "much"),)}, "new_claims", "data: 'much' is not a quantity"),
+        ({"new_claims": (NewClaim("data", "0"),)}, "new_claims", "data: Must be greater than 0"),
+        ({"new_claims": (NewClaim("Data", "1Gi"),)}, "new_claims", "'Data': Use lowercase"),
+        ({"new_claims": (NewClaim("data", "1Gi", "Fast!"),)}, "new_claims", "'Fast!': Use lowercase"),
+        ({"new_claims": (NewClaim("a", "1Gi"), NewClaim("a", "2Gi"))}, "new_claims", "a stands there twice"),
+        ({"runtime": "ns/mine"}, "runtime", "lowercase"),
         ({"queue": "No Such"}, "queue", "lowercase"),
         ({"mounts": (Mount("c", "/a"),), "host_mounts": (HostMount("/a", "/a"),)}, "mounts", "Two volumes"),
         ({"config_files": (ConfigFile("a", "b"),)}, "config_files", "absolute"),
@@ -118,6 +134,11 @@ def test_a_text_without_a_value_says_what_is_expected(name: str, text: str, said
 def test_a_wrong_value_is_said_at_its_field(change: dict[str, Any], field: str, said: str) -> None:
     spec = JobSpec(name="a", image="b", command=("c",), **change)
     assert said in spec.problems()[field]
+
+
+@pytest.mark.parametrize("text", ["out:2Ti:fast:RWX", "out 2Ti ReadWriteMany fast", " out  2Ti RWX:fast"])
+def test_a_claim_may_be_written_in_other_ways(text: str) -> None:
+    assert NewClaim.from_text(text) == NewClaim("out", "2Ti", "fast", "RWX")
 
 
 def test_debug_mode_needs_no_command() -> None:

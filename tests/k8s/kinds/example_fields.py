@@ -16,9 +16,9 @@ BASE = JobSpec(
 )
 IN_CODE = {
     *("sync_mode", "sync_source", "sync_branch", "sync_revision", "git_secret", "sync_image"),
-    "config_files",
+    *("config_files", "new_claims"),
 }
-"""Fields of what is brought into the pods: their manifests are `test_pod_code`'s to look at."""
+"""Fields of what comes along with a job: see `test_pod_code` and `test_companions`."""
 _ON_CLAIM: dict[str, Any] = {"mounts": (Mount("workspace", "/workspace"),), "log_dir": "/workspace/logs"}
 _ELASTIC = {"elastic_min": 1, "elastic_max": 4}
 EXAMPLES: dict[str, dict[str, Any]] = {
@@ -53,6 +53,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "mounts_on_launcher": {"mounts_on_launcher": True, "mounts": (Mount("workspace", "/workspace"),)},
     "elastic_min": _ELASTIC,
     "elastic_max": _ELASTIC,
+    "runtime": {"runtime": "trainingruntime/mine"},
     "debug": {"debug": True},
     "mounts": {"mounts": (Mount("data", "/data", "imagenet", True), Mount("out", "/out"))},
     "host_mounts": {"host_mounts": (HostMount("/mnt/nvme", "/cache"),)},

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+import pytest
+
 from k8s.job_spec import EnvSource, JobSpec, Mount
 from k8s.kinds.kubeflow.train_job import TrainJob
 from tests.support.objects import Object
@@ -58,9 +60,41 @@ def test_a_patch_of_ours_that_somebody_changed_is_named() -> None:
     assert "runtimePatches" in KIND.spec_from_manifest(manifest)[1]
 
 
-def test_a_runtime_of_somebody_elses_is_named() -> None:
+@pytest.mark.parametrize(
+    ("name", "kind", "reference"),
+    [
+        ("torchtune-llama3", "ClusterTrainingRuntime", "torchtune-llama3"),
+        ("trainingruntime/mine", "TrainingRuntime", "mine"),
+        ("", "ClusterTrainingRuntime", "torch-distributed"),
+    ],
+)
+@pytest.mark.parametrize("slots", [None, 4])
+def test_a_runtime_is_named_and_read_back(name: str, kind: str, reference: str, slots: int | None) -> None:
+    spec = replace(SPEC, runtime=name, slots=slots, processes=1 if slots else 8)
+    manifest = KIND.manifest(spec)
+    if slots and not name:
+        reference = "deepspeed-distributed"
+    assert manifest["spec"]["runtimeRef"] == {
+        "apiGroup": "trainer.kubeflow.org",
+        "kind": kind,
+        "name": reference,
+    }
+    assert KIND.spec_from_manifest(manifest) == (spec, ())
+    ((resource, needed, field),) = KIND.needs(spec)
+    assert (resource.kind, needed, field) == (kind, reference, "runtime")
+
+
+def test_the_runtime_of_mpi_named_outright_makes_a_job_of_mpi() -> None:
+    manifest = KIND.manifest(replace(SPEC, runtime="deepspeed-distributed", processes=2))
+    assert [each["name"] for each in patched(manifest)] == ["launcher", "node"]
+    read, lost = KIND.spec_from_manifest(manifest)
+    assert (read.slots, read.runtime, lost) == (2, "", ())
+    assert KIND.manifest(read) == manifest
+
+
+def test_a_runtime_of_another_group_is_named() -> None:
     manifest = KIND.manifest(SPEC)
-    manifest["spec"]["runtimeRef"]["name"] = "torchtune-llama3"
+    manifest["spec"]["runtimeRef"]["apiGroup"] = "example.com"
     assert KIND.spec_from_manifest(manifest)[1] == ("runtimeRef",)
 
 

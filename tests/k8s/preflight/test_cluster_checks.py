@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from k8s.job_spec import EnvSource, JobSpec, Mount
+from k8s.job_spec import EnvSource, JobSpec, Mount, NewClaim
 from k8s.jobs.create import job_objects
 from k8s.kinds import CREATABLE
+from k8s.kinds.kubeflow.train_job import TrainJob
 from k8s.preflight import Finding, check_against_cluster
 from tests.scripted.server import Answer, Asked, Compute, Reply, ScriptedCluster, page, refusal
 
@@ -26,6 +27,8 @@ SERVED = {
     "resources": [{"name": "pytorchjobs", "kind": "PyTorchJob", "namespaced": True, "verbs": ["list"]}],
 }
 DATA: dict[str, Any] = {"mounts": (Mount("data", "/data"),)}
+NEW_DATA: dict[str, Any] = {**DATA, "new_claims": (NewClaim("data", "10Gi"),)}
+CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
 GPUS: dict[str, Any] = {"workers": 3, "gpus": 4}
 
 
@@ -38,11 +41,16 @@ def forbid(asked: Asked) -> Answer:
     return Answer({"status": {"allowed": allowed, "reason": "" if allowed else "not in this house"}}, 201)
 
 
-def claim(phase: str = "Bound", *modes: str, storage_class: str = "") -> Answer:
+def claim(phase: str = "Bound", *modes: str, storage_class: str = "", size: str = "") -> Answer:
+    requests = {"storage": size} if size else {}
     return Answer(
         {
             "metadata": {"name": "data"},
-            "spec": {"accessModes": list(modes), "storageClassName": storage_class},
+            "spec": {
+                "accessModes": list(modes),
+                "storageClassName": storage_class,
+                "resources": {"requests": requests},
+            },
             "status": {"phase": phase},
         }
     )
@@ -116,6 +124,28 @@ async def findings(answers: Mapping[str, Reply], review: Reply | None = None, **
             "one pod alone may mount volume claim data (RWOP), not 2",
         ),
         ({CLAIM: claim("Bound", "ReadOnlyMany")}, DATA, "warning", "mounts", "is read-only (ROX)"),
+        (
+            {CLAIM: claim("Bound", "ReadWriteMany", size="1Gi")},
+            NEW_DATA,
+            "error",
+            "new_claims",
+            "volume claim data is there already with 1Gi, less than 10Gi; choose another name",
+        ),
+        (
+            {CLAIM: claim("Bound", "ReadWriteMany", size="10Gi")},
+            NEW_DATA,
+            "warning",
+            "new_claims",
+            "would use volume claim data, which is there already (10Gi)",
+        ),
+        ({}, {**NEW_DATA, "workers": 2}, "warning", "mounts", "unless all 2 pods fit on one node"),
+        (
+            {CLASSES: page([{"metadata": {"name": "fast"}}])},
+            {"new_claims": (NewClaim("data", "10Gi", "slow"),)},
+            "error",
+            "new_claims",
+            "there is no StorageClass slow; choose one of fast",
+        ),
         ({}, {"pull_secrets": ("reg",)}, "error", "pull_secrets", "Secret reg not found in default"),
         (
             {},
@@ -258,3 +288,37 @@ async def test_an_answer_without_sense_is_no_finding() -> None:
 async def test_errors_come_first() -> None:
     found = await findings({CLAIM: claim("Pending")}, **DATA, queue="team")
     assert [each.severity for each in found] == ["error", "warning"]
+
+
+async def test_a_claim_that_comes_along_is_not_missing() -> None:
+    assert await findings({}, **NEW_DATA) == []
+
+
+RUNTIMES = "/apis/trainer.kubeflow.org/v1alpha1/clustertrainingruntimes"
+
+
+async def runtime_findings(answers: Mapping[str, Reply], runtime: str) -> list[str]:
+    kind = TrainJob()
+    spec = JobSpec(name="bert", image="a", command=("true",), runtime=runtime)
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        for path, reply in {SPACE: FINE[SPACE], **answers}.items():
+            cluster.say(path, reply)
+        found = await check_against_cluster(client, kind, spec, job_objects(kind, spec))
+        return [each.sentence for each in found if each.field == "runtime"]
+
+
+async def test_a_runtime_that_is_not_there_is_named_with_those_that_are() -> None:
+    there = {RUNTIMES: page([{"metadata": {"name": "mine"}}]), f"{RUNTIMES}/mine": Answer({"metadata": {}})}
+    assert await runtime_findings(there, "mine") == []
+    (said,) = await runtime_findings(there, "")
+    assert said == "would fail: there is no ClusterTrainingRuntime torch-distributed; choose one of mine"
+    (said,) = await runtime_findings({RUNTIMES: page([])}, "mine")
+    assert said.endswith("there is no ClusterTrainingRuntime mine; ask for it to be installed")
+    ours = "/apis/trainer.kubeflow.org/v1alpha1/namespaces/default/trainingruntimes"
+    (said,) = await runtime_findings({ours: page([])}, "trainingruntime/mine")
+    assert "no TrainingRuntime mine in default" in said
+
+
+async def test_nothing_is_said_of_runtimes_where_they_are_not_to_be_seen() -> None:
+    assert await runtime_findings({}, "mine") == []
+    assert await runtime_findings({RUNTIMES: refusal(403, "no")}, "mine") == []

@@ -126,6 +126,27 @@ async def test_what_is_created_beside_a_job_is_said(run: CommandLine, cluster: S
     assert json.loads(asked.body)["spec"]["clusterIP"] == "None"
 
 
+async def test_a_claim_is_created_with_the_job_or_used_where_it_is_there(
+    run: CommandLine, alone: CommandLine, cluster: ScriptedCluster
+) -> None:
+    new = ("--create-claim", "tutorial:1Gi", "-d", "tutorial:/t", "true")
+    ended = await alone("submit", *SMALL, *new)
+    claim, *_ = yaml.safe_load_all(ended.out)
+    assert (claim["metadata"]["name"], claim["spec"]["accessModes"]) == ("tutorial", ["ReadWriteOnce"])
+    claims = "/api/v1/namespaces/default/persistentvolumeclaims"
+    cluster.say(PYTORCH_JOBS, Compute(echo), method="POST")
+    taken = refusal(409, "tutorial already exists", "AlreadyExists")
+    cluster.say(claims, Compute(echo), taken, method="POST")
+    cluster.say(f"{claims}/tutorial", refusal(404, "not found", "NotFound"), Answer(claim))
+    words = ("submit", "pytorch", "--name", "demo", "--image", "x", *new)
+    ended = await run(*words)
+    assert ended.err == ""
+    assert ended.out == "PyTorchJob default/demo created.\npersistentvolumeclaim/tutorial created\n"
+    ended = await run(*words)
+    assert ended.err.startswith("Warning: would use volume claim tutorial, which is there already (1Gi);")
+    assert ended.out.endswith("persistentvolumeclaim/tutorial used, it is there already\n")
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -65,6 +65,7 @@ def sample(name: str, field_type: FieldType) -> str:
         "host_mounts": "/host:/in",
         "config_files": "f:/etc/f",
         "env_from": "secret/s",
+        "new_claims": "out 2Ti fast RWX",
         "tolerations": "a=b:NoSchedule",
         "gpu_resource": "amd.com/gpu",
         "working_dir": "/there",

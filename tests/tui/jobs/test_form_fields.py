@@ -31,6 +31,8 @@ SAMPLES: dict[str, st.SearchStrategy[str]] = {
     "tolerations": st.sampled_from(["all", "a=b:NoSchedule", "gpu:NoExecute\nx"]),
     "devices": st.just("rdma/hca=1"),
     "gpu_resource": st.sampled_from(["nvidia.com/gpu", "amd.com/gpu"]),
+    "new_claims": st.just("data 1Gi\nout 2Ti fast RWX"),
+    "runtime": st.sampled_from(["", "torch-distributed", "trainingruntime/mine"]),
     "torchrun_options": st.just("--log-dir '/a b'"),
     "log_dir": st.sampled_from(["", "/tb"]),
     "working_dir": st.sampled_from(["", "/root"]),

@@ -70,7 +70,7 @@ def preflight(
         lines += [
             PreflightLine("warning", f"would wait: volume claim {mount.claim} not found in {spec.namespace}")
             for mount in spec.mounts
-            if mount.claim not in claims
+            if mount.claim not in {*claims, *(claim.name for claim in spec.new_claims)}
         ]
     lines += [PreflightLine("warning", sentence) for sentence in result.unused]
     if any(

@@ -9,7 +9,7 @@ from pathlib import Path
 from k8s.client.client import Client
 from k8s.kinds import CREATABLE
 from k8s.snapshot import ClusterSnapshot, NodeRow
-from tui.feeds.form_choices import fetch_all, fetch_node_labels, snapshot_choices
+from tui.feeds.form_choices import fetch_all, fetch_node_labels, snapshot_choices, volume_choices
 from tui.jobs.new_job.fields import KIND
 from tui.jobs.new_job.form_state import FormState
 from tui.jobs.new_job.job_templates import JobTemplate, own_templates, packaged_templates
@@ -44,6 +44,8 @@ class FormOffers:
         found = await fetch_all(self._client, namespace)
         for key, choices in found.items():
             fields.offer(key, choices.options, choices.problem)
+        volumes = volume_choices(found["claim"])
+        fields.offer("more_volumes", volumes.options, volumes.problem)
         if not found["claim"].problem:
             self.claims = [name for name, _ in found["claim"].options]
 

@@ -11,7 +11,7 @@ import pytest
 from tests.scripted.server import Answer, Reply, ScriptedCluster, page, refusal
 from tests.tui.screens.new_job.test_files import until
 from tests.tui.screens.new_job.world import CLAIMS, SNAPSHOT, Form, form
-from tui.feeds.form_choices import KEYS, fetch_all, fetch_node_labels, snapshot_choices
+from tui.feeds.form_choices import KEYS, fetch_all, fetch_choices, fetch_node_labels, snapshot_choices
 from tui.screens.documents.form_offers import kind_choices
 from tui.widgets.form.job_fields import JobFields
 
@@ -21,6 +21,7 @@ PATHS = {
     "priority_class": "/apis/scheduling.k8s.io/v1/priorityclasses",
     "queue": "/apis/kueue.x-k8s.io/v1beta1/namespaces/vision/localqueues",
     "pull_secrets": "/api/v1/namespaces/vision/secrets",
+    "runtime": "/apis/trainer.kubeflow.org/v1alpha1/clustertrainingruntimes",
 }
 CLAIM: dict[str, Any] = {
     "metadata": {"name": "fast"},
@@ -90,6 +91,30 @@ async def test_a_line_of_several_is_completed(tmp_path: Path) -> None:
         assert it.screen.state.values["node_selector"] == "zone=b"
         await it.pilot.press("enter", "g", "down", "enter")
         assert it.screen.state.result.spec.node_selector == {"zone": "b", "gpu": "a100"}
+
+
+async def test_claims_are_offered_as_more_volumes_too(tmp_path: Path) -> None:
+    async with form(tmp_path, claims=claims()) as it:
+        await it.screen.query_one(JobFields).focus_first(["more_volumes"])
+        await until(it, lambda: it.focused_key == "more_volumes")
+        await it.pilot.press("f", "a", "down", "enter")
+        assert it.screen.state.values["more_volumes"] == "fast:/fast"
+        await it.pilot.press("enter", "o", "l", "down", "enter")
+        _, *mounts = it.screen.state.result.spec.mounts
+        assert [(each.claim, each.path) for each in mounts] == [("fast", "/fast"), ("old-data", "/old-data")]
+
+
+async def test_runtimes_of_the_cluster_and_of_the_namespace_are_offered() -> None:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        of_torch = {"name": "a", "labels": {"trainer.kubeflow.org/framework": "torch"}}
+        refused = refusal(403, "not for li", "Forbidden")
+        cluster.say(PATHS["runtime"], page([{"metadata": of_torch}]), refused)
+        ours = "/apis/trainer.kubeflow.org/v1alpha1/namespaces/vision/trainingruntimes"
+        cluster.say(ours, page([{"metadata": {"name": "b"}}]))
+        found = await fetch_choices(client, "runtime", "vision")
+        assert found.options == (("a", "torch"), ("trainingruntime/b", ""))
+        found = await fetch_choices(client, "runtime", "vision")
+        assert found.options == (("trainingruntime/b", ""),) and found.problem == ""
 
 
 async def test_fields_that_open_later_are_offered_what_was_listed_before(tmp_path: Path) -> None:
