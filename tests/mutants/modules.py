@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 _EVENT_FILES = ("tests/trainer/test_event_files.py", "tests/trainer/test_event_formats.py")
-_COMPANIONS = ("tests/k8s/jobs/test_companions.py",)
+_COMPANIONS = ("tests/k8s/jobs/test_companions.py", "tests/k8s/jobs/test_arena.py")
 _CREATION = ("tests/k8s/jobs/test_create.py", *_COMPANIONS)
-_FIELDS = ("tests/k8s/kinds/test_every_field.py", "tests/k8s/kinds/test_guides.py")
+_FIELDS = tuple(f"tests/k8s/kinds/test_{each}.py" for each in ("every_field", "guides", "from_manifest"))
 _MPI = ("tests/k8s/kinds/test_mpi_jobs.py", "tests/k8s/kinds/test_mpi_job_v1alpha1.py")
-_FORM = ("tests/tui/jobs/test_form_fields.py", "tests/tui/jobs/test_new_job.py")
+_FORM = tuple(f"tests/tui/jobs/test_{each}.py" for each in ("form_fields", "new_job", "earlier_runs"))
+_TEMPLATES = ("tests/tui/jobs/test_job_templates.py",)
 
 TESTS: Mapping[str, Sequence[str]] = {
     "k8s/client/rate_limiter.py": ("tests/k8s/client/test_rate_limiter.py",),
@@ -70,11 +71,11 @@ TESTS: Mapping[str, Sequence[str]] = {
     "tui/jobs/delete_plan.py": ("tests/tui/jobs/test_delete_plan.py",),
     "tui/jobs/events.py": ("tests/tui/jobs/test_events.py",),
     "tui/jobs/filters.py": ("tests/tui/screens/test_jobs.py",),
-    "tui/jobs/new_job/draft.py": _FORM,
+    "tui/jobs/new_job/draft.py": (*_FORM, "tests/tui/screens/new_job/test_draft.py"),
     "tui/jobs/new_job/fields.py": _FORM,
     "tui/jobs/new_job/form_spec.py": _FORM,
-    "tui/jobs/new_job/form_state.py": _FORM,
-    "tui/jobs/new_job/job_templates.py": ("tests/tui/jobs/test_job_templates.py",),
+    "tui/jobs/new_job/form_state.py": (*_FORM, *_TEMPLATES),
+    "tui/jobs/new_job/job_templates.py": _TEMPLATES,
     "tui/jobs/new_job/manifest_edits.py": ("tests/tui/jobs/test_manifest_edits.py",),
     "tui/jobs/new_job/preflight.py": _FORM,
     "tui/text/filter_query.py": ("tests/tui/text/test_filter_query.py",),
