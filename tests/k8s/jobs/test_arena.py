@@ -14,7 +14,7 @@ from k8s.kinds import CREATABLE, CreatableKind, Manifest
 from k8s.kinds.kubeflow.mpi_job import MPIJob
 from k8s.kinds.kubeflow.mpi_job_v1alpha1 import MPIJobV1Alpha1
 from k8s.kinds.kubeflow.pytorch_job import PyTorchJob
-from tests.k8s.jobs.test_companions import arena_object
+from tests.k8s.jobs.bert import arena_object
 from tests.support import arena
 
 PYTORCH, MPI = PyTorchJob(), MPIJobV1Alpha1()

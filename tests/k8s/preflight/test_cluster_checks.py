@@ -254,6 +254,21 @@ async def test_what_the_user_may_not_create_is_found() -> None:
         ),
         ({f"{PRIORITIES}/high": Answer({"metadata": {"name": "high"}})}, {"priority_class": "high"}),
         ({QUEUE: Answer({"status": {}})}, {"queue": "team"}),
+        (
+            {
+                QUEUE: Answer(
+                    {
+                        "status": {
+                            "conditions": [
+                                {"type": "Active", "status": "True"},
+                                {"type": "Other", "status": "False"},
+                            ]
+                        }
+                    }
+                )
+            },
+            {"queue": "team"},
+        ),
         ({f"{SPACE}/resourcequotas": quota({"requests.nvidia.com/gpu": "12"}, {})}, GPUS),
         ({f"{SPACE}/limitranges": limit_range("Container", {"cpu": "4"})}, {"cpu": "4"}),
     ],

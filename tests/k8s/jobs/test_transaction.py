@@ -1,0 +1,232 @@
+"""A job and what comes along with it: all of it or nothing, each once, though answers get lost."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from k8s.client.client import Client
+from k8s.errors import Forbidden, Unreachable
+from k8s.job_spec import (
+    SUBMISSION_ANNOTATION,
+)
+from k8s.jobs.companions import JOB_LABEL
+from k8s.jobs.create import JobRejected, create_job
+from tests.k8s.jobs.bert import ALL, CODE_PATH, FILES, FIRST, JOB, KIND, SPEC
+from tests.scripted.object_store import ObjectStore, lose
+from tests.scripted.server import Drop, Held, Reply, ScriptedCluster, refusal
+
+
+async def test_all_is_created_what_pods_need_first_and_belongs_to_the_job(
+    client: Client, store: ObjectStore
+) -> None:
+    await create_job(client, KIND, SPEC, files=FILES)
+    assert [line.removeprefix("POST ") for line in store.log if line.startswith("POST")] == ALL
+    job = store.named(JOB)
+    owner = {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "PyTorchJob",
+        "name": "bert",
+        "uid": job["metadata"]["uid"],
+    }
+    ids = set()
+    for what in ALL:
+        meta = store.named(what)["metadata"]
+        ids.add(meta["annotations"][SUBMISSION_ANNOTATION])
+        assert what == JOB or meta["ownerReferences"] == [owner], what
+        assert what == JOB or meta["labels"][JOB_LABEL] == "bert", what
+        assert meta["namespace"] == "vision"
+    assert len(ids) == 1
+
+
+async def test_two_submissions_have_two_ids(client: Client, store: ObjectStore) -> None:
+    for name in ("a", "b"):
+        await create_job(client, KIND, replace(SPEC, name=name), files=FILES)
+    one, other = (store.named(f"pytorchjobs/{name}")["metadata"]["annotations"] for name in ("a", "b"))
+    assert one[SUBMISSION_ANNOTATION] != other[SUBMISSION_ANNOTATION]
+
+
+@pytest.mark.parametrize("what", ALL)
+@pytest.mark.parametrize("is_done", [True, False], ids=["after it was done", "before"])
+async def test_a_lost_answer_neither_doubles_nor_loses_anything(
+    client: Client, store: ObjectStore, what: str, is_done: bool
+) -> None:
+    hook = lose(what)
+    if is_done:
+        store.after = hook
+    else:
+        store.before = hook
+    await create_job(client, KIND, SPEC, files=FILES)
+    assert store.names() == sorted(ALL)
+    sent = store.log.count(f"POST {what}")
+    assert sent == (1 if is_done else 2)
+
+
+async def test_somebody_elses_job_is_never_taken_for_one_whose_answer_got_lost(
+    client: Client, store: ObjectStore
+) -> None:
+    path = "/apis/kubeflow.org/v1/namespaces/vision/pytorchjobs/bert"
+    store.put(path, {"metadata": {"name": "bert", "annotations": {SUBMISSION_ANNOTATION: "another"}}})
+    store.before = lose(JOB)
+    with pytest.raises(JobRejected) as caught:
+        await create_job(client, KIND, SPEC, files=FILES)
+    assert set(caught.value.causes) == {"name"}
+    assert store.names() == [JOB]
+
+
+@pytest.mark.parametrize("code", [500, 502, 504])
+async def test_a_gateway_that_gave_up_waiting_is_no_answer(
+    client: Client, store: ObjectStore, code: int
+) -> None:
+    said = [refusal(code, "upstream timed out")]
+    store.after = lambda asked, what: said.pop() if (what, asked.method) == (JOB, "POST") and said else None
+    await create_job(client, KIND, SPEC, files=FILES)
+    assert store.names() == sorted(ALL)
+
+
+@pytest.mark.parametrize("what", FIRST)
+async def test_a_lost_answer_to_the_owner_is_said_again(
+    client: Client, store: ObjectStore, what: str
+) -> None:
+    store.before = lose(what, method="PATCH")
+    await create_job(client, KIND, SPEC, files=FILES)
+    assert store.named(what)["metadata"]["ownerReferences"]
+
+
+@pytest.mark.parametrize("what", ALL)
+async def test_what_is_refused_leaves_nothing_behind(client: Client, store: ObjectStore, what: str) -> None:
+    store.before = lambda asked, about: (
+        refusal(422, "no such luck", "Invalid") if (about, asked.method) == (what, "POST") else None
+    )
+    with pytest.raises(JobRejected) as caught:
+        await create_job(client, KIND, SPEC, files=FILES)
+    assert store.names() == []
+    fields = {
+        "configmaps/bert-code": "sync_source",
+        "configmaps/bert-files": "config_files",
+        "configmaps/bert-trainer": "trainer",
+        "configmaps/bert-pytorchjob": "name",
+        "deployments/bert-tensorboard": "tensorboard",
+        "services/bert-tensorboard": "tensorboard",
+    }
+    if what != JOB:
+        assert caught.value.causes == {fields[what]: "The cluster says: no such luck"}
+
+
+async def test_the_record_of_arena_is_left_out_for_who_may_not_write_it(
+    client: Client, store: ObjectStore
+) -> None:
+    def deny(what: str) -> None:
+        store.before = lambda asked, about: (
+            refusal(403, "no") if (about, asked.method) == (what, "POST") else None
+        )
+
+    deny("configmaps/bert-pytorchjob")
+    await create_job(client, KIND, SPEC, files=FILES)
+    assert store.names() == sorted({*ALL} - {"configmaps/bert-pytorchjob"})
+    store.objects.clear()
+    deny("deployments/bert-tensorboard")
+    with pytest.raises(Forbidden):
+        await create_job(client, KIND, SPEC, files=FILES)
+    assert store.names() == []
+
+
+async def test_what_could_not_be_removed_is_named(client: Client, store: ObjectStore) -> None:
+    def hook(asked: object, about: str) -> Reply | None:
+        method = store.log[-1].split()[0] if store.log else ""
+        if (method, about) == ("POST", JOB):
+            return refusal(403, "no jobs today")
+        return refusal(403, "no") if (method, about) == ("DELETE", "configmaps/bert-files") else None
+
+    store.before = hook
+    with pytest.raises(Forbidden) as caught:
+        await create_job(client, KIND, SPEC, files=FILES)
+    assert store.names() == ["configmaps/bert-files"]
+    assert caught.value.hint.endswith("This may be left in namespace vision: configmaps/bert-files.")
+
+
+async def test_a_cluster_that_goes_away_leaves_open_what_is_there_and_says_so(
+    client: Client, store: ObjectStore, cluster: ScriptedCluster
+) -> None:
+    def hook(asked: object, about: str) -> Reply | None:
+        if store.log[-1:] == [f"POST {JOB}"]:
+            cluster.say_everywhere(Drop())
+            return Drop()
+        return None
+
+    store.after = hook
+    with pytest.raises(Unreachable) as caught:
+        await create_job(client, KIND, SPEC, files=FILES)
+    assert "pytorchjobs.kubeflow.org/bert, configmaps/bert-trainer" in caught.value.hint
+
+
+async def test_a_submission_that_is_cancelled_is_taken_back(
+    client: Client, store: ObjectStore, cluster: ScriptedCluster
+) -> None:
+    held = Held(refusal(500, "too late"))
+    store.after = lambda asked, what: held if (what, asked.method) == (JOB, "POST") else None
+    going = asyncio.create_task(create_job(client, KIND, SPEC, files=FILES))
+    await cluster.until_asked("/apis/kubeflow.org/v1/namespaces/vision/pytorchjobs", method="POST")
+    while JOB not in store.names():
+        await asyncio.sleep(0)
+    going.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await going
+    assert store.names() == []
+
+
+async def test_a_dry_run_asks_about_every_object_and_stores_none(
+    client: Client, store: ObjectStore, cluster: ScriptedCluster
+) -> None:
+    await create_job(client, KIND, SPEC, files=FILES, dry_run=True)
+    assert [line.removeprefix("POST ") for line in store.log] == ALL
+    assert all(asked.query.get("dryRun") == "All" for asked in cluster.requests)
+    assert store.names() == []
+
+
+def leftover(**meta: object) -> dict[str, object]:
+    return {"kind": "ConfigMap", "metadata": {"name": "bert-code", "labels": {JOB_LABEL: "bert"}, **meta}}
+
+
+DEAD = [{"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": "bert", "uid": "gone"}]
+
+
+async def test_what_a_dead_job_of_the_name_left_is_replaced(client: Client, store: ObjectStore) -> None:
+    for references in (DEAD, []):
+        store.objects.clear()
+        store.put(CODE_PATH, leftover(ownerReferences=references))
+        await create_job(client, KIND, SPEC, files=FILES)
+        assert store.names() == sorted(ALL)
+        assert store.named("configmaps/bert-code")["binaryData"]
+
+
+async def test_what_is_somebody_elses_is_left_alone(client: Client, store: ObjectStore) -> None:
+    alive = store.put("/apis/batch/v1/namespaces/vision/jobs/bert", {"metadata": {"name": "bert"}})
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "bert", "uid": alive["metadata"]["uid"]}
+    cases: dict[str, dict[str, Any]] = {
+        "ConfigMap bert-code was not made for a job of this name.": {"labels": {"app": "web"}},
+        "ConfigMap bert-code belongs to Job bert.": {"ownerReferences": [owner]},
+        "ConfigMap bert-code is of another submission, which may still go on.": {
+            "creationTimestamp": datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+        },
+    }
+    for sentence, meta in cases.items():
+        held = store.put(CODE_PATH, leftover(**meta))
+        for is_dry in (True, False):
+            with pytest.raises(JobRejected) as caught:
+                await create_job(client, KIND, SPEC, files=FILES, dry_run=is_dry)
+            assert caught.value.causes["name"].startswith(f"ConfigMap bert-code exists already. {sentence}")
+        assert store.objects[CODE_PATH] is held
+        assert JOB not in store.names()
+
+
+async def test_a_taken_name_leaves_the_other_job_and_nothing_else(client: Client, store: ObjectStore) -> None:
+    store.put("/apis/kubeflow.org/v1/namespaces/vision/pytorchjobs/bert", {"metadata": {"name": "bert"}})
+    with pytest.raises(JobRejected) as caught:
+        await create_job(client, KIND, SPEC, files=FILES)
+    assert caught.value.causes == {"name": "There is already a PyTorchJob of this name in vision."}
+    assert store.names() == [JOB]
