@@ -104,7 +104,7 @@ def _run(words: list[str]) -> int:
 
         sys.stdout.write(f"gpuconsole {version('gpuconsole')}\n")
         return DONE
-    if dashes and flags.chosen not in _TAKE_WORDS:
+    if dashes and (flags.chosen is None or flags.module not in _TAKE_WORDS):
         parser.error(f"only {' and '.join(_TAKE_WORDS)} take words after --")
     flags.rest = rest
     if ignored := ineffective_flags(flags):

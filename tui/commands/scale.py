@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 
 from k8s.errors import KubeError
 from k8s.jobs.create import resource_of
 from k8s.jobs.scale import scale_job, size_of, why_not_scaled
-from k8s.kinds import kind_of
+from k8s.kinds import ElasticSize, kind_of
 from tui.commands.support.confirm import add_yes, check_can_confirm, is_confirmed
 from tui.commands.support.connect import check_may_change, cluster, read_jobs
 from tui.commands.support.job_name import NAME_HELP, add_type, find_job, titles
+from tui.commands.support.kind_words import KINDS_OF_OTHERS
 from tui.commands.support.output import WrongUsage, write
 from tui.options import ConsoleOptions
 from tui.text.format import plural
+
+OF_ET_OPERATOR = "Alibaba's et-operator scales it, by objects of its own, which are not made here: use arena."
+"""Why an elastic job of Arena's is not scaled."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,16 +41,46 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         raise WrongUsage("--replicas: Must be at least 0.")
     check_may_change(options, "scale a job")
     check_can_confirm(flags, "scale")
+    return await scale(options, flags, flags.job, flags.job_type, lambda _: int(flags.replicas))
+
+
+async def scale(
+    options: ConsoleOptions,
+    flags: argparse.Namespace,
+    name: str,
+    job_type: str,
+    wanted: Callable[[ElasticSize | None], int],
+) -> int:
+    """Give a job as many replicas as are wanted, having asked; return the exit status.
+
+    Args:
+        options: Which cluster.
+        flags: With `yes`.
+        name: NAME or KIND/NAME.
+        job_type: Of which kind it must be, in the user's words; empty for any.
+        wanted: Returns how many, by its size; None is the size of a job that is not elastic.
+
+    Raises:
+        KubeError: It cannot have so many.
+    """
     async with cluster(options) as client:
-        job = find_job(await read_jobs(options, client), flags.job, flags.job_type)
+        job = find_job(await read_jobs(options, client), name, job_type)
+        if job.ref.kind.lower() == KINDS_OF_OTHERS["etjob"]:
+            raise KubeError(f"Could not scale {job.ref.kind} {job.ref.name}.", OF_ET_OPERATOR)
         obj = await client.get(resource_of(job.ref), job.ref.name, job.ref.namespace)
-        if why := why_not_scaled(job, obj, flags.replicas):
-            raise KubeError(f"Could not scale {job.ref.kind} {job.ref.name}.", why)
         size = size_of(kind_of(job.ref), obj)
+        replicas = wanted(size)
+        if replicas < 0 and size is not None:
+            raise KubeError(
+                f"Could not scale {job.ref.kind} {job.ref.name}.",
+                f"It has {plural(size.replicas or 0, 'replica')}.",
+            )
+        if why := why_not_scaled(job, obj, replicas):
+            raise KubeError(f"Could not scale {job.ref.kind} {job.ref.name}.", why)
         before = size.replicas if size is not None and size.replicas is not None else "?"
-        wanted = plural(flags.replicas, "replica")
-        if not is_confirmed(flags, f"Scale {titles([job.ref])} from {before} to {wanted}?"):
+        words = plural(replicas, "replica")
+        if not is_confirmed(flags, f"Scale {titles([job.ref])} from {before} to {words}?"):
             return 1
-        await scale_job(client, job.ref, job.uid, flags.replicas)
-    write(f"{titles([job.ref])} scaled from {before} to {wanted}.")
+        await scale_job(client, job.ref, job.uid, replicas)
+    write(f"{titles([job.ref])} scaled from {before} to {words}.")
     return 0

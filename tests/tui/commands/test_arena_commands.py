@@ -183,17 +183,3 @@ async def test_what_is_sent_has_what_arena_sent(
     sent = json.loads(asked.body)
     assert (sent["kind"], sent["apiVersion"]) == (recorded["kind"], recorded["apiVersion"])
     assert essence_of(sent) == essence_of(recorded)
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        "list", "get JOB", "get JOB --type pytorchjob", "logs JOB", "logs JOB -t 5",
-        "logs JOB -i JOB-worker-0", "logs JOB -i worker-0 -t 5", "logs -f JOB", "logs JOB -f", "logs --help",
-        "top node", "top job", "data list",
-    ],
-)  # fmt: skip
-async def test_the_guides_other_commands_are_understood(alone: CommandLine, words: str) -> None:
-    ended = await alone(*words.replace("JOB", "pytorch-dist").split())
-    assert ended.status == (0 if "--help" in words else 1)
-    assert "There is no kubeconfig" in ended.err or "--help" in words

@@ -42,6 +42,9 @@ def files(tmp_path: Path) -> dict[str, str]:
     (folder / f"broken{HOSTILE}.yaml").write_text("{" + json.dumps(HOSTILE))
     config = tmp_path / "home" / "config" / "gpuconsole"
     config.mkdir(parents=True)
+    (config / "templates").mkdir()
+    (config / "templates" / f"ours{HOSTILE}.yaml").write_text(json.dumps({"description": HOSTILE}))
+    (config / "templates" / f"bad{HOSTILE}.yaml").write_text(json.dumps({HOSTILE: HOSTILE}))
     (config / "config.yaml").write_text(json.dumps({HOSTILE: 1}))
     return {
         "folder": str(folder),
@@ -76,11 +79,14 @@ LINES: dict[str, tuple[str, ...]] = {
         "submit pytorch --name ok --image {hostile} --dry-run client -o yaml true",
         "submit pytorch --name ok --image {hostile} --dry-run client -e A={hostile} true",
     ),
+    "templates": ("templates", "templates -o yaml", "submit --template {hostile}"),
     "clone": ("clone evil -o yaml --dry-run client", "clone {hostile}"),
     "delete": ("delete {hostile} --yes", "delete evil"),
     "suspend": ("suspend {hostile} --yes", "suspend evil"),
     "resume": ("resume {hostile} --yes",),
     "scale": ("scale {hostile} --replicas 2 --yes", "scale evil --replicas {hostile}"),
+    "scalein": ("scalein {hostile} --name {hostile} --yes", "scalein etjob --name evil --count {hostile}"),
+    "scaleout": ("scaleout etjob --name {hostile} --yes", "scaleout etjob --name evil --script {hostile}"),
     "prune": ("prune --older-than 1s --dry-run --all-users", "prune --older-than {hostile}"),
     "shell": ("shell {hostile}", "shell evil -- {hostile}"),
     "forward": ("forward {hostile}", "forward evil"),

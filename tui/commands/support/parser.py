@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from k8s.text.sanitize import sanitize_lines
-from tui.commands import COMMANDS
+from tui.commands import COMMANDS, NOT_HERE
 from tui.options import ConsoleOptions
 
 WRONG_USAGE = 2
@@ -157,10 +157,16 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="store_true", help="print the version")
     chosen = parser.add_subparsers(dest="chosen", metavar="COMMAND", title="commands")
     for command in COMMANDS:
-        child = chosen.add_parser(command.name, help=command.words, description=f"{command.words}.")
+        child = chosen.add_parser(
+            command.name, aliases=command.aliases, help=command.words, description=f"{command.words}."
+        )
         assert isinstance(child, CommandParser)
         child.command_module = command.module
         child.set_defaults(module=command.module)
+    for word, sentence in NOT_HERE.items():
+        refusing = chosen.add_parser(word, prog=parser.prog)
+        assert isinstance(refusing, CommandParser)
+        refusing.refusal = sentence
     return parser
 
 
