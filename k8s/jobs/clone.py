@@ -19,13 +19,14 @@ from k8s.job_spec import (
     USER_ANNOTATION,
     JobSpec,
 )
-from k8s.jobs.companions import JOB_LABEL, MANAGED_BY, MANAGER, Companion
+from k8s.jobs.arena_objects import tensorboard_name, tensorboard_problem
+from k8s.jobs.companions import JOB_LABEL, MANAGED_BY, MANAGER, Companion, companions_of
 from k8s.jobs.run_folders import LOGS, moved_folder, moved_to_run, run_name, run_stamp
 from k8s.kinds import CREATABLE, KINDS, CreatableKind, Manifest
 from k8s.kinds.parse import nested
 from k8s.kinds.pod_code import code_config_name, files_config_name, git_secret_name, trainer_config_name
 from k8s.kinds.pods.renaming import renamed
-from k8s.models.resources import CONFIG_MAPS, SECRETS, Resource
+from k8s.models.resources import CONFIG_MAPS, DEPLOYMENTS, SECRETS, Resource
 
 LONGEST_LABEL = 63
 """Characters of any name that is also a label's value, as those of jobs are."""
@@ -177,7 +178,10 @@ def clone(obj: Manifest, taken: Collection[str] = (), *, name: str = "", user: s
 async def copied_companions(
     client: Client, manifest: Manifest, like: str, namespace: str
 ) -> tuple[Companion, ...]:
-    """Return copies of what came along with a job, as far as a clone of it names them.
+    """Return copies of what came along with a job, for a clone of it.
+
+    What the clone names must be there; of the rest (its TensorBoard, the Service of its pods, Arena's
+    record) that is made anew which the job has.
 
     Args:
         client: The cluster.
@@ -211,7 +215,54 @@ async def copied_companions(
             }
             copy |= {key: held[key] for key in ("data", "binaryData", "type") if key in held}
             found.append(Companion(resource, copy, "name"))
-    return tuple(found)
+    return (*found, *(await _made_anew(client, manifest, like, namespace) if name != like else ()))
+
+
+async def _made_anew(client: Client, manifest: Manifest, like: str, namespace: str) -> list[Companion]:
+    """Return for a clone what a job has beside it though no field names it; nothing that nobody can tell."""
+    words = (manifest.get("kind"), manifest.get("apiVersion"))
+    kinds = (each for each in CREATABLE if (each.resource.kind, each.resource.api_version) == words)
+    kind = next(kinds, None)
+    try:
+        spec = kind.spec_from_manifest(deepcopy(manifest))[0] if kind is not None else None
+    except (AttributeError, TypeError, KeyError, ValueError):
+        spec = None
+    if kind is None or spec is None:
+        return []
+    spec = replace(spec, name=str(manifest["metadata"]["name"]), namespace=namespace, tensorboard=True)
+    board = await _its_own(client, DEPLOYMENTS, tensorboard_name(like), like, namespace)
+    containers = nested(board or {}, "spec", "template", "spec").get("containers") or [{}]
+    has_board = board is not None and not tensorboard_problem(spec)
+    image = str(containers[0].get("image") or "")
+    spec = replace(spec, tensorboard=has_board, tensorboard_image=image if has_board else "")
+    found = []
+    for old, new in zip(_beside(kind, replace(spec, name=like)), _beside(kind, spec), strict=True):
+        if await _its_own(client, old.resource, str(old.manifest["metadata"]["name"]), like, namespace):
+            found.append(new)
+    return found
+
+
+def _beside(kind: CreatableKind, spec: JobSpec) -> list[Companion]:
+    """Return what is made of a spec alone and stands in no field of the job."""
+    return [
+        each
+        for each in companions_of(kind, spec)
+        if each.is_optional or each.field in ("workers", "tensorboard")
+    ]
+
+
+async def _its_own(
+    client: Client, resource: Resource, name: str, job: str, namespace: str
+) -> dict[str, Any] | None:
+    """Return an object that belongs to a job, made here or by Arena; None where there is none to be seen."""
+    try:
+        found = await client.get(resource, name, namespace)
+    except KubeError:
+        return None
+    meta = nested(found, "metadata")
+    labels = nested(meta, "labels")
+    is_arenas = labels.get("createdBy") == "arena"
+    return found if is_arenas or job in (labels.get(JOB_LABEL), labels.get("release")) else None
 
 
 def cleaned(obj: Manifest) -> Manifest:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 
 from k8s.jobs.clone import Clone, clone, copied_companions
+from k8s.jobs.companions import Companion
 from k8s.jobs.create import create_manifest
 from k8s.kinds import kind_of
 from k8s.text.yaml_writer import to_yaml
 from tui.commands.support.connect import check_may_change, cluster, read_jobs
+from tui.commands.support.created import write_companions
 from tui.commands.support.job_name import NAME_HELP, add_type, find_job
 from tui.commands.support.output import WrongUsage, confirm, is_interactive, write, write_object, write_stderr
 from tui.options import ConsoleOptions, login_name
@@ -57,6 +60,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
             write_stderr(found.names_left)
         if not (flags.dry_run or flags.yes or confirm(f"Create {what} as a copy of {found.like}?")):
             return 1
+        along: Sequence[Companion] = ()
         if flags.dry_run != "client":
             is_dry = flags.dry_run == "server"
             along = await copied_companions(client, found.manifest, found.like, ref.namespace)
@@ -65,6 +69,8 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
             )
     words = {"": "created", "server": "created (server dry run)", "client": "created (dry run)"}
     _print(found, f"{what} {words[flags.dry_run]}.", flags.output)
+    if not flags.output:
+        write_companions(along, words[flags.dry_run])
     return 0
 
 

@@ -27,6 +27,7 @@ from tui.commands.submission.manifests import ManifestOptions, read_manifests, v
 from tui.commands.submission.submit_flags import add_spec_arguments, complain, model_flags, spec_of
 from tui.commands.submission.template import fill_in, template_named, with_kind
 from tui.commands.support.connect import check_may_change, cluster, command_line, read_jobs
+from tui.commands.support.created import write_companions
 from tui.commands.support.kind_words import NOT_MADE, words_of
 from tui.commands.support.log_output import follow_to_end
 from tui.commands.support.output import WrongUsage, confirm, is_interactive, write, write_object, write_stderr
@@ -353,12 +354,7 @@ def _print_all(
         _print(objects, spec.namespace, words, output)
         return
     _print([each for each in objects if each.resource == kind.resource], spec.namespace, words, "")
-    for companion in companions_of(kind, with_files(spec, files), files):
-        if not companion.is_optional:  # of which it is not known whether it was created
-            resource, name = companion.resource, companion.manifest["metadata"]["name"]
-            full_kind = ".".join(filter(None, (resource.kind.lower(), resource.group)))
-            is_used = companion in used
-            write(f"{full_kind}/{name} {'used, it is there already' if is_used else words}")
+    write_companions(companions_of(kind, with_files(spec, files), files), words, used)
 
 
 def _print(wanted: Sequence[ManifestOptions], namespace: str, words: str, output: str) -> None:

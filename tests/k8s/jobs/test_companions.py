@@ -183,6 +183,10 @@ async def test_a_clone_has_copies_of_its_own(client: Client, store: ObjectStore)
     found = clone(store.named(JOB), {"bert"})
     assert "bert-code" not in json.dumps(found.manifest)
     along = await copied_companions(client, found.manifest, "bert", "vision")
+    beside = [each.title for each in along if not each.comes_first]
+    assert beside == [
+        "ConfigMap bert-2-pytorchjob", "Deployment bert-2-tensorboard", "Service bert-2-tensorboard",
+    ]  # fmt: skip
     await create_manifest(client, KIND.resource, found.manifest, "vision", companions=along)
     for suffix in ("code", "files", "trainer"):
         old, new = (store.named(f"configmaps/{name}-{suffix}") for name in ("bert", "bert-2"))
@@ -193,11 +197,45 @@ async def test_a_clone_has_copies_of_its_own(client: Client, store: ObjectStore)
         await copied_companions(client, found.manifest, "bert", "vision")
 
 
+async def test_a_clone_has_a_tensorboard_where_the_job_has_one(client: Client, store: ObjectStore) -> None:
+    await create_job(client, KIND, replace(SPEC, tensorboard_image="board:1"), files=FILES)
+    found = clone(store.named(JOB), {"bert"})
+
+    async def beside() -> list[Any]:
+        along = await copied_companions(client, found.manifest, "bert", "vision")
+        return [each.manifest for each in along if not each.comes_first]
+
+    record, deployment, service = await beside()
+    assert "deployment.apps/bert-2-tensorboard" in record["data"]["app"]
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    log_dir = found.manifest["metadata"]["annotations"]["gpuconsole.dev/log-dir"]
+    assert (container["image"], container["command"][2]) == ("board:1", log_dir)
+    selected = {"app": "pytorchjob", "release": "bert-2", "role": "tensorboard"}
+    assert service["spec"]["selector"] == deployment["spec"]["selector"]["matchLabels"] == selected
+    held = store.named("deployments/bert-tensorboard")
+    for labels in ({}, {"release": "another", "gpuconsole.dev/job": "another"}):
+        held["metadata"]["labels"] = labels
+        (record,) = await beside()
+        assert "tensorboard" not in record["data"]["app"]
+
+
+async def test_the_pods_of_a_cloned_job_have_a_service_of_their_own(
+    client: Client, store: ObjectStore
+) -> None:
+    spec = JobSpec(name="bert", namespace="vision", image="i", command=("c",), workers=2)
+    await create_job(client, BatchJob(), spec)
+    found = clone(store.named("jobs/bert"), {"bert"})
+    (service,) = await copied_companions(client, found.manifest, "bert", "vision")
+    assert (service.title, service.comes_first) == ("Service bert-2", True)
+    assert service.manifest["spec"]["selector"] == {"job-name": "bert-2"}
+    assert found.manifest["spec"]["template"]["spec"]["subdomain"] == "bert-2"
+
+
 async def test_a_job_from_git_is_cloned_with_a_copy_of_its_login(client: Client, store: ObjectStore) -> None:
     await create_job(client, KIND, GIT)
     found = clone(store.named(JOB), {"bert"})
     assert not found.fits_form, "the password is nowhere that the form could read it"
-    (secret,) = await copied_companions(client, found.manifest, "bert", "vision")
+    secret, _ = await copied_companions(client, found.manifest, "bert", "vision")
     assert secret.manifest["metadata"]["name"] == "bert-2-git"
     assert secret.manifest["data"] == store.named("secrets/bert-git")["data"]
 
