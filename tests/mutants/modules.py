@@ -5,18 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 _EVENT_FILES = ("tests/trainer/test_event_files.py", "tests/trainer/test_event_formats.py")
+_RELIABLE = ("tests/k8s/client/test_reliability.py", "tests/k8s/client/test_refused_access.py")
 _COMPANIONS = ("tests/k8s/jobs/test_companions.py", "tests/k8s/jobs/test_arena.py")
 _CREATION = tuple(f"tests/k8s/jobs/test_{each}.py" for each in ("create", "transaction", "new_claims"))
 _FIELDS = tuple(f"tests/k8s/kinds/test_{each}.py" for each in ("every_field", "guides", "from_manifest"))
 _MPI = ("tests/k8s/kinds/test_mpi_jobs.py", "tests/k8s/kinds/test_mpi_job_v1alpha1.py")
-_FORM = tuple(f"tests/tui/jobs/test_{each}.py" for each in ("form_fields", "new_job", "earlier_runs"))
+_FORM = tuple(
+    f"tests/tui/jobs/test_{each}.py" for each in ("form_fields", "new_job", "earlier_runs", "preflight")
+)
 _TEMPLATES = ("tests/tui/jobs/test_job_templates.py",)
 
 TESTS: Mapping[str, Sequence[str]] = {
     "k8s/client/rate_limiter.py": ("tests/k8s/client/test_rate_limiter.py",),
     "k8s/client/server_clock.py": ("tests/k8s/client/test_server_clock.py",),
     "k8s/client/transport.py": ("tests/k8s/client/test_client.py", "tests/k8s/client/test_connection.py"),
-    "k8s/client/auth/exec_plugin.py": ("tests/k8s/client/test_exec_plugin.py",),
+    "k8s/client/auth/exec_plugin.py": (
+        "tests/k8s/client/test_exec_plugin.py",
+        "tests/k8s/client/test_certificates_and_tokens.py",
+    ),
     "k8s/client/auth/kubeconfig.py": ("tests/k8s/client/test_kubeconfig.py",),
     "k8s/cluster/job_rows.py": ("tests/k8s/cluster",),
     "k8s/cluster/joiner.py": ("tests/k8s/cluster",),
@@ -58,20 +64,20 @@ TESTS: Mapping[str, Sequence[str]] = {
     "k8s/status/pod.py": ("tests/k8s/status",),
     "k8s/text/redact.py": ("tests/k8s/text",),
     "k8s/text/sanitize.py": ("tests/k8s/text",),
-    "k8s/watch/backoff.py": ("tests/k8s/watch", "tests/k8s/client/test_reliability.py"),
+    "k8s/watch/backoff.py": ("tests/k8s/watch", *_RELIABLE),
     "k8s/watch/discovery.py": ("tests/k8s/watch", "tests/tui/feeds"),
-    "k8s/watch/mirror.py": ("tests/k8s/watch", "tests/k8s/client/test_reliability.py"),
+    "k8s/watch/mirror.py": ("tests/k8s/watch", *_RELIABLE),
     "trainer/tfevents/columns.py": _EVENT_FILES,
     "trainer/tfevents/event.py": _EVENT_FILES,
     "trainer/tfevents/records.py": _EVENT_FILES,
     "tui/charts/downsample.py": ("tests/tui/charts",),
     "tui/charts/series.py": ("tests/tui/charts",),
-    "tui/feeds/cluster_feed.py": ("tests/tui/feeds", "tests/k8s/client/test_reliability.py"),
-    "tui/feeds/trouble.py": ("tests/tui/feeds", "tests/k8s/client/test_reliability.py"),
+    "tui/feeds/cluster_feed.py": ("tests/tui/feeds", *_RELIABLE),
+    "tui/feeds/trouble.py": ("tests/tui/feeds", *_RELIABLE),
     "tui/jobs/delete_plan.py": ("tests/tui/jobs/test_delete_plan.py",),
     "tui/jobs/events.py": ("tests/tui/jobs/test_events.py",),
-    "tui/jobs/filters.py": ("tests/tui/screens/test_jobs.py",),
-    "tui/jobs/new_job/draft.py": (*_FORM, "tests/tui/screens/new_job/test_draft.py"),
+    "tui/jobs/filters.py": ("tests/tui/jobs/test_filters.py", "tests/tui/screens/test_jobs.py"),
+    "tui/jobs/new_job/draft.py": ("tests/tui/jobs/test_draft.py", "tests/tui/screens/new_job/test_draft.py"),
     "tui/jobs/new_job/fields.py": _FORM,
     "tui/jobs/new_job/form_spec.py": _FORM,
     "tui/jobs/new_job/form_state.py": (*_FORM, *_TEMPLATES),

@@ -7,115 +7,22 @@ import base64
 import json
 import os
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp import web
 
-from k8s.client.auth.cluster_config import ClusterConfig, load
+from k8s.client.auth.cluster_config import load
 from k8s.client.auth.exec_plugin import ExecPlugin, ExecPluginFailed, without_secrets
 from k8s.client.client import Client
-from k8s.errors import NoCluster, Unauthorized, Unreachable
+from k8s.errors import NoCluster, Unauthorized
+from tests.k8s.client.login import KNOWN, LONG_AGO, VERSION, Badge, Plugin, guarded, server_that_checks
 from tests.k8s.client.test_cluster_config import config, write
-from tests.scripted.certificates import Certificate, encrypt, issue, make_authority, server_tls
-from tests.scripted.server import WAIT_S, Answer, Asked, Compute, ScriptedCluster, refusal
+from tests.scripted.certificates import issue, make_authority
+from tests.scripted.server import WAIT_S, ScriptedCluster, refusal
 
-VERSION = "/version"
-KNOWN = {"gitVersion": "v1"}
-LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
-
-PLUGIN = """
-import json, os, pathlib, sys
-folder = pathlib.Path(sys.argv[1])
-number = len(list(folder.glob("run-*"))) + 1
-(folder / f"run-{number}").write_text(os.environ["KUBERNETES_EXEC_INFO"])
-if (folder / "fail").exists():
-    print("your session is over", file=sys.stderr)
-    sys.exit(3)
-answer = json.loads((folder / "answer").read_text())
-status = answer["status"]
-if "token" in status:
-    status["token"] = status["token"].replace("N", str(number))
-for key, ending in (("clientCertificateData", "crt"), ("clientKeyData", "key")):
-    if key in status:
-        status[key] = (folder / f"client-{number}.{ending}").read_text()
-print(json.dumps(answer))
-"""
 """An exec plugin: notes each run, then answers as the file `answer` says, with another token each time."""
-
-
-class Plugin:
-    """An exec plugin in a folder, and how often it was run."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.answers(token="token-N", expirationTimestamp="2099-01-01T00:00:00.123456789Z")
-
-    def answers(self, **status: Any) -> None:
-        version = "client.authentication.k8s.io/v1"
-        answer = {"apiVersion": version, "kind": "ExecCredential", "status": status}
-        write(self.folder / "answer", json.dumps(answer))
-
-    def fails(self) -> None:
-        (self.folder / "fail").touch()
-
-    @property
-    def runs(self) -> int:
-        return len(list(self.folder.glob("run-*")))
-
-    def exec_part(self, **more: Any) -> dict[str, Any]:
-        script = write(self.folder / "login.py", PLUGIN)
-        version = "client.authentication.k8s.io/v1"
-        words = {"command": sys.executable, "args": [script, str(self.folder)]}
-        return {"apiVersion": version, **words, "env": None, **more}
-
-    async def load(self, host: str, **cluster: Any) -> ClusterConfig:
-        made = config(host, {"exec": self.exec_part()}, cluster=cluster)
-        return await load(write(self.folder / "config", made))
-
-
-@pytest.fixture
-def plugin(tmp_path: Path) -> Plugin:
-    return Plugin(tmp_path)
-
-
-def guarded(token: str) -> Compute:
-    """Answer only those who show this token."""
-
-    def answer(asked: Asked) -> Answer:
-        is_known = asked.headers.get("Authorization") == f"Bearer {token}"
-        return Answer(KNOWN) if is_known else refusal(401, "Unauthorized")
-
-    return Compute(answer)
-
-
-class Badge:
-    """Answers only those who show a certificate of this name."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.seen: list[str] = []
-
-    async def answer(self, request: web.Request, closing: asyncio.Event) -> web.StreamResponse:
-        assert request.transport is not None
-        shown = request.transport.get_extra_info("peercert") or {}
-        names = [value for part in shown.get("subject", ()) for key, value in part if key == "commonName"]
-        self.seen.append(",".join(names))
-        reply = Answer(KNOWN) if names == [self.name] else refusal(401, "Unauthorized")
-        return await reply.answer(request, closing)
-
-
-@asynccontextmanager
-async def server_that_checks(folder: Path) -> AsyncIterator[tuple[ScriptedCluster, Certificate]]:
-    """Serve over TLS, taking certificates of an authority, which is also the server's."""
-    authority = make_authority(folder)
-    tls = server_tls(issue(authority, "server"), clients_of=authority)
-    async with ScriptedCluster(tls) as cluster:
-        yield cluster, authority
 
 
 async def test_a_login_command_is_run_once_more_when_its_token_is_refused(plugin: Plugin) -> None:
@@ -260,58 +167,6 @@ async def test_a_login_command_may_give_a_token_and_a_certificate(plugin: Plugin
     assert cluster.asked(VERSION)[0].headers["Authorization"] == "Bearer token-1"
 
 
-async def test_a_certificate_that_is_replaced_on_disk_is_read_again_when_the_old_one_is_refused(
-    tmp_path: Path,
-) -> None:
-    async with server_that_checks(tmp_path) as (cluster, authority):
-        mine, newer = issue(authority, "mine"), issue(authority, "newer")
-        badge = Badge("mine")
-        cluster.say(VERSION, badge)
-        user = {"client-certificate": "mine.crt", "client-key": "mine.key"}
-        made = config(cluster.host, user, cluster={"certificate-authority": "authority.crt"})
-        async with Client(await load(write(tmp_path / "config", made))) as client:
-            await client.get_json(VERSION)
-            badge.name = "newer"
-            with pytest.raises(Unauthorized, match="Log in to the cluster again"):
-                await client.get_json(VERSION)
-            mine.path.write_bytes(newer.path.read_bytes())
-            mine.key.write_bytes(newer.key.read_bytes())
-            client.retry_credentials()
-            assert await client.get_json(VERSION) == KNOWN
-    assert badge.seen == ["mine", "mine", "mine", "newer"]
-
-
-async def test_certificates_inside_a_kubeconfig_are_shown(tmp_path: Path) -> None:
-    async with server_that_checks(tmp_path) as (cluster, authority):
-        mine = issue(authority, "mine")
-        cluster.say(VERSION, Badge("mine"))
-
-        def inline(path: Path) -> str:
-            return base64.b64encode(path.read_bytes()).decode()
-
-        user = {"client-certificate-data": inline(mine.path), "client-key-data": inline(mine.key)}
-        trusted = {"certificate-authority-data": inline(authority.path)}
-        reached = await load(write(tmp_path / "config", config(cluster.host, user, cluster=trusted)))
-        async with Client(reached) as client:
-            assert await client.get_json(VERSION) == KNOWN
-
-
-async def test_an_empty_entry_of_a_kubeconfig_does_not_hide_a_file(tmp_path: Path) -> None:
-    authority = make_authority(tmp_path)
-    cluster = {"certificate-authority-data": "", "certificate-authority": "authority.crt"}
-    reached = await load(write(tmp_path / "config", config("https://x", cluster=cluster)))
-    assert reached.ssl_ca_cert == str(authority.path)
-
-
-async def test_a_key_that_needs_a_password_is_refused_and_nobody_is_asked_for_it(tmp_path: Path) -> None:
-    authority = make_authority(tmp_path)
-    mine = issue(authority, "mine")
-    user = {"client-certificate": str(mine.path), "client-key": str(encrypt(mine.key))}
-    reached = await load(write(tmp_path / "config", config("https://x", user)))
-    with pytest.raises(NoCluster, match=r"mine\.encrypted"):
-        Client(reached)
-
-
 async def test_a_login_command_has_no_terminal_and_knows_what_it_needs(plugin: Plugin) -> None:
     script = (
         "import json,os,sys; extra=os.environ['EXTRA']\n"
@@ -444,78 +299,6 @@ def test_a_complaint_keeps_its_words_and_loses_its_secrets() -> None:
     assert without_secrets(complaint) == "error: {…} Expired … See https://login.example.com/device"
 
 
-async def test_a_token_in_the_kubeconfig_is_used_before_a_login_command(plugin: Plugin) -> None:
-    user = {"exec": plugin.exec_part(), "token": "own"}
-    reached = await load(write(plugin.folder / "config", config(user=user)))
-    assert (reached.authorization(), plugin.runs) == ("Bearer own", 0)
-
-
-async def test_a_token_file_is_read_again_when_its_token_is_refused(tmp_path: Path) -> None:
-    async with ScriptedCluster() as cluster:
-        token = tmp_path / "token"
-        token.write_text("old\n")
-        made = config(cluster.host, {"tokenFile": "token", "token": "older still"})
-        reached = await load(write(tmp_path / "config", made))
-        cluster.say(VERSION, guarded("new"))
-        async with Client(reached) as client:
-            token.write_text("new\n")
-            assert await client.get_json(VERSION) == KNOWN
-    assert [each.headers["Authorization"] for each in cluster.asked(VERSION)] == ["Bearer old", "Bearer new"]
-
-
-async def test_a_token_file_is_read_again_in_time_and_half_a_file_is_not_believed(tmp_path: Path) -> None:
-    token = tmp_path / "token"
-    token.write_text("old\n")
-    reached = await load(write(tmp_path / "config", config(user={"tokenFile": "token"})))
-    token.write_text("new\n")
-    assert reached.authorization() == "Bearer old"
-    reached.token_file_s = 0.0
-    assert reached.authorization() == "Bearer new"
-    for broken in (b"", b"\n", b"\xff\xfe", b"a\nb", "ключ".encode()):
-        token.write_bytes(broken)
-        assert reached.authorization() == "Bearer new"
-    token.unlink()
-    assert reached.authorization() == "Bearer new"
-
-
-@pytest.mark.parametrize("user", [{"tokenFile": "gone"}, {"token": "SECRET\nX"}, {"token": "SECRETключ"}])
-async def test_a_token_that_cannot_be_sent_is_said_before_anything_is_sent(
-    tmp_path: Path, user: dict[str, str]
-) -> None:
-    with pytest.raises(NoCluster) as caught:
-        await load(write(tmp_path / "config", config(user=user)))
-    assert str(tmp_path / "config") in caught.value.why
-    assert "SECRET" not in str(caught.value)
-
-
-async def test_inside_a_pod_its_own_account_is_used_and_its_token_read_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.delenv("KUBECONFIG", raising=False)
-    folder = tmp_path / "account"
-    async with server_that_checks(tmp_path) as (cluster, authority):
-        for name, content in (
-            ("token", "old"),
-            ("ca.crt", authority.path.read_text()),
-            ("namespace", "lab\n"),
-        ):
-            write(folder / name, content)
-        host, _, port = cluster.host.removeprefix("https://").rpartition(":")
-        monkeypatch.setenv("KUBERNETES_SERVICE_HOST", host)
-        monkeypatch.setenv("KUBERNETES_SERVICE_PORT", port)
-        reached = await load(service_account=folder)
-        assert (reached.context, reached.namespace) == ("in-cluster", "lab")
-        assert reached.authorization() == "Bearer old"
-        cluster.say(VERSION, guarded("new"))
-        async with Client(reached) as client:
-            write(folder / "token", "new\n")
-            assert await client.get_json(VERSION) == KNOWN
-    assert (await load(namespace="mine", service_account=folder)).namespace == "mine"
-    with pytest.raises(NoCluster, match="kube/config"):
-        await load(service_account=tmp_path / "nowhere")
-
-
 async def test_what_access_holds_is_not_printed_with_its_secrets(plugin: Plugin) -> None:
     plugin.answers(token="SECRET")
     user = {"exec": {**plugin.exec_part(), "env": [{"name": "KEY", "value": "SECRET"}]}}
@@ -523,22 +306,6 @@ async def test_what_access_holds_is_not_printed_with_its_secrets(plugin: Plugin)
     reached = await load(write(plugin.folder / "config", made))
     assert reached.authorization() == "Bearer SECRET"
     assert "SECRET" not in repr(reached)
-
-
-async def test_a_server_is_known_by_another_name_where_the_kubeconfig_says_so(tmp_path: Path) -> None:
-    authority = make_authority(tmp_path)
-    tls = server_tls(issue(authority, "server", names="DNS:api.lab"))
-    async with ScriptedCluster(tls) as cluster:
-        cluster.say(VERSION, Answer(KNOWN))
-        trusted = {"certificate-authority": str(authority.path)}
-        for more, is_known in (({"tls-server-name": "api.lab"}, True), ({"tls-server-name": "no"}, False)):
-            made = config(cluster.host, cluster={**trusted, **more})
-            async with Client(await load(write(tmp_path / "config", made))) as client:
-                if is_known:
-                    assert await client.get_json(VERSION) == KNOWN
-                else:
-                    with pytest.raises(Unreachable, match="certificate"):
-                        await client.get_json(VERSION)
 
 
 async def test_what_a_login_command_has_started_ends_with_it(tmp_path: Path) -> None:

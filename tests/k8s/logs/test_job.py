@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
 
 import pytest
 
-from k8s.client.client import Client
-from k8s.errors import NotFound
 from k8s.logs import (
     EVERYTHING,
     Feed,
@@ -20,51 +16,11 @@ from k8s.logs import (
     LogSelection,
     Mark,
     Marker,
-    Options,
     Target,
-    printed,
-    read,
 )
 from k8s.logs.feed import HISTORY_ITEMS
-from tests.scripted.logs import QUICK, START_NS, Fault, ScriptedPod, connected, target
-
-
-def pod_of(rank: int, lines: int = 3) -> ScriptedPod:
-    pod = ScriptedPod(f"job-worker-{rank}", restart_policy="Never")
-    for number in range(lines):
-        pod.write(f"r{rank} line {number}", stamp_ns=START_NS + number * 10_000_000 + rank)
-    return pod
-
-
-def target_of(pod: ScriptedPod, *ranks: int, **more: bool) -> Target:
-    name = pod.name.removeprefix("job-")
-    return target(pod, instance=name, ranks=ranks, ranks_proof="declared" if ranks else "none", **more)
-
-
-@asynccontextmanager
-async def running(logs: JobLogs) -> AsyncIterator[None]:
-    task = asyncio.create_task(logs.run())
-    try:
-        yield
-    finally:
-        task.cancel()
-        await asyncio.wait([task])
-        if not task.cancelled() and (error := task.exception()):
-            raise error
-
-
-async def taken_until(feed: Feed, amount: int) -> list[Item]:
-    """Take from a feed as a view does, until so many items have come."""
-    items: list[Item] = []
-    async with asyncio.timeout(20):
-        while len(items) < amount:
-            items += feed.take()
-            await asyncio.sleep(0)
-    return items
-
-
-def texts(items: Sequence[Item]) -> list[str]:
-    return [item.text.decode() if isinstance(item, LogLine) else f"-- {item.text}" for item in items]
+from tests.k8s.logs.job_feed import ended, pod_of, running, taken_until, target_of, texts
+from tests.scripted.logs import QUICK, START_NS, Fault, ScriptedPod, connected
 
 
 async def test_the_lines_of_all_instances_come_in_the_order_of_their_times() -> None:
@@ -389,129 +345,3 @@ async def test_looking_at_other_ranks_while_they_are_read_loses_and_doubles_noth
     for rank, pod in enumerate(pods):
         lines = [item.text.decode() for item in items if isinstance(item, LogLine) and item.rank == rank]
         assert lines == pod.texts
-
-
-def ended(items: Sequence[Item], pods: int) -> bool:
-    return sum(isinstance(item, Marker) and item.mark is Mark.ENDED for item in items) == pods
-
-
-async def test_following_ends_when_the_job_is_over_after_its_last_pod() -> None:
-    pod = pod_of(0)
-    await pod.end()
-    is_over = asyncio.Event()
-
-    async def snapshots() -> AsyncIterator[Sequence[Target]]:
-        yield [target_of(pod, 0)]
-        await is_over.wait()
-
-    async with connected(pod) as (_, client), asyncio.timeout(20):
-        found = []
-        async for item in read(client, snapshots(), Options(follow=True, every=True), backoff=QUICK):
-            found.append(item)
-            if isinstance(item, Marker) and item.mark is Mark.ENDED:
-                asyncio.get_running_loop().call_later(0.05, is_over.set)
-    assert [text for text in texts(found) if not text.startswith("--")] == pod.texts
-
-
-async def read_texts(client: Client, targets: Sequence[Target], options: Options) -> list[str]:
-    async with asyncio.timeout(20):
-        return texts([item async for item in read(client, targets, options, backoff=QUICK)])
-
-
-async def test_one_shot_reads_rank_0_of_the_chief_unless_asked_otherwise() -> None:
-    chief, other = ScriptedPod("job-worker-0"), pod_of(1)
-    for text in ("[rank0]: a", "[rank1]: b", "torchrun"):
-        chief.write(text)
-    targets = [target_of(other, 2), target_of(chief, 0, 1, is_chief=True)]
-    async with connected(chief, other) as (_, client):
-        assert await read_texts(client, targets, Options()) == ["a", "torchrun"]
-        assert await read_texts(client, targets, Options(rank=1)) == ["b", "torchrun"]
-        assert await read_texts(client, targets, Options(instance="worker-0")) == ["a", "b", "torchrun"]
-        assert await read_texts(client, targets, Options(rank=2, tail=1)) == ["r1 line 2"]
-        assert sorted(await read_texts(client, targets, Options(every=True))) == sorted(
-            ["a", "b", "torchrun", *other.texts]
-        )
-        with pytest.raises(NotFound, match="ranks 0 to 2"):
-            await read_texts(client, targets, Options(rank=7))
-        with pytest.raises(NotFound, match="worker-1, worker-0"):
-            await read_texts(client, targets, Options(instance="worker-9"))
-
-
-async def test_a_rank_that_nobody_declares_is_found_by_its_lines_or_is_an_error() -> None:
-    silent, spoken = ScriptedPod("job-worker-0"), ScriptedPod("job-worker-1")
-    silent.write("a pod that names no rank")
-    for text in ("torchrun", "[rank2]: a", "[rank3]: b", "[rank2]: c"):
-        spoken.write(text)
-    targets = [target_of(silent, is_chief=True), target_of(spoken)]
-    async with connected(silent, spoken) as (_, client):
-        assert await read_texts(client, targets, Options(rank=2)) == ["torchrun", "a", "c"]
-        assert await read_texts(client, targets, Options(rank=0)) == ["a pod that names no rank"]
-        with pytest.raises(NotFound, match="no line of rank 9") as raised:
-            await read_texts(client, targets, Options(rank=9))
-        assert "name ranks 2, 3" in raised.value.why
-        with pytest.raises(NotFound, match="no line of rank 7") as raised:
-            await read_texts(client, targets[:1], Options(rank=7))
-        assert "no line names a rank" in raised.value.why
-        launcher = [target_of(spoken, prints_all_ranks=True)]
-        assert await read_texts(client, launcher, Options(rank=3)) == ["torchrun", "b"]
-        # Of a launcher all ranks are printed, unless only the first is wanted.
-        assert len(await read_texts(client, launcher, Options())) == len(spoken.texts)
-        assert await read_texts(client, launcher, Options(first_rank=True)) == ["torchrun"]
-        with pytest.raises(NotFound, match="no line of rank 9"):
-            await read_texts(client, launcher, Options(rank=9))
-
-
-async def test_following_a_rank_that_nobody_has_ends_with_an_error() -> None:
-    pod = pod_of(0)
-    await pod.end()
-    async with connected(pod) as (_, client):
-        with pytest.raises(NotFound, match="no line of rank 9"):
-            await read_texts(client, [target_of(pod)], Options(rank=9, follow=True))
-
-
-async def test_lines_that_name_no_rank_wait_in_bounded_memory_for_the_rank_that_is_sought() -> None:
-    pod = ScriptedPod("job-launcher-0")
-    for number in range(10_003):
-        pod.write(f"mpirun {number}")
-    pod.write("[1,5]<stdout>:here")
-    async with connected(pod) as (_, client):
-        found = await read_texts(client, [target_of(pod, prints_all_ranks=True)], Options(rank=5))
-    assert found[0] == "-- 3 earlier lines that name no rank are not printed"
-    assert (found[1], found[-1], len(found)) == ("mpirun 3", "here", 10_002)
-
-
-async def test_one_shot_follows_all_and_takes_new_pods_in() -> None:
-    first, second = pod_of(0), pod_of(1)
-    await first.end()
-    await second.end()
-
-    async def snapshots() -> AsyncIterator[Sequence[Target]]:
-        yield [target_of(first, 0)]
-        yield [target_of(first, 0), target_of(second, 1)]
-
-    async with connected(first, second) as (_, client), asyncio.timeout(20):
-        found = [
-            item
-            async for item in read(client, snapshots(), Options(follow=True, every=True), backoff=QUICK)
-            if isinstance(item, LogLine)
-        ]
-    assert sorted(texts(found)) == sorted(first.texts + second.texts)
-
-
-async def test_one_shot_merges_finished_logs_by_time() -> None:
-    pods = [pod_of(rank, lines=30) for rank in range(5)]
-    async with connected(*pods) as (_, client):
-        targets = [target_of(pod, rank) for rank, pod in enumerate(pods)]
-        found = [item async for item in read(client, targets, Options(every=True), backoff=QUICK)]
-    assert [item.stamp_ns for item in found] == sorted(item.stamp_ns for item in found)
-    assert len(found) == 150
-
-
-def test_a_pipe_gets_the_bytes_and_a_terminal_gets_harmless_text() -> None:
-    where = Target("lab", "w0", instance="worker-0")
-    line = LogLine(START_NS, b"[rank3]: \x1b]0;gotcha\x07ok\xff", where, 0, 3, True, 9)
-    assert printed(line) == b"[rank3]: \x1b]0;gotcha\x07ok\xff\n"
-    assert printed(line, name=True, timestamps=True).startswith(
-        b"2026-05-14T10:00:00.000000000Z [worker-0 3] "
-    )
-    assert b"\x1b" not in printed(line, is_terminal=True)

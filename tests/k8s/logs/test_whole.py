@@ -8,7 +8,7 @@ from contextlib import aclosing
 from k8s.client.client import Client
 from k8s.logs import EVERYTHING, Item, JobLogs, LogLine, LogRequest, Target
 from k8s.logs.whole import whole_log
-from tests.k8s.logs.test_job import running, taken_until, texts
+from tests.k8s.logs.job_feed import running, taken_until, texts
 from tests.scripted.logs import QUICK, START_NS, Fault, Run, ScriptedPod, connected, target
 
 

@@ -19,14 +19,12 @@ from tests.scripted.server import WAIT_S, Answer, Compute, ScriptedCluster, Stal
 from tests.support.objects import Object, node, pod_of, pytorch_job
 from trainer.tfevents import EventWriter
 from tui.app import Console
-from tui.feeds.curve_feed import LOG_HINT
 from tui.files.keys_file import read_keys
 from tui.keys import ACTIONS, ActionTable
 from tui.options import ConsoleOptions
 from tui.screens.base.feed_view import FeedView
 from tui.screens.dialogs.delete import DeleteScreen
 from tui.screens.dialogs.help import HelpScreen
-from tui.screens.job.curves import CurvesView
 from tui.screens.job.job import JobView
 from tui.screens.lists.jobs import JobsView
 from tui.screens.lists.nodes import NodesView
@@ -335,53 +333,6 @@ async def test_read_only_deletes_nothing(tmp_path: Path) -> None:
         assert isinstance(play.console.screen, JobsView)
 
 
-async def test_a_lost_cluster_is_said_and_the_rows_stay(tmp_path: Path) -> None:
-    async with console_on(tmp_path, **some_objects()) as play:
-        for path in LISTS.values():
-            play.cluster.forget(path)
-            play.cluster.forget(path, watch=True)
-            play.cluster.say(path, refusal(500, "etcd is gone"))
-            play.cluster.say(path, refusal(500, "etcd is gone"), watch=True)
-        for watch in play.watches.values():
-            watch.drop()
-        await play.until(lambda: "away" in play.text.splitlines()[0])
-        await play.until(lambda: "etcd is gone" in play.text)
-        assert play.table.row_count == 2
-
-
-async def test_what_may_not_be_read_is_named_where_it_is_missed(tmp_path: Path) -> None:
-    objects = some_objects()
-    async with console_on(tmp_path, refused="nodes", pods=objects["pods"], jobs=objects["jobs"]) as play:
-        await play.until(lambda: play.table.row_count == 2)
-        await play.press("tab")
-        assert 'cannot list resource "nodes"' in play.text
-        assert "This user may not list nodes." in play.text
-
-
-async def test_a_job_that_is_deleted_while_it_is_open_is_called_gone(tmp_path: Path) -> None:
-    async with console_on(tmp_path, **some_objects()) as play:
-        await play.press("N", "g", "enter")
-        play.forget(bert)
-        await play.until(lambda: "gone: it was deleted" in play.text)
-        assert "worker-0" in play.text
-
-
-async def test_words_from_the_cluster_are_never_markup(tmp_path: Path) -> None:
-    nasty = pytorch_job("x", gpus=1)
-    nasty["metadata"]["name"] = "[/b]\x1b[31m\u202ered"
-    async with console_on(tmp_path, nodes=[node("[/i]\x1b]0;n\x07")], jobs=[nasty]) as play:
-        assert "[/b]" in play.text
-        assert "\x1b" not in play.text and "\u202e" not in play.text
-        await play.press("enter")
-        assert "[/b]" in play.text
-        await play.press("m")
-        assert isinstance(play.console.screen, CurvesView)
-        await play.press("escape", "escape", "tab")
-        assert "[/i]" in play.text and "\x1b" not in play.text
-        await play.press("escape", "ctrl+d")
-        assert "[/b]" in play.text
-
-
 async def test_commands_go_where_they_say_and_unknown_ones_say_what_there_is(tmp_path: Path) -> None:
     async with console_on(tmp_path, **some_objects()) as play:
         await play.press("colon", *"nodes", "enter")
@@ -404,14 +355,6 @@ async def test_help_shows_every_key_of_the_view_and_every_command(tmp_path: Path
             assert command.help in words
         await play.press("escape")
         assert isinstance(play.console.screen, JobsView)
-
-
-async def test_a_job_that_names_no_event_files_says_so_in_its_curves(tmp_path: Path) -> None:
-    async with console_on(tmp_path, **some_objects()) as play:
-        play.cluster.say(ONE_JOB, Answer(bert))
-        await play.press("N", "g", "m")
-        await play.until(lambda: "declares no folder for event files" in play.text)
-        assert LOG_HINT in play.text
 
 
 async def test_curves_grow_are_filtered_and_shown_alone(tmp_path: Path) -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from itertools import cycle
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -18,81 +16,35 @@ from rich.console import Console as Printer
 from rich.control import Control
 from rich.segment import Segment
 from rich.style import Style
-from textual.app import App, ComposeResult
-from textual.color import Color
 from textual.filter import ANSIToTruecolor, LineFilter
 from textual.geometry import Region
 from textual.strip import Strip
-from textual.theme import Theme
 from textual.widget import Widget
 
-import themes
-from k8s.logs import Item, LogLine, Mark, Marker, Target
-from k8s.text.sanitize import UNSAFE
 from tests.scripted.server import Answer, ScriptedCluster, Stream, page
 from tests.support.objects import Object, node, pod_of, pytorch_job
-from tests.tui.console.test_console import EVENTS, LISTS, Playground
+from tests.tui.console.hostile_words import (
+    BLACK,
+    HOSTILE,
+    LETTERS,
+    NASTY,
+    SEQUENCES,
+    assert_all_harmless,
+    assert_harmless,
+    assert_screen_harmless,
+)
+from tests.tui.console.test_console import EVENTS, LISTS, Playground, console_on
 from tui.app import Console
-from tui.charts.series import Series
-from tui.jobs.new_job.preflight import PreflightLine
 from tui.keys import ACTIONS
 from tui.options import ConsoleOptions
 from tui.screens.base.request import ActionRequest
 from tui.screens.base.view import View
 from tui.screens.dialogs.confirm import ConfirmScreen
+from tui.screens.job.curves import CurvesView
 from tui.terminal.line_filters import AsciiOnly, Harmless
-from tui.widgets.curve_chart import CurveChart, PlotCurve
-from tui.widgets.form.job_fields import Notice, PreflightView
-from tui.widgets.log.view import LogView
-from tui.widgets.table.table import Cell, Column, Row, Table
-from tui.widgets.yaml_view import YamlView
 
-BLACK = Color(0, 0, 0)
-SEQUENCES = (
-    "\x1b[2J\x1b[31mred\x1b[0m\x1b]0;title\x07\x1b]52;c;YQ==\x1b\\\x1bPq#0\x1b\\\x1b_apc\x1b^pm\x1bX\x1bc"
-    "\x9b5n\x9d8;;http://x\x9clink\x90dcs\x98\x9e\x9f\x7f\x00\x85\x07\x08\r\n\t\x0b end\x1b"
-)
-MARKUP = "[/b][red]x[/red][@click=app.quit]q[/][link=http://x]l[/link]\\[a] $primary {x} %s [[ ]] [/] [bold"
-LETTERS = (
-    "pods\u202egpj\u2066\u200b\u200d\ufeff\xad e\u0301\u0301 训练 👩\u200d👩\u200d👧 ⚠\ufe0f"
-    " \U000e0041\u2028\ufdfd\u115f"
-)
-HOSTILE = {
-    "sequences": SEQUENCES,
-    "markup": MARKUP,
-    "letters": LETTERS,
-    "long": ((SEQUENCES + MARKUP + LETTERS) * 100)[:10_000],
-}
 """What each string of the cluster is."""
-NASTY = st.lists(
-    st.one_of(st.sampled_from((*SEQUENCES, *MARKUP, *LETTERS, "\ud800", "训" * 50)), st.characters()),
-    max_size=30,
-).map("".join)
 """Any text, and more of what does harm than chance would bring."""
-
-
-def assert_harmless(strips: Sequence[Strip], width: int) -> None:
-    for strip in strips:
-        for text, style, control in strip:
-            assert not control and not UNSAFE.search(text), repr(text)
-            assert not (style and style.link)
-        assert sum(cell_len(text) for text, _, _ in strip) <= width, strip.text
-        strip.text.encode("utf-8")
-
-
-def assert_screen_harmless(app: App[Any]) -> None:
-    """Look at what is composed."""
-    assert_harmless(app.screen._compositor.render_strips(), app.screen.size.width)
-
-
-def assert_all_harmless(app: App[Any]) -> None:
-    """Look at what is composed, and at every widget alone: what hides now may be seen next."""
-    screen = app.screen
-    assert_screen_harmless(app)
-    for widget in screen.walk_children(Widget):
-        if widget.display and widget.size:
-            width, height = widget.outer_size
-            assert_harmless(widget.render_lines(Region(0, 0, width, height)), width)
 
 
 # The gate itself
@@ -145,78 +97,6 @@ async def test_a_widget_that_takes_no_care_can_do_no_harm() -> None:
 
 
 # Each widget alone, without the gate: what it draws can be read, and needs no gate
-
-
-class Shelf(App[None]):
-    """The widgets that show words from outside."""
-
-    CSS = "Table, LogView, YamlView, CurveChart { height: 6; width: 40; }"
-
-    def __init__(self) -> None:
-        super().__init__()
-        for palette in themes.load().values():
-            self.register_theme(Theme(**palette))
-        self.theme = themes.DEFAULT
-
-    def get_theme_variable_defaults(self) -> dict[str, str]:
-        return themes.variable_defaults()
-
-    def compose(self) -> ComposeResult:
-        yield Table(COLUMNS)
-        yield Notice()
-        yield PreflightView()
-        yield LogView(name_of=lambda line: line.source.pod)
-        yield YamlView()
-        yield CurveChart("")
-
-    def say(self, text: str) -> None:
-        """Let every widget say it."""
-        table = self.query_one(Table)
-        table.empty = text
-        columns = [Column("name", text, elide="middle", min_width=5), Column("status", text, elide="end")]
-        rows = [
-            Row(f"{text}{number}", (Cell(text), Cell.of((text, "failed"), (text, ""))), text)
-            for number in (0, 1)
-        ]
-        table.set_columns(columns, rows)
-        self.query_one(Notice).show(text)
-        self.query_one(PreflightView).show([PreflightLine("error", text)])
-        source = Target("default", text, instance=text)
-        raw = text.encode("utf-8", "surrogatepass")
-        items: list[Item] = [LogLine(1, raw, source, 0, 0), Marker(Mark.NOTE, text, source, 2, 1)]
-        self.query_one(LogView).append(items)
-        self.query_one(YamlView).show(f"a: {text}")
-        self.query_one(CurveChart).set_curves(
-            text, [PlotCurve(text, one_point()), PlotCurve(text, one_point())], empty=text
-        )
-
-
-COLUMNS = (Column("name", "NAME"), Column("status", "STATUS"))
-
-
-def one_point() -> Series:
-    series = Series()
-    series.append([(1, 1.0, 0.5)])
-    return series
-
-
-async def show_all(texts: Sequence[str]) -> None:
-    app = Shelf()
-    async with app.run_test(size=(60, 40)) as pilot:
-        for text in texts:
-            app.say(text)
-            await pilot.pause()
-            assert_all_harmless(app)
-
-
-@settings(max_examples=10, deadline=None, derandomize=True)
-@given(st.lists(NASTY, min_size=5, max_size=10))
-def test_widgets_draw_any_words_harmlessly(texts: list[str]) -> None:
-    asyncio.run(show_all(texts))
-
-
-async def test_widgets_draw_the_worst_words_harmlessly() -> None:
-    await show_all([*HOSTILE.values(), HOSTILE["long"] * 10, "\ud83d half", "\n" * 50, "e" + "\u0301" * 1000])
 
 
 # The whole console on a cluster that says nothing else
@@ -416,3 +296,19 @@ async def test_a_hostile_cluster_is_drawn_harmlessly_in_every_view(
         "ContextsView",
     } <= seen
     assert {"NewJobScreen", "HelpScreen", "ThemesScreen"} <= seen
+
+
+async def test_words_from_the_cluster_are_never_markup(tmp_path: Path) -> None:
+    nasty = pytorch_job("x", gpus=1)
+    nasty["metadata"]["name"] = "[/b]\x1b[31m\u202ered"
+    async with console_on(tmp_path, nodes=[node("[/i]\x1b]0;n\x07")], jobs=[nasty]) as play:
+        assert "[/b]" in play.text
+        assert "\x1b" not in play.text and "\u202e" not in play.text
+        await play.press("enter")
+        assert "[/b]" in play.text
+        await play.press("m")
+        assert isinstance(play.console.screen, CurvesView)
+        await play.press("escape", "escape", "tab")
+        assert "[/i]" in play.text and "\x1b" not in play.text
+        await play.press("escape", "ctrl+d")
+        assert "[/b]" in play.text

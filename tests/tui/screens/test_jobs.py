@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from textual.pilot import Pilot
 
 from k8s.snapshot import ClusterSnapshot, Job, Missing
@@ -19,8 +17,7 @@ from tests.support.hosted_view import Hosted, hosted
 from tests.support.objects import batch_job, joined, node, pod_of, pytorch_job
 from tests.support.sample_cluster import MPI_JOBS, ago, lab
 from tests.tui.console.test_console import console_on
-from tui.jobs.filters import filter_jobs, gpu_totals, is_fault, own_names, silent_ranks
-from tui.options import FINISHED_DAYS
+from tui.jobs.filters import gpu_totals
 from tui.screens.base.request import Route
 from tui.screens.lists.jobs import JobsView
 from tui.text.format import status_run
@@ -59,77 +56,6 @@ def names(app: Hosted) -> set[str]:
 
 def line_of(app: Hosted, name: str) -> str:
     return next(line for line in app.text.splitlines() if f" {name} " in line)
-
-
-@pytest.mark.parametrize(
-    ("user", "found"),
-    [
-        ("li", {"li"}),
-        ("li@lab.org", {"li@lab.org", "li"}),
-        ("oidc:li@lab.org", {"oidc:li@lab.org", "oidc:li", "li"}),
-        ("", set()),
-    ],
-)
-def test_a_user_goes_by_the_name_of_the_login_whatever_is_around_it(user: str, found: set[str]) -> None:
-    assert own_names(user) - own_names("") == found - own_names("")
-
-
-def test_jobs_are_mine_by_their_user_and_all_are_shown_where_none_is_known_to_be() -> None:
-    jobs = [job("a", user="li"), job("b", user="chen")]
-    chosen = filter_jobs(jobs, {"li"}, NOW, only_mine=True)
-    assert ([each.ref.name for each in chosen.jobs], chosen.is_mine) == (["a"], True)
-    chosen = filter_jobs(jobs, {"nobody"}, NOW, only_mine=True)
-    assert ([each.ref.name for each in chosen.jobs], chosen.is_mine) == (["a", "b"], False)
-
-
-@given(st.integers(-3, 20), st.sampled_from(Status))
-def test_only_what_finished_long_ago_is_hidden_and_nothing_is_when_asked_for(
-    days: int, status: Status
-) -> None:
-    each = job("a", status=status, finished=NOW - timedelta(days=days))
-    is_old = status.is_final and days > FINISHED_DAYS
-    assert filter_jobs([each], (), NOW).older == int(is_old)
-    assert len(filter_jobs([each], (), NOW).jobs) == int(not is_old)
-    assert filter_jobs([each], (), NOW, with_older=True).jobs == [each]
-
-
-def test_a_job_that_does_not_say_when_it_finished_is_as_old_as_its_pods_say() -> None:
-    ended = job("a", status=Status.SUCCEEDED, finished=None)
-    assert filter_jobs([ended], (), NOW).older == 0
-    pods = tuple(_finished(each, NOW - timedelta(days=9)) for each in ended.instances)
-    assert filter_jobs([replace(ended, instances=pods)], (), NOW).older == 1
-
-
-def _finished(instance: Any, at: datetime) -> Any:
-    import msgspec
-
-    return msgspec.structs.replace(instance, finished=at)
-
-
-@pytest.mark.parametrize(
-    ("status", "reason", "expected"),
-    [
-        (Status.RUNNING, "", False),
-        (Status.RUNNING, "worker-1 exit 1, restarted once", True),
-        (Status.PENDING, "", False),
-        (Status.PENDING, "0/2 nodes are available", True),
-        (Status.FAILED, "", True),
-        (Status.RESTARTING, "", True),
-        (Status.UNKNOWN, "", True),
-        (Status.SUSPENDED, "by its owner", False),
-        (Status.SUCCEEDED, "done", False),
-    ],
-)
-def test_a_fault_is_what_needs_somebody(status: Status, reason: str, expected: bool) -> None:
-    assert is_fault(replace(job("a", status=status), reason=reason)) is expected
-
-
-def test_ranks_on_a_node_that_does_not_answer_are_silent() -> None:
-    lost = node("b")
-    lost["status"]["conditions"] = [{"type": "Ready", "status": "Unknown"}]
-    bert = pytorch_job("bert", workers=2, gpus=4)
-    pods = [pod_of(bert, "master-0", on="a", gpus=4), pod_of(bert, "worker-0", on="b", gpus=4)]
-    assert silent_ranks(joined([node("a"), lost], pods, [bert])[1]["bert"]) == 4
 
 
 async def test_mine_faults_and_older_jobs_are_shown_by_a_key_each_and_the_title_counts_them() -> None:

@@ -1,0 +1,33 @@
+"""What a user typed into the form, and the cluster that it is for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from k8s.kinds import JobRef
+from k8s.snapshot import ClusterSnapshot, Job, NodeRow, Share
+from k8s.status import Status
+from tui.jobs.new_job.fields import COMMAND, default_values
+
+
+def form_values(**values: str) -> dict[str, str]:
+    return {**default_values(), "name": "bert-1", "claim": "workspace", **values}
+
+
+def command(line: str, **values: str) -> dict[str, str]:
+    return form_values(run=COMMAND, command=line, **values)
+
+
+def node(
+    name: str, total: int, held: int = 0, status: str = "Ready", resource: str = "nvidia.com/gpu"
+) -> NodeRow:
+    return NodeRow(name, "", (), status, False, "", {resource: Share(total, held, 0)}, (), None)
+
+
+def job(name: str, namespace: str = "default") -> Job:
+    ref = JobRef(namespace, name, "PyTorchJob", "kubeflow.org/v1")
+    return Job(ref, "u", Status.RUNNING, "", 0, 0, (), 0, "", "", None, None, None, (), "", "")
+
+
+def cluster(*nodes: NodeRow, **fields: Any) -> ClusterSnapshot:
+    return ClusterSnapshot(nodes=nodes, is_synced=True, **fields)

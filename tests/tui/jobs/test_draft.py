@@ -1,0 +1,104 @@
+"""A draft of the form comes back, is its owner's only, and what is no draft is set aside."""
+
+from __future__ import annotations
+
+import json
+import stat
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from k8s.client.auth.cluster_config import ClusterConfig
+from tui.jobs.new_job.draft import (
+    FILE,
+    DraftError,
+    context_folder,
+    delete_draft,
+    last_image,
+    read_draft,
+    save_draft,
+    save_last_image,
+)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.dictionaries(st.text(max_size=10), st.text(max_size=50)))
+def test_a_draft_comes_back_as_it_was_kept(
+    tmp_path_factory: pytest.TempPathFactory, values: dict[str, str]
+) -> None:
+    folder = tmp_path_factory.mktemp("state")
+    save_draft(folder, values)
+    draft = read_draft(folder)
+    assert draft is not None and draft.values == values
+
+
+def test_a_draft_is_for_its_owner_only_and_leaves_nothing_beside_it(tmp_path: Path) -> None:
+    folder = tmp_path / "deep" / "state"
+    save_draft(folder, {"name": "a"})
+    save_draft(folder, {"name": "b"})
+    assert [path.name for path in folder.iterdir()] == [FILE]
+    assert stat.S_IMODE((folder / FILE).stat().st_mode) == 0o600
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    delete_draft(folder)
+    delete_draft(folder)
+    assert read_draft(folder) is None
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"",
+        b"{",
+        b"\xff\xfe",
+        b"[]",
+        b'{"values": []}',
+        b'{"values": {"name": 1}, "saved_s": 1}',
+        b'{"values": {}, "saved_s": "soon"}',
+        b"[" * 100_000,
+        json.dumps({"values": {"name": "x" * 5_000_000}, "saved_s": 1}).encode(),
+    ],
+)
+def test_a_file_that_is_no_draft_is_set_aside_and_said(tmp_path: Path, raw: bytes) -> None:
+    (tmp_path / FILE).write_bytes(raw)
+    with pytest.raises(DraftError, match=r"is not valid. It was renamed to new-job-draft.broken-1.json"):
+        read_draft(tmp_path)
+    assert (tmp_path / "new-job-draft.broken-1.json").read_bytes() == raw
+    assert read_draft(tmp_path) is None
+
+
+def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    with pytest.raises(DraftError, match=r"Could not save the draft in .*file"):
+        save_draft(tmp_path / "file", {})
+    with pytest.raises(DraftError, match="Could not read"):
+        read_draft(tmp_path / "file")
+    save_last_image(tmp_path / "file", "x")
+    assert last_image(tmp_path / "file") == ""
+
+
+def test_each_context_has_its_own_draft_and_image(tmp_path: Path) -> None:
+    sandbox = ClusterConfig(host="https://127.0.0.1:4711", context="gpuconsole-sandbox")
+    lab = ClusterConfig(host="https://lab:6443", context="lab")
+    folder = context_folder(tmp_path, sandbox)
+    save_draft(folder, {"name": "a"})
+    save_last_image(folder, "local")
+    again = context_folder(tmp_path, replace(sandbox, host="https://127.0.0.1:4712"))
+    assert again == folder
+    for other in (lab, replace(lab, host="https://other:6443"), replace(lab, context="../../lab/\ud800")):
+        elsewhere = context_folder(tmp_path, other)
+        assert elsewhere.parent == folder.parent
+        assert read_draft(elsewhere) is None
+        assert last_image(elsewhere) == ""
+        save_draft(elsewhere, {"name": other.context})
+    assert len(list(folder.parent.iterdir())) == 4
+    draft = read_draft(folder)
+    assert draft is not None and draft.values == {"name": "a"}
+
+
+def test_the_last_image_is_remembered(tmp_path: Path) -> None:
+    assert last_image(tmp_path) == ""
+    save_last_image(tmp_path, "registry/me:1")
+    assert last_image(tmp_path) == "registry/me:1"

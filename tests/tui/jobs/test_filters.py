@@ -1,0 +1,88 @@
+"""Which jobs are mine, at fault or too old, and which ranks are silent."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from k8s.status import Status
+from tests.support.objects import joined, node, pod_of, pytorch_job
+from tests.tui.screens.test_jobs import NOW, job
+from tui.jobs.filters import filter_jobs, is_fault, own_names, silent_ranks
+from tui.options import FINISHED_DAYS
+
+
+@pytest.mark.parametrize(
+    ("user", "found"),
+    [
+        ("li", {"li"}),
+        ("li@lab.org", {"li@lab.org", "li"}),
+        ("oidc:li@lab.org", {"oidc:li@lab.org", "oidc:li", "li"}),
+        ("", set()),
+    ],
+)
+def test_a_user_goes_by_the_name_of_the_login_whatever_is_around_it(user: str, found: set[str]) -> None:
+    assert own_names(user) - own_names("") == found - own_names("")
+
+
+def test_jobs_are_mine_by_their_user_and_all_are_shown_where_none_is_known_to_be() -> None:
+    jobs = [job("a", user="li"), job("b", user="chen")]
+    chosen = filter_jobs(jobs, {"li"}, NOW, only_mine=True)
+    assert ([each.ref.name for each in chosen.jobs], chosen.is_mine) == (["a"], True)
+    chosen = filter_jobs(jobs, {"nobody"}, NOW, only_mine=True)
+    assert ([each.ref.name for each in chosen.jobs], chosen.is_mine) == (["a", "b"], False)
+
+
+@given(st.integers(-3, 20), st.sampled_from(Status))
+def test_only_what_finished_long_ago_is_hidden_and_nothing_is_when_asked_for(
+    days: int, status: Status
+) -> None:
+    each = job("a", status=status, finished=NOW - timedelta(days=days))
+    is_old = status.is_final and days > FINISHED_DAYS
+    assert filter_jobs([each], (), NOW).older == int(is_old)
+    assert len(filter_jobs([each], (), NOW).jobs) == int(not is_old)
+    assert filter_jobs([each], (), NOW, with_older=True).jobs == [each]
+
+
+def test_a_job_that_does_not_say_when_it_finished_is_as_old_as_its_pods_say() -> None:
+    ended = job("a", status=Status.SUCCEEDED, finished=None)
+    assert filter_jobs([ended], (), NOW).older == 0
+    pods = tuple(_finished(each, NOW - timedelta(days=9)) for each in ended.instances)
+    assert filter_jobs([replace(ended, instances=pods)], (), NOW).older == 1
+
+
+def _finished(instance: Any, at: datetime) -> Any:
+    import msgspec
+
+    return msgspec.structs.replace(instance, finished=at)
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "expected"),
+    [
+        (Status.RUNNING, "", False),
+        (Status.RUNNING, "worker-1 exit 1, restarted once", True),
+        (Status.PENDING, "", False),
+        (Status.PENDING, "0/2 nodes are available", True),
+        (Status.FAILED, "", True),
+        (Status.RESTARTING, "", True),
+        (Status.UNKNOWN, "", True),
+        (Status.SUSPENDED, "by its owner", False),
+        (Status.SUCCEEDED, "done", False),
+    ],
+)
+def test_a_fault_is_what_needs_somebody(status: Status, reason: str, expected: bool) -> None:
+    assert is_fault(replace(job("a", status=status), reason=reason)) is expected
+
+
+def test_ranks_on_a_node_that_does_not_answer_are_silent() -> None:
+    lost = node("b")
+    lost["status"]["conditions"] = [{"type": "Ready", "status": "Unknown"}]
+    bert = pytorch_job("bert", workers=2, gpus=4)
+    pods = [pod_of(bert, "master-0", on="a", gpus=4), pod_of(bert, "worker-0", on="b", gpus=4)]
+    assert silent_ranks(joined([node("a"), lost], pods, [bert])[1]["bert"]) == 4

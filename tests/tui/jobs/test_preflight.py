@@ -1,0 +1,145 @@
+"""What the form says of a job beside its fields: its size, where it fits, where its files go."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from k8s.models import Taint
+from k8s.snapshot import ClusterSnapshot
+from tests.tui.jobs.new_job_form import cluster, command, form_values, job, node
+from tui.jobs.new_job.form_spec import parse_values
+from tui.jobs.new_job.preflight import PreflightLine, preflight
+
+
+def said(values: dict[str, str], snapshot: ClusterSnapshot) -> dict[str, str]:
+    """Return the severity of each preflight line, by its text."""
+    return {
+        line.text: line.severity
+        for line in preflight(parse_values(values), snapshot, ["workspace"], "default")
+    }
+
+
+def test_a_job_that_fits_is_said_to_fit_now() -> None:
+    words = said(form_values(workers="2"), cluster(node("a", 4, 2), node("b", 4)))
+    assert words["2 × 1 GPU: fits now on a; 6 of 8 GPUs free, largest free block 4"] == "ok"
+    assert words["2 pods × 1 GPU, 1 process per pod = 2 ranks"] == "info"
+    assert words["writes to /workspace/bert-1 on volume claim workspace"] == "info"
+
+
+def test_the_fit_line_names_the_nodes_and_the_largest_block() -> None:
+    nodes = [node(name, 4) for name in "abcdef"]
+    words = said(form_values(workers="4", gpus="4"), cluster(*nodes, node("g", 8, 6)))
+    text = "4 × 4 GPUs: fits now on a, b, c and 1 more; 26 of 32 GPUs free, largest free block 4"
+    assert words[text] == "ok"
+
+
+def test_the_fit_line_heeds_excluded_nodes_and_tolerations_and_says_what_it_cannot_check() -> None:
+    words = said(form_values(excluded_nodes="a"), cluster(node("a", 4), node("b", 2)))
+    assert words["1 × 1 GPU: fits now on b; 2 of 2 GPUs free, largest free block 2"] == "ok"
+    words = said(form_values(excluded_nodes="a"), cluster(node("a", 4)))
+    assert words["would never start: needs 1 × 1 GPU; the cluster has 0, at most 0 per node"] == "error"
+    tainted = replace(node("a", 4), taints=(Taint("team", "nlp", "NoSchedule"),))
+    words = said(form_values(tolerations="team=nlp:NoSchedule"), cluster(tainted))
+    assert words["1 × 1 GPU: fits now on a; 4 of 4 GPUs free, largest free block 4"] == "ok"
+    words = said(form_values(node_selector="gpu=a100"), cluster(node("a", 4)))
+    text = "would fit now, where the node selector allows: 4 of 4 GPUs free, largest free block 4"
+    assert words[f"1 × 1 GPU: {text}"] == "info"
+
+
+def test_free_gpus_in_pieces_too_small_are_said_to_make_it_wait() -> None:
+    words = said(form_values(workers="2", gpus="4"), cluster(node("a", 4, 2), node("b", 4)))
+    assert words["would wait: needs 2 × 4 GPUs; 6 of 8 GPUs free, at most 4 on one node (b)"] == "warning"
+
+
+def test_a_cordoned_node_counts_for_later_but_not_for_now() -> None:
+    words = said(form_values(), cluster(node("a", 4, status="Ready, cordoned")))
+    assert words["would wait: needs 1 × 1 GPU; 0 of 4 GPUs free"] == "warning"
+
+
+def test_a_tainted_node_takes_the_job_only_where_the_taint_is_of_the_gpus() -> None:
+    dedicated, of_gpus = Taint("team", "nlp", "NoSchedule"), Taint("nvidia.com/gpu", "", "NoSchedule")
+    words = said(form_values(), cluster(replace(node("a", 4), taints=(of_gpus, dedicated))))
+    assert words["would wait: needs 1 × 1 GPU; 0 of 4 GPUs free, 1 node tainted"] == "warning"
+    words = said(form_values(), cluster(replace(node("a", 4), taints=(of_gpus,))))
+    assert words["1 × 1 GPU: fits now on a; 4 of 4 GPUs free, largest free block 4"] == "ok"
+
+
+def test_more_than_the_cluster_has_is_said_to_wait_for_ever() -> None:
+    words = said(form_values(gpus="8"), cluster(node("a", 4), node("b", 4)))
+    assert words["would never start: needs 1 × 8 GPUs; the cluster has 8, at most 4 per node"] == "error"
+
+
+def test_a_resource_that_no_node_has_is_said_with_those_there_are() -> None:
+    words = said(form_values(), cluster(node("a", 4, resource="amd.com/gpu")))
+    assert words["would never start: no node has nvidia.com/gpu; available: amd.com/gpu"] == "error"
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "words"),
+    [
+        (ClusterSnapshot(), "cannot tell yet whether it fits: still listing nodes"),
+        (cluster(problems={"nodes": "no"}), "cannot tell whether it fits: you may not list nodes"),
+        (cluster(node("a", 1), stale="gone"), "cluster unreachable: free GPUs may have changed"),
+    ],
+)
+def test_what_is_not_known_is_not_claimed(snapshot: ClusterSnapshot, words: str) -> None:
+    assert words in said(form_values(), snapshot)
+
+
+def test_simulated_gpus_are_called_simulated() -> None:
+    words = said(form_values(), cluster(replace(node("a", 8), is_simulated=True)))
+    assert "1 × 1 GPU: fits now on a; 8 of 8 GPUs free (simulated), largest free block 8" in words
+
+
+def test_processes_that_share_or_waste_gpus_are_pointed_out() -> None:
+    assert said(form_values(processes="4"), cluster())["4 processes share 1 GPU in each pod"] == "warning"
+    assert (
+        said(form_values(gpus="4", processes="1"), cluster())["3 of 4 GPUs in each pod may be idle"]
+        == "warning"
+    )
+
+
+def test_a_command_that_starts_no_processes_is_pointed_out() -> None:
+    words = "the command must start the processes itself, e.g. with torchrun"
+    assert said(command("python train.py", gpus="2"), cluster())[words] == "warning"
+    assert words not in said(command("torchrun train.py", gpus="2"), cluster())
+
+
+def test_a_kind_without_ranks_says_that_each_pod_trains_on_its_own() -> None:
+    words = said(form_values(kind="Job", workers="2"), cluster())
+    assert words["pods of a Job get no ranks: each trains on its own"] == "warning"
+
+
+def test_files_that_would_be_lost_and_claims_that_are_missing_are_pointed_out() -> None:
+    assert (
+        said(form_values(claim=""), cluster())["no volume claim: its files are lost with its pods"]
+        == "warning"
+    )
+    missing = "would wait: volume claim scratch not found in default"
+    assert said(form_values(claim="scratch"), cluster())[missing] == "warning"
+    assert PreflightLine("warning", missing) not in preflight(
+        parse_values(form_values(claim="scratch")), cluster(), None
+    )
+
+
+def test_a_name_that_is_taken_is_seen_before_the_server_says_so() -> None:
+    found = said(form_values(), cluster(jobs=(job("bert-1"),)))
+    assert found["PyTorchJob bert-1 already exists in default"] == "error"
+
+
+@pytest.mark.parametrize("text", ["9" * 30, "9999", "-1", "many", ""])
+@pytest.mark.parametrize(("key", "label"), [("gpus", "GPUs"), ("workers", "Workers")])
+def test_of_a_number_that_is_none_nothing_is_claimed(key: str, label: str, text: str) -> None:
+    lines = list(said(form_values(**{key: text}), cluster(node("a", 8))))
+    assert not any("GPU" in line and line != f"cannot tell the size: {label} is not valid" for line in lines)
+    assert lines[0] == f"cannot tell the size: {label} is not valid"
+
+
+@pytest.mark.parametrize("key", ["name", "claim", "mount_path", "namespace"])
+def test_a_long_name_does_not_fill_the_summary(key: str) -> None:
+    text = "/" * (key == "mount_path") + "x" * 300
+    lines = said(form_values(**{key: text}), cluster(node("a", 8), jobs=(job("x" * 300),)))
+    assert max(map(len, lines)) <= 150
+    assert any("x…" in line or "…x" in line for line in lines) or key == "namespace"
