@@ -39,12 +39,14 @@ async def check_objects(
             found.append(error("namespace", text, "choose one that exists"))
             continue
         resources = list(dict.fromkeys(resource for resource, _ in named))
+        unserved = await asyncio.gather(*(_quiet(served_findings(client, each)) for each in resources))
+        served = [resource for resource, findings in zip(resources, unserved, strict=True) if not findings]
         checks: list[Awaitable[list[Finding]]] = [
-            *(served_findings(client, resource) for resource in resources),
-            permission_findings(client, resources, home),
+            permission_findings(client, served, home),
             *(name_findings(client, resource, name, home) for resource, name in named if name),
         ]
-        found += [each for findings in await asyncio.gather(*map(_quiet, checks)) for each in findings]
+        answers = [*unserved, *await asyncio.gather(*map(_quiet, checks))]
+        found += [each for findings in answers for each in findings]
     return found
 
 

@@ -11,9 +11,9 @@ import yaml
 from tests import FIXTURES
 from tests.scripted.feed import say_kinds
 from tests.scripted.server import Answer, Asked, Compute, Reply, ScriptedCluster, page, refusal
-from tests.support.objects import pytorch_job
+from tests.support.objects import batch_job, pytorch_job
 from tests.tui.commands.conftest import CommandLine
-from tests.tui.commands.submitting import PYTORCH_JOBS, echo
+from tests.tui.commands.submitting import BATCH_JOBS, PYTORCH_JOBS, echo
 
 CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
@@ -131,6 +131,23 @@ async def test_pods_that_are_not_alike_are_not_counted_as_if_they_were(
     ]["template"]
     ended = await run("submit", "-f", written(run, job))
     assert (ended.status, ended.err) == (0, "")
+
+
+async def test_pods_that_may_come_one_after_another_need_no_room_at_once(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
+    cluster.say(BATCH_JOBS, Compute(echo), method="POST")
+    cluster.say(PYTORCH_JOBS, Compute(echo), method="POST")
+    indexed = batch_job("sweep", 100, gpus=1, indexed=True, parallelism=2)
+    elastic = job_with(gpus=8, workers=9)
+    elastic["spec"]["elasticPolicy"] = {"minReplicas": 1, "maxReplicas": 9}
+    for job, needs in (
+        (indexed, "2 × 1 GPU"),
+        (batch_job("sweep", 100, gpus=1), "1 × 1 GPU"),
+        (elastic, "1 × 8 GPUs"),
+    ):
+        ended = await run("submit", "-f", written(run, job))
+        assert (ended.status, ended.err) == (0, f"Warning: would wait: needs {needs}; 0 of 15 GPUs free.\n")
 
 
 async def test_what_the_file_brings_along_is_not_missed(run: CommandLine, cluster: ScriptedCluster) -> None:

@@ -56,12 +56,11 @@ async def check_manifests(
             others.append(each)
             continue
         kind, spec, is_uniform = understood
-        needed = _without(spec, made)
+        at_once = replace(spec, workers=min(spec.workers, _pods_at_once(kind, each.manifest)))
         if spec.gpus and is_uniform:
             snapshot = snapshot or await fetch_nodes()
         nodes = snapshot if is_uniform else None
-        # Event files are in a volume that the same file may bring along.
-        checks = await check_submit(client, kind, spec, (each,), nodes, needed)
+        checks = await check_submit(client, kind, at_once, (each,), nodes, _without(spec, made))
         found.append(CheckedObject(f"{kind.title} {spec.name}", checks))
     if others:
         findings = await check_objects(client, others, namespace)
@@ -85,6 +84,16 @@ def _understood(each: ManifestOptions, namespace: str) -> tuple[CreatableKind, J
     home = str(manifest["metadata"].get("namespace") or namespace)
     is_uniform = not any(f" {words}".endswith(_SIZE_WORDS) for words in lost)
     return kind, replace(spec, name=name, namespace=home), is_uniform
+
+
+def _pods_at_once(kind: CreatableKind, manifest: Manifest) -> int:
+    """Return how many pods must have room at once: those of a Job may come one after another."""
+    try:
+        enough = kind.parse(manifest).enough
+    except (AttributeError, KeyError, TypeError, ValueError):
+        enough = None
+    pods = max(1, len(kind.replicas(manifest)))
+    return pods if enough is None else max(1, min(pods, enough))
 
 
 def _without(spec: JobSpec, made: Collection[tuple[Resource, str]]) -> JobSpec:
