@@ -25,6 +25,8 @@ _OPEN_MPI_HOSTS = "OMPI_MCA_orte_default_hostfile"
 _HYDRA_HOSTS = ("HYDRA_HOST_FILE", "I_MPI_HYDRA_HOST_FILE")
 _TAGGED = "OMPI_MCA_orte_tag_output"
 """Tells Open MPI 4 to say before each line whose it is; Open MPI 5 knows an option for that only."""
+_ON_LOOPBACK = os.path.join(os.path.dirname(os.path.abspath(__file__)), "on_loopback.py")
+"""What keeps mpirun, its daemons and its ranks from listening on other addresses."""
 _OWN_FOLDER = "/proc/self/cwd"
 """Each rank's own working folder, that of its pod: mpirun would send all of them to the launcher's."""
 _WITH_VALUE = frozenset(
@@ -89,7 +91,8 @@ def main(name: str, packaged: str, *words: str) -> int:
         words = tuple(hydra_words(words, env))
     with tempfile.TemporaryDirectory(prefix="mpirun-") as folder:
         words = tuple(with_mounts(words, _worker_mounts(env)))
-        status = subprocess.call([program, *words], env=env | {"GPUCONSOLE_MPI_LAUNCH": folder})
+        command = [sys.executable, "-I", "-S", _ON_LOOPBACK, program, *words]
+        status = subprocess.call(command, env=env | {"GPUCONSOLE_MPI_LAUNCH": folder})
         if status == 0 and has_lost_worker(folder):
             _say("a worker was lost, though mpirun says that all went well")
             return 1

@@ -24,6 +24,9 @@ WAIT_S, _TURN_S = 30.0, 0.1
 """How long mpirun's hosts are waited for: an operator makes the launcher and the workers at once."""
 _WITH_VALUE = "BbcDEeFIiJLlmOopQRSWw"
 """ssh's options that are followed by a value. Source: ssh(1)."""
+_SHELL = ("/bin/sh", "-c")
+_ON_LOOPBACK = os.path.join(os.path.dirname(os.path.abspath(__file__)), "on_loopback.py")
+"""What keeps MPI's daemons and ranks from listening on other addresses."""
 _FAILED = 255
 """How ssh exits when it could not run the command."""
 _PRELUDE = (
@@ -50,8 +53,9 @@ def main(program: str, *words: str) -> int:
         return _fail(f"{program}: {host} is not a running pod of this namespace")
     if notes:
         note(notes, "")
+    shell = (sys.executable, "-I", "-S", _ON_LOOPBACK, *_SHELL) if notes else _SHELL
     try:
-        status = run(connection, (_PRELUDE if notes else "") + command)
+        status = run(connection, shell, (_PRELUDE if notes else "") + command)
     except (OSError, ValueError) as error:
         return _fail(f"{program}: {host}: {error}")
     if notes:
@@ -99,13 +103,13 @@ def connect(folder: str, within_s: float) -> socket.socket | None:
         time.sleep(_TURN_S)
 
 
-def run(connection: socket.socket, line: str) -> int:
+def run(connection: socket.socket, shell: Sequence[str], line: str) -> int:
     """Have a container's shim run a shell's line; return its exit status, as a shell counts a signal.
 
     Raises:
         OSError, ValueError: The shim is gone or does not start it.
     """
-    request = json.dumps({"argv": ["/bin/sh", "-c", line], "terminal": False}).encode() + b"\n"
+    request = json.dumps({"argv": [*shell, line], "terminal": False}).encode() + b"\n"
     sent = socket.send_fds(connection, [request], [0, 1, 2])
     connection.sendall(request[sent:])
     # From here on the command alone holds them, so that whoever reads its output sees it end.

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +42,31 @@ def marked(mark: str) -> list[int]:
             except OSError:
                 continue
     return found
+
+
+def listening_addresses(pids: Collection[int]) -> list[IPv4Address | IPv6Address]:
+    """Return the addresses on which processes listen for TCP, each once for each socket."""
+    found: dict[str, IPv4Address | IPv6Address] = {}
+    for name in ("tcp", "tcp6"):
+        for line in Path(f"/proc/net/{name}").read_text().splitlines()[1:]:
+            fields = line.split()
+            words = bytes.fromhex(fields[1].partition(":")[0])
+            # Each 32 bits are in this machine's order.
+            packed = b"".join(
+                words[at : at + 4][:: -1 if sys.byteorder == "little" else 1]
+                for at in range(0, len(words), 4)
+            )
+            address = ip_address(packed)
+            mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+            if fields[3] == "0A":
+                found[f"socket:[{fields[9]}]"] = mapped or address
+    held = set()
+    for pid in pids:
+        with suppress(OSError):
+            for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+                with suppress(OSError):
+                    held.add(os.readlink(descriptor))
+    return [address for socket, address in found.items() if socket in held]
 
 
 async def comes(

