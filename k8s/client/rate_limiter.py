@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from itertools import count
 
 PER_S = 10.0
@@ -20,6 +23,18 @@ BACKGROUND_DELAY_S = 3.0
 """How much later than it came background work queues; from then on it may borrow too."""
 LONGEST_PAUSE_S = 30.0
 """Longest pause that a server is granted at once. If it still is busy, it will ask for another."""
+
+_is_background = ContextVar("is_background", default=False)
+
+
+@contextmanager
+def background_requests() -> Iterator[None]:
+    """Let every request of the block, and of the tasks that it starts, queue as background work."""
+    token = _is_background.set(True)
+    try:
+        yield
+    finally:
+        _is_background.reset(token)
 
 
 class RateLimiter:
@@ -63,7 +78,8 @@ class RateLimiter:
     async def acquire(self, *, is_urgent: bool) -> None:
         """Take a token for one request; waits until there is one. If cancelled, it goes to another."""
         loop = asyncio.get_running_loop()
-        due_s = loop.time() + (0.0 if is_urgent else self._background_delay_s)
+        waits = not is_urgent or _is_background.get()
+        due_s = loop.time() + (self._background_delay_s if waits else 0.0)
         granted = loop.create_future()
         heapq.heappush(self._waiting, (due_s, next(self._numbers), granted))
         self._grant()

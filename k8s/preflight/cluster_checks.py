@@ -29,6 +29,8 @@ from k8s.preflight.object_checks import (
     served_findings,
 )
 
+_NONSENSE = (AttributeError, KeyError, TypeError, ValueError)
+"""What reading an answer raises that is another thing than was asked for."""
 Objects = Sequence[tuple[Resource, Manifest]]
 """All that must be created for a job, itself included."""
 
@@ -72,7 +74,7 @@ async def _quiet(check: Awaitable[list[Finding]]) -> list[Finding]:
     """Find nothing where the cluster gives no answer, or one that makes no sense."""
     try:
         return await check
-    except (KubeError, msgspec.ValidationError):
+    except (KubeError, msgspec.ValidationError, *_NONSENSE):
         return []
 
 

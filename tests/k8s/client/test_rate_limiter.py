@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from k8s.client.rate_limiter import LONGEST_PAUSE_S, RateLimiter
+from k8s.client.rate_limiter import LONGEST_PAUSE_S, RateLimiter, background_requests
 
 
 class _Jumping(selectors.SelectSelector):
@@ -98,6 +98,20 @@ def test_what_the_user_asks_for_goes_before_what_waits_already() -> None:
         await asyncio.gather(*waiting)
         assert turns.names[20] == "delete"
         assert turns.names[21:] == [f"list {number}" for number in range(20, 30)]
+
+    run(story)
+
+
+def test_what_is_done_in_the_background_waits_whatever_it_asks_for_and_so_do_its_tasks() -> None:
+    async def story() -> None:
+        turns = Turns(RateLimiter(reserve=0))
+        waiting = [turns.ask(f"list {number}") for number in range(20)]
+        with background_requests():
+            waiting += [turns.ask(f"check {number}", is_urgent=True) for number in range(10)]
+        await asyncio.sleep(0.05)
+        waiting.append(turns.ask("delete", is_urgent=True))
+        await asyncio.gather(*waiting)
+        assert turns.names[20:] == ["delete", *(f"check {number}" for number in range(10))]
 
     run(story)
 

@@ -337,3 +337,15 @@ async def test_a_runtime_that_is_not_there_is_named_with_those_that_are() -> Non
 async def test_nothing_is_said_of_runtimes_where_they_are_not_to_be_seen() -> None:
     assert await runtime_findings({}, "mine") == []
     assert await runtime_findings({RUNTIMES: refusal(403, "no")}, "mine") == []
+
+
+@pytest.mark.parametrize(
+    "nonsense",
+    [Answer(b"<html>"), Answer([]), Answer({"items": 7, "status": 7, "metadata": 7}), Answer({"items": [7]})],
+    ids=["HTML", "a list", "numbers", "a list of numbers"],
+)
+async def test_answers_that_make_no_sense_find_nothing(nonsense: Answer) -> None:
+    everything = (*FINE, CLAIM, PRIORITIES, QUEUE, f"{SPACE}/secrets/hub", f"{PRIORITIES}/high")
+    wanted = {**DATA, **GPUS, "priority_class": "high", "queue": "team", "pull_secrets": ("hub",)}
+    found = await findings(dict.fromkeys(everything, nonsense), nonsense, **wanted)
+    assert [each for each in found if "high" in each.text] == []

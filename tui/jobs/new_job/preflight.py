@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 
 from k8s.diagnosis.shortage import closed_words
 from k8s.job_spec import JobSpec
+from k8s.preflight import Finding
 from k8s.scheduling.predicates import ClusterCapacity, UnfitNode, UnfitReason
 from k8s.scheduling.requests import ResourceList, insufficient
 from k8s.scheduling.scheduling_spec import SchedulingSpec, Toleration
@@ -79,9 +80,19 @@ def preflight(
         for job in snapshot.jobs
     ):
         lines.append(
-            PreflightLine("error", f"{result.kind.title} {spec.name} already exists in {spec.namespace}")
+            PreflightLine(
+                "error", f"{result.kind.resource.kind} {spec.name} already exists in {spec.namespace}"
+            )
         )
     return [PreflightLine(line.severity, elide_middle(line.text, LONGEST_LINE)) for line in lines]
+
+
+def line_of(finding: Finding, *, is_old: bool = False) -> PreflightLine:
+    """Return what is to be said of a finding; an old one was found before the job was changed."""
+    text = elide_middle(finding.text, LONGEST_LINE)
+    if is_old:
+        return PreflightLine("info", f"before your last change: {text}")
+    return PreflightLine(finding.severity, f"{text}; {finding.remedy}")
 
 
 def _size_and_fit(result: FormResult, snapshot: ClusterSnapshot) -> list[PreflightLine]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from textual.app import App
@@ -12,7 +13,9 @@ from k8s.text.sanitize import sanitize
 from tui.jobs.new_job import draft
 from tui.jobs.new_job.form_state import FormState
 from tui.screens.dialogs.confirm import ConfirmScreen
+from tui.terminal.key_queue import keys_held
 from tui.text.format import age
+from tui.widgets.form.job_fields import Notice
 
 KEEP_AFTER_S = 0.4
 """Between the last key in a field and the values on the disk."""
@@ -28,7 +31,26 @@ class FormDrafts:
         self._unsaved = draft.UnsavedValues(folder)
         self._is_draft = False
 
-    async def read(self) -> draft.Draft | None:
+    async def fill_in(self, app: App[object], notice: Notice, show: Callable[[], None]) -> bool:
+        """Fill in the last image and, if the user wants it, the draft that was left; tell whether that was.
+
+        Args:
+            app: Where it is asked.
+            notice: Says why there is no draft where it cannot be read.
+            show: Called when the image is filled in.
+        """
+        with keys_held(app):  # they are for the question whether to resume the draft
+            if image := await asyncio.to_thread(draft.last_image, self._folder):
+                self._state.set_default("image", image)
+                show()
+            try:
+                saved = await self._read()
+            except draft.DraftError as error:
+                notice.show(str(error))
+                return False
+        return saved is not None and await self._is_resumed(app, saved)
+
+    async def _read(self) -> draft.Draft | None:
         """Return the draft that was left, also by a console that ended badly.
 
         Raises:
@@ -37,7 +59,7 @@ class FormDrafts:
         await asyncio.to_thread(draft.recover_draft, self._folder)
         return await asyncio.to_thread(draft.read_draft, self._folder)
 
-    async def is_resumed(self, app: App[object], saved: draft.Draft) -> bool:
+    async def _is_resumed(self, app: App[object], saved: draft.Draft) -> bool:
         """Ask whether to resume a draft, and fill it in."""
         name = sanitize(saved.values.get("name", "")) or "A job without a name"
         details = (
@@ -51,24 +73,32 @@ class FormDrafts:
         self._state.load_draft(saved.values)
         return True
 
-    async def last_image(self) -> str:
-        """Return the image of the last job; empty where none is known."""
-        return await asyncio.to_thread(draft.last_image, self._folder)
-
     async def save_last_image(self, image: str) -> None:
         """Save it for the next form."""
         await asyncio.to_thread(draft.save_last_image, self._folder, image)
 
-    async def save(self) -> None:
-        """Save the values as a draft.
-
-        Raises:
-            DraftError: The folder cannot be written to.
-        """
+    async def save(self, notice: Notice) -> bool:
+        """Save the values as a draft; tell whether they are, else the notice says why not."""
         values = self._state.values
-        await asyncio.to_thread(draft.save_draft, self._folder, values)
+        try:
+            await asyncio.to_thread(draft.save_draft, self._folder, values)
+        except draft.DraftError as error:
+            notice.show(str(error))
+            return False
         self._state.mark_saved(values)
         self._is_draft = True
+        return True
+
+    async def may_leave(self, app: App[object], notice: Notice) -> bool:
+        """Ask whether to save a draft, if there are unsaved changes; tell whether to close the form."""
+        if not self._state.is_dirty:
+            return True
+        answers = (("save", "Save draft"), ("discard", "Discard"), ("stay", "Keep editing"))
+        details = "A draft is offered the next time you open this form."
+        dialog = ConfirmScreen("Save a draft before leaving?", details, answers=answers, escape=2)
+        answer = await app.push_screen_wait(dialog)
+        with keys_held(app):
+            return answer == "discard" or (answer == "save" and await self.save(notice))
 
     async def keep(self) -> None:
         """Have the values on the disk soon: what ends the console may not let it save them.

@@ -45,7 +45,9 @@ def form_submission(
         ValueError: The edited YAML is no manifest of the form's kind; the message says where.
     """
     kind, spec = result.kind, result.spec
-    details = "\n".join(line.marked for line in lines)
+    said = tuple(lines)
+    details = "\n".join(line.marked for line in said)
+    is_doubtful = any(line.severity == "error" for line in said)
     edited = _checked(kind, edits.manifest) if edits.is_edited else None
 
     async def send(is_dry_run: bool) -> JobRef:
@@ -64,10 +66,10 @@ def form_submission(
         return ref
 
     if edited is None:
-        return Submission(kind.title, spec.name, spec.namespace, send, details)
+        return Submission(kind.title, spec.name, spec.namespace, send, details, is_doubtful)
     details = "\n".join(filter(None, (details, f"! {_edited_words(edits)}")))
     name = str(edited["metadata"]["name"])
-    return Submission(kind.title, name, _namespace(edited, spec.namespace), send, details)
+    return Submission(kind.title, name, _namespace(edited, spec.namespace), send, details, is_doubtful)
 
 
 def _edited_words(edits: ManifestEdits) -> str:

@@ -26,17 +26,15 @@ from k8s.text.sanitize import sanitize
 from tui.jobs.new_job.draft import DraftError
 from tui.jobs.new_job.fields import EDITED_YAML
 from tui.jobs.new_job.form_state import FormState
-from tui.jobs.new_job.preflight import PreflightLine, preflight
 from tui.jobs.new_job.volume import look_into_volume
 from tui.keys import NEW_JOB, Key
 from tui.screens.base.request import ActionRequest
-from tui.screens.dialogs.confirm import ConfirmScreen
+from tui.screens.documents.form_checks import CHECK_TIMES, CheckTimes, FormChecks
 from tui.screens.documents.form_drafts import FormDrafts
 from tui.screens.documents.form_files import import_job, is_done, save_as_template
 from tui.screens.documents.form_offers import FormOffers, Place
 from tui.screens.documents.form_submission import PassedDryRun, form_submission
 from tui.screens.documents.submit import Submission, SubmitScreen
-from tui.terminal.key_queue import keys_held
 from tui.widgets.bindings import bindings
 from tui.widgets.form.fields import Field
 from tui.widgets.form.job_fields import CreateBar, JobFields, Notice, PreflightView
@@ -67,6 +65,7 @@ class NewJobScreen(SubmitScreen):
         snapshot: ClusterSnapshot | None = None,
         clone: Clone | None = None,
         templates_folder: Path | None = None,
+        check_times: CheckTimes = CHECK_TIMES,
     ) -> None:
         """Prepare the form; volume claims are listed once it is on screen.
 
@@ -78,6 +77,7 @@ class NewJobScreen(SubmitScreen):
             snapshot: The cluster as it is now; later ones are set, or come by `data_bind`.
             clone: What to start from, if its spec fits the form.
             templates_folder: Where the user's own templates are; None for nowhere.
+            check_times: When the cluster is asked what would go wrong.
         """
         super().__init__()
         self.state = FormState(namespace, user, clone)
@@ -85,7 +85,7 @@ class NewJobScreen(SubmitScreen):
         self._client = client
         self._drafts = FormDrafts(state_folder, self.state)
         self._offers = FormOffers(client, templates_folder)
-        self._passed: PassedDryRun | None = None
+        self._checks = FormChecks(client, self.state, self._offers, check_times)
         self._is_closed = False
         self._focused_before_yaml: Widget | None = None
         self.keys: Sequence[Key] = NEW_JOB
@@ -125,6 +125,8 @@ class NewJobScreen(SubmitScreen):
                 self._show_state()
             self._show_preflight()
             self._offers.offer_known(self.query_one(JobFields), self.snapshot)
+            if self._checks.is_old:
+                self._check()
 
     def watch_busy(self) -> None:
         """Show the request under way on the button."""
@@ -137,22 +139,26 @@ class NewJobScreen(SubmitScreen):
         self.query_one(JobFields).show_values(self.state.values)
         self._show_errors()
         self._show_preflight()
+        self._check()
         self._show_yaml()  # also while it is hidden: a wider terminal shows it
 
     def _show_errors(self) -> None:
-        self.query_one(JobFields).show_errors(self.state.visible_errors)
+        found = self._checks.at_fields()
+        errors = {key: each.sentence for key, each in found.items() if each.severity == "error"}
+        warnings = {key: each.sentence for key, each in found.items() if each.severity == "warning"}
+        self.query_one(JobFields).show_errors({**errors, **self.state.visible_errors}, warnings)
         self.query_one(CreateBar).show(self.busy, len(self.state.errors))
 
     def _show_preflight(self) -> None:
-        lines = self._preflight()
-        if self._passed is not None:
-            lines.append(self._passed.line(self.state.values))
-        self.query_one(PreflightView).show(lines)
+        self.query_one(PreflightView).show(self._checks.lines(self.snapshot))
 
-    def _preflight(self) -> list[PreflightLine]:
-        state, offers = self.state, self._offers
-        known = (offers.claims, offers.namespace, state.earlier, state.volume)
-        return preflight(state.result, self.snapshot, *known)
+    @work(exclusive=True, group="checks")
+    async def _check(self) -> None:
+        """Show at the fields and in the preflight what the cluster has against the job."""
+        await self._checks.ask()
+        if self.is_running:  # while the form is closed its parts go one by one
+            self._show_errors()
+            self._show_preflight()
 
     def _show_yaml(self) -> None:
         result = self.state.result
@@ -199,16 +205,7 @@ class NewJobScreen(SubmitScreen):
         self._load_templates()
         if self.state.clone_of:
             return
-        with keys_held(self.app):  # they are for the question whether to resume the draft
-            if image := await self._drafts.last_image():
-                self.state.set_default("image", image)
-                self._show_state()
-            try:
-                saved = await self._drafts.read()
-            except DraftError as error:
-                self.query_one(Notice).show(str(error))
-                return
-        if saved is not None and await self._drafts.is_resumed(self.app, saved):
+        if await self._drafts.fill_in(self.app, self.query_one(Notice), self._show_state):
             self._show_state()
             self._show_yaml()
             if text := self.state.values.get(EDITED_YAML):
@@ -273,16 +270,8 @@ class NewJobScreen(SubmitScreen):
 
     async def action_save_draft(self) -> None:
         """Save the values as a draft."""
-        if await self._save_draft():
+        if await self._drafts.save(self.query_one(Notice)):
             self.notify("Draft saved.", markup=False)
-
-    async def _save_draft(self) -> bool:
-        try:
-            await self._drafts.save()
-        except DraftError as error:
-            self.query_one(Notice).show(str(error))
-            return False
-        return True
 
     def action_leave(self) -> None:
         """Close the YAML, or the form; asks first when there are unsaved changes."""
@@ -293,21 +282,14 @@ class NewJobScreen(SubmitScreen):
 
     async def confirm_leave(self) -> bool:
         """Ask whether to save a draft, if there are unsaved changes."""
-        if not self.state.is_dirty:
-            return True
-        answers = (("save", "Save draft"), ("discard", "Discard"), ("stay", "Keep editing"))
-        details = "A draft is offered the next time you open this form."
-        dialog = ConfirmScreen("Save a draft before leaving?", details, answers=answers, escape=2)
-        answer = await self.app.push_screen_wait(dialog)
-        with keys_held(self.app):
-            return answer == "discard" or (answer == "save" and await self._save_draft())
+        return await self._drafts.may_leave(self.app, self.query_one(Notice))
 
     def close(self, ref: JobRef | None) -> None:
         """Close with the job that was created, or None."""
         self._is_closed = True
         self._drafts.forget_unsaved()
         # Their fields are about to be removed.
-        for group in ("open", "claims", "volume", "keep", "templates", "labels"):
+        for group in ("open", "claims", "volume", "keep", "templates", "labels", "checks"):
             self.workers.cancel_group(self, group)
         super().close(ref)
 
@@ -350,14 +332,16 @@ class NewJobScreen(SubmitScreen):
 
         async def done(is_dry_run: bool) -> None:
             if is_dry_run:
-                self._passed = PassedDryRun(values, time.strftime("%H:%M:%S"))
+                self._checks.passed = PassedDryRun(values, time.strftime("%H:%M:%S"))
             else:
                 await self._drafts.save_last_image(values["image"].strip())
 
         self._show_yaml()
         edits.settle()
         try:
-            return form_submission(self._client, self.state.result, edits, self._preflight(), done)
+            return form_submission(
+                self._client, self.state.result, edits, self._checks.lines(self.snapshot), done
+            )
         except ValueError as error:
             self.query_one(Notice).show(f"The YAML cannot be sent. {error}")
             return None
@@ -390,7 +374,7 @@ class NewJobScreen(SubmitScreen):
         if not isinstance(error, JobRejected):
             self.query_one(Notice).show("\n".join(filter(None, (str(error), hint))))
             return
-        self._passed = None
+        self._checks.passed = None
         keys, without_field = self.state.set_server_errors(error.causes)
         others = without_field or ([] if error.causes else [error.why])
         self.query_one(Notice).show("\n".join(filter(None, (error.what, *others, error.hint))))

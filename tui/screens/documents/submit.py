@@ -35,6 +35,8 @@ class Submission:
     """Create it, or with True only ask for a dry run. Raises `KubeError`."""
     details: str = ""
     """What to know before it is created."""
+    is_doubtful: bool = False
+    """Whether it is known to be of no use: this is asked always then, and Cancel has the focus."""
 
 
 class SubmitScreen(Screen[JobRef | None]):
@@ -73,23 +75,31 @@ class SubmitScreen(Screen[JobRef | None]):
 
     def action_create(self) -> None:
         """Ask whether to create the job, and create it."""
-        if self.busy or (submission := self.make_submission()) is None:
-            return
+        if not self.busy and (submission := self.make_submission()) is not None:
+            self._ask(submission)
 
+    def _ask(self, submission: Submission) -> None:
         def answered(answer: str | None) -> None:
             if answer == "do":
                 self._start(submission)
 
         question = f"Create {submission.kind} {submission.name} in {submission.namespace}?"
         # Who asked for it mostly wants it, and what is created can be deleted: Create has the focus.
-        answers = (("do", "Create"), ("cancel", "Cancel"))
-        dialog = ConfirmScreen(question, submission.details, answers=answers, escape=1)
+        answers = [("do", "Create"), ("cancel", "Cancel")]
+        if submission.is_doubtful:
+            answers = [("cancel", "Cancel"), ("do", "Create all the same")]
+        escape = answers.index(("cancel", "Cancel"))
+        dialog = ConfirmScreen(question, submission.details, answers=answers, escape=escape)
         self.app.push_screen(dialog, answered)
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
-        """Create the job: who went to the button and pressed it is not asked again."""
+        """Create the job: who went to the button and pressed it is asked only about one of no use."""
         event.stop()
-        if not self.busy and (submission := self.make_submission()) is not None:
+        if self.busy or (submission := self.make_submission()) is None:
+            return
+        if submission.is_doubtful:
+            self._ask(submission)
+        else:
             self._start(submission)
 
     def _start(self, submission: Submission, *, is_dry_run_only: bool = False) -> None:

@@ -136,11 +136,13 @@ class Field(Vertical):
     Field ChoiceField.-textual-compact > SelectCurrent { padding: 0 1; }
     Field SelectCurrent Static#label { height: 1; text-wrap: nowrap; text-overflow: ellipsis; }
     Field .field--error { display: none; width: 100%; height: auto; max-height: 4; padding-left: 21; }
-    Field.-error .field--error { display: block; }
+    Field.-error .field--error, Field.-warning .field--error { display: block; }
     """
 
     error: reactive[str] = reactive("", init=False)
     """What is wrong with the value, shown below the control; empty hides it."""
+    warning: reactive[str] = reactive("", init=False)
+    """What may go wrong with the value, shown where there is no error."""
 
     class FieldMessage(Message):
         """The base of a field's messages."""
@@ -293,13 +295,20 @@ class Field(Vertical):
         """Put the focus on the control."""
         self._control.focus()
 
-    def watch_error(self, error: str) -> None:
+    def watch_error(self) -> None:
         """Show or hide the error."""
-        self.set_class(bool(error), "-error")
-        text = elide_end(sanitize(error), LONGEST_ERROR)
-        self.query_one(".field--error", Label).update(f"✕ {text}" if error else "")
-        if error and self.has_focus_within:
+        text = self.error or self.warning
+        self.set_class(bool(self.error), "-error")
+        self.set_class(bool(text) and not self.error, "-warning")
+        mark = "✕" if self.error else "!"
+        shown = f"{mark} {elide_end(sanitize(text), LONGEST_ERROR)}" if text else ""
+        self.query_one(".field--error", Label).update(shown)
+        if text and self.has_focus_within:
             self.call_after_refresh(self.reveal)
+
+    def watch_warning(self) -> None:
+        """Show or hide the warning."""
+        self.watch_error()
 
     def reveal(self) -> None:
         """Scroll so that label, control and error are visible."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from textwrap import wrap
+from types import MappingProxyType
 
 from rich.text import Text
 from textual.app import ComposeResult
@@ -36,6 +37,8 @@ _STYLES: Mapping[Severity, str] = {
     "error": "bold $status-failed",
 }
 """How the mark of a preflight line looks."""
+NONE: Mapping[str, str] = MappingProxyType({})
+"""For fields of which nothing is to be said."""
 _INDENT = 3
 """Cells of that mark with a space on each side."""
 
@@ -54,7 +57,8 @@ class JobFields(ScrollableContainer, can_focus=False):
         """Show `values`, by the key of their field."""
         super().__init__(id=id)
         self._values = values
-        self._errors: Mapping[str, str] = {}
+        self._errors: Mapping[str, str] = NONE
+        self._warnings: Mapping[str, str] = NONE
         self._offers: dict[str, tuple[Sequence[tuple[str, str]], str]] = {}
 
     def compose(self) -> ComposeResult:
@@ -110,11 +114,12 @@ class JobFields(ScrollableContainer, can_focus=False):
             if field.display == (field.key in hidden):
                 field.display = not field.display
 
-    def show_errors(self, errors: Mapping[str, str]) -> None:
-        """Show errors by the key of their field, and clear those of all other fields."""
-        self._errors = errors
+    def show_errors(self, errors: Mapping[str, str], warnings: Mapping[str, str] = NONE) -> None:
+        """Show errors and warnings by the key of their field, and clear those of all other fields."""
+        self._errors, self._warnings = errors, warnings
         for field in self.query(Field):
             field.error = errors.get(field.key, "")
+            field.warning = warnings.get(field.key, "")
 
     async def focus_first(self, keys: Collection[str]) -> None:
         """Focus the first shown field of these; collapsed ones are opened."""
@@ -122,7 +127,7 @@ class JobFields(ScrollableContainer, can_focus=False):
             if any(each.key in keys for each in collapsible.definitions) and collapsible.is_shown:
                 await self._mount_fields(collapsible)
                 await collapsible.toggle(True)
-        self.show_errors(self._errors)
+        self.show_errors(self._errors, self._warnings)
         for field in self.query(Field):
             if field.key in keys and field.is_shown:
                 field.focus_control()
@@ -165,7 +170,7 @@ class JobFields(ScrollableContainer, can_focus=False):
                 if (offer := self._offers.get(definition.key)) and (field := self.field(definition.key)):
                     field.offer(*offer)
             self._hide_fields()
-            self.show_errors(self._errors)
+            self.show_errors(self._errors, self._warnings)
 
 
 class PreflightView(Static):

@@ -23,6 +23,7 @@ from k8s.kinds import JobRef
 from k8s.snapshot import ClusterSnapshot, NodeRow, Share
 from tests.scripted.server import WAIT_S, Answer, Compute, Reply, ScriptedCluster, page
 from tui.screens.dialogs.confirm import ConfirmScreen
+from tui.screens.documents.form_checks import CheckTimes
 from tui.screens.documents.new_job import NewJobScreen
 from tui.widgets.form.fields import Field, TextAreaField, TextField
 from tui.widgets.form.job_fields import JobFields
@@ -32,6 +33,8 @@ CLAIMS = "/api/v1/namespaces/vision/persistentvolumeclaims"
 GPU = "nvidia.com/gpu"
 NODE = NodeRow("a100-1", "", (), "Ready", False, "", {GPU: Share(8, 2, 0)}, (), None)
 SNAPSHOT = ClusterSnapshot(context="real", user="li", namespace="vision", nodes=(NODE,), is_synced=True)
+NEVER_S = 3600.0
+"""For a form that is not to ask what would go wrong: the test looks at what it asks otherwise."""
 ECHO = Compute(lambda asked: Answer(json.loads(asked.body), 201))
 """Answer to a create as a server does that has nothing against it."""
 
@@ -47,7 +50,7 @@ class FormApp(App[None]):
         super().__init__()
         self.client = client
         self.folder = folder
-        self.form_arguments = form
+        self.form_arguments = {"check_times": CheckTimes(after_s=NEVER_S), **form}
         self.results: list[JobRef | None] = []
         for palette in themes.load().values():
             self.register_theme(Theme(**palette))
