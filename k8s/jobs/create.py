@@ -97,6 +97,7 @@ async def create_job(
     spec: JobSpec,
     *,
     files: JobFiles = NO_FILES,
+    manifest: Manifest | None = None,
     dry_run: bool = False,
     on_upload: Progress = lambda sent, total: None,
     on_found: Found = lambda companion: None,
@@ -110,6 +111,7 @@ async def create_job(
         kind: What the job becomes.
         spec: The job.
         files: What it needs of this machine.
+        manifest: What the job's own object is to be, where that is not what the kind makes of `spec`.
         dry_run: Have the server check every object, and store none.
         on_upload: Told how far it is where a large folder is sent into a volume.
         on_found: Told of a volume claim that is not created, as it is there already.
@@ -127,12 +129,11 @@ async def create_job(
 
     if is_uploaded(given, files) and not dry_run:
         # What the server would refuse is found before minutes of sending.
-        await create_job(client, kind, given, files=files, dry_run=True)
-    manifest = kind.manifest(spec)
+        await create_job(client, kind, given, files=files, manifest=manifest, dry_run=True)
     return await create_manifest(
         client,
         kind.resource,
-        manifest,
+        kind.manifest(spec) if manifest is None else manifest,
         spec.namespace,
         companions=companions_of(kind, spec, files),
         dry_run=dry_run,

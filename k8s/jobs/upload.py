@@ -69,6 +69,7 @@ async def upload_code(
     """
     mount = upload_mount(spec)
     assert mount is not None
+    on_progress(0, len(files.code))
     made = await client.create(PODS, _pod(spec, mount), spec.namespace)
     name, uid = text_of(made["metadata"]["name"]), text_of(made["metadata"].get("uid"))
     try:

@@ -10,7 +10,7 @@ import posixpath
 import re
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import unquote, urlsplit, urlunsplit
+from urllib.parse import unquote
 
 from k8s.job_spec import JobSpec
 
@@ -34,6 +34,8 @@ GIT_PREFIX = "GIT_SYNC_"
 """Variables that git-sync reads: they are its alone."""
 _CODE, _ARCHIVE, _GIT_SECRET = "/code", "/archive", "/etc/git-secret"
 _SSH_URL = re.compile(r"ssh://.*|[\w.-]+@[\w.-]+:.*")
+_LOGIN = re.compile(r"([A-Za-z][\w+.-]*://)([^/?#]*)@")
+"""User and password of a URL, whatever follows: it may be typed just now."""
 _UNFIT_FOR_KEY = re.compile(r"[^A-Za-z0-9._-]+")
 Part = dict[str, Any]
 
@@ -73,9 +75,9 @@ def login_in(spec: JobSpec) -> dict[str, str]:
     if spec.sync_mode != "git":
         return {}
     found = {}
-    if "://" in spec.sync_source and not _SSH_URL.fullmatch(spec.sync_source):
-        url = urlsplit(spec.sync_source)
-        found = {USERNAME: unquote(url.username or ""), PASSWORD: unquote(url.password or "")}
+    if (url := _LOGIN.match(spec.sync_source)) and not _SSH_URL.fullmatch(spec.sync_source):
+        user, _, password = url[2].partition(":")
+        found = {USERNAME: unquote(user), PASSWORD: unquote(password)}
     found |= {
         key: spec.env[name]
         for name, key in (("GIT_SYNC_USERNAME", USERNAME), ("GIT_SYNC_PASSWORD", PASSWORD))
@@ -189,10 +191,7 @@ def _uses_ssh(spec: JobSpec) -> bool:
 
 def without_login(source: str) -> str:
     """Return a URL without user and password; one for ssh keeps its user."""
-    if "://" not in source or _SSH_URL.fullmatch(source):
-        return source
-    url = urlsplit(source)
-    return urlunsplit(url._replace(netloc=url.netloc.rpartition("@")[2]))
+    return source if _SSH_URL.fullmatch(source) else _LOGIN.sub(r"\1", source)
 
 
 def _repository_name(url: str) -> str:

@@ -9,6 +9,7 @@ from pathlib import PurePosixPath
 
 from k8s.job_spec import JobSpec
 from k8s.kinds import CreatableKind, Manifest
+from k8s.kinds.pod_code import without_login
 from k8s.models import quantity
 from k8s.preflight.finding import Finding, error, warning
 
@@ -55,11 +56,8 @@ def _git_url(spec: JobSpec) -> Iterator[Finding]:
     if spec.sync_mode != "git" or not spec.sync_source:
         return
     if not _GIT_URL.fullmatch(spec.sync_source):
-        text = f"would fail: {spec.sync_source} is not a repository's URL"
+        text = f"would fail: {without_login(spec.sync_source)} is not a repository's URL"
         yield error("sync_source", text, "write it as https://host/path.git or git@host:path.git")
-    elif re.match(r"https?://[^/@\s]*:[^/@\s]*@", spec.sync_source):
-        text = "would show a password: it is in the repository's URL, which anyone who can read the job sees"
-        yield error("sync_source", text, "put it into a Secret and name that as Git secret")
 
 
 def _lost_event_files(spec: JobSpec) -> Iterator[Finding]:

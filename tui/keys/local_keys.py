@@ -88,6 +88,7 @@ NEW_JOB = (
     Key("new.save_draft", "ctrl+s", "save_draft", "Save as a draft", "draft"),
     Key("new.save_template", "f2", "save_template", "Save as a template", "template"),
     Key("new.import", "f3", "import", "Import a YAML file", "import"),
+    Key("new.git_login", "f4", "git_login", "User and password for the git repository"),
     Key("new.jump", "ctrl+g", "jump", "Jump to a field by its letter"),
     Key("new.leave", "escape", "leave", "Back (asks first if there are unsaved changes)", "back"),
 )

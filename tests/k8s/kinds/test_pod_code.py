@@ -12,7 +12,7 @@ import pytest
 from k8s.job_spec import ConfigFile, JobSpec
 from k8s.kinds import CREATABLE, CreatableKind
 from k8s.kinds.kubeflow.pytorch_job import PyTorchJob
-from k8s.kinds.pod_code import TRAINER_PATH, code_folder, login_in
+from k8s.kinds.pod_code import TRAINER_PATH, code_folder, login_in, without_login
 from tests import ROOT
 
 Part = dict[str, Any]
@@ -219,3 +219,21 @@ def test_only_git_has_a_login() -> None:
     assert login_in(replace(SPEC, env={"GIT_SYNC_PASSWORD": "pw"})) == {}
     assert login_in(replace(GIT, sync_source="git@host.example:a/b")) == {}
     assert login_in(replace(GIT, env={"GIT_SYNC_PASSWORD": ""})) == {}
+
+
+@pytest.mark.parametrize(
+    ("url", "without", "login"),
+    [
+        ("https://[x", "https://[x", {}),
+        ("https://li:a%40b@[::1", "https://[::1", {"username": "li", "password": "a@b"}),
+        ("https://host/x@y", "https://host/x@y", {}),
+        ("https://li@host/x?a=b@c", "https://host/x?a=b@c", {"username": "li"}),
+        ("ssh://git@host/x", "ssh://git@host/x", {}),
+        ("git@host:x", "git@host:x", {}),
+    ],
+)
+def test_user_and_password_are_told_from_a_url_even_one_that_is_being_typed(
+    url: str, without: str, login: dict[str, str]
+) -> None:
+    assert (without_login(url), login_in(replace(GIT, sync_source=url))) == (without, login)
+    assert url == without or url not in json.dumps(PyTorchJob().manifest(replace(GIT, sync_source=url)))

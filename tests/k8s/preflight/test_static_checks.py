@@ -29,7 +29,6 @@ def findings(**change: Any) -> list[Finding]:
         ({"tensorboard_image": ":tag"}, "tensorboard_image", "is not an image reference"),
         ({"sync_mode": "git", "sync_source": "github.com/x"}, "sync_source", "not a repository's URL"),
         ({"sync_mode": "git", "sync_source": "https://"}, "sync_source", "not a repository's URL"),
-        ({"sync_mode": "git", "sync_source": "https://li:pw@h/x.git"}, "sync_source", "show a password"),
         ({"log_dir": "/logs"}, "log_dir", "would lose the event files"),
         ({"log_dir": "/database", "mounts": (Mount("c", "/data"),)}, "log_dir", "not on a mounted volume"),
         ({"log_dir": "/logs", "tensorboard": True}, "log_dir", "where TensorBoard could read them"),
@@ -79,3 +78,12 @@ def test_a_pod_whose_name_is_too_long_is_found() -> None:
     found = check_statically(KIND, spec, KIND.manifest(spec))
     assert [each.field for each in found] == ["name"]
     assert "characters, 6 too many" in found[0].text
+
+
+def test_a_password_in_a_repository_s_url_is_moved_into_a_secret_and_never_said() -> None:
+    git: dict[str, Any] = {"sync_mode": "git"}
+    assert findings(**git, sync_source="https://li:hunter2@host/x.git") == []
+    (found,) = findings(**git, sync_source="htps:/li:hunter2@host")
+    assert found.field == "sync_source"
+    (found,) = findings(**git, sync_source="htps://li:hunter2@host/x")
+    assert "hunter2" not in found.sentence

@@ -121,6 +121,7 @@ def say(cluster: ScriptedCluster) -> None:
     serve(cluster, OWN_EVENTS, *happened)
     serve(cluster, CLAIMS, claim("workspace", "2Ti"), claim("scratch", phase="Pending", storage="local"))
     serve(cluster, NAMESPACES, namespace("default"), namespace("speech"), namespace("old", "Terminating"))
+    cluster.say("/api/v1/namespaces/default", Answer(namespace("default")))
     found = lab()
     for place, objects in (("apis/kubeflow.org/v1/namespaces/default/pytorchjobs", "jobs"), (PODS, "pods")):
         cluster.say(f"/{place}", Stall(), watch=True)

@@ -15,6 +15,7 @@ from pathlib import Path
 from threading import Lock
 
 from k8s.client.auth.cluster_config import ClusterConfig
+from k8s.kinds.pod_code import without_login
 from tui.files.private_file import write_private_file
 
 FOLDER = "contexts"
@@ -29,6 +30,8 @@ IMAGE_FILE = "last-image"
 """Name of the file with the image of the last job there."""
 LARGEST_BYTES = 4_000_000
 """Far more than any draft; a larger file is not ours."""
+
+_GIT_PASSWORD = re.compile(r"^\s*GIT_SYNC_PASSWORD=.*\n?", re.MULTILINE)
 
 
 class DraftError(Exception):
@@ -54,6 +57,12 @@ def context_folder(state_folder: Path, config: ClusterConfig) -> Path:
     mark = hashlib.sha256(f"{config.context}\n{server}".encode("utf-8", "surrogatepass")).hexdigest()[:8]
     name = re.sub(r"[^A-Za-z0-9.-]+", "-", config.context)[:60]
     return state_folder / FOLDER / f"{name}-{mark}"
+
+
+def without_git_password(values: Mapping[str, str]) -> dict[str, str]:
+    """Return values without the password of the repository, which is in no file of ours."""
+    without = {"env": lambda text: _GIT_PASSWORD.sub("", text), "sync_source": without_login}
+    return {key: without[key](text) if key in without else text for key, text in values.items()}
 
 
 def save_draft(folder: Path, values: Mapping[str, str]) -> None:
@@ -183,7 +192,8 @@ def _set_aside(path: Path) -> str:
 
 
 def _write_values(folder: Path, name: str, values: Mapping[str, str]) -> None:
-    body = json.dumps({"version": 1, "saved_s": time.time(), "texts": dict(values)}, indent=1)
+    texts = without_git_password(values)
+    body = json.dumps({"version": 1, "saved_s": time.time(), "texts": texts}, indent=1)
     _write(folder, name, body, "Could not save the draft")
 
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 from k8s.client.client import Client
 from k8s.job_spec import NO_FILES, ConfigFile, JobFiles, JobSpec
+from k8s.jobs.companions import with_files
 from k8s.jobs.create import JobRejected, create_job
-from k8s.kinds import CreatableKind, JobRef
+from k8s.jobs.upload import Progress
+from k8s.kinds import CreatableKind, JobRef, Manifest
 from trainer import catalogue
 from tui.files.local_folder import FolderError, pack_folder
 
@@ -48,10 +51,35 @@ async def load_job_files(spec: JobSpec) -> JobFiles:
 
 
 async def create_with_files(
-    client: Client, kind: CreatableKind, spec: JobSpec, *, dry_run: bool = False
+    client: Client,
+    kind: CreatableKind,
+    spec: JobSpec,
+    *,
+    git_login: Mapping[str, str] = NO_FILES.git_login,
+    dry_run: bool = False,
+    edit: Callable[[Manifest], Manifest] = lambda manifest: manifest,
+    on_upload: Progress = lambda sent, total: None,
 ) -> JobRef:
-    """Create a job with all that it needs of this machine, as `create_job` does."""
-    return await create_job(client, kind, spec, files=await load_job_files(spec), dry_run=dry_run)
+    """Create a job with all that it needs of this machine, as `create_job` does.
+
+    Args:
+        client: The cluster.
+        kind: What the job becomes.
+        spec: The job.
+        git_login: `username` and `password` for the job's repository, which become a Secret of the job.
+        dry_run: Have the server check every object, and store none.
+        edit: Makes of the manifest the one that is created.
+        on_upload: Told how far it is where a large folder is sent into a volume.
+
+    Raises:
+        JobRejected: Something is not there, or wrong by our rules or the server's.
+        KubeError: It could not be created for another reason.
+    """
+    files = replace(await load_job_files(spec), git_login=git_login)
+    manifest = edit(kind.manifest(with_files(spec, files)))
+    return await create_job(
+        client, kind, spec, files=files, manifest=manifest, dry_run=dry_run, on_upload=on_upload
+    )
 
 
 @cache

@@ -16,6 +16,7 @@ import yaml
 from k8s.job_spec import JOB_FIELDS, JobSpec
 from k8s.job_spec.field_types import Pairs, Switch
 from k8s.kinds import CREATABLE, KINDS
+from k8s.kinds.pod_code import without_login
 from k8s.text.yaml_writer import to_yaml
 from trainer.catalogue import TRAINERS
 from tui.files.private_file import write_private_file
@@ -155,7 +156,9 @@ def _written(result: FormResult, values: Mapping[str, str]) -> Iterator[tuple[st
 def _as_yaml(name: str, value: Any) -> Any:
     declared = JOB_FIELDS[name]
     if isinstance(declared.type, Pairs):
-        return dict(value)
+        return {key: text for key, text in value.items() if key != "GIT_SYNC_PASSWORD"}
+    if name == "sync_source":
+        return without_login(value)
     if isinstance(value, bool | int):
         return declared.type.to_text(value) if name.endswith("_s") else value
     text = declared.type.to_text(value)

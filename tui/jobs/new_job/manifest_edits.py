@@ -7,7 +7,7 @@ the same place the edit stays, and its line says what the form has.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import yaml
@@ -54,6 +54,20 @@ class ManifestEdits:
         if self.problem:
             raise ValueError(self.problem)
         return self._edited
+
+    def merger(self) -> Callable[[Manifest], Manifest]:
+        """Return what makes the edits, as they are now, in another manifest of the form.
+
+        Raises:
+            ValueError: The text is none; the message says where.
+        """
+        base, edited = self._base, self.manifest
+
+        def merge(made: Manifest) -> Manifest:
+            merged = _merged(base, edited, made, (), {})
+            return merged if isinstance(merged, dict) else made
+
+        return merge
 
     def make(self, manifest: Manifest) -> None:
         """Take what the form makes now; a text that is no YAML waits for its repair."""

@@ -18,6 +18,7 @@ from k8s.snapshot import ClusterSnapshot
 from tui.jobs.new_job.form_spec import FormResult, field_key
 from tui.jobs.new_job.form_state import FormState
 from tui.jobs.new_job.preflight import PreflightLine, line_of, preflight
+from tui.screens.documents.form_companions import FormCompanions
 from tui.screens.documents.form_offers import FormOffers
 from tui.screens.documents.form_submission import PassedDryRun
 
@@ -47,42 +48,48 @@ class _Answer(NamedTuple):
 class FormChecks:
     """Finds what would go wrong with the job as it is now; what was found of another one is marked as old."""
 
-    def __init__(self, client: Client, state: FormState, offers: FormOffers, times: CheckTimes) -> None:
+    def __init__(
+        self,
+        client: Client,
+        state: FormState,
+        offers: FormOffers,
+        companions: FormCompanions,
+        times: CheckTimes,
+    ) -> None:
         """Check the job of `state`, once it stays as it is."""
         self._client = client
         self._state = state
         self._offers = offers
+        self._companions = companions
         self._times = times
         self._answers: list[_Answer] = []
-        self._is_asking = False
         self._statically: tuple[FormResult | None, Sequence[Finding]] = (None, ())
         self.passed: PassedDryRun | None = None
         """The last dry run, if the server said yes to it."""
 
     @property
     def is_old(self) -> bool:
-        """Whether something was found long ago, and is not being asked for again."""
-        if self._is_asking or self._state.result.problems or not self._answers:
+        """Whether something was found long ago."""
+        if self._state.result.problems or not self._answers:
             return False
         return bool(self._answers[-1].findings) and not self._holds(self._answers[-1])
 
+    async def wait(self) -> None:
+        """Wait until the form has been as it is for a moment, if nothing cancels that."""
+        await asyncio.sleep(self._times.after_s)
+
     async def ask(self) -> None:
-        """Ask the cluster of the job as it is in a moment, unless it has just said."""
-        self._is_asking = True
-        try:
-            await asyncio.sleep(self._times.after_s)
-            result = self._state.result
-            answer = self._answer_to(result)
-            if result.problems or (answer is not None and self._holds(answer)):
-                return
-            kind, spec = result.kind, result.spec
-            objects = job_objects(kind, spec, is_optional_too=False)
-            with background_requests():
-                found = await check_against_cluster(self._client, kind, spec, objects)
-            others = [each for each in self._answers if each is not answer and self._holds(each)]
-            self._answers = [*others, _Answer(kind.title, spec, tuple(found), time.monotonic())]
-        finally:
-            self._is_asking = False
+        """Ask the cluster of the job as it is, unless it has just said."""
+        result = self._state.result
+        answer = self._answer_to(result)
+        if result.problems or (answer is not None and self._holds(answer)):
+            return
+        kind, spec = result.kind, result.spec
+        objects = job_objects(kind, spec, self._companions.files(spec), is_optional_too=False)
+        with background_requests():
+            found = await check_against_cluster(self._client, kind, spec, objects)
+        others = [each for each in self._answers if each is not answer and self._holds(each)]
+        self._answers = [*others, _Answer(kind.title, spec, tuple(found), time.monotonic())]
 
     def lines(self, snapshot: ClusterSnapshot) -> list[PreflightLine]:
         """Return all that is to be said, errors first."""
@@ -95,15 +102,21 @@ class FormChecks:
             if not any(line.text in finding.text for finding in found)
         ]
         lines += map(line_of, found)
+        lines += [PreflightLine("info", text) for text in self._companions.remarks(result.spec)]
+        lines += [PreflightLine("error", text) for text in self._companions.problems(result.spec).values()]
         if not self._is_current:
             lines += [line_of(each, is_old=True) for each in self._of_cluster()]
         lines.sort(key=lambda line: line.severity != "error")
         return [*lines, self.passed.line(state.values)] if self.passed is not None else lines
 
-    def at_fields(self) -> dict[str, Finding]:
-        """Return the worst that was found of a field, by its key."""
-        found = sorted((*self._by_rule(), *self._of_cluster()), key=lambda each: each.severity == "error")
-        return {self._key_of(each): each for each in found}
+    def at_fields(self) -> tuple[dict[str, str], dict[str, str]]:
+        """Return the errors and the warnings, by the key of the field that each is about."""
+        found = (*self._by_rule(), *self._of_cluster())
+        said = {
+            severity: {self._key_of(each): each.sentence for each in found if each.severity == severity}
+            for severity in ("error", "warning")
+        }
+        return {**said["error"], **self._companions.problems(self._state.result.spec)}, said["warning"]
 
     def _key_of(self, finding: Finding) -> str:
         values = self._state.values

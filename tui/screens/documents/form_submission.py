@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from k8s.client.client import Client
-from k8s.jobs.companions import companions_of
-from k8s.jobs.create import create_manifest
+from k8s.jobs.upload import Progress
 from k8s.kinds import CreatableKind, JobRef, Manifest
 from tui.jobs.new_job.form_spec import FormResult
-from tui.jobs.new_job.job_files import create_with_files, load_job_files
+from tui.jobs.new_job.job_files import create_with_files
 from tui.jobs.new_job.manifest_edits import ManifestEdits
 from tui.jobs.new_job.preflight import PreflightLine
+from tui.screens.documents.form_companions import FormCompanions
 from tui.screens.documents.submit import Submission
 from tui.text.format import plural
 
@@ -37,39 +37,51 @@ class PassedDryRun:
 
 
 def form_submission(
-    client: Client, result: FormResult, edits: ManifestEdits, lines: Iterable[PreflightLine], done: Done
+    client: Client,
+    result: FormResult,
+    edits: ManifestEdits,
+    lines: Sequence[PreflightLine],
+    along: FormCompanions,
+    done: Done,
+    on_upload: Progress,
 ) -> Submission:
     """Return what to create.
+
+    Args:
+        client: The cluster.
+        result: The parsed form, without problems.
+        edits: Its YAML.
+        lines: What is known for and against it.
+        along: What comes along with it.
+        done: Called when the server has said yes.
+        on_upload: Told how far it is where a large folder is sent into a volume.
 
     Raises:
         ValueError: The edited YAML is no manifest of the form's kind; the message says where.
     """
     kind, spec = result.kind, result.spec
-    said = tuple(lines)
-    details = "\n".join(line.marked for line in said)
-    is_doubtful = any(line.severity == "error" for line in said)
-    edited = _checked(kind, edits.manifest) if edits.is_edited else None
+    edit, login = edits.merger(), along.login(spec)
+    manifest = _checked(kind, edits.manifest)
+    name, namespace = str(manifest["metadata"]["name"]), _namespace(manifest, spec.namespace)
+    marked = [line.marked for line in lines]
+    if edits.is_edited:
+        marked.append(f"! {_edited_words(edits)}")
 
     async def send(is_dry_run: bool) -> JobRef:
-        if edited is None:
-            ref = await create_with_files(client, kind, spec, dry_run=is_dry_run)
-        else:
-            ref = await create_manifest(
-                client,
-                kind.resource,
-                edited,
-                _namespace(edited, spec.namespace),
-                companions=companions_of(kind, spec, await load_job_files(spec)),
-                dry_run=is_dry_run,
-            )
+        ref = await create_with_files(
+            client,
+            kind,
+            replace(spec, namespace=namespace),
+            dry_run=is_dry_run,
+            git_login=login,
+            edit=edit,
+            on_upload=on_upload,
+        )
         await done(is_dry_run)
         return ref
 
-    if edited is None:
-        return Submission(kind.title, spec.name, spec.namespace, send, details, is_doubtful)
-    details = "\n".join(filter(None, (details, f"! {_edited_words(edits)}")))
-    name = str(edited["metadata"]["name"])
-    return Submission(kind.title, name, _namespace(edited, spec.namespace), send, details, is_doubtful)
+    is_doubtful = any(line.severity == "error" for line in lines)
+    return Submission(kind.title, name, namespace, send, "\n".join(marked), is_doubtful)
 
 
 def _edited_words(edits: ManifestEdits) -> str:

@@ -30,13 +30,14 @@ from tui.jobs.new_job.volume import look_into_volume
 from tui.keys import NEW_JOB, Key
 from tui.screens.base.request import ActionRequest
 from tui.screens.documents.form_checks import CHECK_TIMES, CheckTimes, FormChecks
+from tui.screens.documents.form_companions import READ_HERE, FormCompanions, ask_git_login
 from tui.screens.documents.form_drafts import FormDrafts
 from tui.screens.documents.form_files import import_job, is_done, save_as_template
 from tui.screens.documents.form_offers import FormOffers, Place
 from tui.screens.documents.form_submission import PassedDryRun, form_submission
 from tui.screens.documents.submit import Submission, SubmitScreen
 from tui.widgets.bindings import bindings
-from tui.widgets.form.fields import Field
+from tui.widgets.form.fields import Field, field_around
 from tui.widgets.form.job_fields import CreateBar, JobFields, Notice, PreflightView
 from tui.widgets.form.manifest_pane import ManifestPane
 from tui.widgets.key_bar import KeyBar
@@ -85,7 +86,8 @@ class NewJobScreen(SubmitScreen):
         self._client = client
         self._drafts = FormDrafts(state_folder, self.state)
         self._offers = FormOffers(client, templates_folder)
-        self._checks = FormChecks(client, self.state, self._offers, check_times)
+        self._companions = FormCompanions()
+        self._checks = FormChecks(client, self.state, self._offers, self._companions, check_times)
         self._is_closed = False
         self._focused_before_yaml: Widget | None = None
         self.keys: Sequence[Key] = NEW_JOB
@@ -125,7 +127,8 @@ class NewJobScreen(SubmitScreen):
                 self._show_state()
             self._show_preflight()
             self._offers.offer_known(self.query_one(JobFields), self.snapshot)
-            if self._checks.is_old:
+            is_asking = any(each.group == "checks" and not each.is_finished for each in self.workers)
+            if self._checks.is_old and not is_asking:
                 self._check()
 
     def watch_busy(self) -> None:
@@ -143,11 +146,9 @@ class NewJobScreen(SubmitScreen):
         self._show_yaml()  # also while it is hidden: a wider terminal shows it
 
     def _show_errors(self) -> None:
-        found = self._checks.at_fields()
-        errors = {key: each.sentence for key, each in found.items() if each.severity == "error"}
-        warnings = {key: each.sentence for key, each in found.items() if each.severity == "warning"}
+        errors, warnings = self._checks.at_fields()
         self.query_one(JobFields).show_errors({**errors, **self.state.visible_errors}, warnings)
-        self.query_one(CreateBar).show(self.busy, len(self.state.errors))
+        self.query_one(CreateBar).show(self.busy, len(self.state.errors), self.progress)
 
     def _show_preflight(self) -> None:
         self.query_one(PreflightView).show(self._checks.lines(self.snapshot))
@@ -155,14 +156,22 @@ class NewJobScreen(SubmitScreen):
     @work(exclusive=True, group="checks")
     async def _check(self) -> None:
         """Show at the fields and in the preflight what the cluster has against the job."""
+        await self._checks.wait()
+        field = field_around(self.focused)
+        if (
+            field is None or field.key not in READ_HERE
+        ):  # a path that is being typed names other folders on its way
+            await self._companions.read(self.state.result.spec)
+            if self.is_running:  # while the form is closed its parts go one by one
+                self._show_yaml()
+                self._show_errors()
         await self._checks.ask()
-        if self.is_running:  # while the form is closed its parts go one by one
+        if self.is_running:
             self._show_errors()
             self._show_preflight()
 
     def _show_yaml(self) -> None:
-        result = self.state.result
-        self.query_one(ManifestPane).show(result.kind.manifest(result.spec))
+        self.query_one(ManifestPane).show(*self._companions.documents(self.state.result))
 
     def on_field_changed(self, event: Field.Changed) -> None:
         """Take the new value."""
@@ -181,7 +190,7 @@ class NewJobScreen(SubmitScreen):
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
         """Show the help of the field with the focus."""
-        field = next((each for each in event.widget.ancestors if isinstance(each, Field)), None)
+        field = field_around(event.widget)
         text = f"  {field.definition.help}" if field is not None else ""
         if field is not None and field.key == "node_selector":
             self._load_node_labels()
@@ -195,6 +204,8 @@ class NewJobScreen(SubmitScreen):
         field = event.field
         self.state.touch([field.key])
         self._show_errors()
+        if field.key in READ_HERE:
+            self._check()
         if field.key == "namespace" and field.value != self._offers.namespace:
             self._load_choices()
 
@@ -231,6 +242,10 @@ class NewJobScreen(SubmitScreen):
     def action_import(self) -> None:
         """Ask for a file, and fill in the form like the job in it."""
         self._with_file(lambda: import_job(self.app, self.state))
+
+    def action_git_login(self) -> None:
+        """Ask for user and password of the repository."""
+        self._with_file(lambda: ask_git_login(self.app, self._companions, self.state.result.spec))
 
     @work(exclusive=True, group="files")
     async def _with_file(self, doing: Callable[[], Awaitable[str]]) -> None:
@@ -339,8 +354,10 @@ class NewJobScreen(SubmitScreen):
         self._show_yaml()
         edits.settle()
         try:
+            lines = self._checks.lines(self.snapshot)
+            along = self._companions
             return form_submission(
-                self._client, self.state.result, edits, self._checks.lines(self.snapshot), done
+                self._client, self.state.result, edits, lines, along, done, self.show_upload
             )
         except ValueError as error:
             self.query_one(Notice).show(f"The YAML cannot be sent. {error}")

@@ -7,18 +7,20 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from textual import work
 from textual.reactive import reactive
 from textual.screen import Screen
 from textual.widgets import Button
+from textual.worker import WorkerCancelled, WorkerFailed
 
 from k8s.errors import Invalid, KubeError, ServerFailed, Unreachable
 from k8s.kinds import JobRef
 from tui.screens.dialogs.confirm import ConfirmScreen
 from tui.terminal.key_queue import keys_held
-from tui.widgets.form.job_fields import Notice
+from tui.widgets.form.job_fields import CreateBar, Notice
 
 DRY_RUN = "Dry run…"
 CREATING = "Creating…"
@@ -45,6 +47,11 @@ class SubmitScreen(Screen[JobRef | None]):
     busy: reactive[str] = reactive("", init=False)
     """The request under way, for the button; empty while there is none."""
 
+    progress: reactive[str] = reactive("", init=False)
+    """How far a folder that is sent is; empty while none is."""
+
+    _stops_upload = False
+
     @abstractmethod
     def make_submission(self) -> Submission | None:
         """Return what to create, or show what is wrong with it and return None."""
@@ -56,6 +63,16 @@ class SubmitScreen(Screen[JobRef | None]):
     @abstractmethod
     def show_error(self, error: KubeError, hint: str) -> None:
         """Say why it was not created, or not for certain; `hint` says what to do now, if anything."""
+
+    def watch_progress(self, progress: str) -> None:
+        """Show how far it is."""
+        self.query_one(CreateBar).show(self.busy, 0, progress)
+
+    def show_upload(self, sent_bytes: int, total_bytes: int) -> None:
+        """Show how far a folder is on its way into the volume."""
+        sent, total = sent_bytes / 2**20, total_bytes / 2**20
+        is_sent = sent_bytes == total_bytes
+        self.progress = "" if is_sent else f"Uploading {sent:.0f} of {total:.0f} MiB …  esc to stop"
 
     async def after_create(self, submission: Submission) -> None:
         """Do what remains to be done for a job that was created, before the screen closes."""
@@ -105,6 +122,7 @@ class SubmitScreen(Screen[JobRef | None]):
     def _start(self, submission: Submission, *, is_dry_run_only: bool = False) -> None:
         # Set here, not in the worker: a second key may come before the worker's first step.
         self.busy = DRY_RUN
+        self._stops_upload = False
         self._submit(submission, is_dry_run_only=is_dry_run_only)
 
     @work(exclusive=True, group="submit")
@@ -130,7 +148,7 @@ class SubmitScreen(Screen[JobRef | None]):
             may_exist = self.busy == CREATING and isinstance(error, Unreachable | ServerFailed)
             hint = f"It may have been created all the same: look for {submission.name} before you retry."
             self.show_error(error, hint if may_exist else "")
-        self.busy = ""
+        self.busy = self.progress = ""
 
     def action_leave(self) -> None:
         """Leave; asks first when something would be lost."""
@@ -138,11 +156,26 @@ class SubmitScreen(Screen[JobRef | None]):
 
     @work(exclusive=True, group="leave")
     async def _leave(self) -> None:
-        if self.busy:
+        if self.progress:
+            await self._stop_upload()
+        elif self.busy:
             text = "Waiting for the server, half a minute at most."
             self.query_one(Notice).show(text, is_error=False)
         elif await self.confirm_leave():
             self.close(None)
+
+    async def _stop_upload(self) -> None:
+        """Stop what is being sent, if that was asked for twice; nothing is created then."""
+        if not self._stops_upload:
+            self._stops_upload = True
+            text = "Press esc again to stop the upload; the job is not created then."
+            self.query_one(Notice).show(text, is_error=False)
+            return
+        for submitting in self.workers.cancel_group(self, "submit"):
+            with suppress(WorkerCancelled, WorkerFailed):
+                await submitting.wait()
+        self.busy = self.progress = ""
+        self.query_one(Notice).show("Upload stopped. Nothing was created.", is_error=False)
 
 
 async def _dry_run(submission: Submission) -> bool:

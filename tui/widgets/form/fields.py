@@ -355,9 +355,15 @@ class Field(Vertical):
             self.post_message(self.Changed(self))
 
 
+def field_around(widget: Widget | None) -> Field | None:
+    """Return the field that a widget is part of; None where it is part of none."""
+    ancestors = widget.ancestors if widget is not None else []
+    return next((each for each in ancestors if isinstance(each, Field)), None)
+
+
 def _is_of_suggestions(control: Widget, event: events.Key) -> bool:
     """Let the suggestions of a control's field have a key; tell whether they did."""
-    field = next((each for each in control.ancestors if isinstance(each, Field)), None)
+    field = field_around(control)
     if field is None or not field.takes_key(event.key):
         return False
     event.stop()

@@ -225,14 +225,14 @@ class CreateBar(Horizontal):
         yield Button("Create", id="create", compact=True)
         yield Label("", id="state", markup=False)
 
-    def show(self, busy: str, errors: int) -> None:
-        """Show the request under way, empty for none, or how many fields have errors."""
+    def show(self, busy: str, errors: int, progress: str = "") -> None:
+        """Show the request under way, empty for none, and how far it is, or how many fields have errors."""
         for button in self.query(Button):
             button.label = Text(busy or "Create")
             button.set_class(bool(busy), "-busy")
         text = "after a dry run on the server"
         if busy:
-            text = "nothing you typed is lost"
+            text = progress or "nothing you typed is lost"
         elif errors:
             text = f"{plural(errors, 'field')} {'needs' if errors == 1 else 'need'} attention"
         for label in self.query(Label):

@@ -37,6 +37,7 @@ class ManifestPane(Vertical):
         super().__init__(id=id, classes=classes)
         self.edits = ManifestEdits()
         """The text, and what is wrong with it."""
+        self._beside = ""
         self._view = YamlView()
         self._editor: TextAreaField | None = None
 
@@ -54,12 +55,16 @@ class ManifestPane(Vertical):
         """Put the focus on the text."""
         self._view.focus()
 
-    def show(self, manifest: Manifest) -> None:
-        """Take what the form makes now."""
+    def show(self, manifest: Manifest, beside: str = "") -> None:
+        """Take what the form makes now, and what is created beside it, which is to be read only."""
+        self._beside = beside
         self.edits.make(manifest)
         if not self.has_class("-editing"):
-            self._view.show(self.edits.text)
+            self._show_text()
         self._write_title()
+
+    def _show_text(self) -> None:
+        self._view.show(f"{self.edits.text.rstrip()}\n{self._beside}")
 
     async def open(self) -> None:
         """Let the text be edited."""
@@ -86,7 +91,7 @@ class ManifestPane(Vertical):
             return
         self.edits.settle()
         self.remove_class("-editing")
-        self._view.show(self.edits.text)
+        self._show_text()
         self._write_title()
 
     def _write_title(self) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,40 +13,13 @@ from textual.widgets import Label
 from k8s.kinds import JobRef
 from k8s.snapshot import Job
 from k8s.status import Status
-from tests.scripted.server import Answer, Asked, Compute, Held, Reply, ScriptedCluster, Stall, page
-from tests.tui.screens.new_job.world import CLAIMS, ECHO, JOBS, NEVER_S, SNAPSHOT, Form, FormApp
+from tests.scripted.server import Answer, Held, Reply, Stall, page
+from tests.tui.screens.new_job.world import BOUND, CLAIMS, ECHO, JOBS, NEVER_S, QUOTAS, SNAPSHOT, Form, form
 from tui.screens.dialogs.confirm import ConfirmScreen
 from tui.screens.documents.form_checks import CheckTimes
 from tui.widgets.form.job_fields import JobFields
 
 AT_ONCE = CheckTimes(after_s=0.0)
-SPACE = "/api/v1/namespaces/vision"
-QUOTAS = f"{SPACE}/resourcequotas"
-REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-SERVED = {
-    "kind": "APIResourceList",
-    "groupVersion": "kubeflow.org/v1",
-    "resources": [{"name": "pytorchjobs", "kind": "PyTorchJob", "namespaced": True, "verbs": ["list"]}],
-}
-BOUND = {
-    "metadata": {"name": "workspace"},
-    "spec": {"accessModes": ["ReadWriteMany"]},
-    "status": {"phase": "Bound"},
-}
-FINE: Mapping[str, Reply] = {
-    SPACE: Answer({"metadata": {"name": "vision"}}),
-    "/apis": Answer(
-        {"groups": [{"name": "kubeflow.org", "versions": [{"groupVersion": "kubeflow.org/v1"}]}]}
-    ),
-    "/apis/kubeflow.org/v1": Answer(SERVED),
-    f"{CLAIMS}/workspace": Answer(BOUND),
-    QUOTAS: page([]),
-    f"{SPACE}/limitranges": page([]),
-}
-
-
-def allow(asked: Asked) -> Answer:
-    return Answer({"status": {"allowed": True}}, 201)
 
 
 def quota(gpus: str) -> Answer:
@@ -54,27 +27,11 @@ def quota(gpus: str) -> Answer:
     return page([{"metadata": {"name": "team"}, "spec": {}, "status": status}])
 
 
-@asynccontextmanager
-async def checked_form(
-    folder: Path,
-    answers: Mapping[str, Reply],
-    *,
-    times: CheckTimes = AT_ONCE,
-    size: tuple[int, int] = (120, 50),
-) -> AsyncIterator[Form]:
+def checked_form(
+    folder: Path, answers: Mapping[str, Reply], *, times: CheckTimes = AT_ONCE
+) -> AbstractAsyncContextManager[Form]:
     """Open the form on a cluster that has nothing against a job but what `answers` say."""
-    async with ScriptedCluster() as cluster, cluster.client() as client:
-        for path, reply in {**FINE, CLAIMS: page([BOUND]), **answers}.items():
-            cluster.say(path, reply)
-        cluster.accept_companions("vision")
-        cluster.say(JOBS, ECHO, method="POST")
-        cluster.say(REVIEWS, Compute(allow), method="POST")
-        app = FormApp(client, folder, check_times=times)
-        async with app.run_test(size=size) as pilot:
-            opened = Form(app, pilot, cluster)
-            await cluster.until_asked(CLAIMS)
-            await opened.settled()
-            yield opened
+    return form(folder, ECHO, size=(120, 50), answers=answers, check_times=times)
 
 
 def said(it: Form) -> str:

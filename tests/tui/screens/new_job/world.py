@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -33,6 +33,30 @@ CLAIMS = "/api/v1/namespaces/vision/persistentvolumeclaims"
 GPU = "nvidia.com/gpu"
 NODE = NodeRow("a100-1", "", (), "Ready", False, "", {GPU: Share(8, 2, 0)}, (), None)
 SNAPSHOT = ClusterSnapshot(context="real", user="li", namespace="vision", nodes=(NODE,), is_synced=True)
+SPACE = "/api/v1/namespaces/vision"
+QUOTAS = f"{SPACE}/resourcequotas"
+REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+SERVED = {
+    "kind": "APIResourceList",
+    "groupVersion": "kubeflow.org/v1",
+    "resources": [{"name": "pytorchjobs", "kind": "PyTorchJob", "namespaced": True, "verbs": ["list"]}],
+}
+BOUND = {
+    "metadata": {"name": "workspace"},
+    "spec": {"accessModes": ["ReadWriteMany"]},
+    "status": {"phase": "Bound"},
+}
+FINE: Mapping[str, Reply] = {
+    SPACE: Answer({"metadata": {"name": "vision"}}),
+    "/apis": Answer(
+        {"groups": [{"name": "kubeflow.org", "versions": [{"groupVersion": "kubeflow.org/v1"}]}]}
+    ),
+    "/apis/kubeflow.org/v1": Answer(SERVED),
+    f"{CLAIMS}/workspace": Answer(BOUND),
+    QUOTAS: page([]),
+    f"{SPACE}/limitranges": page([]),
+}
+"""What a cluster says that has nothing against a job."""
 NEVER_S = 3600.0
 """For a form that is not to ask what would go wrong: the test looks at what it asks otherwise."""
 ECHO = Compute(lambda asked: Answer(json.loads(asked.body), 201))
@@ -161,12 +185,17 @@ async def form(
     *replies: Reply,
     size: tuple[int, int] = (80, 24),
     claims: Reply | None = None,
+    answers: Mapping[str, Reply] | None = None,
     **arguments: Any,
 ) -> AsyncIterator[Form]:
-    """Open the form on a server that says `replies` to creates."""
+    """Open the form on a server that says `replies` to creates, and `answers` to what is asked before."""
     async with ScriptedCluster() as cluster, cluster.client() as client:
         listed = [{"metadata": {"name": name}} for name in ("data", "workspace")]
         cluster.say(CLAIMS, claims or page(listed))
+        if "check_times" in arguments:
+            for path, reply in {**FINE, **(answers or {})}.items():
+                cluster.say(path, reply)
+            cluster.say(REVIEWS, Answer({"status": {"allowed": True}}, 201), method="POST")
         if replies:
             cluster.accept_companions("vision")
             cluster.say(JOBS, *replies, method="POST")
