@@ -7,8 +7,12 @@ from collections.abc import Mapping, Sequence
 _EVENT_FILES = ("tests/trainer/test_event_files.py", "tests/trainer/test_event_formats.py")
 _RELIABLE = ("tests/k8s/client/test_reliability.py", "tests/k8s/client/test_refused_access.py")
 _COMPANIONS = ("tests/k8s/jobs/test_companions.py", "tests/k8s/jobs/test_arena.py")
-_CREATION = tuple(f"tests/k8s/jobs/test_{each}.py" for each in ("create", "transaction", "new_claims"))
-_FIELDS = tuple(f"tests/k8s/kinds/test_{each}.py" for each in ("every_field", "guides", "from_manifest"))
+_CREATION = tuple(
+    f"tests/k8s/jobs/test_{each}.py" for each in ("create", "transaction", "new_claims", "companions")
+)
+_FIELDS = tuple(
+    f"tests/k8s/kinds/test_{each}.py" for each in ("every_field", "guides", "from_manifest", "differences")
+)
 _MPI = ("tests/k8s/kinds/test_mpi_jobs.py", "tests/k8s/kinds/test_mpi_job_v1alpha1.py")
 _FORM = tuple(
     f"tests/tui/jobs/test_{each}.py" for each in ("form_fields", "new_job", "earlier_runs", "preflight")

@@ -28,6 +28,36 @@ def test_a_job_that_fits_is_said_to_fit_now() -> None:
     assert words["writes to /workspace/bert-1 on volume claim workspace"] == "info"
 
 
+@pytest.mark.parametrize(
+    ("values", "size"),
+    [
+        ({"workers": "3", "gpus": "2"}, "3 pods × 2 GPUs, 2 processes per pod = 6 ranks"),
+        ({"gpus": "0"}, "1 pod × no GPU, 1 process per pod = 1 rank"),
+        (
+            {"kind": "MPIJob", "run": "mpi", "workers": "3", "gpus": "2"},
+            "3 pods × 2 GPUs and launcher, 2 slots per pod = 6 ranks",
+        ),
+        (
+            {"kind": "MPIJob", "run": "mpi", "workers": "3", "gpus": "0"},
+            "3 pods × no GPU and launcher, 1 slot per pod = 3 ranks",
+        ),
+        (
+            {"kind": "MPIJob", "run": "mpi", "workers": "2", "gpus": "1", "slots": "4"},
+            "2 pods × 1 GPU and launcher, 4 slots per pod = 8 ranks",
+        ),
+        (
+            {"kind": "MPIJob v1alpha1", "run": "mpi", "workers": "2", "gpus": "1", "slots": "4"},
+            "2 pods × 1 GPU and launcher, 1 slot per pod = 2 ranks",
+        ),
+        ({"kind": "Job", "gpus": "1"}, "1 pod × 1 GPU"),
+    ],
+)
+def test_the_first_line_counts_pods_and_ranks(values: dict[str, str], size: str) -> None:
+    lines = preflight(parse_values(form_values(**values)), cluster())
+    assert (lines[0].severity, lines[0].text) == ("info", size)
+    assert not any("on its own" in line.text for line in lines)
+
+
 def test_the_fit_line_names_the_nodes_and_the_largest_block() -> None:
     nodes = [node(name, 4) for name in "abcdef"]
     words = said(form_values(workers="4", gpus="4"), cluster(*nodes, node("g", 8, 6)))
@@ -119,9 +149,9 @@ def test_files_that_would_be_lost_and_claims_that_are_missing_are_pointed_out() 
     )
     missing = "would wait: volume claim scratch not found in default"
     assert said(form_values(claim="scratch"), cluster())[missing] == "warning"
-    assert PreflightLine("warning", missing) not in preflight(
-        parse_values(form_values(claim="scratch")), cluster(), None
-    )
+    for claims, namespace in ((None, "default"), (["workspace"], "vision")):
+        lines = preflight(parse_values(form_values(claim="scratch")), cluster(), claims, namespace)
+        assert PreflightLine("warning", missing) not in lines
 
 
 def test_a_name_that_is_taken_is_seen_before_the_server_says_so() -> None:

@@ -111,6 +111,10 @@ def _size(result: FormResult) -> list[PreflightLine]:
     size = f"{plural(spec.workers, 'pod')} × {gpus}"
     if others:
         size += f" and {', '.join(others)}"
+    if result.kind.launcher == "mpirun":
+        slots = result.kind.supported(spec).slots or max(1, spec.gpus)
+        text = f"{size}, {plural(slots, 'slot')} per pod = {plural(spec.workers * slots, 'rank')}"
+        return [PreflightLine("info", text)]
     if not any(each.ranks for each in replicas):
         if spec.workers > 1 or spec.processes > max(1, spec.gpus):
             text = f"pods of a {result.kind.title} get no ranks: each trains on its own"
