@@ -12,12 +12,14 @@ from k8s.job_spec.annotations import (
 from k8s.job_spec.declaration import JobField, Section
 from k8s.job_spec.job_files import NO_FILES, JobFiles
 from k8s.job_spec.parts import ACCESS_MODES, ConfigFile, EnvSource, HostMount, Mount, NewClaim, PodToleration
+from k8s.job_spec.roles import LAUNCHER, Role, role_named, role_sizes, role_spec, specs_by_role, wants_gpus
 from k8s.job_spec.rules import LONGEST_NAME
 from k8s.job_spec.spec import JOB_FIELDS, JobSpec
 
 __all__ = [
     "ACCESS_MODES",
     "JOB_FIELDS",
+    "LAUNCHER",
     "LOG_DIR_ANNOTATION",
     "LONGEST_NAME",
     "NO_FILES",
@@ -33,5 +35,11 @@ __all__ = [
     "Mount",
     "NewClaim",
     "PodToleration",
+    "Role",
     "Section",
+    "role_named",
+    "role_sizes",
+    "role_spec",
+    "specs_by_role",
+    "wants_gpus",
 ]

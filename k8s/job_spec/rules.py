@@ -6,6 +6,8 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from k8s.job_spec.roles import roles_problem
+
 if TYPE_CHECKING:
     from k8s.job_spec.spec import JobSpec
 
@@ -73,6 +75,9 @@ def _contradictions(spec: JobSpec) -> dict[str, str]:
             found["elastic_min"] = f"Must be at most {spec.elastic_max}, the most workers."
         elif not spec.elastic_min <= spec.workers <= spec.elastic_max:
             found["workers"] = f"Must be between {spec.elastic_min} and {spec.elastic_max}, the bounds."
+    field, sentence = roles_problem(spec)
+    if sentence:
+        found[field] = sentence
     for name in ("sync_branch", "sync_revision", "git_secret"):
         if getattr(spec, name) and spec.sync_mode != "git":
             found[name] = "Only with code from git."

@@ -9,6 +9,7 @@ from k8s.job_spec import common_types as types
 from k8s.job_spec.declaration import JobField, declare, fields_of
 from k8s.job_spec.field_types import Argv, Duration, Number, OptionalNumber, Parts, Quantity, Switch, Text
 from k8s.job_spec.parts import ConfigFile, EnvSource, HostMount, Mount, NewClaim, PodToleration
+from k8s.job_spec.roles import ROLE_KEYS, Role
 from k8s.job_spec.rules import problems_between_fields
 
 
@@ -142,6 +143,14 @@ class JobSpec:
         Switch(),
         title="GPU topology",
         flags="--gputopology",
+    )
+
+    roles: tuple[Role, ...] = declare(
+        (),
+        "Pods that differ, one ROLE key=value … per line; keys: " + ", ".join(ROLE_KEYS),
+        Parts("ROLE key=value …", Role.from_text, Role.problem),
+        flags="--role",
+        placeholder="worker image=train:2 gpus=8",
     )
 
     command: tuple[str, ...] = declare((), "Command to run; argv, not a shell line", Argv(), is_basic=True)

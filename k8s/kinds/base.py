@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
-from k8s.job_spec import JOB_FIELDS, JobSpec
+from k8s.job_spec import JOB_FIELDS, LAUNCHER, JobSpec, Role, role_sizes
 from k8s.models import Condition, Meta, Pod
 from k8s.models.resources import Resource
 from k8s.status import Status
@@ -190,6 +190,9 @@ class CreatableKind(JobKind, Protocol):
     restart_policies: tuple[str, ...] = ("Always", "OnFailure", "Never", "ExitCode")
     """The restart policies that its operator accepts."""
 
+    role_names: tuple[str, ...] = ()
+    """Its roles, the one with a single pod first; empty: as many as one likes, of any name."""
+
     def manifest(self, spec: JobSpec) -> Manifest:
         """Return the object that asks for `spec`."""
 
@@ -223,4 +226,31 @@ class CreatableKind(JobKind, Protocol):
         if policy and "restart_policy" not in found and policy not in self.restart_policies:
             words = ", ".join(self.restart_policies)
             found["restart_policy"] = f"A {self.title} knows only these: {words}."
+        if spec.roles and "roles" not in found and (sentence := self._roles_problem(spec)):
+            found["roles"] = sentence
         return found
+
+    def workers_of(self, roles: tuple[Role, ...]) -> int:
+        """Return how many workers a job has that has these roles."""
+        return sum(role_sizes(self._counted(roles), 0))
+
+    def _counted(self, roles: tuple[Role, ...]) -> list[Role]:
+        """Return the roles, those of which nothing is said too, that are among the workers."""
+        said = {role.name: role for role in roles}
+        found = [said.get(name, Role(name)) for name in self.role_names] or list(roles)
+        return [role for role in found if role.name != LAUNCHER]
+
+    def _roles_problem(self, spec: JobSpec) -> str:
+        """Return what a spec says of roles and such a job cannot have, in a sentence."""
+        names, chief = self.role_names, self.role_names[:1]
+        for role in spec.roles:
+            if names and role.name not in names:
+                return f"Its roles are {' and '.join(names)}; there is no {role.name}."
+            if role.name in chief and role.replicas not in (None, 1):
+                return f"There is one {role.name}, no more."
+            if role.restart_policy and role.restart_policy not in self.restart_policies:
+                return f"{role.name}: restart: must be one of {', '.join(self.restart_policies)}."
+        pods = sum(role_sizes(self._counted(spec.roles), spec.workers))
+        if pods != spec.workers:
+            return f"They have {pods} pods, the job has {spec.workers}: change the one or the other."
+        return ""

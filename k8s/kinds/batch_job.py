@@ -47,6 +47,7 @@ class BatchJob(CreatableKind):
     resource = JOBS
     container = BATCH_SHAPE.container
     lacks: Mapping[str, str] = {
+        "roles": "All pods of a Job are alike.",
         "worker_image": "All pods of a Job are alike.",
         "runtime": NO_RUNTIME,
         "clean_pods": "The pods of a Job, and their logs, stay as long as the Job.",

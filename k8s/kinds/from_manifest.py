@@ -72,11 +72,6 @@ def take_template(template: Manifest, container: str, job: Mapping[str, Any], *,
     return Understood(fields, lost + named(pod) + named(main))
 
 
-def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
-    """Return the fields of a spec in which two parts of a job differ."""
-    return [name.replace("_", " ") for name in one if one[name] != other.get(name)]
-
-
 def unique(lost: Iterable[str]) -> tuple[str, ...]:
     """Return each name once."""
     return tuple(dict.fromkeys(lost))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import PurePosixPath
 
-from k8s.job_spec import JobSpec
+from k8s.job_spec import JobSpec, role_spec
 from k8s.kinds import CreatableKind, Manifest
 from k8s.kinds.pod_code import without_login
 from k8s.models import quantity
@@ -45,8 +45,9 @@ def _long_names(kind: CreatableKind, manifest: Manifest) -> Iterator[Finding]:
 
 
 def _images(spec: JobSpec) -> Iterator[Finding]:
-    for field in ("image", "worker_image", "sync_image", "tensorboard_image"):
-        image = getattr(spec, field)
+    fields = ("image", "worker_image", "sync_image", "tensorboard_image")
+    named = [(field, getattr(spec, field)) for field in fields]
+    for field, image in [*named, *(("roles", role.image) for role in spec.roles)]:
         if image and not _IMAGE.fullmatch(image):
             text = f"would fail: {image} is not an image reference"
             yield error(field, text, "write it as registry/name:tag, the name in lowercase")
@@ -74,8 +75,12 @@ def _lost_event_files(spec: JobSpec) -> Iterator[Finding]:
 
 
 def _requests_over_limits(spec: JobSpec) -> Iterator[Finding]:
-    for field, limit_field in (("cpu_request", "cpu"), ("memory_request", "memory")):
-        request, limit = getattr(spec, field), getattr(spec, limit_field)
+    pairs = (("cpu_request", "cpu"), ("memory_request", "memory"))
+    asked = [(field, getattr(spec, field), getattr(spec, limit)) for field, limit in pairs]
+    for role in spec.roles:
+        of_role = role_spec(spec, role.name)
+        asked += [("roles", getattr(of_role, field), getattr(of_role, limit)) for field, limit in pairs]
+    for field, request, limit in dict.fromkeys(asked):
         try:
             is_over = bool(request and limit) and quantity.parse(request) > quantity.parse(limit)
         except ValueError:

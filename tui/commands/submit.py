@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from k8s.client.auth.cluster_config import load
 from k8s.client.client import Client
 from k8s.errors import KubeError, NoCluster
-from k8s.job_spec import JobFiles, JobSpec
+from k8s.job_spec import JobFiles, JobSpec, wants_gpus
 from k8s.jobs.companions import Companion, companions_of, problems_with_files, with_files
 from k8s.jobs.create import JobRejected, create_job, create_manifest, job_objects
 from k8s.jobs.run_folders import run_stamp
@@ -283,7 +283,7 @@ async def _is_checked(
     """
     kind = _kind_of(flags)
     objects = job_objects(kind, spec, files, is_optional_too=False)
-    nodes = await _nodes(options, client) if spec.gpus else None
+    nodes = await _nodes(options, client) if wants_gpus(spec) else None
     found = await check_submit(client, kind, spec, objects, nodes)
     for words in found.warnings:
         write_stderr(f"Warning: {words}.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from k8s.client.client import Client
-from k8s.job_spec import JobSpec
+from k8s.job_spec import JobSpec, wants_gpus
 from k8s.kinds import CreatableKind, Manifest
 from k8s.models.resources import Resource
 from k8s.preflight import check_against_cluster, check_statically
@@ -45,7 +45,7 @@ async def check_submit(
         *check_statically(kind, spec, manifest),
         *await check_against_cluster(client, kind, needed or spec, objects),
     ]
-    fit = capacity_lines(spec, snapshot) if snapshot is not None and spec.gpus else []
+    fit = capacity_lines(spec, snapshot) if snapshot is not None and wants_gpus(spec) else []
     never_fits = next((line.text for line in fit if line.severity == "error"), "")
     waits = (line.text for line in fit if line.severity == "warning")
     return SubmitChecks((*(finding.sentence for finding in findings), *waits), never_fits)

@@ -20,7 +20,7 @@ from k8s.kinds.kubeflow.common import (
     read_kubeflow_job,
     run_policy,
 )
-from k8s.kinds.kubeflow.mpi_manifest import NOT_OF_MPI, mpi_manifest, spec_of_mpi
+from k8s.kinds.kubeflow.mpi_manifest import MPI_ROLES, NOT_OF_MPI, mpi_manifest, spec_of_mpi
 from k8s.kinds.kubeflow.mpi_run import (
     CONFIG_FOLDER,
     MPIRun,
@@ -76,6 +76,7 @@ class MPIJob(CreatableKind):
         "kube_queue": "kube-queue knows MPIJobs of version v1 and v1alpha1 only.",
     }
     restart_policies = ("OnFailure", "Never")
+    role_names = MPI_ROLES
 
     def manifest(self, spec: JobSpec) -> Manifest:
         """Return the MPIJob v2beta1 that asks for `spec`."""

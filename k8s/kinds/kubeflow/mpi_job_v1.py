@@ -26,7 +26,7 @@ from k8s.kinds.kubeflow.mpi_job import (
     launcher_and_workers,
     launcher_or_worker,
 )
-from k8s.kinds.kubeflow.mpi_manifest import MPI_SHAPE, NOT_OF_MPI, mpi_manifest, spec_of_mpi
+from k8s.kinds.kubeflow.mpi_manifest import MPI_ROLES, MPI_SHAPE, NOT_OF_MPI, mpi_manifest, spec_of_mpi
 from k8s.kinds.kubeflow.mpi_run import (
     CONFIG_FOLDER,
     KUBEXEC,
@@ -63,6 +63,7 @@ class MPIJobV1(CreatableKind):
     container = MPI_SHAPE.container
     launcher = "mpirun"
     suspend_field = "spec.runPolicy.suspend"
+    role_names = MPI_ROLES
     operator = "training-operator-mpi"
     lacks: Mapping[str, str] = {
         **NOT_OF_MPI,

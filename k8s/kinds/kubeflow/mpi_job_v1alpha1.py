@@ -70,6 +70,7 @@ class MPIJobV1Alpha1(CreatableKind):
     lacks: Mapping[str, str] = {
         **NOT_OF_MPI,
         "queue": "Kueue admits MPIJobs of version v2beta1 only.",
+        "roles": "An MPIJob v1alpha1 has one template, from which launcher and workers are made.",
         "worker_image": "An MPIJob v1alpha1 has one template, from which launcher and workers are made.",
         "device_claim": "An MPIJob v1alpha1 knows no claims of devices.",
         "slots": "The operator of v1alpha1 counts a worker's GPUs as its slots.",

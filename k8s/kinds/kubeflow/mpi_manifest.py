@@ -11,7 +11,7 @@ from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
-from k8s.job_spec import JobSpec
+from k8s.job_spec import LAUNCHER, JobSpec, Role, role_named, role_spec
 from k8s.kinds.base import NO_RUNTIME, Manifest
 from k8s.kinds.from_manifest import take_template, unique
 from k8s.kinds.kubeflow.common import run_policy_of, take_run_policy
@@ -19,6 +19,7 @@ from k8s.kinds.parse import count_of, replica_count
 from k8s.kinds.pods.env import variable
 from k8s.kinds.pods.labels import MPI_CHART, job_metadata, take_job_metadata
 from k8s.kinds.pods.understood import Understood, drop_defaults, named
+from k8s.kinds.roles import with_worker_image
 from k8s.kinds.to_manifest import PodShape, pod_template, restarts
 from k8s.models.resources import Resource
 
@@ -38,10 +39,15 @@ NOT_OF_MPI: Mapping[str, str] = {
     "elastic_max": _NOT_ELASTIC,
 }
 """What no MPIJob has, whatever its version."""
+MPI_ROLES = (LAUNCHER, "worker")
 _LAUNCHERS_OWN = ("image", "command", "debug", "working_dir", "torchrun", "torchrun_options")
 """Fields of a job that its launcher tells; the others its workers do."""
+_AMOUNTS = ("gpus", "cpu", "memory", "cpu_request", "memory_request")
+"""Fields of a launcher's role that are nothing unless it says so."""
+_DEVICES = ("devices", "device_claim", "rdma")
+"""Fields that no launcher has."""
 _ALIKE = (
-    *("pull_policy", "pull_secrets", "working_dir", "env", "env_from", "host_mounts", "priority_class"),
+    *("pull_policy", "pull_secrets", "env", "env_from", "host_mounts", "priority_class"),
     *("scheduler", "node_selector", "excluded_nodes", "tolerations", "host_ipc", "host_pid", "run_as_user"),
 )
 """Fields that launcher and workers share."""
@@ -58,13 +64,14 @@ def mpi_manifest(resource: Resource, spec: JobSpec, *, has_policy: bool = False)
     body: Manifest = {"slotsPerWorker": _slots(spec)}
     if has_policy and spec.launcher_policy:
         body["launcherCreationPolicy"] = spec.launcher_policy
-    launcher = pod_template(_launcher(spec), MPI_SHAPE, env=_TAGGED, whole=spec)
-    worker = pod_template(_worker(spec), MPI_SHAPE)
+    of_launcher, of_worker = _launcher(spec), _worker(spec)
+    launcher = pod_template(of_launcher, MPI_SHAPE, env=_TAGGED, whole=spec)
+    worker = pod_template(of_worker, MPI_SHAPE, whole=spec)
     body |= {
         "runPolicy": run_policy_of(spec, clean_pods(spec), spec.workers + 1),
         "mpiReplicaSpecs": {
-            "Launcher": {"replicas": 1, "restartPolicy": restarts(spec), "template": launcher},
-            "Worker": {"replicas": spec.workers, "restartPolicy": restarts(spec), "template": worker},
+            "Launcher": {"replicas": 1, "restartPolicy": restarts(of_launcher), "template": launcher},
+            "Worker": {"replicas": spec.workers, "restartPolicy": restarts(of_worker), "template": worker},
         },
     }
     return _object(resource, spec, body)
@@ -154,29 +161,40 @@ def _take_roles(roles: Manifest, restart_policy: str, job: Mapping[str, Any]) ->
     launcher, worker = (roles.pop(role, None) or {} for role in ("Launcher", "Worker"))
     workers = replica_count(worker.pop("replicas", None))
     drop_defaults(launcher, {"replicas": 1})
-    policies = {part.pop("restartPolicy", None) or "" for part in (launcher, worker)} - {""}
+    policies = [part.pop("restartPolicy", None) or "" for part in (launcher, worker)]
     of_launcher = take_template(launcher.pop("template", None) or {}, MPI_SHAPE.container, job, env=_TAGGED)
     of_worker = take_template(worker.pop("template", None) or {}, MPI_SHAPE.container, job)
     lost = of_launcher.lost + [name for name in of_worker.lost if name != _NO_COMMAND]
+    roles_of_job = _own_roles(of_launcher.fields, of_worker.fields, policies)
     lost += named(launcher) + named(worker) + named(roles, prefix="role ")
-    if of_worker.fields["command"]:
-        lost.append("the workers' own command")
     lost += [
         f"the workers' own {name.replace('_', ' ')}"
         for name in _ALIKE
         if of_launcher.fields[name] != of_worker.fields[name]
     ]
+    lost += [f"the launcher's own {name.replace('_', ' ')}" for name in _DEVICES if of_launcher.fields[name]]
     fields = of_worker.fields | {name: of_launcher.fields[name] for name in _LAUNCHERS_OWN}
-    if of_worker.fields["image"] != fields["image"]:
-        fields["worker_image"] = of_worker.fields["image"]
+    fields = with_worker_image(fields | {"roles": roles_of_job, "worker_image": ""})
     fields["mounts_on_launcher"] = bool(of_launcher.fields["mounts"])
     if fields["mounts_on_launcher"] and of_launcher.fields["mounts"] != fields["mounts"]:
         lost.append("the launcher's own mounts")
-    if len(policies) > 1:
-        lost.append("restartPolicy")
-    elif policies and policies != {restart_policy}:
-        fields["restart_policy"] = policies.pop()
+    if policies[0] not in ("", restart_policy):
+        fields["restart_policy"] = policies[0]
     return Understood(fields, lost), workers
+
+
+def _own_roles(
+    launcher: Mapping[str, Any], worker: Mapping[str, Any], policies: list[str]
+) -> tuple[Role, ...]:
+    """Return what is otherwise: the job's command is the launcher's, its resources are the workers'."""
+    amounts = {name: launcher[name] for name in _AMOUNTS if launcher[name]}
+    own = {name: worker[name] for name in ("image", "working_dir") if worker[name] != launcher[name]}
+    if worker["command"]:
+        own["command"] = worker["command"]
+    if policies[1] and policies[0] and policies[1] != policies[0]:
+        own["restart_policy"] = policies[1]
+    found = (Role(LAUNCHER, **amounts), Role("worker", **own))
+    return tuple(role for role in found if role != Role(role.name))
 
 
 def _object(resource: Resource, spec: JobSpec, body: Manifest) -> Manifest:
@@ -190,12 +208,12 @@ def _object(resource: Resource, spec: JobSpec, body: Manifest) -> Manifest:
 
 
 def _slots(spec: JobSpec) -> int:
-    return max(1, spec.gpus) if spec.slots is None else spec.slots
+    return max(1, role_spec(spec, "worker").gpus) if spec.slots is None else spec.slots
 
 
 def _launcher(spec: JobSpec) -> JobSpec:
-    """Return what the launcher runs: the command, on no devices."""
-    return replace(
+    """Return what the launcher runs: the command, on no devices but those that its role names."""
+    plain = replace(
         spec,
         device_claim="",
         cpu="",
@@ -209,8 +227,10 @@ def _launcher(spec: JobSpec) -> JobSpec:
         host_network=spec.host_network or spec.gpu_topology,
         mounts=spec.mounts if spec.mounts_on_launcher else (),
     )
+    return role_named(spec, LAUNCHER).of(plain)
 
 
 def _worker(spec: JobSpec) -> JobSpec:
     """Return what a worker runs: what the operator starts in it."""
-    return replace(spec, command=(), torchrun=False, debug=False, image=spec.worker_image or spec.image)
+    plain = replace(spec, command=(), torchrun=False, debug=False, image=spec.worker_image or spec.image)
+    return role_named(spec, "worker").of(plain)

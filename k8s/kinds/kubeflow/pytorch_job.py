@@ -50,6 +50,7 @@ class PyTorchJob(CreatableKind):
         "gpu_topology": "Alibaba Cloud's scheduler places MPI jobs by the links between GPUs, no others.",
     }
     suspend_field = "spec.runPolicy.suspend"
+    role_names = ("master", "worker")
     operator = "training-operator"
 
     def manifest(self, spec: JobSpec) -> Manifest:

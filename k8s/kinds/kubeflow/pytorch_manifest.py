@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import deepcopy
-from dataclasses import replace
 from typing import Any
 
-from k8s.job_spec import JobSpec
+from k8s.job_spec import JobSpec, Role, role_spec
 from k8s.kinds.base import Manifest
-from k8s.kinds.from_manifest import differences, take_template, unique
+from k8s.kinds.from_manifest import take_template, unique
 from k8s.kinds.kubeflow.common import run_policy_of, take_run_policy
 from k8s.kinds.parse import replica_count
 from k8s.kinds.pods.labels import MASTER_POD, PYTORCH_CHART, job_metadata, take_job_metadata
 from k8s.kinds.pods.rendezvous import DYNAMIC, rendezvous_env, take_rendezvous
 from k8s.kinds.pods.understood import Understood, named
+from k8s.kinds.roles import TakenRole, fields_of_roles, with_worker_image
 from k8s.kinds.to_manifest import PodShape, pod_template, restarts
 from k8s.models.resources import Resource
 
@@ -37,13 +37,13 @@ def pytorch_manifest(resource: Resource, spec: JobSpec) -> Manifest:
     }
     if is_elastic:
         body["elasticPolicy"] = _elastic_policy(spec)
-        roles = {"Worker": _role(spec, spec.workers, has_own_image=True)}
+        roles = {"Worker": _role(spec, "worker", spec.workers)}
     else:
-        roles = {"Master": _role(spec, 1)}
+        roles = {"Master": _role(spec, "master", 1)}
         labels = roles["Master"]["template"]["metadata"]["labels"]
         labels.setdefault(MASTER_POD, f"{spec.name}-master-0")
         if spec.workers > 1:
-            roles["Worker"] = _role(spec, spec.workers - 1, has_own_image=True)
+            roles["Worker"] = _role(spec, "worker", spec.workers - 1)
     return {
         "apiVersion": resource.api_version,
         "kind": resource.kind,
@@ -76,12 +76,12 @@ def spec_of_pytorch(obj: Manifest) -> tuple[JobSpec, tuple[str, ...]]:
     return JobSpec(**found, workers=workers, processes=processes), unique(lost)
 
 
-def _role(spec: JobSpec, replicas: int, *, has_own_image: bool = False) -> Manifest:
-    of_role = replace(spec, image=spec.worker_image) if has_own_image and spec.worker_image else spec
+def _role(spec: JobSpec, name: str, replicas: int) -> Manifest:
+    of_role = role_spec(spec, name)
     # Those of an elastic job are told by the operator.
     env = rendezvous_env(spec, _endpoint(spec.name)) if spec.elastic_min is None else ()
-    template = pod_template(of_role, PYTORCH_SHAPE, env=env)
-    return {"replicas": replicas, "restartPolicy": restarts(spec), "template": template}
+    template = pod_template(of_role, PYTORCH_SHAPE, env=env, whole=spec)
+    return {"replicas": replicas, "restartPolicy": restarts(of_role), "template": template}
 
 
 def _elastic_policy(spec: JobSpec) -> Manifest:
@@ -116,29 +116,25 @@ def _endpoint(name: str) -> str:
 def _take_roles(
     roles: Manifest, restart_policy: str, job: Mapping[str, Any], *, is_elastic: bool
 ) -> tuple[Understood, int]:
-    """Take the master and the workers, alike in a spec but for the image, and count them."""
-    first: dict[str, Any] = {}
+    """Take the master and the workers, and count them."""
+    taken: list[TakenRole] = []
     lost: list[str] = []
     workers = 0
-    policies = set()
     expected = "Worker" if is_elastic else "Master"
     for role in [name for name in _ROLES if roles.get(name)] or [expected]:
         part = roles.pop(role, None) or {}
         count = replica_count(part.pop("replicas", None))
         workers += count
-        policies.add(part.pop("restartPolicy", None) or "OnFailure")
+        policy = part.pop("restartPolicy", None) or "OnFailure"
         fields, left = take_template(part.pop("template", None) or {}, PYTORCH_SHAPE.container, job)
         lost += left + named(part)
-        if not first:
-            first = {**fields, "worker_image": ""}
+        if not taken:
             is_one_master = role == "Master" and count == 1 and not is_elastic
             lost += [] if is_one_master or role == expected == "Worker" else ["no single master"]
-        elif fields["image"] != first["image"]:
-            first["worker_image"] = fields["image"]
-        others = {**first, **fields, "image": first["image"]}
-        lost += [f"{role}'s own {each}" for each in differences(first, others)]
-    if len(policies) > 1:
-        lost.append("restartPolicy")
-    elif policies != {restart_policy}:
-        first["restart_policy"] = policies.pop()
-    return Understood(first, lost + named(roles, prefix="role ")), max(1, workers)
+        taken.append(TakenRole(role.lower(), None, {**fields, "restart_policy": policy}))
+    found = fields_of_roles(taken, is_elastic=is_elastic)
+    own = tuple(role for role in found.fields["roles"] if role != Role(role.name))
+    fields = with_worker_image({**found.fields, "roles": own})
+    if fields["restart_policy"] == restart_policy:
+        fields["restart_policy"] = ""
+    return Understood(fields, lost + found.lost + named(roles, prefix="role ")), max(1, workers)

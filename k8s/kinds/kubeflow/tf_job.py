@@ -35,7 +35,7 @@ class TFJob:
         """Return the pods of `tfReplicaSpecs`; without a chief the first worker is it. Ranks it has none."""
         specs = nested(obj, "spec", "tfReplicaSpecs")
         # The operator takes the roles' names in any case: `PS`, `Ps`.
-        roles = {str(role).lower(): specs[role] or {} for role in specs}
+        roles = {str(role).lower(): each or {} for role, each in specs.items()}
         name = nested(obj, "metadata").get("name")
         chief = next((role for role in ("chief", "master") if role in roles), "worker")
         return tuple(

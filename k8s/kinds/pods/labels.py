@@ -12,11 +12,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from k8s.job_spec import (
+    LAUNCHER,
     LOG_DIR_ANNOTATION,
     SUBMISSION_ANNOTATION,
     TRAINER_ANNOTATION,
     USER_ANNOTATION,
     JobSpec,
+    role_named,
+    role_spec,
 )
 from k8s.kinds.base import Manifest
 from k8s.kinds.parse import text_of
@@ -51,10 +54,12 @@ class ArenaChart:
     """Its word for the kind: `pytorchjob`."""
     version: str
     created_by: str
+    chief: str
+    """The role that has one pod."""
 
 
-PYTORCH_CHART = ArenaChart("pytorchjob", "0.5.2", "PyTorchJob")
-MPI_CHART = ArenaChart("mpijob", "0.28.0", "MPIJob")
+PYTORCH_CHART = ArenaChart("pytorchjob", "0.5.2", "PyTorchJob", "master")
+MPI_CHART = ArenaChart("mpijob", "0.28.0", "MPIJob", LAUNCHER)
 
 
 def job_metadata(spec: JobSpec, chart: ArenaChart | None = None, *, queue_label: bool = True) -> Manifest:
@@ -188,7 +193,15 @@ def _arena_annotations(spec: JobSpec, chart: ArenaChart | None) -> dict[str, str
     if chart is None:
         return {}
     user = {ARENA_USER: spec.user} if spec.user else {}
-    return {**user, _ARENA_GPUS: str(spec.workers * spec.gpus)}
+    return {**user, _ARENA_GPUS: str(_gpus(spec, chart.chief))}
+
+
+def _gpus(spec: JobSpec, chief: str) -> int:
+    """Return the GPUs of all pods; a launcher, which comes on top, has those alone that its role names."""
+    of_workers = role_spec(spec, "worker").gpus
+    if chief == LAUNCHER:
+        return (role_named(spec, chief).gpus or 0) + spec.workers * of_workers
+    return role_spec(spec, chief).gpus + (spec.workers - 1) * of_workers
 
 
 def _without_arena(labels: Mapping[str, str], name: str) -> dict[str, str]:

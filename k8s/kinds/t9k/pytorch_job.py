@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from k8s.devices import accelerators
-from k8s.job_spec import JobSpec
+from k8s.job_spec import JobSpec, role_spec
 from k8s.kinds.base import NO_RUNTIME, CreatableKind, DeclaredJob, ElasticSize, Manifest, Replica
 from k8s.kinds.parse import (
     count_of,
@@ -24,6 +24,7 @@ from k8s.kinds.parse import (
     replica_count,
     text_of,
 )
+from k8s.kinds.pods.command import is_script
 from k8s.kinds.t9k.common import (
     OWNER_NAME,
     instance_in_t9k,
@@ -64,6 +65,14 @@ class T9kPyTorchJob(CreatableKind):
     def manifest(self, spec: JobSpec) -> Manifest:
         """Return the PyTorchTrainingJob that asks for `spec`."""
         return t9k_manifest(self.resource, self.supported(spec))
+
+    def unsupported(self, spec: JobSpec) -> dict[str, str]:
+        """Return what such a job cannot have: torchrun for scripts in some roles only too."""
+        found = super().unsupported(spec)
+        commands = [role_spec(spec, role.name).command for role in spec.roles if spec.torchrun]
+        if len({is_script(command) for command in commands}) > 1:
+            found.setdefault("roles", "With torchrun all roles run scripts of Python, or none does.")
+        return found
 
     def spec_from_manifest(self, obj: Manifest) -> tuple[JobSpec, tuple[str, ...]]:
         """Return the spec for a PyTorchTrainingJob like this one, and what it leaves out."""

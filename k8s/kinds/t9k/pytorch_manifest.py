@@ -12,15 +12,16 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Any
 
-from k8s.job_spec import JobSpec, Mount
+from k8s.job_spec import JobSpec, Mount, role_sizes, role_spec
 from k8s.kinds.base import Manifest
-from k8s.kinds.from_manifest import differences, take_template, unique
+from k8s.kinds.from_manifest import take_template, unique
 from k8s.kinds.parse import count_of, replica_count, text_of
 from k8s.kinds.pods.command import ANY_PROGRAM, is_script
 from k8s.kinds.pods.env import variable
 from k8s.kinds.pods.labels import job_metadata, take_job_metadata
 from k8s.kinds.pods.rendezvous import rendezvous_env, take_rendezvous
 from k8s.kinds.pods.understood import Understood, drop_defaults, named
+from k8s.kinds.roles import TakenRole, fields_of_roles, with_worker_image
 from k8s.kinds.to_manifest import PodShape, pod_template, restarts
 from k8s.models.resources import Resource
 
@@ -38,7 +39,8 @@ def t9k_manifest(resource: Resource, spec: JobSpec) -> Manifest:
     body: Manifest = {}
     if spec.tensorboard and (tensorboard := _tensorboard(spec)):
         body["tensorboardSpec"] = tensorboard
-    arguments = _arguments(spec)
+    # torchrun's options are one set for all roles.
+    arguments = _arguments(role_spec(spec, spec.roles[0].name) if spec.roles else spec)
     if arguments is not None:
         body["torchrunConfig"] = _torchrun_config(spec, arguments)
     if spec.elastic_min is not None:
@@ -72,7 +74,9 @@ def spec_of_t9k(obj: Manifest) -> tuple[JobSpec, tuple[str, ...]]:
     spec = obj.pop("spec", None) or {}
     torchrun = spec.pop("torchrunConfig", None) or {}
     is_torchrun = torchrun.pop("enabled", False) is True
-    pods, workers = _take_replica_specs(spec.pop("replicaSpecs", None) or [], meta.fields)
+    is_elastic = (spec.get("elastic") or {}).get("enabled") is True
+    roles = spec.pop("replicaSpecs", None) or []
+    pods, workers = _take_replica_specs(roles, meta.fields, is_elastic=is_elastic)
     parts = [meta, pods, _take_policy(spec), _take_tensorboard(spec, pods.fields["mounts"])]
     fields = {name: value for part in parts for name, value in part.fields.items()}
     if is_torchrun:
@@ -86,9 +90,8 @@ def spec_of_t9k(obj: Manifest) -> tuple[JobSpec, tuple[str, ...]]:
         fields |= {"elastic_min": elastic.pop("minReplicas"), "elastic_max": elastic.pop("maxReplicas")}
         workers = replica_count(elastic.pop("expectedReplicas", workers))
     fields.setdefault("processes", max(1, fields["gpus"]))
-    policies = {fields.pop("restart_policy") or "Always"}
-    if policies != {"OnFailure" if fields["retries"] else "Never"}:
-        fields["restart_policy"] = policies.pop()
+    if fields["restart_policy"] == ("OnFailure" if fields["retries"] else "Never"):
+        fields["restart_policy"] = ""
     lost += named(elastic, prefix="elastic.") + named(spec)
     return JobSpec(**fields, workers=workers), unique(lost)
 
@@ -120,9 +123,13 @@ def _torchrun_config(spec: JobSpec, arguments: tuple[str, ...]) -> Manifest:
 
 def _replica_specs(spec: JobSpec, arguments: tuple[str, ...] | None) -> list[Manifest]:
     """Return the roles; the first pod of the first one decides how the job ends."""
+    if spec.roles:
+        sizes = zip(spec.roles, role_sizes(spec.roles, spec.workers), strict=True)
+        found = [(role, role_spec(spec, role.name), size) for role, size in sizes]
+        return [_role(of_role, role.name, size, _arguments(of_role)) for role, of_role, size in found]
     if not spec.worker_image or spec.workers == 1:
         return [_role(spec, "node", spec.workers, arguments)]
-    workers = replace(spec, image=spec.worker_image)
+    workers = role_spec(spec, "worker")
     return [_role(spec, "master", 1, arguments), _role(workers, "worker", spec.workers - 1, arguments)]
 
 
@@ -223,15 +230,15 @@ def _take_variables(env: dict[str, str]) -> dict[str, Any]:
     return found
 
 
-def _take_replica_specs(roles: list[Manifest], job: Mapping[str, Any]) -> tuple[Understood, int]:
-    """Take one role, or a master and its workers, alike in a spec but for the image."""
-    first: dict[str, Any] = {}
+def _take_replica_specs(
+    roles: list[Manifest], job: Mapping[str, Any], *, is_elastic: bool
+) -> tuple[Understood, int]:
+    """Take the roles, and count their pods."""
+    taken: list[TakenRole] = []
     lost: list[str] = []
-    workers = 0
-    for index, role in enumerate(roles or [{}]):
+    for role in roles or [{}]:
         name = text_of(role.pop("type", "")) or "node"
         count = replica_count(role.pop("replicas", None))
-        workers += count
         template = role.pop("template", None) or {}
         drop_defaults(template.get("spec") or {}, {"restartPolicy": "Never"})
         containers = (template.get("spec") or {}).get("containers") or [{}]
@@ -239,16 +246,16 @@ def _take_replica_specs(roles: list[Manifest], job: Mapping[str, Any]) -> tuple[
         if is_argued:
             containers[0]["command"] = containers[0].pop("args")
         fields, left = take_template(template, T9K_SHAPE.container, job)
-        fields["restart_policy"] = text_of(role.pop("restartPolicy", ""))
+        fields["restart_policy"] = text_of(role.pop("restartPolicy", "")) or "Always"
+        taken.append(TakenRole(name, count, fields))
         lost += left + named(role)
-        if index == 0:
-            first = {**fields, "worker_image": ""}
-            expected = "node" if len(roles) < 2 else "master"
-            lost += [] if name == expected and (count == 1 or name == "node") else [f"role {name}"]
-            continue
-        if index > 1 or name != "worker":
-            lost.append(f"role {name}")
-        if fields["image"] != first["image"]:
-            first["worker_image"] = fields["image"]
-        lost += [f"{name}'s own {each}" for each in differences(fields, {**first, "image": fields["image"]})]
-    return Understood(first, lost), max(1, workers)
+    found = fields_of_roles(taken, is_elastic=is_elastic)
+    fields, workers = found.fields, max(1, sum(each.replicas or 0 for each in taken))
+    names = [each.name for each in taken]
+    if is_elastic:
+        lost += [f"role {name}" for name in (names if names[0] != "node" else names[1:])]
+    if names == ["node"]:
+        fields["roles"] = ()
+    elif names == ["master", "worker"] and taken[0].replicas == 1:
+        fields = with_worker_image(fields)
+    return Understood(fields, lost + found.lost), workers

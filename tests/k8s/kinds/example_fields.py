@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from k8s.job_spec import EnvSource, HostMount, JobSpec, Mount, PodToleration
+from k8s.job_spec import EnvSource, HostMount, JobSpec, Mount, PodToleration, Role
 
 BASE = JobSpec(
     name="bert",
@@ -41,6 +42,22 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "rdma": {"rdma": True},
     "gpu_topology": {"gpu_topology": True},
     "command": {"command": ("python", "-m", "other")},
+    "roles": {
+        "roles": (
+            Role(
+                "worker",
+                image="worker:1",
+                gpus=4,
+                cpu="8",
+                memory="32Gi",
+                cpu_request="4",
+                memory_request="16Gi",
+                restart_policy="OnFailure",
+                working_dir="/w",
+                command=("python", "a b.py"),
+            ),
+        )
+    },
     "trainer": {"trainer": "ddp"},
     "working_dir": {"working_dir": "/root"},
     "processes": {"processes": 2},
@@ -85,3 +102,28 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "user": {"user": "li"},
 }
 """By field."""
+OF_KIND: dict[str, dict[str, dict[str, Any]]] = {
+    "mpi": {
+        "roles": {
+            "roles": (
+                Role("launcher", gpus=1, cpu="2", memory="4Gi", cpu_request="1", memory_request="1Gi"),
+                Role(
+                    "worker",
+                    image="worker:1",
+                    restart_policy="OnFailure",
+                    working_dir="/w",
+                    command=("sshd", "-De"),
+                ),
+            )
+        }
+    },
+    "t9k": {
+        "roles": {
+            "roles": (
+                Role("master", 1),
+                replace(EXAMPLES["roles"]["roles"][0], replicas=1),
+            ),
+        }
+    },
+}
+"""By the word for a kind: fields of which it has another example."""

@@ -13,16 +13,16 @@ import yaml
 from k8s.job_spec import JOB_FIELDS, EnvSource, JobSpec
 from k8s.kinds import CREATABLE, CreatableKind, kinds_of_word, newest_served
 from k8s.text.yaml_writer import to_yaml
-from tests.k8s.kinds.example_fields import BASE, EXAMPLES, IN_CODE
+from tests.k8s.kinds.example_fields import BASE, EXAMPLES, IN_CODE, OF_KIND
 from tests.support.openapi import schema_errors, schema_of
 
 every_kind = pytest.mark.parametrize("kind", CREATABLE, ids=lambda kind: kind.title)
 every_field = pytest.mark.parametrize("name", sorted(EXAMPLES))
 
 
-def spec_with(name: str, *, without: bool = False) -> JobSpec:
+def spec_with(kind: CreatableKind, name: str, *, without: bool = False) -> JobSpec:
     """Return a job in which a field has its example value; `without` it, with all that it needs."""
-    values = dict(EXAMPLES[name])
+    values = dict(OF_KIND.get(kind.word, {}).get(name) or EXAMPLES[name])
     if without:
         values.pop(name)
         if name in ("elastic_min", "elastic_max"):
@@ -38,7 +38,7 @@ def test_every_field_has_an_example() -> None:
 @every_field
 @every_kind
 def test_a_field_changes_the_manifest_or_the_kind_says_why_not(kind: CreatableKind, name: str) -> None:
-    before, after = kind.manifest(spec_with(name, without=True)), kind.manifest(spec_with(name))
+    before, after = kind.manifest(spec_with(kind, name, without=True)), kind.manifest(spec_with(kind, name))
     if name in kind.lacks:
         assert before == after
     else:
@@ -48,7 +48,7 @@ def test_a_field_changes_the_manifest_or_the_kind_says_why_not(kind: CreatableKi
 @every_field
 @every_kind
 def test_a_field_is_read_back_from_the_manifest(kind: CreatableKind, name: str) -> None:
-    spec = spec_with(name)
+    spec = spec_with(kind, name)
     found, lost = kind.spec_from_manifest(json.loads(json.dumps(kind.manifest(spec))))
     expected: dict[str, Any] = {each: JOB_FIELDS[each].default for each in kind.lacks}
     if kind.word == "mpi" and spec.clean_pods == "None":

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from k8s.job_spec import JobSpec, Mount
+from k8s.job_spec import JobSpec, Mount, Role
 from k8s.kinds.kubeflow.mpi_job import MPIJob
 from k8s.kinds.kubeflow.mpi_job_v1 import MPIJobV1
 from tests.support.objects import Object
@@ -92,12 +92,9 @@ def test_a_worker_that_somebody_made_otherwise_is_named(kind: MPIJob | MPIJobV1)
     worker = manifest["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]
     worker["containers"][0] |= {"command": ["sleep"], "workingDir": "/w"}
     worker["nodeSelector"] = {"gpu": "a100"}
-    lost = kind.spec_from_manifest(manifest)[1]
-    assert set(lost) == {
-        "the workers' own command",
-        "the workers' own working dir",
-        "the workers' own node selector",
-    }
+    spec, lost = kind.spec_from_manifest(manifest)
+    assert spec.roles == (Role("worker", working_dir="/w", command=("sleep",)),)
+    assert lost == ("the workers' own node selector",)
 
 
 def test_only_v2beta1_says_when_the_launcher_starts() -> None:

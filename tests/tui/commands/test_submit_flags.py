@@ -18,6 +18,7 @@ from k8s.job_spec.field_types import (
     Quantity,
     Switch,
 )
+from k8s.kinds import CREATABLE
 from tests.scripted.server import ScriptedCluster
 from tests.tui.commands.conftest import CommandLine
 from tui.commands.submission.submit_flags import add_spec_arguments, flag_of, spec_of
@@ -65,6 +66,7 @@ def sample(name: str, field_type: FieldType) -> str:
         "host_mounts": "/host:/in",
         "config_files": "f:/etc/f",
         "env_from": "secret/s",
+        "roles": "worker image=train:2 gpus=8",
         "new_claims": "out 2Ti fast RWX",
         "tolerations": "a=b:NoSchedule",
         "gpu_resource": "amd.com/gpu",
@@ -240,6 +242,16 @@ async def test_a_kind_says_what_it_cannot_have(
     assert (ended.status, ended.out) == (2, "")
     assert said in ended.err
     assert cluster.requests == []
+
+
+def test_roles_say_how_many_workers_there_are_unless_that_is_said() -> None:
+    roles = ("--role", "worker replicas=3 image=train:2", "--role=master gpus=0")
+    spec = job_of(*SMALL, *roles)
+    assert (spec.workers, [role.name for role in spec.roles]) == (4, ["worker", "master"])
+    assert job_of(*SMALL, *roles, "--workers=7").workers == 7
+    assert CREATABLE[0].unsupported(spec) == {}
+    with pytest.raises(WrongUsage, match="--role: 'worker gpu=1' is not ROLE key=value"):
+        job_of(*SMALL, "--role=worker gpu=1")
 
 
 def test_the_flag_of_every_field_is_known() -> None:

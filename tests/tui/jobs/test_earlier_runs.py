@@ -164,9 +164,9 @@ def test_a_clone_of_a_job_that_went_on_starts_anew_in_the_form() -> None:
 
 _OF_OTHERS = {
     *("sync_source", "sync_branch", "sync_revision", "git_secret", "sync_image"),
-    *("torchrun", "max_restarts", "rdzv_backend", "torchrun_options", "tensorboard_image"),
+    *("torchrun", "max_restarts", "rdzv_backend", "torchrun_options", "tensorboard_image", "runtime"),
 }
-"""Fields about a thing that was not asked for: code, torchrun, a TensorBoard."""
+"""Fields about a thing that was not asked for: code, torchrun, a TensorBoard, a TrainJob."""
 _OF_MPI = {"slots", "launcher_policy", "mounts_on_launcher", "gpu_topology"}
 """Fields that jobs for MPI alone have."""
 
@@ -180,7 +180,7 @@ _OF_MPI = {"slots", "launcher_policy", "mounts_on_launcher", "gpu_topology"}
         ({"claim": ""}, {"mount_path", "continue_from"}),
         ({"claim": "", "continue_from": "x"}, {"mount_path", "continue_from"}),
         ({"gpus": "0"}, {"gpu_resource"}),
-        ({"kind": "Job"}, {"clean_pods", "worker_image", "elastic_min", "elastic_max"}),
+        ({"kind": "Job"}, {"clean_pods", "worker_image", "roles", "elastic_min", "elastic_max"}),
         ({"kind": "MPIJob", "gpus": "1"}, {"processes", "elastic_min", "elastic_max", "kube_queue"}),
         ({"run": COMMAND}, {"continue_from"}),
         ({"run": "mpi"}, {"continue_from"}),

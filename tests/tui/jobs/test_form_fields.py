@@ -31,6 +31,7 @@ SAMPLES: dict[str, st.SearchStrategy[str]] = {
     "tolerations": st.sampled_from(["all", "a=b:NoSchedule", "gpu:NoExecute\nx"]),
     "devices": st.just("rdma/hca=1"),
     "gpu_resource": st.sampled_from(["nvidia.com/gpu", "amd.com/gpu"]),
+    "roles": st.sampled_from(["", "worker gpus=2 command='a b'", "worker cpu=1 restart=Never"]),
     "new_claims": st.just("data 1Gi\nout 2Ti fast RWX"),
     "runtime": st.sampled_from(["", "torch-distributed", "trainingruntime/mine"]),
     "torchrun_options": st.just("--log-dir '/a b'"),
@@ -76,7 +77,7 @@ def test_a_job_with_any_fields_comes_back_from_its_spec(values: dict[str, str]) 
 
 
 TOGETHER = {"sync_source", "sync_mode", "log_dir", "elastic_max", "elastic_min", "workers", "max_restarts"}
-TOGETHER |= {"host_mounts", "config_files"}
+TOGETHER |= {"host_mounts", "config_files", "roles"}
 """Fields that may be wrong though each alone is right."""
 
 
@@ -163,3 +164,19 @@ def test_a_value_for_another_kind_is_said_where_the_kind_itself_shows_it() -> No
     assert parse_values({**values, "clean_pods": "None"}).unused == ()
     assert parse_values({**values, "kind": "PyTorchJob"}).unused == ()
     assert isinstance(parse_values(values).spec, JobSpec)
+
+
+def test_what_a_kind_cannot_have_of_a_field_that_it_has_is_said_there() -> None:
+    values = {**default_values(), "name": "a", "roles": "chief gpus=1", "workers": "2"}
+    said = parse_values(values).problems
+    assert said == {"roles": "Its roles are master and worker; there is no chief."}
+    mpi = {**values, "kind": "MPIJob", "roles": "", "restart_policy": "Always"}
+    assert "OnFailure, Never" in parse_values(mpi).problems["restart_policy"]
+
+
+def test_the_fit_line_counts_each_role() -> None:
+    values = {**default_values(), "name": "a", "workers": "3", "gpus": "0", "roles": "worker gpus=4"}
+    result = parse_values(values)
+    assert result.problems == {}
+    said = [line.text for line in preflight(result, ClusterSnapshot(is_synced=True))]
+    assert any("no node has nvidia.com/gpu" in line for line in said)

@@ -139,6 +139,8 @@ def spec_of(
     """
     fields = {"image": image, **_given(flags)}
     given = frozenset(fields)
+    if "roles" in fields:
+        fields.setdefault("workers", kind.workers_of(fields["roles"]))
     for complete in (_gpus, _processes, _working_dir):
         complete(fields)
     fields |= _command(flags, kind, fields, stamp, continued)

@@ -117,6 +117,10 @@ def parse_values(
         if key == COMMAND and spec.trainer:
             continue
         problems.setdefault(key, sentence)
+    chosen = kind or CREATABLE[0]
+    for key, sentence in chosen.unsupported(spec).items():
+        if key not in chosen.lacks:  # those that it lacks are hidden, and told of
+            problems.setdefault(key, sentence)
     return FormResult(
         kind=kind or CREATABLE[0],
         spec=spec,

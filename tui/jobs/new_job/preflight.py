@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Literal, NamedTuple
 
 from k8s.diagnosis.shortage import closed_words
-from k8s.job_spec import JobSpec
+from k8s.job_spec import JobSpec, specs_by_role, wants_gpus
 from k8s.preflight import Finding
 from k8s.scheduling.predicates import ClusterCapacity, UnfitNode, UnfitReason
 from k8s.scheduling.requests import ResourceList, insufficient
@@ -138,18 +138,31 @@ def _size(result: FormResult) -> list[PreflightLine]:
 
 def capacity_lines(spec: JobSpec, snapshot: ClusterSnapshot) -> list[PreflightLine]:
     """Say whether a job fits now, later, or never: an error where no node is large enough."""
-    if not spec.gpus:
+    if not wants_gpus(spec):
         return [PreflightLine("info", "no GPU requested: any node will do")]
     if "nodes" in snapshot.problems:
         return [PreflightLine("warning", "cannot tell whether it fits: you may not list nodes")]
     if not snapshot.nodes and not snapshot.is_synced:
         return [PreflightLine("info", "cannot tell yet whether it fits: still listing nodes")]
     capacity = ClusterCapacity.of_rows(snapshot.nodes)
+    lines = []
+    for pods in specs_by_role(spec):
+        if pods.gpus:
+            found, capacity = _fit(pods, snapshot, capacity)
+            lines += found
+    return list(dict.fromkeys(lines))
+
+
+def _fit(
+    spec: JobSpec, snapshot: ClusterSnapshot, capacity: ClusterCapacity
+) -> tuple[list[PreflightLine], ClusterCapacity]:
+    """Say whether pods that are alike fit, and return the capacity that they leave where they do."""
     nodes = [each for each in capacity.nodes.values() if each.allocatable.get(spec.gpu_resource, 0) > 0]
     if not nodes:
         others = sorted({name for node in snapshot.nodes for name in node.resources})
         available = f"; available: {', '.join(others[:3])}" if others else ""
-        return [PreflightLine("error", f"would never start: no node has {spec.gpu_resource}{available}")]
+        text = f"would never start: no node has {spec.gpu_resource}{available}"
+        return [PreflightLine("error", text)], capacity
     requested: ResourceList = {spec.gpu_resource: spec.gpus}
     unfit = {each.name: each for each in capacity.unfit(_pod(spec), requested)}
     nodes = [each for each in nodes if each.name not in spec.excluded_nodes]
@@ -174,8 +187,8 @@ def capacity_lines(spec: JobSpec, snapshot: ClusterSnapshot) -> list[PreflightLi
         block = f"{free_of_total}, largest free block {max(free.values())}"
         if spec.node_selector:
             text = f"{size}: would fit now, where the node selector allows: {block}"
-            return [*lines, PreflightLine("info", text)]
-        return [*lines, PreflightLine("ok", f"{size}: fits now on {_names(where)}; {block}")]
+            return [*lines, PreflightLine("info", text)], left
+        return [*lines, PreflightLine("ok", f"{size}: fits now on {_names(where)}; {block}")], left
     too_small = {name for name, each in capacity.nodes.items() if insufficient(requested, each.allocatable)}
     too_small.update(spec.excluded_nodes)
     if capacity.emptied().place(requested, spec.workers, too_small)[1] >= spec.workers:
@@ -183,9 +196,10 @@ def capacity_lines(spec: JobSpec, snapshot: ClusterSnapshot) -> list[PreflightLi
         largest = f", at most {free[most]} on one node ({most})" if most and free[most] else ""
         tainted = [each for each in unfit.values() if each.reason is UnfitReason.TAINTED]
         closed = f", {closed_words(tainted)}" if tainted else ""
-        return [*lines, PreflightLine("warning", f"would wait: {needs}; {free_of_total}{largest}{closed}")]
+        text = f"would wait: {needs}; {free_of_total}{largest}{closed}"
+        return [*lines, PreflightLine("warning", text)], capacity
     text = f"would never start: {needs}; the cluster has {sum(totals)}, at most {max(totals)} per node"
-    return [*lines, PreflightLine("error", text)]
+    return [*lines, PreflightLine("error", text)], capacity
 
 
 def _pod(spec: JobSpec) -> SchedulingSpec:

@@ -1,0 +1,140 @@
+"""Roles of a job: their lines, what is refused, and how many pods each has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from k8s.job_spec import JOB_FIELDS, JobSpec, Role, role_sizes, role_spec, specs_by_role, wants_gpus
+
+ROLES = JOB_FIELDS["roles"].type
+WORDS = st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=8))
+
+
+def maybe(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.none() | values
+
+
+QUANTITIES = st.sampled_from(["", "4", "500m", "32Gi"])
+ROLE = st.builds(
+    Role,
+    st.from_regex(r"[a-z][a-z0-9]{0,5}", fullmatch=True),
+    maybe(st.integers(1, 64)),
+    image=maybe(st.sampled_from(["", "train:2", "host:5000/a/b@sha256:0"])),
+    gpus=maybe(st.integers(0, 16)),
+    cpu=maybe(QUANTITIES),
+    memory=maybe(QUANTITIES),
+    cpu_request=maybe(QUANTITIES),
+    memory_request=maybe(QUANTITIES),
+    restart_policy=maybe(st.sampled_from(["", "Never", "OnFailure"])),
+    working_dir=maybe(st.sampled_from(["", "/w", "/with space"])),
+    command=maybe(WORDS.map(tuple)),
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(ROLE)
+def test_any_role_is_one_line_that_is_read_as_it_was(role: Role) -> None:
+    line = role.to_text()
+    assert Role.from_text(line) == role
+    assert ROLES.parse(line) == (role,)
+
+
+@pytest.mark.parametrize(
+    ("line", "role"),
+    [
+        ("master", Role("master")),
+        ("worker replicas=3 image=train:2 gpus=8", Role("worker", 3, image="train:2", gpus=8)),
+        ("ps gpus=0 cpu= command=", Role("ps", gpus=0, cpu="", command=())),
+        (
+            """worker command='python train.py --name "a b"'""",
+            Role("worker", command=("python", "train.py", "--name", "a b")),
+        ),
+        ("""w command='["sh", "-c", "a\\nb"]' """, Role("w", command=("sh", "-c", "a\nb"))),
+        ("w command='[ -f x ]'", Role("w", command=("[", "-f", "x", "]"))),
+        (
+            "worker restart=Never working-dir=/w cpu-request=1 memory-request=1Gi memory=2Gi",
+            Role(
+                "worker",
+                restart_policy="Never",
+                working_dir="/w",
+                cpu_request="1",
+                memory_request="1Gi",
+                memory="2Gi",
+            ),
+        ),
+    ],
+)
+def test_a_line_says_what_a_role_has_of_its_own(line: str, role: Role) -> None:
+    assert Role.from_text(line) == role
+    assert role.problem() == ""
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("worker gpu=2", "Line 1: 'gpu' is no key of a role; keys are replicas, image, gpus"),
+        ("worker 3", "'3' is no key"),
+        ("worker gpus=two", "gpus: Must be a whole number"),
+        ("worker gpus=1 gpus=2", "gpus stands there twice"),
+        ("worker command='open", "No closing quotation: expected ROLE key=value"),
+        ("""worker command='["a", 1]'""", "command: a list may hold words alone"),
+        ("worker replicas=", "replicas: Must be a whole number"),
+    ],
+)
+def test_a_line_that_is_none_names_the_key(line: str, said: str) -> None:
+    with pytest.raises(ValueError, match="Line 1") as caught:
+        ROLES.parse(line)
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "field", "said"),
+    [
+        ({"roles": (Role("Worker"),)}, "roles", "'Worker' is no name of a role"),
+        ({"roles": (Role("worker", cpu="much"),)}, "roles", "worker: cpu: 'much' is not a quantity"),
+        ({"roles": (Role("worker", 0),)}, "roles", "worker: replicas: Must be at least 1"),
+        ({"roles": (Role("worker", restart_policy="Often"),)}, "roles", "worker: restart: Must be one of"),
+        ({"roles": (Role("a"), Role("a"))}, "roles", "a stands there twice"),
+        ({"roles": (Role("worker"),), "elastic_min": 1, "elastic_max": 2}, "roles", "elastic job"),
+        ({"roles": (Role("worker", image="b"),), "worker_image": "c"}, "worker_image", "names an image too"),
+    ],
+)
+def test_what_is_wrong_with_roles_is_said(change: dict[str, Any], field: str, said: str) -> None:
+    assert said in JobSpec(name="a", image="b", command=("c",), **change).problems()[field]
+
+
+@pytest.mark.parametrize(
+    ("replicas", "pods", "sizes"),
+    [
+        ((1, None), 4, [1, 3]),
+        ((None, None), 4, [1, 3]),
+        ((None,), 4, [4]),
+        ((2, 3), 5, [2, 3]),
+        ((None, 3, None), 6, [1, 3, 2]),
+        ((None, None), 1, [1, 1]),
+    ],
+)
+def test_roles_that_say_no_number_have_one_pod_and_the_last_the_rest(
+    replicas: tuple[int | None, ...], pods: int, sizes: list[int]
+) -> None:
+    roles = [Role(f"r{index}", count) for index, count in enumerate(replicas)]
+    assert role_sizes(roles, pods) == sizes
+
+
+def test_a_role_has_what_it_names_and_else_what_the_job_has() -> None:
+    spec = JobSpec(image="a", worker_image="w", gpus=2, cpu="4", roles=(Role("worker", gpus=0, cpu=""),))
+    of_worker = role_spec(spec, "worker")
+    assert (of_worker.image, of_worker.gpus, of_worker.cpu, of_worker.memory) == ("w", 0, "", "")
+    assert role_spec(spec, "master").gpus == 2
+
+
+def test_the_pods_of_a_job_are_told_apart_by_their_roles() -> None:
+    job = JobSpec(workers=3, gpus=2, roles=(Role("launcher", cpu="1"), Role("worker", gpus=4)))
+    assert [(each.workers, each.gpus) for each in specs_by_role(job)] == [(1, 0), (3, 4)]
+    assert [each.gpus for each in specs_by_role(JobSpec(gpus=2, roles=(Role("launcher"),)))] == [0, 2]
+    assert wants_gpus(job) and wants_gpus(JobSpec(roles=(Role("worker", gpus=1),)))
+    assert not wants_gpus(JobSpec()) and not wants_gpus(JobSpec(gpus=1, roles=(Role("worker", gpus=0),)))

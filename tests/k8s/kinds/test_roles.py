@@ -1,0 +1,157 @@
+"""Roles that differ: what each kind makes of them, and that a copy of such a job is exactly as it was."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from k8s.job_spec import JobSpec, Role
+from k8s.jobs.clone import clone
+from k8s.kinds import CREATABLE, CreatableKind
+from k8s.kinds.batch_job import BatchJob
+from k8s.kinds.kubeflow.mpi_job import MPIJob
+from k8s.kinds.kubeflow.pytorch_job import PyTorchJob
+from k8s.kinds.t9k.pytorch_job import T9kPyTorchJob
+
+T9K, PYTORCH, MPI = T9kPyTorchJob(), PyTorchJob(), MPIJob()
+SPEC = JobSpec(name="bert", image="train:1", command=("python", "train.py"), workers=4, gpus=2)
+THREE = (
+    Role("master", 1, image="master:1", gpus=0, cpu="2", command=("python", "master.py")),
+    Role("ps", 2, gpus=0, memory="64Gi", memory_request="32Gi", restart_policy="OnFailure"),
+    Role("worker", 3, gpus=8, working_dir="/w"),
+)
+
+
+def described(role: dict[str, Any]) -> tuple[Any, ...]:
+    container = role["template"]["spec"]["containers"][0]
+    gpus = container.get("resources", {}).get("limits", {}).get("nvidia.com/gpu")
+    words = container.get("command", container.get("args"))
+    return role["replicas"], role["restartPolicy"], container["image"], gpus, words
+
+
+def test_a_t9k_job_has_each_role_as_its_line_says() -> None:
+    manifest = T9K.manifest(replace(SPEC, workers=6, roles=THREE))
+    roles = manifest["spec"]["replicaSpecs"]
+    assert [role["type"] for role in roles] == ["master", "ps", "worker"]
+    assert [described(role) for role in roles] == [
+        (1, "Never", "master:1", None, ["python", "master.py"]),
+        (2, "OnFailure", "train:1", None, ["python", "train.py"]),
+        (3, "Never", "train:1", "8", ["python", "train.py"]),
+    ]
+    assert [each.role for each in T9K.replicas(manifest)] == ["master", *["ps"] * 2, *["worker"] * 3]
+
+
+def test_torchrun_starts_in_a_role_what_the_role_says() -> None:
+    roles = (Role("master"), Role("worker", command=("other.py", "--x")))
+    spec = replace(SPEC, torchrun=True, command=("train.py",), roles=roles)
+    master, worker = T9K.manifest(spec)["spec"]["replicaSpecs"]
+    assert (described(master)[-1], described(worker)[-1]) == (["train.py"], ["other.py", "--x"])
+    assert (master["replicas"], worker["replicas"]) == (1, 3)
+
+
+def test_torchrun_starts_scripts_in_all_roles_or_programs() -> None:
+    spec = replace(SPEC, workers=6, roles=THREE, torchrun=True, command=("train.py",))
+    said = "With torchrun all roles run scripts of Python, or none does."
+    assert T9K.unsupported(spec) == {"roles": said}
+    assert T9K.unsupported(replace(spec, torchrun=False)) == {}
+    assert T9K.unsupported(replace(spec, command=("run", "it"))) == {}
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec"),
+    [
+        (T9K, replace(SPEC, workers=6, roles=THREE)),
+        (T9K, replace(SPEC, torchrun=True, command=("train.py",), roles=(Role("a"), Role("b", gpus=1)))),
+        (T9K, replace(SPEC, roles=(Role("master"), Role("worker")))),
+        (T9K, replace(SPEC, roles=(Role("trainer"),))),
+        (T9K, replace(SPEC, worker_image="w:1")),
+        (T9K, replace(SPEC, roles=(Role("node", 1), Role("extra", image="e:1")))),
+        (PYTORCH, replace(SPEC, roles=(Role("master", gpus=0, cpu="1"), Role("worker", image="w:1")))),
+        (PYTORCH, replace(SPEC, roles=(Role("worker", command=("sh", "-c", "a\nb")),), worker_image="w:1")),
+        (PYTORCH, replace(SPEC, roles=(Role("worker", restart_policy="ExitCode"),))),
+        (MPI, replace(SPEC, roles=(Role("launcher", cpu="2"), Role("worker", restart_policy="OnFailure")))),
+        (MPI, replace(SPEC, roles=(Role("launcher", memory="2Gi"),), worker_image="w:1")),
+        (MPI, replace(SPEC, gpus=0, roles=(Role("worker", gpus=8, command=("sshd",)),))),
+    ],
+)
+def test_a_job_with_roles_is_cloned_exactly(kind: CreatableKind, spec: JobSpec) -> None:
+    assert {**spec.problems(), **kind.unsupported(spec)} == {}
+    manifest = kind.manifest(replace(spec, suspend=False))
+    copy = clone(manifest, name="bert-2")
+    assert copy.spec is not None
+    assert (copy.lost, copy.fits_form) == ((), True)
+    assert {**copy.spec.problems(), **kind.unsupported(copy.spec)} == {}
+    assert kind.manifest(copy.spec) == copy.manifest
+    assert kind.manifest(replace(copy.spec, name="bert")) == manifest
+
+
+def test_devices_of_the_roles_that_have_some_are_the_jobs() -> None:
+    spec = replace(SPEC, gpus=0, gpu_resource="amd.com/gpu", roles=(Role("worker", gpus=8),))
+    found, lost = PYTORCH.spec_from_manifest(PYTORCH.manifest(spec))
+    assert (found, lost) == (spec, ())
+
+
+def test_a_role_that_differs_in_more_than_a_line_can_say_is_named() -> None:
+    manifest = T9K.manifest(replace(SPEC, roles=(Role("master"), Role("worker"))))
+    manifest["spec"]["replicaSpecs"][1]["template"]["spec"]["hostNetwork"] = True
+    assert T9K.spec_from_manifest(manifest)[1] == ("worker's own host network",)
+
+
+def test_roles_of_an_elastic_job_are_named() -> None:
+    manifest = T9K.manifest(replace(SPEC, roles=(Role("master", gpus=1), Role("worker"))))
+    manifest["spec"]["elastic"] = {"enabled": True, "minReplicas": 2, "maxReplicas": 8, "expectedReplicas": 4}
+    spec, lost = T9K.spec_from_manifest(manifest)
+    assert (spec.roles, spec.elastic_max) == ((), 8)
+    assert lost == ("role master", "role worker", "worker's own gpus")
+
+
+@pytest.mark.parametrize(
+    ("kind", "roles", "said"),
+    [
+        (PYTORCH, (Role("chief"),), "Its roles are master and worker; there is no chief."),
+        (PYTORCH, (Role("master", 2),), "There is one master, no more."),
+        (PYTORCH, (Role("worker", 4),), "They have 5 pods, the job has 4: change the one or the other."),
+        (PYTORCH, (Role("master"), Role("worker", 3)), ""),
+        (MPI, (Role("launcher", 3),), "There is one launcher, no more."),
+        (MPI, (Role("launcher"), Role("worker", 4)), ""),
+        (
+            MPI,
+            (Role("worker", restart_policy="Always"),),
+            "worker: restart: must be one of OnFailure, Never.",
+        ),
+        (T9K, THREE, "They have 6 pods, the job has 4: change the one or the other."),
+        (T9K, (Role("any", 1), Role("name")), ""),
+        (BatchJob(), (Role("worker"),), "All pods of a Job are alike."),
+    ],
+)
+def test_roles_that_a_kind_cannot_have_get_a_sentence(
+    kind: CreatableKind, roles: tuple[Role, ...], said: str
+) -> None:
+    assert kind.unsupported(replace(SPEC, roles=roles)).get("roles", "") == said
+
+
+def test_a_job_of_one_pod_has_no_workers_of_its_own() -> None:
+    found = PYTORCH.unsupported(replace(SPEC, workers=1, roles=(Role("worker", gpus=1),)))
+    assert found == {"roles": "They have 2 pods, the job has 1: change the one or the other."}
+
+
+def test_how_many_workers_roles_make() -> None:
+    assert T9K.workers_of(THREE) == 6
+    assert PYTORCH.workers_of((Role("worker", 3),)) == 4
+    assert PYTORCH.workers_of((Role("master", gpus=0),)) == 2
+    assert MPI.workers_of((Role("launcher"), Role("worker", 3))) == 3
+
+
+def test_arena_is_told_the_gpus_of_all_roles() -> None:
+    roles = (Role("worker", gpus=8),)
+    for kind, gpus in ((PYTORCH, "26"), (MPI, "32")):
+        meta = kind.manifest(replace(SPEC, roles=roles))["metadata"]
+        assert meta["annotations"]["requestGPUsOfJobOwner"] == gpus
+    assert MPI.manifest(replace(SPEC, roles=roles))["spec"]["slotsPerWorker"] == 8
+
+
+def test_every_kind_either_has_roles_or_says_why_not() -> None:
+    without = {kind.title for kind in CREATABLE if "roles" in kind.lacks}
+    assert without == {"Job", "TrainJob", "MPIJob v1alpha1"}
