@@ -21,6 +21,17 @@ PACKAGES = ("tui", "k8s", "trainer", "themes")
 SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 
 
+def test_the_top_level_holds_what_belongs_there_alone() -> None:
+    if not (ROOT / ".git").exists():
+        pytest.skip("needs a clone")
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    top = {path.split("/")[0] for path in listed.splitlines()}
+    assert {name for name in top if not name.startswith(".")} == {
+        *(*PACKAGES, "tests"),
+        *("pyproject.toml", "README.md", "LICENSE", "Makefile"),
+    }
+
+
 def test_no_source_file_is_longer_than_400_lines() -> None:
     lengths = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in SOURCES}
     assert {name: length for name, length in lengths.items() if length > 400} == {}
