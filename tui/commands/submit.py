@@ -22,6 +22,7 @@ from k8s.text.masked import masked
 from k8s.text.yaml_writer import to_yaml
 from k8s.watch.discovery import discover
 from tui.commands.submission.continued import continued_folder, folder_without_cluster, tell_of_checkpoints
+from tui.commands.submission.git_login import ask_git_login
 from tui.commands.submission.manifest_checks import check_by_server, check_manifests, namespace_of
 from tui.commands.submission.manifests import ManifestOptions, read_manifests, versions_known
 from tui.commands.submission.submit_flags import add_spec_arguments, complain, model_flags, spec_of
@@ -158,7 +159,7 @@ async def _submit_file(options: ConsoleOptions, flags: argparse.Namespace, dry_r
 
 async def _submit_flags(options: ConsoleOptions, flags: argparse.Namespace, dry_run: str, output: str) -> int:
     spec = _spec_of(flags, options, "")
-    files = await _read_files(spec)
+    files = replace(await _read_files(spec), git_login=ask_git_login(spec, flags.git_user))
     if dry_run == "client":
         spec = _spec_of(flags, options, await _namespace(options), folder_without_cluster(flags))
         _print_all(_kind_of(flags), spec, files, "created (dry run)", output)

@@ -6,6 +6,8 @@ import asyncio
 import os
 import sys
 
+import pytest
+
 from tests import ROOT
 from tests.scripted.server import Answer, ScriptedCluster, page
 from tests.support.objects import pytorch_job
@@ -80,3 +82,36 @@ async def test_a_suspend_says_what_is_lost_and_enter_means_no(
     with terminal(run, "suspend", "waits") as asking:
         assert await answer(asking, "frees 8 GPUs. Progress since the last checkpoint is lost", "\r") == 1
     assert cluster.asked(PATH, method="PATCH") == []
+
+
+GIT = ("--sync-mode", "git", "--sync-source", "https://host.example/x.git", "--git-user", "li")
+
+
+async def test_git_s_password_is_typed_unseen_and_goes_into_a_secret_of_the_job(run: CommandLine) -> None:
+    words = ("submit", "pytorch", "--name", "demo", "--image", "x", *GIT, "--dry-run=client")
+    with terminal(run, *words, "python a.py") as asking:
+        assert (
+            await answer(asking, "Password or token of li for https://host.example/x.git:", "hunter2\r") == 0
+        )
+        assert "hunter2" not in asking.text
+        assert "secret/demo-git created (dry run)" in asking.text
+    for keys, status in (("\r", 2), ("\x04", 2), ("\x03", 130)):
+        with terminal(run, *words, "python a.py") as asking:
+            assert await answer(asking, "Password or token", keys) == status
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (GIT, "--git-user asks for a password, and there is no terminal"),
+        (GIT[-2:], "only code from git over https takes a user"),
+        ((*GIT, "--git-secret", "mine"), "has its credentials already"),
+        ((*GIT, "--env=GIT_SYNC_PASSWORD=x", "--env=GIT_SYNC_USERNAME=y"), "has its credentials already"),
+    ],
+)
+async def test_a_git_user_without_use_or_terminal_is_refused(
+    run: CommandLine, words: tuple[str, ...], said: str
+) -> None:
+    ended = await run("submit", "pytorch", "--name", "demo", "--image", "x", *words, "python a.py")
+    assert (ended.status, ended.out) == (2, "")
+    assert said in ended.err

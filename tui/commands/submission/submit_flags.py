@@ -54,6 +54,14 @@ def add_spec_arguments(parser: argparse.ArgumentParser, lacks: Mapping[str, str]
             groups[field.section] = parser.add_argument_group(field.section)
         if field.name not in _NO_FLAG:
             _add_flag(groups[field.section], field, is_hidden=field.name in lacks)
+    groups["code"].add_argument(
+        "--git-user",
+        default="",
+        metavar="USER",
+        help=argparse.SUPPRESS
+        if "sync_mode" in lacks
+        else "user of a private repository; asks for the password, which goes into a Secret of the job",
+    )
     add = groups["launch"].add_argument
     add("--shell", default="sh", help="shell that runs a quoted COMMAND (default sh)")
     names = ", ".join(trainer.name for trainer in TRAINERS)

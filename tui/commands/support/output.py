@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import argparse
 import csv
+import getpass
 import json
 import signal
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -122,16 +124,29 @@ def confirm_by_word(question: str, word: str) -> bool:
     return _answer(f'{sanitize(question)}\nType "{sanitize(word)}" to continue: ') == word
 
 
+def ask_password(prompt: str) -> str:
+    """Return what is typed unseen on the terminal after a prompt; nothing for no answer at all."""
+    with _ended_by_ctrl_c(), suppress(EOFError):
+        return getpass.getpass(sanitize(prompt), sys.stderr)
+    return ""
+
+
+@contextmanager
+def _ended_by_ctrl_c() -> Iterator[None]:
+    # asyncio would only note ctrl+c, and go on waiting for the answer.
+    noting = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, noting)
+
+
 def _answer(prompt: str) -> str | None:
     """Return what is typed on the terminal after a prompt; None for no answer at all."""
     sys.stderr.write(prompt)
     sys.stderr.flush()
-    # asyncio would only note ctrl+c, and go on waiting for the answer.
-    noting = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
+    with _ended_by_ctrl_c():
         answer = sys.stdin.readline()
-    finally:
-        signal.signal(signal.SIGINT, noting)
     if not answer:
         sys.stderr.write("\n")
         return None

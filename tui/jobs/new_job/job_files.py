@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
@@ -43,6 +44,11 @@ def read_job_files(spec: JobSpec) -> JobFiles:
         refused.causes = problems
         raise refused
     return replace(files, config_files=contents, trainer=trainer_files() if spec.trainer else {})
+
+
+def takes_git_login(spec: JobSpec) -> bool:
+    """Tell whether a job fetches its code in a way that a user and a password are for."""
+    return spec.sync_mode == "git" and re.match(r"https?://", spec.sync_source) is not None
 
 
 async def load_job_files(spec: JobSpec) -> JobFiles:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -14,7 +13,7 @@ from k8s.jobs.create import JobRejected
 from k8s.kinds import Manifest
 from k8s.kinds.pod_code import PASSWORD, USERNAME, git_secret_name, without_login
 from tui.jobs.new_job.form_spec import FormResult
-from tui.jobs.new_job.job_files import load_job_files
+from tui.jobs.new_job.job_files import load_job_files, takes_git_login
 from tui.jobs.new_job.manifest_companions import documents_beside
 from tui.screens.dialogs.ask_login import AskLoginScreen, Login
 from tui.screens.documents.form_files import FileProblem
@@ -45,7 +44,7 @@ class FormCompanions:
 
     def login(self, spec: JobSpec) -> Mapping[str, str]:
         """Return what the Secret for the repository is made of; nothing where the job needs none."""
-        if self._login is None or spec.git_secret or not takes_login(spec):
+        if self._login is None or spec.git_secret or not takes_git_login(spec):
             return {}
         return {USERNAME: self._login.user, PASSWORD: self._login.password}
 
@@ -100,7 +99,7 @@ async def ask_git_login(app: App[object], companions: FormCompanions, spec: JobS
     Raises:
         FileProblem: The job fetches nothing with a password.
     """
-    if not takes_login(spec):
+    if not takes_git_login(spec):
         raise FileProblem("Only code from git over https takes a user and a password: choose git as Code.")
     if spec.git_secret:
         raise FileProblem(f"Secret {spec.git_secret} has them already; empty Git secret to type them here.")
@@ -115,11 +114,6 @@ async def ask_git_login(app: App[object], companions: FormCompanions, spec: JobS
     if not login.password:
         return "User and password are forgotten."
     return f"User and password become Secret {git_secret_name(spec.name)} when the job is created."
-
-
-def takes_login(spec: JobSpec) -> bool:
-    """Tell whether a job fetches its code in a way that a user and a password are for."""
-    return spec.sync_mode == "git" and re.match(r"https?://", spec.sync_source) is not None
 
 
 def _wanted(spec: JobSpec) -> _Wanted:
