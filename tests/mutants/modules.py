@@ -60,6 +60,7 @@ TESTS: Mapping[str, Sequence[str]] = {
     "k8s/logs/read.py": ("tests/k8s/logs",),
     "k8s/models/quantity.py": ("tests/k8s/models",),
     "k8s/preflight/cluster_checks.py": ("tests/k8s/preflight",),
+    "k8s/preflight/object_checks.py": ("tests/k8s/preflight",),
     "k8s/preflight/limits.py": ("tests/k8s/preflight",),
     "k8s/preflight/static_checks.py": ("tests/k8s/preflight",),
     "k8s/scheduling/predicates.py": ("tests/k8s/scheduling", "tests/k8s/diagnosis"),

@@ -16,11 +16,11 @@ import yaml
 
 from k8s.client.client import Client
 from k8s.errors import Forbidden
-from k8s.job_spec import JobFiles, JobSpec, Mount
+from k8s.job_spec import JobFiles, JobSpec, Mount, NewClaim
 from k8s.jobs.create import JobRejected, create_job, job_objects
 from k8s.kinds import CreatableKind
 from k8s.kinds.kubeflow.pytorch_job import PyTorchJob
-from k8s.models.resources import QUOTAS
+from k8s.models.resources import CLAIMS, QUOTAS
 from tests.real_cluster.made_objects import SERVED, made_objects
 from tests.scripted.server import Answer, Asked, Compute, Drop, Reply, ScriptedCluster
 from tests.support.real_cluster import BUSYBOX
@@ -45,6 +45,7 @@ def spec_in(client: Client) -> JobSpec:
         mounts=(Mount("events", "/events"),),
         log_dir="/events",
         tensorboard=True,
+        new_claims=(NewClaim("scratch", "1Mi"),),
         suspend=True,
     )
 
@@ -147,7 +148,13 @@ async def relayed(kubeconfig: Path) -> AsyncIterator[tuple[Relay, Client]]:
         yield relay, client
 
 
-POSTS = {"POST configmaps", "POST pytorchjobs", "POST deployments", "POST services"}
+POSTS = {
+    "POST persistentvolumeclaims",
+    "POST configmaps",
+    "POST pytorchjobs",
+    "POST deployments",
+    "POST services",
+}
 
 
 async def test_lost_answers_neither_double_nor_lose_anything(
@@ -166,7 +173,7 @@ async def test_lost_answers_neither_double_nor_lose_anything(
         for resource, manifest in job_objects(KIND, each, FILES):
             held = await admin.get(resource, manifest["metadata"]["name"], each.namespace)
             owners = [owner["uid"] for owner in held["metadata"].get("ownerReferences") or ()]
-            assert resource == KIND.resource or owners == [job["metadata"]["uid"]]
+            assert owners == ([] if resource in (KIND.resource, CLAIMS) else [job["metadata"]["uid"]])
 
 
 async def test_what_was_made_unheard_of_goes_too_where_the_rest_is_refused(

@@ -107,6 +107,13 @@ def test_arena_logs_and_attaches_to_the_chief(kind: CreatableKind, workers: int)
     assert [each["name"] for each in chief["spec"]["initContainers"]] == [arena.CODE_INIT]
 
 
+def test_arena_has_to_be_told_which_instance_of_an_elastic_job_is_meant() -> None:
+    """It has no master: `arena logs` lists its pods and wants `-i`."""
+    type_, job, _ = of(PYTORCH, replace(SPEC, elastic_min=1, elastic_max=3))
+    found = arena.pods_of(job, type_, pods(PYTORCH, job))
+    assert (len(found), arena.chief_of(type_, found)) == (3, None)
+
+
 def test_arena_finds_the_launchers_job_by_its_name() -> None:
     """Source: `pkg/training/trainer_mpi.go`, isChiefJob; without it the job is PENDING for ever."""
     _, job, _ = of(MPI)

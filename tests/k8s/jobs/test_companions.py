@@ -21,7 +21,7 @@ from k8s.job_spec import (
     Mount,
 )
 from k8s.jobs.clone import clone, copied_companions
-from k8s.jobs.companions import LONGEST_CONFIG_BYTES, problems_with_files
+from k8s.jobs.companions import LONGEST_CONFIG_BYTES, problems_with_files, with_files
 from k8s.jobs.create import JobRejected, create_job, create_manifest, job_objects
 from k8s.kinds.batch_job import BatchJob
 from k8s.models.resources import CONFIG_MAPS, JOBS, SERVICES
@@ -106,6 +106,13 @@ def test_a_login_that_was_asked_for_becomes_the_secret_of_the_job() -> None:
     assert made["secrets/bert-git"]["data"] == {"ssh-privatekey": "S0VZ"}
     assert '"secretName": "bert-git"' in json.dumps(made[JOB])
     assert "KEY" not in repr(JobFiles(git_login={"ssh-privatekey": "KEY"}))
+
+
+def test_a_login_that_nobody_needs_makes_no_secret() -> None:
+    """The code is no repository, or a Secret was named for it."""
+    login = JobFiles(git_login={"ssh-privatekey": "KEY"})
+    for spec in (replace(GIT, sync_mode=""), replace(GIT, git_secret="team")):
+        assert with_files(spec, login) is spec
 
 
 def test_a_preview_shows_no_secret() -> None:

@@ -63,12 +63,12 @@ async def test_a_new_claim_is_created_first_and_belongs_to_no_job(client: Client
 async def test_a_claim_that_is_there_and_large_enough_is_used_and_told_of(
     client: Client, store: ObjectStore
 ) -> None:
-    held = store.put(CLAIM_PATH, held_claim("10240Mi"))
-    for is_dry in (True, False):
+    for is_dry, size in ((True, "10240Mi"), (True, ""), (False, "10240Mi")):
+        held = store.put(CLAIM_PATH, held_claim(size))
         used: list[Companion] = []
         await create_job(client, KIND, WITH_CLAIM, files=FILES, on_found=used.append, dry_run=is_dry)
         assert [each.title for each in used] == ["PersistentVolumeClaim data"]
-    assert store.objects[CLAIM_PATH] is held
+        assert store.objects[CLAIM_PATH] is held
 
 
 async def test_a_claim_that_is_there_and_too_small_is_a_mistake_of_the_field(
