@@ -154,6 +154,8 @@ def shortage(held: Claim, wanted: Mapping[str, object]) -> str:
         held: The one that is there.
         wanted: The `spec` of the new one.
     """
+    if held.state == "Terminating":
+        return f"Volume claim {held.metadata.name} is still being deleted."
     size = text_of(nested(wanted, "resources", "requests").get("storage"))
     if held.size and parse(held.size) < parse(size):
         return f"Volume claim {held.metadata.name} is there already with {held.size}, less than {size}."

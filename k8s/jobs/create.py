@@ -229,7 +229,9 @@ async def _create_claim(transaction: Transaction, companion: Companion, on_found
         return
     if sentence := shortage(convert(held, Claim), companion.manifest["spec"]):
         short = Conflict(
-            f"Could not create {companion.title}.", sentence, "Choose another name or a smaller size."
+            f"Could not create {companion.title}.",
+            sentence,
+            "Choose another name or a smaller size, or try again.",
         )
         raise _refused(short, {companion.field: sentence})
     on_found(companion)

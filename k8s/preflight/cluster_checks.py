@@ -90,7 +90,7 @@ async def _new_claim(client: Client, spec: JobSpec, wanted: NewClaim) -> list[Fi
     if obj is not None:
         claim = convert(obj, Claim)
         if sentence := shortage(claim, new_claim_spec(wanted)):
-            remedy = "choose another name or a smaller size"
+            remedy = "choose another name or a smaller size, or try again"
             return [error("new_claims", f"would be refused: {_lower(sentence)}", remedy)]
         text = f"would use volume claim {wanted.name}, which is there already ({claim.size})"
         found = [warning("new_claims", text, "choose another name for a new one")]

@@ -82,6 +82,16 @@ async def test_a_claim_that_is_there_and_too_small_is_a_mistake_of_the_field(
     assert store.names() == [CLAIM]
 
 
+async def test_a_claim_that_is_being_deleted_is_not_used(client: Client, store: ObjectStore) -> None:
+    held = held_claim("10Gi")
+    held["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    store.put(CLAIM_PATH, held)
+    with pytest.raises(JobRejected) as caught:
+        await create_job(client, KIND, WITH_CLAIM, files=FILES)
+    assert caught.value.causes == {"new_claims": "Volume claim data is still being deleted."}
+    assert store.names() == [CLAIM]
+
+
 @pytest.mark.parametrize("what", [CLAIM, *ALL])
 async def test_a_new_claim_goes_with_a_job_that_is_refused(
     client: Client, store: ObjectStore, what: str
