@@ -27,6 +27,7 @@ from k8s.sandbox.controllers.trainer import TORCH_DISTRIBUTED
 from k8s.sandbox.launcher import SandboxOptions
 from k8s.sandbox.node.agent import Agent
 from k8s.sandbox.node.nodes import shape_of
+from k8s.sandbox.node.torch_loopback import keeps_rendezvous_private
 from k8s.sandbox.node.volumes import Provisioner, ensure_workspace, make_private
 from k8s.sandbox.paths import SandboxPaths, locked
 from k8s.sandbox.pod_folder import LogLimits
@@ -62,7 +63,7 @@ async def serve(paths: SandboxPaths, options: SandboxOptions, say: Callable[[str
                 token=paths.token(),
                 pods_root=paths.pods,
                 component_token=own_token,
-                allows_open_rendezvous=options.allow_open_rendezvous,
+                allows_open_rendezvous=options.allow_open_rendezvous or keeps_rendezvous_private(),
             )
             tls, certificate = server_context(paths.folder)
             port = await _listen(server, paths.holder().port, tls)

@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     start.add_argument(
         "--allow-open-rendezvous",
         action="store_true",
-        help="allow c10d rendezvous, by which any user of this machine can run code in your jobs",
+        help="have c10d rendezvous in torch's store: any user of this machine can then run code in your jobs",
     )
     actions.add_parser("stop", help="stop it and its pods; keep objects and volumes")
     add_format(

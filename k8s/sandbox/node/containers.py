@@ -16,7 +16,7 @@ from typing import Any
 from k8s.models import quantity
 from k8s.sandbox.controller_runtime import PROCESSES
 from k8s.sandbox.node.programs import PROGRAMS, image_of
-from k8s.sandbox.node.torch_loopback import OPEN_RENDEZVOUS, SIMULATED_GPUS
+from k8s.sandbox.node.torch_loopback import OPEN_RENDEZVOUS, RENDEZVOUS_HOST, SIMULATED_GPUS
 from k8s.sandbox.pod_folder import HOSTS, JOB_PORT, POD_UID, SANDBOX, TERMINATION_LOG, Launch, rewrite
 
 Manifest = Mapping[str, Any]
@@ -195,6 +195,8 @@ def _declared(pod: Manifest, container: Manifest, context: ContainerContext) -> 
         else:
             value = expand(str(variable.get("value") or ""), env)
         env[name] = _localised(name, value, context)
+        if name == _ENDPOINT:
+            env[RENDEZVOUS_HOST] = value.partition(":")[0].partition(".")[0]
     return env
 
 

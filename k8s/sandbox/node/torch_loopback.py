@@ -5,7 +5,7 @@ and under a torch without CUDA, torchvision's wheel, which is linked to CUDA, is
 
 torch's TCPStore listens on all addresses, whatever MASTER_ADDR says. Here it is given a socket
 that listens on 127.0.0.1. The c10d rendezvous unpickles what anybody wrote into its store, so it
-is refused; alone in its pod, as `torchrun --standalone`, it has a file of the pod's instead.
+has a file instead, which only the sandbox's user may open, in the folder of the pod that its endpoint names.
 
 torch 2.5 and later find it as a plug-in: `write_plugin` puts it and its entry point, in the
 group `torch.backends`, into a folder on the pod's PYTHONPATH. It needs nothing but torch.
@@ -19,18 +19,23 @@ import shutil
 import socket
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib.machinery import ModuleSpec
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 OPEN_RENDEZVOUS = "GPUCONSOLE_OPEN_RENDEZVOUS"
 """Variable of pods whose sandbox was started with `--allow-open-rendezvous`."""
-C10D_REFUSED = (
-    "The c10d rendezvous is refused: it unpickles what any user of this machine can write into its store. "
-    "Use static rendezvous, or: gpuconsole sandbox start --allow-open-rendezvous"
-)
+RENDEZVOUS_HOST = "GPUCONSOLE_RENDEZVOUS_HOST"
+"""Variable that names the pod which a c10d rendezvous meets at."""
+_FILE = "rendezvous"
+_HOST_STARTS_WITHIN_S, _TURN_S = 60.0, 0.1
+_NOT_SHARED = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"
+"""With it each round of the rendezvous has a store of its own; in a shared one are dead ranks' keys."""
 SIMULATED_GPUS = "GPUCONSOLE_SIMULATED_GPUS"
 """Variable of pods with GPUs that do not exist: their numbers."""
 NCCL_REPLACED = "gpuconsole: the GPUs are simulated, so gloo works in NCCL's place."
@@ -43,6 +48,15 @@ _STORE_PARAMETERS = (
     *("master_listen_fd", "use_libuv"),
 )
 _LOOPBACK = "127.0.0.1"
+
+
+def keeps_rendezvous_private() -> bool:
+    """Tell whether the torch that pods have runs `install`, so that nobody else reaches a c10d rendezvous."""
+    try:
+        major, minor = map(int, version("torch").split(".")[:2])
+    except (PackageNotFoundError, ValueError):
+        return False
+    return (major, minor) >= (2, 5)
 
 
 def write_plugin(folder: Path) -> None:
@@ -166,15 +180,71 @@ def _exec_c10d(load: Callable[[Any], None], backend: Any) -> None:
     """Load torch's c10d rendezvous, and have it open no store that others can write into."""
     load(backend)
     create_tcp_store = backend._create_tcp_store
+    call_store = backend.C10dRendezvousBackend._call_store
+    files: list[_RendezvousFile] = []
 
     def create_store(params: Any) -> Any:
         if os.environ.get(OPEN_RENDEZVOUS):
             return create_tcp_store(params)
-        if not str(params.endpoint).endswith(":0"):
-            raise SystemExit(C10D_REFUSED)
-        # Port 0 is known to nobody: the agent is alone, and a file that only its user may open will do.
-        descriptor, path = tempfile.mkstemp(prefix="rendezvous-")
-        os.close(descriptor)
-        return backend.FileStore(path)
+        os.environ.setdefault(_NOT_SHARED, "1")
+        files.append(_RendezvousFile(str(params.endpoint)))
+        if not files[-1].is_there(_HOST_STARTS_WITHIN_S):
+            raise backend.RendezvousConnectionError(f"{files[-1].host} has not opened the rendezvous.")
+        return backend.FileStore(files[-1].path)
+
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if files and not files[-1].is_there():
+            raise backend.RendezvousConnectionError(f"{files[-1].host}, which had the rendezvous, is gone.")
+        return call_store(self, *args, **kwargs)
 
     backend._create_tcp_store = create_store
+    backend.C10dRendezvousBackend._call_store = call
+
+
+class _RendezvousFile:
+    """The file in place of a c10d store: there as long as the process that would serve that store."""
+
+    def __init__(self, endpoint: str) -> None:
+        """Make it, if this is the pod that `endpoint` names or none is named; else it is looked for there."""
+        ours, uid = os.environ.get("HOSTNAME", ""), os.environ.get("GPUCONSOLE_POD_UID", "")
+        named = endpoint.rpartition(":")[0].partition(".")[0]
+        if endpoint.endswith(":0") or not uid:
+            named = ours
+        elif named in ("", "127", "localhost"):
+            named = os.environ.get(RENDEZVOUS_HOST) or ours
+        self.host = named
+        """The pod."""
+        self.path = ""
+        """Where it is; empty until it was there."""
+        self._is_ours = named == ours
+        if not self._is_ours:
+            return
+        descriptor, self.path = tempfile.mkstemp(prefix=f"{_FILE}-{os.getpid()}-")
+        os.close(descriptor)
+        if uid:
+            link = Path(os.environ["GPUCONSOLE_SANDBOX"], "pods", uid, _FILE)
+            fresh = link.with_name(f"{_FILE}-{os.getpid()}")
+            fresh.unlink(missing_ok=True)
+            fresh.symlink_to(self.path)
+            fresh.replace(link)
+
+    def is_there(self, within_s: float = 0.0) -> bool:
+        """Tell whether the process that made it still has it, or one will within a time."""
+        deadline = time.monotonic() + within_s
+        while not self._is_ours:
+            with suppress(OSError):
+                # The name of a running pod leads to its container's folder, which is in the pod's.
+                container = os.path.realpath(Path(os.environ.get("GPUCONSOLE_HOSTS", ""), self.host))
+                found = os.readlink(os.path.join(os.path.dirname(container), _FILE))
+                if self.path in ("", found) and os.path.exists(f"/proc/{_maker_of(found)}"):
+                    self.path = found
+                    return True
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(_TURN_S)
+        return True
+
+
+def _maker_of(path: str) -> str:
+    """Return the id of the process that made a file for a rendezvous."""
+    return os.path.basename(path).split("-")[1]

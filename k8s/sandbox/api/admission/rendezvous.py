@@ -1,5 +1,6 @@
 """Refuses what would let other users of this machine run code: a rendezvous by pickles in an open store.
 
+Only where the pods' torch cannot be given a file in place of that store: see `node.torch_loopback`.
 Found wherever it can be asked for, whatever the kind: a job's field, a pod's variable, torchrun's words.
 """
 
@@ -12,8 +13,9 @@ from typing import Any
 from k8s.sandbox.api.api_errors import StatusCause
 
 REFUSED = (
-    "the sandbox refuses the c10d rendezvous: it unpickles what any user of this machine can write into its "
-    "store; leave it out for static rendezvous, or: gpuconsole sandbox start --allow-open-rendezvous"
+    "the sandbox refuses the c10d rendezvous: before torch 2.5 it unpickles what any user of this machine "
+    "can write into its store; update torch, or leave it out for static rendezvous, or: "
+    "gpuconsole sandbox start --allow-open-rendezvous"
 )
 _FIELD = "rdzvBackend"
 _STATIC, _OPTIONS = "torchrunConfig", "extraOptions"

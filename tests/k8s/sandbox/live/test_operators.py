@@ -72,6 +72,30 @@ async def test_a_pod_of_a_job_finds_its_siblings_by_name(client: Client) -> None
     assert await log_of(client, "peers-master-0") == "127.0.0.1:9000 peers elsewhere-worker-0\n"
 
 
+async def test_an_elastic_job_grows_and_shrinks_by_its_last_workers(client: Client) -> None:
+    command = "echo $PET_NNODES $PET_RDZV_BACKEND $GPUCONSOLE_RENDEZVOUS_HOST; sleep 300"
+    job = pytorch_job("elastic", "sh", "-c", command, workers=2)
+    del job["spec"]["pytorchReplicaSpecs"]["Master"]
+    job["spec"]["elasticPolicy"] = {"minReplicas": 1, "maxReplicas": 4, "rdzvBackend": "c10d"}
+    await client.create(PYTORCH_JOBS, job, "default")
+    first = await comes(client, PODS, "elastic-worker-0", phase("Running"))
+    for replicas in (3, 2, 3):
+        change = {"spec": {"pytorchReplicaSpecs": {"Worker": {"replicas": replicas}}}}
+        await client.patch(PYTORCH_JOBS, "elastic", change, "default")
+        if replicas == 2:
+            await goes(client, PODS, "elastic-worker-2")
+        else:
+            await comes(client, PODS, "elastic-worker-2", phase("Running"))
+    last = await comes(client, PODS, "elastic-worker-0", phase("Running"))
+    assert last["metadata"]["uid"] == first["metadata"]["uid"]
+    assert conditions(await client.get(PYTORCH_JOBS, "elastic", "default"))["Running"] == "True"
+    while not (said := await log_of(client, "elastic-worker-2")):
+        await asyncio.sleep(0.03)
+    assert said == "1:4 c10d elastic-worker-0\n"
+    await client.delete(PYTORCH_JOBS, "elastic", "default")
+    await goes(client, PODS, "elastic-worker-0")
+
+
 async def test_a_failed_pod_that_may_not_restart_fails_the_job(client: Client) -> None:
     await client.create(PYTORCH_JOBS, pytorch_job("breaks", "sh", "-c", "exit 1", workers=0), "default")
     failed = await comes(client, PYTORCH_JOBS, "breaks", has("Failed"))

@@ -1,4 +1,4 @@
-"""torch in a pod: its stores listen on loopback, and the rendezvous that unpickles is refused."""
+"""torch in a pod: its stores listen on loopback, and the rendezvous that unpickles meets at a file."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from k8s.sandbox.node.torch_loopback import (
-    C10D_REFUSED,
     NCCL_REPLACED,
     OPEN_RENDEZVOUS,
+    RENDEZVOUS_HOST,
     SIMULATED_GPUS,
     write_plugin,
 )
@@ -112,13 +112,88 @@ def test_torchrun_alone_in_its_pod_works(env: dict[str, str], tmp_path: Path) ->
 
 
 @pytest.mark.slow
-def test_c10d_is_refused_with_a_sentence_unless_allowed(env: dict[str, str], tmp_path: Path) -> None:
-    words = ("--rdzv-backend", "c10d", "--rdzv-endpoint", f"localhost:{free_port()}")
-    refused = torchrun(env, tmp_path, *words)
-    assert (refused.returncode, refused.stdout) == (1, "")
-    assert refused.stderr.splitlines()[-1] == C10D_REFUSED
+def test_c10d_meets_at_a_file_unless_an_open_store_is_allowed(env: dict[str, str], tmp_path: Path) -> None:
+    port = free_port()
+    words = ("--rdzv-backend", "c10d", "--rdzv-endpoint", f"localhost:{port}")
+    with socket.create_server(("127.0.0.1", port)):
+        kept = torchrun(env, tmp_path, *words)
+        assert (kept.returncode, kept.stdout) == (0, "sum 2\nsum 2\n"), kept.stderr
     allowed = torchrun({**env, OPEN_RENDEZVOUS: "1"}, tmp_path, *words)
     assert (allowed.returncode, allowed.stdout) == (0, "sum 2\nsum 2\n"), allowed.stderr
+
+
+RENDEZVOUS = """
+import sys, torch
+from torch.distributed.elastic.rendezvous import RendezvousConnectionError, RendezvousParameters
+from torch.distributed.elastic.rendezvous import c10d_rendezvous_backend as c10d
+parameters = RendezvousParameters("c10d", "127.0.0.1:20001", "run", 1, 3)
+backend, store = c10d.create_backend(parameters)
+for line in sys.stdin:
+    try:
+        if line.startswith("set"):
+            print(backend.set_state(line.encode())[2], flush=True)
+        else:
+            print(backend.get_state()[0], flush=True)
+    except RendezvousConnectionError as error:
+        print(error, flush=True)
+"""
+
+
+class Agent:
+    """What a torchrun does in a pod, told by lines; its pod is found by name once `publish` was called."""
+
+    def __init__(self, env: dict[str, str], sandbox: Path, name: str) -> None:
+        container = sandbox / "pods" / f"uid-{name}" / "pytorch"
+        container.mkdir(parents=True, exist_ok=True)
+        (sandbox / "hosts").mkdir(exist_ok=True)
+        link = sandbox / "hosts" / name
+        link.unlink(missing_ok=True)
+        link.symlink_to(container)
+        own = {"HOSTNAME": name, "GPUCONSOLE_POD_UID": f"uid-{name}", RENDEZVOUS_HOST: "el-worker-0"}
+        own |= {"GPUCONSOLE_SANDBOX": str(sandbox), "GPUCONSOLE_HOSTS": str(sandbox / "hosts")}
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", RENDEZVOUS],
+            env=env | own,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def ask(self, line: str) -> str:
+        """Have it do something with the rendezvous' state; return what comes of it."""
+        assert self.process.stdin is not None and self.process.stdout is not None
+        self.process.stdin.write(f"{line}\n")
+        self.process.stdin.flush()
+        return self.process.stdout.readline().strip()
+
+    def end(self) -> None:
+        """End it."""
+        self.process.kill()
+        self.process.communicate()
+
+
+def test_pods_meet_at_the_file_of_the_pod_that_the_endpoint_names_for_as_long_as_it_is_there(
+    env: dict[str, str], tmp_path: Path
+) -> None:
+    agents = [Agent(env, tmp_path / "sandbox", f"el-worker-{index}") for index in (1, 0)]
+    try:
+        later, host = agents
+        assert host.ask("set") == "True"
+        assert later.ask("get") == "b'set\\n'", "though it began before the host did"
+        assert (
+            oct((tmp_path / "sandbox" / "pods" / "uid-el-worker-0" / "rendezvous").stat().st_mode)[-3:]
+            == "600"
+        )
+        host.end()
+        assert later.ask("get") == "el-worker-0, which had the rendezvous, is gone."
+        agents.append(again := Agent(env, tmp_path / "sandbox", "el-worker-0"))
+        assert again.ask("set") == "True", "nothing of the first is left"
+        assert later.ask("get") == "el-worker-0, which had the rendezvous, is gone.", "it is another one"
+        agents.append(new := Agent(env, tmp_path / "sandbox", "el-worker-2"))
+        assert new.ask("get") == "b'set\\n'"
+    finally:
+        for each in agents:
+            each.end()
 
 
 @pytest.mark.parametrize("simulated", ["0,1", ""])
