@@ -13,7 +13,7 @@ from k8s.job_spec.declaration import JobField, Section
 from k8s.job_spec.job_files import NO_FILES, JobFiles
 from k8s.job_spec.parts import ACCESS_MODES, ConfigFile, EnvSource, HostMount, Mount, NewClaim, PodToleration
 from k8s.job_spec.roles import LAUNCHER, Role, role_named, role_sizes, role_spec, specs_by_role, wants_gpus
-from k8s.job_spec.rules import LONGEST_NAME
+from k8s.job_spec.rules import LONGEST_NAME, is_below
 from k8s.job_spec.spec import JOB_FIELDS, JobSpec
 
 __all__ = [
@@ -37,6 +37,7 @@ __all__ = [
     "PodToleration",
     "Role",
     "Section",
+    "is_below",
     "role_named",
     "role_sizes",
     "role_spec",

@@ -134,20 +134,32 @@ def role_sizes(roles: Sequence[Role], pods: int) -> list[int]:
     return [rest if role is last else role.replicas or 1 for role in roles]
 
 
-def specs_by_role(spec: JobSpec) -> list[JobSpec]:
-    """Return what a job's pods run, one spec for each role; a launcher only where one names it."""
+def specs_by_role(spec: JobSpec, names: Sequence[str] = ()) -> list[JobSpec]:
+    """Return what a job's pods run, one spec for each role; a launcher only where one names it.
+
+    Args:
+        spec: The job.
+        names: The roles that its kind has, in order; empty for any.
+    """
     if not spec.roles:
         return [spec]
-    workers = [role for role in spec.roles if role.name != LAUNCHER] or [Role("worker")]
-    sizes = zip(workers, role_sizes(workers, spec.workers), strict=True)
-    found = [replace(role_spec(spec, role.name), roles=(), workers=size) for role, size in sizes]
-    launchers = [role for role in spec.roles if role.name == LAUNCHER]
-    return [replace(role.of(replace(spec, gpus=0)), roles=(), workers=1) for role in launchers] + found
+    said = {role.name: role for role in spec.roles}
+    roles = [said.get(name, Role(name)) for name in names or said]
+    workers = [role for role in roles if role.name != LAUNCHER] or [Role("worker")]
+    found = [
+        replace(role.of(replace(spec, gpus=0)), roles=(), workers=1) for role in roles if role not in workers
+    ]
+    left = spec.workers
+    for role, size in zip(workers, role_sizes(workers, spec.workers), strict=True):
+        if left > 0:
+            found.append(replace(role_spec(spec, role.name), roles=(), workers=min(size, left)))
+        left -= size
+    return found
 
 
 def wants_gpus(spec: JobSpec) -> bool:
-    """Tell whether any pod of a job asks for GPUs."""
-    return any(each.gpus for each in specs_by_role(spec))
+    """Tell whether a job, or a role of it, names GPUs."""
+    return spec.gpus > 0 or any(role.gpus for role in spec.roles)
 
 
 def roles_problem(spec: JobSpec) -> tuple[str, str]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections import Counter
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from k8s.job_spec.declaration import JobField
 from k8s.job_spec.roles import roles_problem
 
 if TYPE_CHECKING:
@@ -16,9 +19,17 @@ LONGEST_NAME = 49
 """Characters of a job name that leave room for `-worker-123` and a hash. Source: Arena."""
 
 
-def problems_between_fields(spec: JobSpec) -> dict[str, str]:
-    """Return what is wrong, by field, beyond what a field's type finds."""
-    return _mount_problems(spec) | _missing(spec) | _contradictions(spec)
+def problems_of(spec: JobSpec, declared: Mapping[str, JobField]) -> dict[str, str]:
+    """Return what is wrong, by field: what its type finds, and what no field may be beside others."""
+    found = {name: each.type.problem(getattr(spec, name)) for name, each in declared.items()}
+    found = {name: sentence for name, sentence in found.items() if sentence}
+    return found | _mount_problems(spec) | _missing(spec) | _contradictions(spec)
+
+
+def is_below(path: str, folder: str) -> bool:
+    """Tell whether an absolute path lies within a folder, and is not the folder itself."""
+    path, folder = posixpath.normpath(path), posixpath.normpath(folder)
+    return path != folder and path.startswith(f"{folder.rstrip('/')}/")
 
 
 def _missing(spec: JobSpec) -> dict[str, str]:
@@ -78,9 +89,15 @@ def _contradictions(spec: JobSpec) -> dict[str, str]:
     field, sentence = roles_problem(spec)
     if sentence:
         found[field] = sentence
-    for name in ("sync_branch", "sync_revision", "git_secret"):
+    for name in ("sync_branch", "sync_revision", "sync_path", "git_secret"):
         if getattr(spec, name) and spec.sync_mode != "git":
             found[name] = "Only with code from git."
+    volumes = [mount.path for mount in spec.mounts if not mount.is_read_only]
+    volumes += [mount.path for mount in spec.host_mounts]
+    if spec.sync_path and not any(is_below(spec.sync_path, path) for path in volumes):
+        found.setdefault(
+            "sync_path", "Must be a folder within a mounted volume that can be written, e.g. /workspace/code."
+        )
     if "GIT_SYNC_PASSWORD" in spec.env and spec.sync_mode != "git":
         found["env"] = "GIT_SYNC_PASSWORD would be seen by all who can read the job: only with code from git."
     return found

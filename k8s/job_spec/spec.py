@@ -10,7 +10,7 @@ from k8s.job_spec.declaration import JobField, declare, fields_of
 from k8s.job_spec.field_types import Argv, Duration, Number, OptionalNumber, Parts, Quantity, Switch, Text
 from k8s.job_spec.parts import ConfigFile, EnvSource, HostMount, Mount, NewClaim, PodToleration
 from k8s.job_spec.roles import ROLE_KEYS, Role
-from k8s.job_spec.rules import problems_between_fields
+from k8s.job_spec.rules import problems_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +75,13 @@ class JobSpec:
         Text("COMMIT"),
         title="Commit",
         placeholder="the newest",
+    )
+    sync_path: str = declare(
+        "",
+        "Folder within a mounted volume to clone into, once; later jobs update it, and keep local changes",
+        types.FOLDER,
+        title="Code folder",
+        placeholder="code/ of the working directory",
     )
     git_secret: str = declare(
         "",
@@ -384,11 +391,7 @@ class JobSpec:
 
         Local only: the server has the last word.
         """
-        found = {}
-        for name, each in JOB_FIELDS.items():
-            if sentence := each.type.problem(getattr(self, name)):
-                found[name] = sentence
-        return found | problems_between_fields(self)
+        return problems_of(self, JOB_FIELDS)
 
 
 JOB_FIELDS: Mapping[str, JobField] = fields_of(JobSpec)

@@ -11,7 +11,8 @@ from typing import Any
 
 from k8s.job_spec import JobSpec
 from k8s.kinds.base import Manifest
-from k8s.kinds.parse import nested, text_of
+from k8s.kinds.git_clone import cloned_folder
+from k8s.kinds.parse import count_of, nested, text_of
 from k8s.kinds.pod_code import GIT_IMAGE, GIT_PREFIX, RSYNC_IMAGE, add_code, git_secret_name
 
 _SAID_BY_FIELDS = frozenset(
@@ -43,7 +44,8 @@ def take_code(pod: Manifest, main: Manifest, job: str, trainer: str) -> dict[str
     """
     inits = pod.get("initContainers") or []
     fields = _fields_of(inits[0], pod, job) if len(inits) == 1 else {}
-    made, in_main = _made(main, JobSpec(name=job, trainer=trainer, **fields))
+    user = count_of(nested(pod, "securityContext").get("runAsUser"))
+    made, in_main = _made(main, JobSpec(name=job, trainer=trainer, run_as_user=user, **fields))
     volumes = [_without_server_defaults(each) for each in pod.get("volumes") or ()]
     is_all_there = all(each in volumes for each in made["volumes"])
     if fields and not (is_all_there and _is_same(inits[0], made["initContainers"][0], main)):
@@ -63,9 +65,11 @@ def take_code(pod: Manifest, main: Manifest, job: str, trainer: str) -> dict[str
 def _made(main: Manifest, spec: JobSpec) -> tuple[Manifest, Manifest]:
     """Return what a spec adds to a pod, and to a training container like this one."""
     made: Manifest = {"volumes": []}
-    in_main: Manifest = {"resources": main.get("resources") or {}, "volumeMounts": []}
+    there = list(main.get("volumeMounts") or ())
+    in_main: Manifest = {"resources": main.get("resources") or {}, "volumeMounts": list(there)}
     folder = text_of(main.get("workingDir"))
     add_code(made, in_main, replace(spec, working_dir=folder, image=text_of(main.get("image"))))
+    in_main["volumeMounts"] = in_main["volumeMounts"][len(there) :]
     return made, in_main
 
 
@@ -113,6 +117,7 @@ def _fields_of(init: Manifest, pod: Manifest, job: str) -> dict[str, Any]:
             "sync_source": own["GIT_SYNC_REPO"],
             "sync_branch": own.get("GIT_SYNC_BRANCH", ""),
             "sync_revision": own.get("GIT_SYNC_REV", ""),
+            "sync_path": cloned_folder(command),
             "sync_image": "" if image == GIT_IMAGE else image,
             "git_secret": next((name for name in secrets if name != git_secret_name(job)), ""),
             "env": {name: value for name, value in own.items() if name not in _SAID_BY_FIELDS},

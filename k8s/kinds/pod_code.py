@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import unquote
 
-from k8s.job_spec import JobSpec
+from k8s.job_spec import JobSpec, is_below
+from k8s.kinds.git_clone import clone_command
 
 GIT_IMAGE = "registry.k8s.io/git-sync/git-sync:v3.6.9"
 """Fetches from git unless the job names another image."""
@@ -106,7 +107,9 @@ def add_code(pod: Part, container: Part, spec: JobSpec) -> None:
 
     The contents themselves are in objects beside the job: see `k8s.jobs.companions`.
     """
-    if spec.sync_mode:
+    if spec.sync_mode == "git" and spec.sync_path:
+        _add_clone(pod, container, spec)
+    elif spec.sync_mode:
         _add_sync(pod, container, spec)
     if spec.config_files:
         _add_volume(pod, {"name": "job-files", "configMap": {"name": files_config_name(spec.name)}})
@@ -118,36 +121,66 @@ def add_code(pod: Part, container: Part, spec: JobSpec) -> None:
         _mount(container, "trainer", TRAINER_FOLDER, readOnly=True)
 
 
+def _add_clone(pod: Part, container: Part, spec: JobSpec) -> None:
+    """Clone into a folder of a volume; a pod that does not mount it, as a launcher may, finds no code."""
+    container.setdefault("workingDir", spec.sync_path)
+    mounts = [
+        each
+        for each in container.get("volumeMounts") or ()
+        if is_below(spec.sync_path, each["mountPath"]) and not each.get("readOnly")
+    ]
+    if not mounts:
+        return
+    init = _git_container(pod, container, spec)
+    init["command"] = clone_command(spec)
+    init.setdefault("volumeMounts", []).insert(0, max(mounts, key=lambda each: len(each["mountPath"])))
+    if spec.run_as_user is None:
+        init["securityContext"] = {"runAsUser": 0}  # the default image's user may not write into a new volume
+    pod.setdefault("initContainers", []).append(init)
+
+
 def _add_sync(pod: Part, container: Part, spec: JobSpec) -> None:
-    init: Part = {"name": "init-code", "image": spec.sync_image or spec.image}
     if spec.sync_mode == "git":
-        init["image"] = spec.sync_image or GIT_IMAGE
-        init["env"] = _git_environment(spec)
+        init = _git_container(pod, container, spec)
     elif spec.sync_mode == "rsync":
-        init["image"] = spec.sync_image or RSYNC_IMAGE
+        init = _fetching(container, spec, RSYNC_IMAGE)
         init["command"] = ["rsync", "-avP", spec.sync_source, _CODE]
     else:
+        init = _fetching(container, spec, spec.image)
         words = f"tar xzf {posixpath.join(_ARCHIVE, CODE_KEY)} -C {_CODE}"
         init["command"] = ["sh", "-c", words]
-    if spec.pull_policy:
-        init["imagePullPolicy"] = spec.pull_policy
-    if resources := _without_devices(container.get("resources") or {}):
-        init["resources"] = resources
-    _mount(init, "code-sync", _CODE)
+    init.setdefault("volumeMounts", []).insert(0, {"name": "code-sync", "mountPath": _CODE})
     _add_volume(pod, {"name": "code-sync", "emptyDir": {}})
     if spec.sync_mode == "folder":
         _mount(init, "code-archive", _ARCHIVE, readOnly=True)
         _add_volume(pod, {"name": "code-archive", "configMap": {"name": code_config_name(spec.name)}})
-    if spec.sync_mode == "git" and _uses_ssh(spec) and spec.git_secret:
-        # The default image runs as a user of its own, who could not read a key that only root may read.
-        mode = 0o400 if spec.sync_image else 0o444
-        items = [{"key": SSH_KEY, "path": "ssh"}]
-        secret = {"secretName": spec.git_secret, "items": items, "defaultMode": mode}
-        _add_volume(pod, {"name": "git-secret", "secret": secret})
-        _mount(init, "git-secret", _GIT_SECRET, readOnly=True)
     container.setdefault("workingDir", HOME)
     _mount(container, "code-sync", code_folder(spec))
     pod.setdefault("initContainers", []).append(init)
+
+
+def _fetching(container: Part, spec: JobSpec, image: str) -> Part:
+    """Return the container that fetches, without what it runs: on cores and memory as the training has."""
+    init: Part = {"name": "init-code", "image": spec.sync_image or image}
+    if spec.pull_policy:
+        init["imagePullPolicy"] = spec.pull_policy
+    if resources := _without_devices(container.get("resources") or {}):
+        init["resources"] = resources
+    return init
+
+
+def _git_container(pod: Part, container: Part, spec: JobSpec) -> Part:
+    """Return the container that fetches from git, with its variables and the key it may need."""
+    init = _fetching(container, spec, GIT_IMAGE)
+    init["env"] = _git_environment(spec)
+    if _uses_ssh(spec) and spec.git_secret:
+        # The default image runs as a user of its own, who could not read a key that only root may read.
+        is_root = bool(spec.sync_image) or (bool(spec.sync_path) and spec.run_as_user is None)
+        items = [{"key": SSH_KEY, "path": "ssh"}]
+        secret = {"secretName": spec.git_secret, "items": items, "defaultMode": 0o400 if is_root else 0o444}
+        _add_volume(pod, {"name": "git-secret", "secret": secret})
+        _mount(init, "git-secret", _GIT_SECRET, readOnly=True)
+    return init
 
 
 def _git_environment(spec: JobSpec) -> list[Part]:

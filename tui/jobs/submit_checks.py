@@ -45,7 +45,7 @@ async def check_submit(
         *check_statically(kind, spec, manifest),
         *await check_against_cluster(client, kind, needed or spec, objects),
     ]
-    fit = capacity_lines(spec, snapshot) if snapshot is not None and wants_gpus(spec) else []
+    fit = capacity_lines(spec, snapshot, kind) if snapshot is not None and wants_gpus(spec) else []
     never_fits = next((line.text for line in fit if line.severity == "error"), "")
     waits = (line.text for line in fit if line.severity == "warning")
     return SubmitChecks((*(finding.sentence for finding in findings), *waits), never_fits)

@@ -47,7 +47,7 @@ class TrainJob(CreatableKind):
         ),
         **dict.fromkeys(("host_pid", "retries", "restart_policy", "clean_pods"), _OF_RUNTIME),
         **dict.fromkeys(("sync_mode", "sync_source", "sync_branch", "sync_revision"), _NO_FETCHING),
-        **dict.fromkeys(("git_secret", "sync_image"), _NO_FETCHING),
+        **dict.fromkeys(("sync_path", "git_secret", "sync_image"), _NO_FETCHING),
         "roles": "All nodes of a TrainJob are alike.",
         "worker_image": "All nodes of a TrainJob have the same image.",
         "launcher_policy": _OF_LAUNCHER,

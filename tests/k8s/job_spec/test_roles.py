@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -136,5 +137,11 @@ def test_the_pods_of_a_job_are_told_apart_by_their_roles() -> None:
     job = JobSpec(workers=3, gpus=2, roles=(Role("launcher", cpu="1"), Role("worker", gpus=4)))
     assert [(each.workers, each.gpus) for each in specs_by_role(job)] == [(1, 0), (3, 4)]
     assert [each.gpus for each in specs_by_role(JobSpec(gpus=2, roles=(Role("launcher"),)))] == [0, 2]
-    assert wants_gpus(job) and wants_gpus(JobSpec(roles=(Role("worker", gpus=1),)))
-    assert not wants_gpus(JobSpec()) and not wants_gpus(JobSpec(gpus=1, roles=(Role("worker", gpus=0),)))
+    torch = replace(job, gpus=0, roles=(Role("worker", gpus=4),))
+    assert [(each.workers, each.gpus) for each in specs_by_role(torch, ("master", "worker"))] == [
+        (1, 0),
+        (2, 4),
+    ]
+    alone = replace(torch, workers=1)
+    assert [(each.workers, each.gpus) for each in specs_by_role(alone, ("master", "worker"))] == [(1, 0)]
+    assert wants_gpus(job) and wants_gpus(torch) and not wants_gpus(JobSpec())

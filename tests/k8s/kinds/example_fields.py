@@ -16,7 +16,7 @@ BASE = JobSpec(
     gpus=2,
 )
 IN_CODE = {
-    *("sync_mode", "sync_source", "sync_branch", "sync_revision", "git_secret", "sync_image"),
+    *("sync_mode", "sync_source", "sync_branch", "sync_revision", "sync_path", "git_secret", "sync_image"),
     *("config_files", "new_claims"),
 }
 """Fields of what comes along with a job: see `test_pod_code` and `test_companions`."""

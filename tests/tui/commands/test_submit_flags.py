@@ -72,6 +72,7 @@ def sample(name: str, field_type: FieldType) -> str:
         "gpu_resource": "amd.com/gpu",
         "working_dir": "/there",
         "sync_source": "https://git/x",
+        "sync_path": "/w/code",
     }
     return texts.get(name, "some-name")
 
@@ -82,6 +83,7 @@ NEEDS = {
     "tensorboard": ("--logdir=/x",),
     "elastic_min": ("--elastic-max=3", "--workers=3"),
     "elastic_max": ("--elastic-min=1",),
+    "sync_path": ("--sync-mode=git", "--sync-source=x", "-d", "c:/w"),
 } | dict.fromkeys(("sync_branch", "sync_revision", "git_secret"), ("--sync-mode=git", "--sync-source=x"))
 FLAGS = [
     (name, flag)

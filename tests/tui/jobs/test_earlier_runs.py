@@ -163,7 +163,7 @@ def test_a_clone_of_a_job_that_went_on_starts_anew_in_the_form() -> None:
 
 
 _OF_OTHERS = {
-    *("sync_source", "sync_branch", "sync_revision", "git_secret", "sync_image"),
+    *("sync_source", "sync_branch", "sync_revision", "sync_path", "git_secret", "sync_image"),
     *("torchrun", "max_restarts", "rdzv_backend", "torchrun_options", "tensorboard_image", "runtime"),
 }
 """Fields about a thing that was not asked for: code, torchrun, a TensorBoard, a TrainJob."""

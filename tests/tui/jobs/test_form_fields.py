@@ -77,7 +77,7 @@ def test_a_job_with_any_fields_comes_back_from_its_spec(values: dict[str, str]) 
 
 
 TOGETHER = {"sync_source", "sync_mode", "log_dir", "elastic_max", "elastic_min", "workers", "max_restarts"}
-TOGETHER |= {"host_mounts", "config_files", "roles"}
+TOGETHER |= {"host_mounts", "config_files", "roles", "sync_path"}
 """Fields that may be wrong though each alone is right."""
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from k8s.client.client import Client
 from k8s.errors import Conflict, Forbidden, Invalid, NotFound
-from k8s.job_spec import JobSpec
+from k8s.job_spec import JobSpec, wants_gpus
 from k8s.jobs.create import create_manifest
 from k8s.kinds import CREATABLE, CreatableKind, Manifest
 from k8s.models.resources import CLAIMS, CONFIG_MAPS, SECRETS, Resource
@@ -58,7 +58,7 @@ async def check_manifests(
         kind, spec, is_uniform = understood
         at_once = replace(spec, workers=min(spec.workers, _pods_at_once(kind, each.manifest)))
         nodes = None
-        if spec.gpus and is_uniform:
+        if wants_gpus(spec) and is_uniform:
             nodes = snapshot = snapshot or await fetch_nodes()
         checks = await check_submit(client, kind, at_once, (each,), nodes, _without(spec, made))
         found.append(CheckedObject(f"{kind.title} {spec.name}", checks))

@@ -260,7 +260,7 @@ def _processes(fields: dict[str, Any]) -> None:
 
 def _working_dir(fields: dict[str, Any]) -> None:
     if fields.get("sync_mode") and not fields.get("working_dir"):
-        fields["working_dir"] = SYNCED_WORKING_DIR
+        fields["working_dir"] = fields.get("sync_path") or SYNCED_WORKING_DIR
 
 
 def _command(

@@ -16,7 +16,7 @@ _OF_DATASET = {"data": "mnist", "download": "mnist", "train-images": "digits", "
 """Arguments of a trainer that say something for one data set only."""
 _PROBES = {"processes": (2, 3), "clean_pods": ("All", "Running"), "retries": (1, 2)}
 """Fields of `JobSpec` that some kinds have no place for, each with two values."""
-_OF_GIT = ("sync_branch", "sync_revision", "git_secret")
+_OF_GIT = ("sync_branch", "sync_revision", "sync_path", "git_secret")
 _OF_TORCHRUN = ("max_restarts", "rdzv_backend", "torchrun_options")
 _KEYS = {"mounts": ("claim", "mount_path", CONTINUE, "more_volumes")}
 """The form's fields for a field of `JobSpec`, where they are others."""

@@ -9,7 +9,8 @@ from dataclasses import replace
 from typing import Literal, NamedTuple
 
 from k8s.diagnosis.shortage import closed_words
-from k8s.job_spec import JobSpec, specs_by_role, wants_gpus
+from k8s.job_spec import JobSpec, specs_by_role
+from k8s.kinds import CreatableKind
 from k8s.preflight import Finding
 from k8s.scheduling.predicates import ClusterCapacity, UnfitNode, UnfitReason
 from k8s.scheduling.requests import ResourceList, insufficient
@@ -99,7 +100,7 @@ def _size_and_fit(result: FormResult, snapshot: ClusterSnapshot) -> list[Preflig
     wrong = next((label for key, label in _SIZE_LABELS.items() if key in result.problems), "")
     if wrong:
         return [PreflightLine("warning", f"cannot tell the size: {wrong} is not valid")]
-    return [*_size(result), *capacity_lines(result.spec, snapshot)]
+    return [*_size(result), *capacity_lines(result.spec, snapshot, result.kind)]
 
 
 def _size(result: FormResult) -> list[PreflightLine]:
@@ -136,9 +137,12 @@ def _size(result: FormResult) -> list[PreflightLine]:
     return lines
 
 
-def capacity_lines(spec: JobSpec, snapshot: ClusterSnapshot) -> list[PreflightLine]:
+def capacity_lines(
+    spec: JobSpec, snapshot: ClusterSnapshot, kind: CreatableKind | None = None
+) -> list[PreflightLine]:
     """Say whether a job fits now, later, or never: an error where no node is large enough."""
-    if not wants_gpus(spec):
+    groups = [each for each in specs_by_role(spec, kind.role_names if kind else ()) if each.gpus]
+    if not groups:
         return [PreflightLine("info", "no GPU requested: any node will do")]
     if "nodes" in snapshot.problems:
         return [PreflightLine("warning", "cannot tell whether it fits: you may not list nodes")]
@@ -146,10 +150,9 @@ def capacity_lines(spec: JobSpec, snapshot: ClusterSnapshot) -> list[PreflightLi
         return [PreflightLine("info", "cannot tell yet whether it fits: still listing nodes")]
     capacity = ClusterCapacity.of_rows(snapshot.nodes)
     lines = []
-    for pods in specs_by_role(spec):
-        if pods.gpus:
-            found, capacity = _fit(pods, snapshot, capacity)
-            lines += found
+    for pods in groups:
+        found, capacity = _fit(pods, snapshot, capacity)
+        lines += found
     return list(dict.fromkeys(lines))
 
 

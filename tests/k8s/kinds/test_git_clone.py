@@ -1,0 +1,236 @@
+"""A repository cloned into a folder of a volume: the script, run here, and the manifests that run it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from k8s.job_spec import HostMount, JobSpec, Mount
+from k8s.kinds import CREATABLE, CreatableKind
+from k8s.kinds.git_clone import clone_command
+from k8s.kinds.kubeflow.mpi_job import MPIJob
+
+SPEC = JobSpec(
+    name="bert",
+    image="train:1",
+    command=("python", "train.py"),
+    workers=2,
+    sync_mode="git",
+    sync_source="https://host.example/team/code.git",
+    sync_path="/work/code",
+    mounts=(Mount("data", "/work"), Mount("other", "/other")),
+)
+FETCHING = [kind for kind in CREATABLE if "sync_mode" not in kind.lacks]
+every_fetching_kind = pytest.mark.parametrize("kind", FETCHING, ids=lambda kind: kind.title)
+AUTHOR = {f"GIT_{who}_{what}": "li@x" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+
+
+def git(folder: Path, *words: str) -> str:
+    environment = {**os.environ, **AUTHOR, "HOME": str(folder), "GIT_CONFIG_GLOBAL": "/dev/null"}
+    done = subprocess.run(
+        ["git", *words], cwd=folder, env=environment, check=True, capture_output=True, text=True
+    )
+    return done.stdout.strip()
+
+
+class World:
+    """A repository, and a volume that pods clone it into."""
+
+    def __init__(self, root: Path) -> None:
+        self.source = root / "source"
+        self.folder = root / "volume" / "team" / "code"
+        self.source.mkdir()
+        self.temporary = root / "tmp"
+        self.temporary.mkdir()
+        git(self.source, "init", "--quiet", "--initial-branch=main")
+        self.commit("one")
+
+    def commit(self, text: str) -> str:
+        """Commit a file that holds a text, and return the commit."""
+        (self.source / "a.txt").write_text(text)
+        git(self.source, "add", "a.txt")
+        git(self.source, "commit", "--quiet", "-m", text)
+        return git(self.source, "rev-parse", "HEAD")
+
+    def run(self, more: Mapping[str, str] | None = None) -> tuple[int, str]:
+        """Run what a pod runs, and return its exit status and what it says."""
+        spec = replace(SPEC, sync_path=str(self.folder))
+        environment = {
+            "PATH": os.environ["PATH"],
+            "TMPDIR": str(self.temporary),
+            "GIT_SYNC_REPO": str(self.source),
+            **(more or {}),
+        }
+        done = subprocess.run(
+            clone_command(spec), env=environment, capture_output=True, text=True, timeout=120, check=False
+        )
+        return done.returncode, done.stderr
+
+    @property
+    def text(self) -> str:
+        """What the file says in the volume."""
+        return (self.folder / "a.txt").read_text()
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def test_it_is_cloned_once_and_updated_by_the_next_job(world: World) -> None:
+    status, said = world.run()
+    assert (status, world.text) == (0, "one") and "cloned, at " in said
+    (world.folder / "results.txt").write_text("mine")
+    assert "up to date, at " in world.run()[1]
+    world.commit("two")
+    status, said = world.run()
+    assert (status, world.text) == (0, "two") and "updated, at " in said
+    assert (world.folder / "results.txt").read_text() == "mine"
+    assert sorted(each.name for each in world.folder.parent.iterdir()) == ["code"]
+    assert list(world.temporary.iterdir()) == []
+
+
+def test_pods_that_start_at_once_do_not_trample_on_each_other(world: World) -> None:
+    with ThreadPoolExecutor(4) as pods:
+        ended = [pods.submit(world.run) for _ in range(4)]
+    found = [each.result() for each in ended]
+    assert [status for status, _ in found] == [0, 0, 0, 0]
+    assert sum("cloned, at " in said for _, said in found) == 1
+    assert sum("up to date, at " in said for _, said in found) == 3
+    assert world.text == "one"
+
+
+def test_what_somebody_changed_there_stays_and_is_said(world: World) -> None:
+    world.run()
+    (world.folder / "a.txt").write_text("mine")
+    newest = world.commit("two")
+    status, said = world.run()
+    assert (status, world.text) == (0, "mine") and "not updated: there are local changes" in said
+    status, said = world.run({"GIT_SYNC_REV": newest})
+    assert status == 1 and "there are local changes" in said
+    git(world.folder, "commit", "--quiet", "-am", "mine")
+    status, said = world.run()
+    assert (status, world.text) == (0, "mine") and "not updated: there are local commits" in said
+
+
+def test_a_commit_or_a_branch_is_what_is_checked_out(world: World) -> None:
+    first = git(world.source, "rev-parse", "HEAD")
+    world.commit("two")
+    git(world.source, "checkout", "--quiet", "-b", "dev")
+    world.commit("three")
+    git(world.source, "checkout", "--quiet", "main")
+    world.run({"GIT_SYNC_REV": first[:12]})
+    assert world.text == "one"
+    for branch, text in (("dev", "three"), ("main", "two")):
+        status, _ = world.run({"GIT_SYNC_BRANCH": branch})
+        assert (status, world.text) == (0, text)
+    status, said = world.run({"GIT_SYNC_REV": "0" * 40})
+    assert status == 1 and "there is no commit 000" in said
+
+
+def test_what_is_in_the_way_is_left_alone(world: World) -> None:
+    world.folder.mkdir(parents=True)
+    (world.folder / "thesis.txt").write_text("mine")
+    status, said = world.run()
+    assert status == 1 and "not cloned: it is not empty, and no repository" in said
+    assert [each.name for each in world.folder.iterdir()] == ["thesis.txt"]
+    (world.folder / "thesis.txt").unlink()
+    assert world.run()[0] == 0
+    status, said = world.run({"GIT_SYNC_REPO": "https://elsewhere.example/x.git"})
+    assert status == 1 and f"holds another repository: {world.source}" in said
+
+
+def test_what_a_pod_that_was_killed_left_does_not_stop_the_next(world: World) -> None:
+    lock, half = world.folder.with_name("code.lock"), world.folder.with_name("code.new")
+    lock.mkdir(parents=True)
+    half.mkdir()
+    (half / "part").touch()
+    os.utime(lock, (0, 0))
+    assert world.run()[0] == 0
+    assert world.text == "one" and not lock.exists() and not half.exists()
+
+
+def test_a_repository_that_is_not_there_leaves_nothing_locked(world: World) -> None:
+    status, said = world.run({"GIT_SYNC_REPO": str(world.source / "nothing")})
+    assert status != 0 and "nothing" in said
+    assert not world.folder.with_name("code.lock").exists()
+    assert world.run()[0] == 0
+
+
+def pods_in(value: object) -> list[dict[str, Any]]:
+    if isinstance(value, list):
+        return [pod for each in value for pod in pods_in(each)]
+    if not isinstance(value, dict):
+        return []
+    own = [value] if isinstance(value.get("containers"), list) else []
+    return own + [pod for each in value.values() for pod in pods_in(each)]
+
+
+@every_fetching_kind
+def test_every_pod_that_mounts_the_volume_clones_under_the_lock(kind: CreatableKind) -> None:
+    for pod in pods_in(kind.manifest(replace(SPEC, mounts_on_launcher=True))):
+        (init,) = pod["initContainers"]
+        assert init["command"] == clone_command(SPEC)
+        assert init["volumeMounts"] == [{"name": "claim-0", "mountPath": "/work"}]
+        assert init["securityContext"] == {"runAsUser": 0}
+        assert {"name": "GIT_SYNC_REPO", "value": SPEC.sync_source} in init["env"]
+        assert "code-sync" not in str(pod)
+        assert pod["containers"][0]["workingDir"] == "/work/code"
+
+
+def test_a_launcher_without_the_volume_clones_nothing() -> None:
+    roles = MPIJob().manifest(SPEC)["spec"]["mpiReplicaSpecs"]
+    launcher, worker = (roles[name]["template"]["spec"] for name in ("Launcher", "Worker"))
+    assert "initContainers" not in launcher and len(worker["initContainers"]) == 1
+
+
+@every_fetching_kind
+@pytest.mark.parametrize(
+    "change",
+    [
+        {},
+        {"git_secret": "team", "sync_branch": "dev", "run_as_user": 1000},
+        {"git_secret": "key", "sync_source": "git@host.example:team/code.git"},
+        {"working_dir": "/work", "gpus": 1, "cpu": "4", "trainer": "ddp"},
+    ],
+)
+def test_it_is_read_back(kind: CreatableKind, change: dict[str, Any]) -> None:
+    spec = replace(SPEC, mounts_on_launcher=True, **change)
+    manifest = kind.manifest(spec)
+    found, lost = kind.spec_from_manifest(manifest)
+    assert lost == ()
+    assert (found.sync_mode, found.sync_path, found.mounts) == ("git", "/work/code", SPEC.mounts)
+    assert kind.manifest(found) == manifest
+
+
+def test_root_reads_the_key_that_only_root_may_read() -> None:
+    spec = replace(SPEC, sync_source="git@host.example:a/b.git", git_secret="key")
+    for user, mode in ((None, 0o400), (1000, 0o444)):
+        pod = pods_in(CREATABLE[0].manifest(replace(spec, run_as_user=user)))[0]
+        volume = next(each for each in pod["volumes"] if each["name"] == "git-secret")
+        assert volume["secret"]["defaultMode"] == mode
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"sync_path": "/elsewhere"}, "Must be a folder within a mounted volume"),
+        ({"sync_path": "/work"}, "Must be a folder within a mounted volume"),
+        ({"sync_path": "work/code"}, "Must be a folder within a mounted volume"),
+        ({"sync_path": "/workspace/code"}, "Must be a folder within a mounted volume"),
+        ({"mounts": (Mount("data", "/work", is_read_only=True),)}, "that can be written"),
+        ({"mounts": (), "host_mounts": (HostMount("/mnt", "/work"),)}, ""),
+        ({"sync_mode": "rsync"}, "Only with code from git."),
+        ({}, ""),
+    ],
+)
+def test_the_folder_is_on_a_volume_that_stays(change: dict[str, Any], said: str) -> None:
+    found = replace(SPEC, **change).problems().get("sync_path", "")
+    assert said in found and bool(said) == bool(found)
