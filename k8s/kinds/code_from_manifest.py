@@ -16,9 +16,8 @@ from k8s.kinds.parse import count_of, nested, text_of
 from k8s.kinds.pod_code import GIT_IMAGE, GIT_PREFIX, RSYNC_IMAGE, add_code, git_secret_name
 
 _SAID_BY_FIELDS = frozenset(
-    f"{GIT_PREFIX}{name}"
-    for name in ("REPO", "DEST", "ROOT", "ONE_TIME", "BRANCH", "REV", "SSH", "KNOWN_HOSTS")
-)
+    f"{GIT_PREFIX}{name}" for name in ("REPO", "DEST", "ROOT", "ONE_TIME", "BRANCH", "REV", "SSH")
+) | {"GIT_KNOWN_HOSTS"}
 
 _DEFAULTS: Mapping[str, Any] = {
     "terminationMessagePath": "/dev/termination-log",

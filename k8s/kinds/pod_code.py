@@ -197,7 +197,8 @@ def _git_environment(spec: JobSpec) -> list[Part]:
     from_secret = _from_secret(spec)
     if _uses_ssh(spec) and spec.git_secret:
         fields["GIT_SYNC_SSH"] = "true"
-        fields["GIT_SYNC_KNOWN_HOSTS"] = spec.env.get("GIT_SYNC_KNOWN_HOSTS") or "false"
+        # Before version 4 this one has no SYNC in its name.
+        fields["GIT_KNOWN_HOSTS"] = spec.env.get("GIT_SYNC_KNOWN_HOSTS") or "false"
     fields = {name: value for name, value in fields.items() if value}
     literal = {name: value for name, value in spec.env.items() if name not in from_secret} | fields
     return [{"name": name, "value": value} for name, value in literal.items()] + [

@@ -131,6 +131,7 @@ def test_an_ssh_key_is_mounted_where_git_sync_looks_for_it(source: str, image: s
     assert env_of(init)["GIT_SYNC_REPO"] == source
     assert env_of(init)["GIT_SYNC_DEST"] == "code"
     assert env_of(init)["GIT_SYNC_SSH"] == "true"
+    assert env_of(init)["GIT_KNOWN_HOSTS"] == "false", "git-sync v3 knows it by this name"
     assert {"name": "git-secret", "mountPath": "/etc/git-secret", "readOnly": True} in init["volumeMounts"]
     volume = next(each for each in pod["volumes"] if each["name"] == "git-secret")
     items = [{"key": "ssh-privatekey", "path": "ssh"}]
