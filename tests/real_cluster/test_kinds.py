@@ -49,13 +49,15 @@ async def test_a_real_server_accepts_every_field_of_every_kind(
     await admin.create(kind.resource, manifest, namespace, dry_run=True)
     await admin.create(kind.resource, manifest, namespace)
     stored = await admin.get(kind.resource, spec.name, namespace)
-    found, _ = kind.spec_from_manifest(stored)
+    (found, _), (sent, _) = kind.spec_from_manifest(stored), kind.spec_from_manifest(manifest)
     assert (found.name, found.workers, found.gpus, found.command) == (
-        spec.name,
+        sent.name,
         spec.workers,
         spec.gpus,
-        spec.command,
+        sent.command,
     )
+    if kind.title != "Job":  # whose newer fields a server of 1.20 drops
+        assert found == sent
     for resource, companion in kind.companions(replace(spec, namespace=namespace)):
         await admin.create(resource, companion, namespace)
 

@@ -253,6 +253,10 @@ async def test_what_the_user_may_not_create_is_found() -> None:
             DATA,
         ),
         ({f"{PRIORITIES}/high": Answer({"metadata": {"name": "high"}})}, {"priority_class": "high"}),
+        (
+            {f"{SPACE}/secrets/wandb": Answer({"data": {"token": "eA=="}})},
+            {"env_from": (EnvSource(True, "wandb", "token", "KEY"),)},
+        ),
         ({QUEUE: Answer({"status": {}})}, {"queue": "team"}),
         (
             {
