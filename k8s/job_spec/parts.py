@@ -106,15 +106,14 @@ class HostMount:
         Raises:
             ValueError: It is not that.
         """
-        host_path, _, path = text.partition(":")
-        path = path or host_path
+        host_path, path = _source_and_path(text)
         if not host_path.startswith("/") or not path.startswith("/"):
             raise ValueError("expected /host/folder or /host/folder:/path")
         return cls(host_path, path)
 
     def to_text(self) -> str:
         """Return the line that `from_text` reads."""
-        return self.host_path if self.path == self.host_path else f"{self.host_path}:{self.path}"
+        return _joined(self.host_path, self.path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,15 +132,14 @@ class ConfigFile:
         Raises:
             ValueError: It is not that.
         """
-        local_path, _, path = text.partition(":")
-        path = path or local_path
+        local_path, path = _source_and_path(text)
         if not local_path or not path.startswith("/") or path.endswith("/"):
             raise ValueError("expected local-file:/path/of/the/file")
         return cls(local_path, path)
 
     def to_text(self) -> str:
         """Return the line that `from_text` reads."""
-        return self.local_path if self.path == self.local_path else f"{self.local_path}:{self.path}"
+        return _joined(self.local_path, self.path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,3 +213,13 @@ class PodToleration:
             return "all"
         pair = f"{self.key}={self.value}" if self.operator == "Equal" else self.key
         return f"{pair}:{self.effect}" if self.effect else pair
+
+
+def _source_and_path(text: str) -> tuple[str, str]:
+    """Return both sides of `source:/path`; without a path it is the source again."""
+    source, _, path = text.partition(":")
+    return source, path or source
+
+
+def _joined(source: str, path: str) -> str:
+    return source if path == source else f"{source}:{path}"

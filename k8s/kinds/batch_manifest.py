@@ -17,7 +17,7 @@ from k8s.kinds.pods.env import variable, variable_from_field
 from k8s.kinds.pods.labels import job_metadata, take_job_metadata
 from k8s.kinds.pods.rendezvous import rendezvous_env, take_rendezvous
 from k8s.kinds.pods.understood import drop_defaults, named
-from k8s.kinds.to_manifest import PodShape, pod_template
+from k8s.kinds.to_manifest import PodShape, job_object, pod_template
 from k8s.models.resources import SERVICES, Resource
 
 INDEX = "batch.kubernetes.io/job-completion-index"
@@ -56,12 +56,7 @@ def batch_manifest(resource: Resource, spec: JobSpec) -> Manifest:
         body["ttlSecondsAfterFinished"] = spec.ttl_s
     if spec.suspend:
         body["suspend"] = True
-    return {
-        "apiVersion": resource.api_version,
-        "kind": resource.kind,
-        "metadata": job_metadata(spec),
-        "spec": {**body, "template": template},
-    }
+    return job_object(resource, job_metadata(spec), {**body, "template": template})
 
 
 def headless_service(spec: JobSpec) -> Manifest:

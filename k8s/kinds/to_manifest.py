@@ -13,6 +13,7 @@ from k8s.kinds.pods.labels import ArenaChart, pod_metadata
 from k8s.kinds.pods.placement import add_placement
 from k8s.kinds.pods.resources import add_resources
 from k8s.kinds.pods.volumes import add_volumes
+from k8s.models.resources import Resource
 
 TOPOLOGY_RESOURCE = "aliyun.com/gpu"
 """What pods ask for that are placed by the links between GPUs."""
@@ -57,6 +58,16 @@ def pod_template(spec: JobSpec, shape: PodShape, *, env: Env = (), whole: JobSpe
     add_code(pod, container, pod_spec)
     meta = pod_metadata(whole or spec, shape.app, shape.chart)
     return {"metadata": meta, "spec": pod} if meta else {"spec": pod}
+
+
+def job_object(resource: Resource, metadata: Manifest, body: Manifest) -> Manifest:
+    """Return a job's object with a body for its `spec`."""
+    return {
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        "metadata": metadata,
+        "spec": body,
+    }
 
 
 def placed_by_topology(spec: JobSpec) -> JobSpec:

@@ -12,7 +12,7 @@ import pytest
 
 from k8s.client.client import Client
 from k8s.errors import NotFound
-from k8s.job_spec import ConfigFile, JobFiles, JobSpec, Mount
+from k8s.job_spec import ConfigFile, JobFiles, JobSpec, Mount, NewClaim
 from k8s.jobs.create import create_job, job_objects
 from k8s.kinds.kubeflow.pytorch_job import PyTorchJob
 from k8s.models.resources import CLAIMS, CONFIG_MAPS, Resource
@@ -61,13 +61,6 @@ async def test_all_that_comes_along_is_accepted_owned_and_gone_with_the_job(
 ) -> None:
     namespace = admin.config.namespace
     (tmp_path / "train.sh").write_text("cat /etc/conf/c.yaml\n")
-    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}}
-    meta = {"name": "events"}
-    await admin.create(
-        CLAIMS,
-        {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta, "spec": claim},
-        namespace,
-    )
     spec = JobSpec(
         name="along",
         namespace=namespace,
@@ -78,6 +71,7 @@ async def test_all_that_comes_along_is_accepted_owned_and_gone_with_the_job(
         config_files=(ConfigFile("c.yaml", "/etc/conf/c.yaml"),),
         command=("sh", "/root/code/train.sh"),
         mounts=(Mount("events", "/events"),),
+        new_claims=(NewClaim("events", "1Mi"),),  # which is there already the second time
         log_dir="/events/logs",
         tensorboard=True,
     )
@@ -93,7 +87,9 @@ async def test_all_that_comes_along_is_accepted_owned_and_gone_with_the_job(
     ):
         await create_job(admin, KIND, spec, files=files)
         job = await admin.get(KIND.resource, "along", namespace)
-        objects = job_objects(KIND, spec, files)
+        claim = await admin.get(CLAIMS, "events", namespace)
+        assert not claim["metadata"].get("ownerReferences")
+        objects = [each for each in job_objects(KIND, spec, files) if each[0] != CLAIMS]
         for resource, manifest in objects:
             held = await admin.get(resource, manifest["metadata"]["name"], namespace)
             owners = [each["uid"] for each in held["metadata"].get("ownerReferences") or ()]
@@ -101,6 +97,7 @@ async def test_all_that_comes_along_is_accepted_owned_and_gone_with_the_job(
         await run(command, kubeconfig)
         for resource, manifest in objects:
             await goes(admin, resource, manifest["metadata"]["name"])
+        assert (await admin.get(CLAIMS, "events", namespace))["metadata"]["uid"] == claim["metadata"]["uid"]
 
 
 async def test_a_git_login_is_accepted_as_a_secret(admin: Client) -> None:

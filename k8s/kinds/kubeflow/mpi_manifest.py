@@ -20,7 +20,7 @@ from k8s.kinds.pods.env import variable
 from k8s.kinds.pods.labels import MPI_CHART, job_metadata, take_job_metadata
 from k8s.kinds.pods.understood import Understood, drop_defaults, named
 from k8s.kinds.roles import with_worker_image
-from k8s.kinds.to_manifest import PodShape, pod_template, restarts
+from k8s.kinds.to_manifest import PodShape, job_object, pod_template, restarts
 from k8s.models.resources import Resource
 
 MPI_SHAPE = PodShape(container="mpi", app="mpijob", chart=MPI_CHART)
@@ -199,12 +199,7 @@ def _own_roles(
 
 def _object(resource: Resource, spec: JobSpec, body: Manifest) -> Manifest:
     has_queue = resource.version == "v2beta1"
-    return {
-        "apiVersion": resource.api_version,
-        "kind": resource.kind,
-        "metadata": job_metadata(spec, MPI_CHART, queue_label=has_queue),
-        "spec": body,
-    }
+    return job_object(resource, job_metadata(spec, MPI_CHART, queue_label=has_queue), body)
 
 
 def _slots(spec: JobSpec) -> int:

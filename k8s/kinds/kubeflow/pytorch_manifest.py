@@ -15,7 +15,7 @@ from k8s.kinds.pods.labels import MASTER_POD, PYTORCH_CHART, job_metadata, take_
 from k8s.kinds.pods.rendezvous import DYNAMIC, rendezvous_env, take_rendezvous
 from k8s.kinds.pods.understood import Understood, named
 from k8s.kinds.roles import TakenRole, fields_of_roles, with_worker_image
-from k8s.kinds.to_manifest import PodShape, pod_template, restarts
+from k8s.kinds.to_manifest import PodShape, job_object, pod_template, restarts
 from k8s.models.resources import Resource
 
 MASTER_PORT = 23456
@@ -44,12 +44,7 @@ def pytorch_manifest(resource: Resource, spec: JobSpec) -> Manifest:
         labels.setdefault(MASTER_POD, f"{spec.name}-master-0")
         if spec.workers > 1:
             roles["Worker"] = _role(spec, "worker", spec.workers - 1)
-    return {
-        "apiVersion": resource.api_version,
-        "kind": resource.kind,
-        "metadata": job_metadata(spec, PYTORCH_CHART),
-        "spec": {**body, "pytorchReplicaSpecs": roles},
-    }
+    return job_object(resource, job_metadata(spec, PYTORCH_CHART), {**body, "pytorchReplicaSpecs": roles})
 
 
 def spec_of_pytorch(obj: Manifest) -> tuple[JobSpec, tuple[str, ...]]:

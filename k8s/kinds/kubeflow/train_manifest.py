@@ -17,7 +17,7 @@ from k8s.kinds.parse import count_of, nested, replica_count, text_of
 from k8s.kinds.pods.labels import job_metadata, take_job_metadata
 from k8s.kinds.pods.rendezvous import rendezvous_env, take_rendezvous
 from k8s.kinds.pods.understood import drop_defaults, named
-from k8s.kinds.to_manifest import PodShape, pod_template
+from k8s.kinds.to_manifest import PodShape, job_object, pod_template
 from k8s.models.resources import TRAINING_RUNTIMES, Resource
 
 TRAIN_SHAPE = PodShape(container="node", app="trainjob")
@@ -64,12 +64,7 @@ def train_manifest(resource: Resource, spec: JobSpec) -> Manifest:
         body["activeDeadlineSeconds"] = spec.running_timeout_s
     if spec.suspend:
         body["suspend"] = True
-    return {
-        "apiVersion": resource.api_version,
-        "kind": resource.kind,
-        "metadata": job_metadata(spec),
-        "spec": body,
-    }
+    return job_object(resource, job_metadata(spec), body)
 
 
 def runtime_of(spec: JobSpec) -> tuple[Resource, str]:

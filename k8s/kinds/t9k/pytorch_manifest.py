@@ -22,7 +22,7 @@ from k8s.kinds.pods.labels import job_metadata, take_job_metadata
 from k8s.kinds.pods.rendezvous import rendezvous_env, take_rendezvous
 from k8s.kinds.pods.understood import Understood, drop_defaults, named
 from k8s.kinds.roles import TakenRole, fields_of_roles, with_worker_image
-from k8s.kinds.to_manifest import PodShape, pod_template, restarts
+from k8s.kinds.to_manifest import PodShape, job_object, pod_template, restarts
 from k8s.models.resources import Resource
 
 T9K_SHAPE = PodShape(container="python", app="pytorchtrainingjob")
@@ -59,12 +59,11 @@ def t9k_manifest(resource: Resource, spec: JobSpec) -> Manifest:
     body["runPolicy"] = policy
     if spec.queue:
         body["scheduler"] = {"t9kScheduler": {"queue": spec.queue}}
-    return {
-        "apiVersion": resource.api_version,
-        "kind": resource.kind,
-        "metadata": job_metadata(replace(spec, tensorboard=False), queue_label=False),
-        "spec": {**body, "replicaSpecs": _replica_specs(spec, arguments)},
-    }
+    return job_object(
+        resource,
+        job_metadata(replace(spec, tensorboard=False), queue_label=False),
+        {**body, "replicaSpecs": _replica_specs(spec, arguments)},
+    )
 
 
 def spec_of_t9k(obj: Manifest) -> tuple[JobSpec, tuple[str, ...]]:
