@@ -190,3 +190,17 @@ async def test_whatever_is_typed_in_one_packet_ends_as_if_it_came_one_by_one(
     one_by_one = await after(tmp_path, keys, in_one_packet=False, opened=opened, shows=shows)
     at_once = await after(tmp_path, keys, in_one_packet=True, opened=opened, shows=shows)
     assert at_once == one_by_one, " ".join(keys)
+
+
+async def test_enter_typed_ahead_of_the_answer_creates_a_job_once(tmp_path: Path) -> None:
+    async with world(tmp_path, size=(80, 24)) as play:
+        play.cluster.say(PYTORCH_JOBS, ECHO, method="POST")
+        await play.press("n")
+        await play.until(seen(play, "Create"))
+        for name in ("ctrl+o", "enter", "enter", "enter"):
+            play.console.post_message(key(name))
+        await play.cluster.until_asked(PYTORCH_JOBS, 2, method="POST")
+        await play.rest()
+        await play.until(lambda: play.is_filled)
+        asked = play.cluster.asked(PYTORCH_JOBS, method="POST")
+        assert ["dryRun" in each.query for each in asked] == [True, False]

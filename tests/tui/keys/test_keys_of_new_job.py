@@ -18,6 +18,7 @@ from tests.tui.keys.world import (
 )
 from tui.jobs.new_job.draft import FILE, FOLDER
 
+WORKSPACE = "/api/v1/namespaces/default/persistentvolumeclaims/workspace"
 ECHO = Compute(lambda asked: Answer(json.loads(asked.body), 201))
 """Answer to a create as a server does that has nothing against it."""
 
@@ -38,6 +39,7 @@ def created(play: Playground, *, dry: bool) -> list[str]:
     "new.save_draft",
     "new.save_template",
     "new.import",
+    "new.git_login",
     "new.jump",
     "new.leave",
 )
@@ -45,6 +47,7 @@ async def test_keys_of_the_form_for_a_new_job(tmp_path: Path) -> None:
     async with world(tmp_path) as play:
         hands = Hands.on(play)
         play.cluster.say(PYTORCH_JOBS, ECHO, method="POST")
+        play.cluster.say(WORKSPACE, Answer({"metadata": {"name": "workspace"}, "status": {"phase": "Bound"}}))
         await play.press("n")
         await play.until(at(play, "Name"))
         await hands.press("new.next_section", at(play, "Code"), undo=["pageup"])
@@ -57,6 +60,7 @@ async def test_keys_of_the_form_for_a_new_job(tmp_path: Path) -> None:
         await hands.press("new.jump", seen(play, "Template           a ", "Namespace"), undo=["escape"])
         await hands.press("new.save_template", seen(play, "Save as which template?"), undo=["escape"])
         await hands.press("new.import", seen(play, "Import which file?"), undo=["escape"])
+        await hands.press("new.git_login", seen(play, "Only code from git over https"))
         assert changes(play) == []
         await play.press("x")
         await hands.press("new.leave", seen(play, "Save a draft before leaving?"), undo=["escape"])

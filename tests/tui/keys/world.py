@@ -147,6 +147,8 @@ def _say(cluster: ScriptedCluster) -> None:
     cluster.say(REVIEWS, Compute(_allow), method="POST")
     cluster.accept_companions("default")
     serve(cluster, NAMESPACES, *NAMED)
+    for each in NAMED:
+        cluster.say(f"/api/v1/namespaces/{each['metadata']['name']}", Answer(each))
     serve(cluster, QUOTAS)
     for path in (ALL_EVENTS, in_namespace(ALL_EVENTS)):
         serve(cluster, path, *EVENTS)

@@ -92,7 +92,7 @@ class FormChecks:
         self._answers = [*others, _Answer(kind.title, spec, tuple(found), time.monotonic())]
 
     def lines(self, snapshot: ClusterSnapshot) -> list[PreflightLine]:
-        """Return all that is to be said, errors first."""
+        """Return all that is to be said: of the dry run that was asked for, then errors, then the rest."""
         state, offers, result = self._state, self._offers, self._state.result
         found = [*self._by_rule(), *(self._of_cluster() if self._is_current else ())]
         known = (offers.claims, offers.namespace, state.earlier, state.volume)
@@ -107,7 +107,7 @@ class FormChecks:
         if not self._is_current:
             lines += [line_of(each, is_old=True) for each in self._of_cluster()]
         lines.sort(key=lambda line: line.severity != "error")
-        return [*lines, self.passed.line(state.values)] if self.passed is not None else lines
+        return [self.passed.line(state.values), *lines] if self.passed is not None else lines
 
     def at_fields(self) -> tuple[dict[str, str], dict[str, str]]:
         """Return the errors and the warnings, by the key of the field that each is about."""
