@@ -234,10 +234,11 @@ def _repository_name(url: str) -> str:
 
 
 def _without_devices(resources: Mapping[str, Any]) -> Part:
-    """Return the cores and the memory of resources: fetching takes no GPU."""
+    """Return the cores and the memory of resources: fetching takes no GPU, nor a claim of one."""
     kept = {
         part: {name: amount for name, amount in amounts.items() if "/" not in name}
         for part, amounts in resources.items()
+        if part != "claims"
     }
     return {part: amounts for part, amounts in kept.items() if amounts}
 

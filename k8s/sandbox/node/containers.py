@@ -271,6 +271,9 @@ def _folder(container: Manifest, mounts: Sequence[tuple[str, str]], context: Con
         is_left = context.volumes.get(mount.get("name"), context.scratch) is None
         if is_left and (asked + "/").startswith(path + "/"):
             return asked
+    words = (*(container.get("command") or ()), *(container.get("args") or ()))
+    if any("mpirun" in str(word) for word in words):
+        return str(context.scratch)  # each rank starts in its own pod's: see programs/mpirun.py
     raise CannotStart(
         f"workingDir {asked} is in no volume of this pod, and the sandbox has no image that could hold it. "
         "Mount a volume there, or leave workingDir out."

@@ -75,6 +75,12 @@ def test_git_is_fetched_as_arena_fetches_it(kind: CreatableKind) -> None:
     assert {"name": "code-sync", "emptyDir": {}} in pod["volumes"]
 
 
+def test_git_is_fetched_for_a_pod_with_a_device_claim_too_and_takes_none_of_it() -> None:
+    (init,) = pod_of(replace(GIT, device_claim="one-gpu", cpu="2"))["initContainers"]
+    assert init["resources"]["limits"] == {"cpu": "2"}
+    assert "claims" not in init["resources"]
+
+
 def test_a_branch_and_a_commit_are_what_git_sync_checks_out() -> None:
     (init,) = pod_of(replace(GIT, sync_branch="main", sync_revision="abc"))["initContainers"]
     env = env_of(init)

@@ -172,6 +172,7 @@ class Field(Vertical):
         self._control = self._make_control(value)
         # A select has its value only once it is mounted, and tells of it then: nobody chose that.
         self._posted_value = value if definition.control == "choice" else self.value
+        self._taken_value = self._posted_value
 
     def _make_control(self, value: str) -> TextField | ChoiceField | TextAreaField:
         definition = self.definition
@@ -217,11 +218,13 @@ class Field(Vertical):
     def set_value(self, value: str) -> None:
         """Put a value into the control without posting `Changed`.
 
-        What the user has just typed, and is not posted yet, stays.
+        What the user has just typed, and the form has not taken yet, stays.
         """
-        if value == self.value or self.value != self._posted_value:
+        if value == self.value:
+            self._taken_value = value
+        if self.value != self._taken_value or value == self.value:
             return
-        self._posted_value = value
+        self._posted_value = self._taken_value = value
         if isinstance(self._control, TextAreaField):
             self._control.load_text(value)
         elif isinstance(self._control, ChoiceField):

@@ -218,3 +218,9 @@ def test_each_job_has_a_port_that_the_kernel_gives_to_nobody_else() -> None:
     assert ports.of("job-7") == chosen[7]
     ports.keep({"job-7"})
     assert ports.of("job-7") == chosen[7]
+
+
+@pytest.mark.parametrize("command", [("mpirun", "-np", "2", "hostname"), ("sh", "-c", "mpirun hostname")])
+def test_mpirun_starts_where_its_launcher_lacks_the_volume_of_its_folder(command: tuple[str, ...]) -> None:
+    manifest = pod(*command, workingDir="/workspace")
+    assert launch_of(manifest, manifest["spec"]["containers"][0], context()).cwd == "/scratch"

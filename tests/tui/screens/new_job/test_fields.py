@@ -244,6 +244,18 @@ async def test_a_letter_typed_while_the_cluster_answers_stays(tmp_path: Path) ->
         assert it.screen.state.values["name"] == "h"
 
 
+async def test_what_was_deleted_stays_deleted_while_the_form_has_not_taken_it(tmp_path: Path) -> None:
+    async with form(tmp_path) as it:
+        values, field = it.screen.state.values, it.field("name")
+        field.query_one(Input).value = ""
+        field._post_changed()  # its message waits for the screen, which fills in what came meanwhile
+        it.screen.query_one(JobFields).show_values(values)
+        assert field.value == ""
+        await it.comes(lambda: it.screen.state.values["name"] == "")
+        it.screen.query_one(JobFields).show_values(values)
+        assert field.value == values["name"]
+
+
 async def test_claims_that_cannot_be_listed_can_be_typed(tmp_path: Path) -> None:
     refused = refusal(403, 'cannot list "persistentvolumeclaims"', "Forbidden")
     async with form(tmp_path, ECHO, claims=refused) as it:
