@@ -33,6 +33,7 @@ _REQUEST = struct.Struct("<QIIiIQ6Q")
 _ANSWER = struct.Struct("<QqiI")
 """Id, return value, error, flags."""
 _IPV6 = int(socket.AF_INET6).to_bytes(2, sys.byteorder)
+_LOOPBACK_4 = ipaddress.ip_address("127.0.0.1").packed
 _LOOPBACK_6 = ipaddress.ip_address("::1").packed
 _LOOPBACK_4_IN_6 = ipaddress.ip_address("::ffff:127.0.0.1").packed
 _TAKE_DESCRIPTOR = 438
@@ -154,14 +155,16 @@ def on_loopback(address: bytes) -> bytes:
     """Return a socket's address, or loopback in its place where it is all addresses or one of our own."""
     family = int.from_bytes(address[:2], sys.byteorder)
     if family == socket.AF_INET and len(address) >= 8:
-        at, loopback = slice(4, 8), ipaddress.ip_address("127.0.0.1")
+        at, loopback = slice(4, 8), _LOOPBACK_4
     elif family == socket.AF_INET6 and len(address) >= 24:
-        at, loopback = slice(8, 24), ipaddress.ip_address("::1")
+        at, loopback = slice(8, 24), _LOOPBACK_6
     else:
         return address
     found = ipaddress.ip_address(address[at])
-    if found.is_unspecified or (not found.is_loopback and _is_ours(family, str(found))):
-        return address[: at.start] + loopback.packed + address[at.stop :]
+    if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is not None:
+        found, at, loopback = found.ipv4_mapped, slice(20, 24), _LOOPBACK_4
+    if found.is_unspecified or (not found.is_loopback and _is_ours(found)):
+        return address[: at.start] + loopback + address[at.stop :]
     return address
 
 
@@ -180,11 +183,12 @@ def _takes_both_families(thread: int, descriptor: int) -> bool:
         return not found.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY)
 
 
-def _is_ours(family: int, address: str) -> bool:
+def _is_ours(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
     """Tell whether an address is one of this machine's."""
+    family = socket.AF_INET if address.version == 4 else socket.AF_INET6
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
-            probe.bind((address, 0))
+            probe.bind((str(address), 0))
     except OSError:
         return False
     return True

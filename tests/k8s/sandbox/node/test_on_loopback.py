@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import signal
 import socket
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from k8s.sandbox.node import programs
+from k8s.sandbox.node.programs.on_loopback import on_loopback
 
 PROGRAM = (sys.executable, "-I", "-S", str(Path(programs.__file__).with_name("on_loopback.py")))
 LISTEN = """
@@ -59,6 +62,45 @@ def test_what_asks_for_all_addresses_listens_on_loopback_and_is_reached_by_this_
     if "listens on all addresses" in done.stderr:
         pytest.skip("this kernel has no way")
     assert done.stdout.split() == ["127.0.0.1", "::1", "::ffff:127.0.0.1", "127.0.0.1", "127.0.0.1"] * 2, done
+
+
+@pytest.mark.parametrize(
+    ("asked", "gets"),
+    [
+        ("127.0.0.1", "127.0.0.1"),
+        ("127.0.0.9", "127.0.0.9"),
+        ("0.0.0.0", "127.0.0.1"),
+        ("192.0.2.1", "192.0.2.1"),
+        ("::1", "::1"),
+        ("::", "::1"),
+        ("2001:db8::1", "2001:db8::1"),
+        ("::ffff:127.0.0.1", "::ffff:127.0.0.1"),
+        ("::ffff:0.0.0.0", "::ffff:127.0.0.1"),
+        ("::ffff:192.0.2.1", "::ffff:192.0.2.1"),
+    ],
+)
+def test_an_address_is_kept_unless_it_is_all_of_them(asked: str, gets: str) -> None:
+    assert read_back(on_loopback(socket_address(asked))) == ipaddress.ip_address(gets)
+
+
+def test_an_address_of_this_machine_is_loopback_in_either_family() -> None:
+    own = own_address()
+    assert read_back(on_loopback(socket_address(own))) == ipaddress.ip_address("127.0.0.1")
+    mapped = ipaddress.ip_address("::ffff:127.0.0.1")
+    assert read_back(on_loopback(socket_address(f"::ffff:{own}"))) == mapped
+
+
+def socket_address(address: str) -> bytes:
+    """Return a `sockaddr_in` or `sockaddr_in6` with port 80."""
+    packed = ipaddress.ip_address(address).packed
+    if len(packed) == 4:
+        return struct.pack("=H", socket.AF_INET) + struct.pack("!H", 80) + packed + bytes(8)
+    return struct.pack("=H", socket.AF_INET6) + struct.pack("!HI", 80, 0) + packed + bytes(4)
+
+
+def read_back(address: bytes) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    assert address[2:4] == struct.pack("!H", 80)
+    return ipaddress.ip_address(address[4:8] if len(address) == 16 else address[8:24])
 
 
 def test_within_another_the_outer_one_keeps_it() -> None:
