@@ -88,10 +88,12 @@ class Playground:
         """Whether all is there that views ask for by themselves: once open, or where the cursor rests."""
         screens = self.console.screen_stack
         feeds = (view for view in screens if isinstance(view, FeedView) and view.is_shown)
+        jobs = (view for view in screens if isinstance(view, JobView) and view.is_shown)
         previews = (pane for view in screens for pane in view.query(Preview) if pane.display)
         waits = (
             any(worker.group in FILLS and not worker.is_finished for worker in self.console.workers),
             any(not view.is_synced for view in feeds),
+            any(not view._events.state.is_synced for view in jobs),
             any(pane._timer is not None for pane in previews),
         )
         return self.console.snapshot.is_synced and not any(waits)

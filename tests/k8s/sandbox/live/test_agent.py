@@ -123,6 +123,7 @@ async def test_a_pod_sees_nothing_of_the_users_environment(client: Client) -> No
         "GPUCONSOLE_SANDBOX",
         "GPUCONSOLE_HOSTS",
         "GPUCONSOLE_JOB_PORT",
+        "GPUCONSOLE_TERMINATION_LOG",
         "PYTHONPATH",
         "PATH",
         "HOME",
