@@ -6,11 +6,14 @@ Textual's pilot looks at the CPU time of the process: one that gets no turn on a
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 from textual._context import active_app
 from textual.app import App
+from textual.pilot import Pilot
 
+from tests.scripted.server import WAIT_S
 from tui.terminal.key_queue import KeyQueue, _is_working
 
 QUIET_TURNS = 10
@@ -32,9 +35,21 @@ async def until_handled(*_: float) -> None:
 
 
 async def pause(*_: float) -> None:
-    """Wait a moment, and until all is dealt with that has come by then."""
+    """Wait a moment, and until all is dealt with that has come by then, and drawn."""
     await asyncio.sleep(LEAST_S)
     await until_handled()
+    app = active_app.get(None)
+    for _look in range(MOST_LOOKS):
+        if app is None or not app.is_running or not _has_to_draw(app):
+            return
+        await asyncio.sleep(0.001)
+        await until_handled()
+
+
+def _has_to_draw(app: App[Any]) -> bool:
+    """Tell whether the next frame will show something new; what is drawn all the time does not count."""
+    top = app._screen_stack[-1] if app._screen_stack else None
+    return top is not None and (top._layout_required or bool(top._callbacks))
 
 
 def _is_busy(app: App[Any]) -> bool:
@@ -43,3 +58,14 @@ def _is_busy(app: App[Any]) -> bool:
         return True
     top = screens[-1]
     return bool(top._callbacks) or any(map(_is_working, (app, *screens, *top.walk_children())))
+
+
+async def until(pilot: Pilot[Any], is_so: Callable[[], object]) -> None:
+    """Let the app go on until something is so.
+
+    Raises:
+        TimeoutError: It never came to be so.
+    """
+    async with asyncio.timeout(WAIT_S):
+        while not is_so():
+            await pilot.pause(0.01)

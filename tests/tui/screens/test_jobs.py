@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from textual.pilot import Pilot
 
 from k8s.snapshot import ClusterSnapshot, Job, Missing
 from k8s.status import Status
 from tests.support.hosted_view import Hosted, hosted
+from tests.support.idle import until
 from tests.support.objects import batch_job, joined, node, pod_of, pytorch_job
 from tests.support.sample_cluster import MPI_JOBS, ago, lab
 from tests.tui.console.test_console import console_on
@@ -310,15 +309,6 @@ async def test_what_is_said_of_a_label_that_is_none_goes_when_it_is_one() -> Non
         await until(pilot, lambda: "no label" not in app.text)
         await pilot.press("equals_sign", "enter")
         await until(pilot, lambda: "'=' is no label" in app.text)
-
-
-async def until(pilot: Pilot[Any], is_so: Callable[[], object]) -> None:
-    """Let the view work until something is so: it filters a moment after the last key."""
-    for _ in range(1200):
-        if is_so():
-            return
-        await pilot.pause(0.025)
-    raise AssertionError("never came true")
 
 
 def test_a_crash_loop_looks_like_trouble_and_one_restart_like_a_change() -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from k8s.snapshot import ClusterSnapshot, Instance, Job
 from k8s.status import Status
 from tests import ROOT
 from tests.scripted.logs import QUICK, Fault, Run, ScriptedPod, connected
+from tests.support.idle import until
 from tui.screens.base.request import ActionRequest
 from tui.screens.base.view import View
 from tui.screens.job.logs import LogsScreen
@@ -133,14 +133,6 @@ def panes(pilot: Pilot[None]) -> list[list[str]]:
 
 def title(pilot: Pilot[None]) -> str:
     return str(pilot.app.screen.query_one("#title", Label).content)
-
-
-async def until(pilot: Pilot[None], holds: Callable[[], bool]) -> None:
-    """Let the app go on until something is so."""
-    async with asyncio.timeout(20):
-        while not holds():
-            await pilot.pause()
-            await asyncio.sleep(0)
 
 
 @pytest.mark.parametrize("size", [(80, 24), (200, 60), (60, 15)])

@@ -18,6 +18,7 @@ from k8s.snapshot import NodeRow
 from k8s.text.sanitize import UNSAFE, sanitize
 from tests.scripted.server import Answer, Reply, ScriptedCluster, Stall, page, refusal
 from tests.support.hosted_view import hosted
+from tests.support.idle import until
 from tests.support.objects import Object, joined, node, pod_of, pytorch_job
 from tests.tui.console.test_console import EVENTS, Playground, bert, console_on, some_objects
 from tests.tui.screens.test_jobs import job, picture
@@ -164,7 +165,7 @@ async def test_a_narrow_terminal_has_no_preview_and_z_says_what_it_needs(
     async with hosted(view(), picture(), (139, 40)) as (app, pilot):
         assert not app.screen.query_one(Preview).display
         await pilot.press("z")
-        assert "The preview needs 140 columns; this terminal has 139." in app.text
+        await until(pilot, lambda: "The preview needs 140 columns; this terminal has 139." in app.text)
         await pilot.resize_terminal(140, 40)
         await pilot.pause()
         assert app.screen.query_one(Preview).display

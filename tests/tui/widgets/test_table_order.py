@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from textual.app import App, ComposeResult
 from textual.events import MouseScrollDown, MouseScrollUp
 from textual.geometry import Region
-from textual.pilot import Pilot
 from textual.theme import Theme
 
 import themes
+from tests.support.idle import until
 from tui.text.cells import pad
 from tui.widgets.table.table import Cell, Column, Row, Table
 
@@ -212,15 +212,6 @@ async def test_titles_from_outside_are_harmless() -> None:
 def reversed_texts(app: OrderApp, y: int) -> list[str]:
     line = app.table.render_lines(Region(0, y, app.table.size.width, 1))[0]
     return [segment.text for segment in line if segment.style and segment.style.reverse]
-
-
-async def until(pilot: Pilot[None], is_true: Callable[[], bool]) -> None:
-    """Let the app go on until something is so."""
-    for _ in range(200):
-        if is_true():
-            return
-        await pilot.pause(0.05)
-    raise AssertionError("it never came to be so")
 
 
 async def test_a_changed_cell_flashes_and_then_is_as_before() -> None:
