@@ -64,10 +64,10 @@ class JobSpec:
     )
     sync_branch: str = declare(
         "",
-        "Branch or tag of the repository",
+        "Branch or tag of the repository; git-sync takes master, a code folder the repository's default",
         Text("BRANCH"),
         title="Branch",
-        placeholder="the default branch",
+        placeholder="master",
     )
     sync_revision: str = declare(
         "",
