@@ -54,7 +54,7 @@ def submit_jobs() -> None:
     gpuconsole(*pytorch, "--name", "vit-h-probe", "--gpus", "2", "--", *FAILED)
     ddp = ("--trainer", "ddp", "--", "--epochs", "3")
     gpuconsole(*pytorch, "--name", "digits-baseline", "--workers", "2", "--gpus", "2", *ddp)
-    gpuconsole(*pytorch, "--name", "llm-70b-eval", "--workers", "3", "--gpus", "4", "--", *RAN)
+    gpuconsole(*pytorch, "--name", "llm-70b-eval", "--workers", "3", "--gpus", "4", "--force", "--", *RAN)
 
 
 async def visit(options: ConsoleOptions) -> None:
