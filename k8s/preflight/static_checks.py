@@ -9,6 +9,7 @@ from pathlib import PurePosixPath
 
 from k8s.job_spec import JobSpec, role_spec
 from k8s.kinds import CreatableKind, Manifest
+from k8s.kinds.kubeflow.pytorch_manifest import MASTER_PORT
 from k8s.kinds.pod_code import without_login
 from k8s.models import quantity
 from k8s.preflight.finding import Finding, error, warning
@@ -33,6 +34,7 @@ def check_statically(kind: CreatableKind, spec: JobSpec, manifest: Manifest) -> 
         *_lost_event_files(spec),
         *_requests_over_limits(spec),
         *_shadowed_mounts(spec),
+        *_host_ports(kind, spec),
     ]
 
 
@@ -95,6 +97,16 @@ def _shadowed_mounts(spec: JobSpec) -> Iterator[Finding]:
         if inner.startswith(f"{outer}/"):
             text = f"would hide files: the volume at {inner} covers that folder of the one at {outer}"
             yield warning("mounts", text, "mount them side by side if that is not meant")
+
+
+def _host_ports(kind: CreatableKind, spec: JobSpec) -> Iterator[Finding]:
+    """Find pods that cannot share a node: the operator has each declare a port, which is then the node's."""
+    if spec.host_network and spec.workers > 1 and kind.resource.kind == "PyTorchJob":
+        text = (
+            f"would wait unless each of {spec.workers} pods gets a node of its own: on the node's network "
+            f"each takes port {MASTER_PORT}"
+        )
+        yield warning("host_network", text, "leave it off unless RDMA needs it")
 
 
 def _mounted(spec: JobSpec) -> list[str]:

@@ -10,6 +10,7 @@ from k8s.kinds import CreatableKind, Manifest
 from k8s.models.resources import Resource
 from k8s.preflight import check_against_cluster, check_statically
 from k8s.snapshot import ClusterSnapshot
+from tui.jobs.batch_check import batch_words
 from tui.jobs.new_job.preflight import capacity_lines
 
 
@@ -48,4 +49,5 @@ async def check_submit(
     fit = capacity_lines(spec, snapshot, kind) if snapshot is not None and wants_gpus(spec) else []
     never_fits = next((line.text for line in fit if line.severity == "error"), "")
     waits = (line.text for line in fit if line.severity == "warning")
-    return SubmitChecks((*(finding.sentence for finding in findings), *waits), never_fits)
+    batch = filter(None, [batch_words(spec)])
+    return SubmitChecks((*(finding.sentence for finding in findings), *batch, *waits), never_fits)

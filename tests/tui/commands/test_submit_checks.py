@@ -39,6 +39,19 @@ async def test_it_is_created_by_force(run: CommandLine, cluster: ScriptedCluster
     assert ended.err == f"Warning: {NEVER}\n"
 
 
+async def test_too_few_images_for_a_step_of_all_ranks_are_told(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
+    cluster.say(PYTORCH_JOBS, Compute(echo), method="POST")
+    cluster.accept_companions("default")
+    words = ("submit", "pytorch", "--name", "demo", "--image", "x", "--workers", "2", "--trainer", "ddp")
+    ended = await run(*words, "--", "--batch-size", "6001")
+    assert ended.status == 0
+    assert (
+        "Warning: would fail: a step takes 6,001 × 2 ranks = 12,002 images, and there are 12,000" in ended.err
+    )
+
+
 async def test_a_dry_run_tells_that_it_would_never_start(run: CommandLine, cluster: ScriptedCluster) -> None:
     cluster.say(PYTORCH_JOBS, Compute(echo), method="POST")
     ended = await run(*HUGE, "--dry-run=server", "true")

@@ -28,6 +28,12 @@ def test_a_job_that_fits_is_said_to_fit_now() -> None:
     assert words["writes to /workspace/bert-1 on volume claim workspace"] == "info"
 
 
+def test_a_step_of_all_ranks_that_takes_more_images_than_there_are_is_said_to_fail() -> None:
+    words = said(form_values(workers="2", **{"ddp.batch-size": "6001"}), cluster(node("a", 4, 2)))
+    assert [severity for text, severity in words.items() if "12,002 images" in text] == ["error"]
+    assert not any("images" in text for text in said(form_values(workers="2"), cluster(node("a", 4, 2))))
+
+
 @pytest.mark.parametrize(
     ("values", "size"),
     [

@@ -16,6 +16,7 @@ from k8s.scheduling.predicates import ClusterCapacity, UnfitNode, UnfitReason
 from k8s.scheduling.requests import ResourceList, insufficient
 from k8s.scheduling.scheduling_spec import SchedulingSpec, Toleration
 from k8s.snapshot import ClusterSnapshot
+from tui.jobs.batch_check import batch_words
 from tui.jobs.new_job.earlier_runs import EarlierRuns
 from tui.jobs.new_job.fields import SIZE_FIELDS
 from tui.jobs.new_job.form_spec import FormResult
@@ -68,6 +69,8 @@ def preflight(
     """
     lines = [*_size_and_fit(result, snapshot), *_storage(result, earlier), *_mnist(result, volume)]
     spec = result.spec
+    if words := batch_words(spec):
+        lines.append(PreflightLine("error", words))
     if claims is not None and namespace == spec.namespace:
         lines += [
             PreflightLine("warning", f"would wait: volume claim {mount.claim} not found in {spec.namespace}")
