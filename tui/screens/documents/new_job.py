@@ -262,8 +262,9 @@ class NewJobScreen(SubmitScreen):
         if not namespace:
             return
         await self._offers.load(self.query_one(JobFields), namespace, self.snapshot)
-        if "workspace" in (self._offers.claims or ()) and not self.state.clone_of:
-            self.state.set_default("claim", "workspace")
+        if not self.state.clone_of:  # of another namespace's claims nothing is kept
+            has_one = "workspace" in (self._offers.claims or ())
+            self.state.set_default("claim", "workspace" if has_one else "")
         self._show_state()
         self._look_into_volume()
 

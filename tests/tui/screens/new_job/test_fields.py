@@ -271,11 +271,12 @@ async def test_another_namespace_has_other_claims(tmp_path: Path) -> None:
     async with form(tmp_path) as it:
         there = "/api/v1/namespaces/speech/persistentvolumeclaims"
         it.cluster.say(there, page([{"metadata": {"name": "audio"}}]))
+        await it.write("claim", "data")
         await it.write("namespace", "speech")
         await it.pilot.press("tab")
         await it.cluster.until_asked(there)
         await it.settled()
-        assert "volume claim workspace not found in speech" in it.said("#preflight")
+        assert "volume claim data not found in speech" in it.said("#preflight")
         await it.write("claim", "")
         await it.pilot.press("space", "down", "enter")
         assert it.field("claim").value == "audio"

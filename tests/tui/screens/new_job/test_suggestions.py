@@ -168,3 +168,15 @@ async def test_the_help_names_the_key_that_lists(tmp_path: Path) -> None:
     async with form(tmp_path, claims=claims()) as it:
         await it.go("claim")
         assert it.said("#help").endswith("; space lists what there is")
+
+
+async def test_a_claim_that_only_the_namespace_before_has_is_not_kept(tmp_path: Path) -> None:
+    async with form(tmp_path) as it:
+        await it.comes(lambda: it.field("claim").value == "workspace")
+        it.cluster.say("/api/v1/namespaces/nlp/persistentvolumeclaims", page([]))
+        await it.write("namespace", "nlp")
+        await it.go("image")
+        await it.comes(lambda: it.field("claim").value == "")
+        await it.write("namespace", "vision")
+        await it.go("image")
+        await it.comes(lambda: it.field("claim").value == "workspace")
