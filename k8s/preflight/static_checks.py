@@ -100,11 +100,10 @@ def _shadowed_mounts(spec: JobSpec) -> Iterator[Finding]:
 
 
 def _host_ports(kind: CreatableKind, spec: JobSpec) -> Iterator[Finding]:
-    """Find pods that cannot share a node: the operator has each declare a port, which is then the node's."""
-    if spec.host_network and spec.workers > 1 and kind.resource.kind == "PyTorchJob":
+    """Find a master that cannot share a node with another: the operator declares its port, here the node's."""
+    if spec.host_network and spec.elastic_min is None and kind.resource.kind == "PyTorchJob":
         text = (
-            f"would wait unless each of {spec.workers} pods gets a node of its own: on the node's network "
-            f"each takes port {MASTER_PORT}"
+            f"would wait for a node with port {MASTER_PORT} free: on the node's network two masters need two"
         )
         yield warning("host_network", text, "leave it off unless RDMA needs it")
 

@@ -33,7 +33,7 @@ def findings(**change: Any) -> list[Finding]:
         ({"log_dir": "/database", "mounts": (Mount("c", "/data"),)}, "log_dir", "not on a mounted volume"),
         ({"log_dir": "/logs", "tensorboard": True}, "log_dir", "where TensorBoard could read them"),
         ({"cpu": "1", "cpu_request": "1500m"}, "cpu_request", "more than the limit of 1"),
-        ({"host_network": True, "workers": 2}, "host_network", "each takes port 23456"),
+        ({"host_network": True}, "host_network", "a node with port 23456 free"),
         ({"memory": "1Gi", "memory_request": "2Gi"}, "memory_request", "at most 1Gi"),
         (
             {"mounts": (Mount("a", "/w"), Mount("b", "/w/data"))},
