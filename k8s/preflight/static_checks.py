@@ -100,7 +100,7 @@ def _shadowed_mounts(spec: JobSpec) -> Iterator[Finding]:
 
 
 def _host_ports(kind: CreatableKind, spec: JobSpec) -> Iterator[Finding]:
-    """Find a master that cannot share a node with another: the operator declares its port, here the node's."""
+    """Find a master that cannot share a node with another: its declared port is the node's here."""
     if spec.host_network and spec.elastic_min is None and kind.resource.kind == "PyTorchJob":
         text = (
             f"would wait for a node with port {MASTER_PORT} free: on the node's network two masters need two"
