@@ -7,13 +7,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Sequence
-from typing import Any
-
-import msgspec
 
 from k8s.client.client import Client
 from k8s.diagnosis.gather import KUEUE, KUEUE_VERSIONS, PRIORITIES, STORAGE_CLASSES
-from k8s.errors import KubeError, NotFound
 from k8s.job_spec import ACCESS_MODES, JobSpec, NewClaim
 from k8s.jobs.companions import new_claim_spec, shortage
 from k8s.kinds import CreatableKind, Manifest, NeededObject
@@ -23,14 +19,14 @@ from k8s.models.resources import CLAIMS, CONFIG_MAPS, SECRETS, Resource
 from k8s.preflight.finding import Finding, error, warning
 from k8s.preflight.limits import limit_findings, quota_findings
 from k8s.preflight.object_checks import (
+    find,
     name_findings,
     namespace_is_missing,
     permission_findings,
+    quiet,
     served_findings,
 )
 
-_NONSENSE = (AttributeError, KeyError, TypeError, ValueError)
-"""What reading an answer raises that is another thing than was asked for."""
 Objects = Sequence[tuple[Resource, Manifest]]
 """All that must be created for a job, itself included."""
 
@@ -66,16 +62,8 @@ async def check_against_cluster(
         checks.append(_priority_class(client, spec.priority_class))
     if spec.queue:
         checks.append(_queue(client, spec))
-    found = [finding for each in await asyncio.gather(*map(_quiet, checks)) for finding in each]
+    found = [finding for each in await asyncio.gather(*map(quiet, checks)) for finding in each]
     return sorted(found, key=lambda finding: finding.severity != "error")
-
-
-async def _quiet(check: Awaitable[list[Finding]]) -> list[Finding]:
-    """Find nothing where the cluster gives no answer, or one that makes no sense."""
-    try:
-        return await check
-    except (KubeError, msgspec.ValidationError, *_NONSENSE):
-        return []
 
 
 def _old_claims(spec: JobSpec) -> list[str]:
@@ -86,7 +74,7 @@ def _old_claims(spec: JobSpec) -> list[str]:
 
 async def _new_claim(client: Client, spec: JobSpec, wanted: NewClaim) -> list[Finding]:
     """Tell whether a claim can be created, or which one is used in its place."""
-    obj = await _find(client, CLAIMS, wanted.name, spec.namespace)
+    obj = await find(client, CLAIMS, wanted.name, spec.namespace)
     if obj is not None:
         claim = convert(obj, Claim)
         if sentence := shortage(claim, new_claim_spec(wanted)):
@@ -96,7 +84,7 @@ async def _new_claim(client: Client, spec: JobSpec, wanted: NewClaim) -> list[Fi
         found = [warning("new_claims", text, "choose another name for a new one")]
         return [*found, *await _claim(client, spec, wanted.name)]
     modes = _access_by(spec, wanted.name, {ACCESS_MODES[wanted.mode]})
-    if not wanted.storage_class or await _find(client, STORAGE_CLASSES, wanted.storage_class) is not None:
+    if not wanted.storage_class or await find(client, STORAGE_CLASSES, wanted.storage_class) is not None:
         return modes
     known = ", ".join(
         sorted(str(each["metadata"]["name"]) for each in await client.list(STORAGE_CLASSES))[:5]
@@ -108,7 +96,7 @@ async def _new_claim(client: Client, spec: JobSpec, wanted: NewClaim) -> list[Fi
 async def _needed(client: Client, spec: JobSpec, needed: NeededObject) -> list[Finding]:
     """Tell whether something is there without which the kind cannot run."""
     resource, name, field = needed
-    if await _find(client, resource, name, spec.namespace) is not None:
+    if await find(client, resource, name, spec.namespace) is not None:
         return []
     namespace = spec.namespace if resource.is_namespaced else ""
     known = sorted(str(each["metadata"]["name"]) for each in await client.list(resource, namespace))
@@ -123,7 +111,7 @@ def _lower(sentence: str) -> str:
 
 
 async def _claim(client: Client, spec: JobSpec, name: str) -> list[Finding]:
-    obj = await _find(client, CLAIMS, name, spec.namespace)
+    obj = await find(client, CLAIMS, name, spec.namespace)
     if obj is None:
         text = f"would wait: volume claim {name} not found in {spec.namespace}"
         return [error("mounts", text, "choose one that exists, or create it")]
@@ -141,7 +129,7 @@ async def _claim(client: Client, spec: JobSpec, name: str) -> list[Finding]:
 async def _binds_later(client: Client, claim: Claim) -> bool:
     """Tell whether a claim is bound only once a pod wants it."""
     storage_class = claim.spec.storage_class_name
-    found = await _find(client, STORAGE_CLASSES, storage_class) if storage_class else None
+    found = await find(client, STORAGE_CLASSES, storage_class) if storage_class else None
     return found is not None and found.get("volumeBindingMode") == "WaitForFirstConsumer"
 
 
@@ -185,7 +173,7 @@ def _sources(client: Client, spec: JobSpec) -> list[Awaitable[list[Finding]]]:
 async def _source(
     client: Client, namespace: str, resource: Resource, name: str, key: str, field: str
 ) -> list[Finding]:
-    found = await _find(client, resource, name, namespace)
+    found = await find(client, resource, name, namespace)
     if found is None:
         text = f"would wait: {resource.kind} {name} not found in {namespace}"
         return [error(field, text, "create it, or name one that exists")]
@@ -198,7 +186,7 @@ async def _source(
 
 
 async def _priority_class(client: Client, name: str) -> list[Finding]:
-    if await _find(client, PRIORITIES, name) is not None:
+    if await find(client, PRIORITIES, name) is not None:
         return []
     known = sorted(str(each["metadata"]["name"]) for each in await client.list(PRIORITIES))
     text = f"would be refused: there is no PriorityClass {name}"
@@ -207,7 +195,7 @@ async def _priority_class(client: Client, name: str) -> list[Finding]:
 
 async def _queue(client: Client, spec: JobSpec) -> list[Finding]:
     queues = (Resource(KUEUE, version, "localqueues", "LocalQueue") for version in KUEUE_VERSIONS)
-    found = await asyncio.gather(*(_find(client, each, spec.queue, spec.namespace) for each in queues))
+    found = await asyncio.gather(*(find(client, each, spec.queue, spec.namespace) for each in queues))
     queue = next(filter(None, found), None)
     if queue is None:
         text = f"would wait: there is no LocalQueue {spec.queue} in {spec.namespace}"
@@ -218,15 +206,3 @@ async def _queue(client: Client, spec: JobSpec) -> list[Finding]:
             text = f"would wait: LocalQueue {spec.queue} admits nothing: {why.rstrip('.')}"
             return [warning("queue", text, "choose another queue, or ask who runs it")]
     return []
-
-
-async def _find(client: Client, resource: Resource, name: str, namespace: str = "") -> dict[str, Any] | None:
-    """Return an object; None where there is none.
-
-    Raises:
-        KubeError: The cluster does not tell.
-    """
-    try:
-        return await client.get(resource, name, namespace if resource.is_namespaced else "")
-    except NotFound:
-        return None

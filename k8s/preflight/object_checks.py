@@ -16,6 +16,9 @@ from k8s.models.resources import NAMESPACES, Resource
 from k8s.preflight.finding import Finding, error
 from k8s.watch.discovery import fetch_served
 
+_NONSENSE = (AttributeError, KeyError, TypeError, ValueError)
+"""What reading an answer raises that is another thing than was asked for."""
+
 
 async def check_objects(
     client: Client, objects: Sequence[tuple[Resource, Manifest]], namespace: str
@@ -39,21 +42,22 @@ async def check_objects(
             found.append(error("namespace", text, "choose one that exists"))
             continue
         resources = list(dict.fromkeys(resource for resource, _ in named))
-        unserved = await asyncio.gather(*(_quiet(served_findings(client, each)) for each in resources))
+        unserved = await asyncio.gather(*(quiet(served_findings(client, each)) for each in resources))
         served = [resource for resource, findings in zip(resources, unserved, strict=True) if not findings]
         checks: list[Awaitable[list[Finding]]] = [
             permission_findings(client, served, home),
             *(name_findings(client, resource, name, home) for resource, name in named if name),
         ]
-        answers = [*unserved, *await asyncio.gather(*map(_quiet, checks))]
+        answers = [*unserved, *await asyncio.gather(*map(quiet, checks))]
         found += [each for findings in answers for each in findings]
     return found
 
 
-async def _quiet(check: Awaitable[list[Finding]]) -> list[Finding]:
+async def quiet(check: Awaitable[list[Finding]]) -> list[Finding]:
+    """Return what a check finds: nothing, where the cluster does not tell or answers what was not asked."""
     try:
         return await check
-    except (KubeError, msgspec.ValidationError):
+    except (KubeError, msgspec.ValidationError, *_NONSENSE):
         return []
 
 
@@ -121,13 +125,18 @@ async def name_findings(client: Client, resource: Resource, name: str, namespace
     Raises:
         KubeError: The cluster does not tell.
     """
-    if await _find(client, resource, name, namespace) is None:
+    if await find(client, resource, name, namespace) is None:
         return []
     text = f"would be refused: {resource.kind} {name} already exists in {namespace}"
     return [error("name", text, "choose another name, or delete that one first")]
 
 
-async def _find(client: Client, resource: Resource, name: str, namespace: str) -> dict[str, Any] | None:
+async def find(client: Client, resource: Resource, name: str, namespace: str = "") -> dict[str, Any] | None:
+    """Return an object; None where there is none.
+
+    Raises:
+        KubeError: The cluster does not tell.
+    """
     try:
         return await client.get(resource, name, namespace if resource.is_namespaced else "")
     except NotFound:
