@@ -1,4 +1,7 @@
-"""The arguments of `trainer.train_ddp`. Needs no package: the console reads them too."""
+"""The arguments of `trainer.train_ddp`.
+
+The console reads them too, so nothing here imports torch or any other package.
+"""
 
 import argparse
 
