@@ -14,6 +14,7 @@ import pytest
 from k8s import snapshot
 from k8s.job_spec import parts, spec
 from k8s.kinds import CREATABLE
+from k8s.telemetry import readings
 from tests import ROOT
 from tests.support.terminal import Terminal
 
@@ -54,7 +55,9 @@ def test_every_kind_has_a_golden_manifest_and_a_test_file(kind: object) -> None:
     assert (ROOT / "tests" / "k8s" / "kinds" / f"test_{module}.py").is_file()
 
 
-@pytest.mark.parametrize("module", [snapshot, spec, parts], ids=["snapshot", "spec", "parts"])
+@pytest.mark.parametrize(
+    "module", [snapshot, spec, parts, readings], ids=["snapshot", "spec", "parts", "readings"]
+)
 def test_frozen_values_are_frozen_and_small(module: object) -> None:
     classes = [found for found in vars(module).values() if isinstance(found, type) and is_dataclass(found)]
     assert classes

@@ -1,0 +1,197 @@
+"""What is wrong with a GPU, judged from its newest reading and what was observed before. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+from statistics import fmean, median
+
+from k8s.telemetry.history import GpuHistory, GpuSample, recent, since_gap
+from k8s.telemetry.job_ranks import RankReading
+from k8s.telemetry.readings import GpuKey, GpuReading, PodContainer, Throttle
+
+IDLE_PERCENT = 5.0
+"""Below it a GPU does nothing worth mentioning."""
+IDLE_FOR = timedelta(minutes=30)
+"""So long an allocated GPU must have been observed idle before anybody is told."""
+SLOW_WINDOW = timedelta(minutes=5)
+"""Over which the GPUs of a job are compared."""
+SLOW_SAMPLES = 3
+"""Fewest samples of a GPU in that time to judge it."""
+SLOW_SHARE = 0.5
+"""A GPU that works for less than this share of its peers' median is slow."""
+SLOW_CLOCK_SHARE = 0.85
+"""A busy GPU whose clock is below this share of its peers' median is slow."""
+BUSY_PERCENT = 40.0
+"""Below it the peers have too little to do for a comparison."""
+FEWEST_PEERS = 3
+"""GPUs of a job, the slow one among them, from which on a median says something."""
+
+
+class WarningKind(StrEnum):
+    """What is wrong, for sorting and for a program."""
+
+    XID = "xid"
+    ECC = "ecc"
+    THERMAL = "thermal"
+    POWER = "power"
+    SLOW = "slow"
+    IDLE = "idle"
+
+
+@dataclass(frozen=True, slots=True)
+class GpuWarning:
+    """One thing wrong with one GPU."""
+
+    kind: WarningKind
+    gpu: GpuKey
+    words: str
+    """One sentence without the GPU's name: `Allocated to default/bert-worker-0 but idle for 42 min.`"""
+    holders: tuple[PodContainer, ...] = ()
+    """Whose GPU it is, as far as known."""
+    is_serious: bool = True
+    """False for what may be as it should, as a GPU under full load at its power limit."""
+
+
+_THERMAL = frozenset({Throttle.THERMAL, Throttle.HARDWARE_THERMAL})
+_XID_WORDS = {
+    13: "graphics engine exception, often a bug in a kernel",
+    31: "memory page fault, often a bug in a kernel",
+    43: "a program's fault stopped its channel",
+    45: "a program was ended",
+    48: "uncorrectable memory error",
+    62: "internal micro-controller halt",
+    63: "a memory row was remapped",
+    64: "a memory row could not be remapped",
+    74: "NVLink error",
+    79: "the GPU has fallen off the bus",
+    92: "many correctable memory errors",
+    94: "contained memory error",
+    95: "uncontained memory error",
+    119: "the GPU's system processor timed out",
+    120: "the GPU's system processor failed",
+}
+"""Source: NVIDIA, "XID Errors"."""
+_XIDS_OF_PROGRAMS = frozenset({13, 31, 43, 45})
+"""XIDs that programs cause: the GPU itself may be good."""
+
+
+def warnings_of(
+    gpu: GpuReading, samples: Sequence[GpuSample] = (), holders: Sequence[PodContainer] = ()
+) -> tuple[GpuWarning, ...]:
+    """Return what is wrong with one GPU, the worst first.
+
+    Args:
+        gpu: Its newest reading.
+        samples: What was observed of it, the oldest first, the newest reading last.
+        holders: Whose it is, where the reading itself does not say.
+    """
+    held = gpu.holders or tuple(holders)
+    found = [
+        GpuWarning(kind, gpu.key, words, held, is_serious)
+        for kind, words, is_serious in (*_faults(gpu), *_throttles(gpu))
+    ]
+    if held and (idle := idle_for(samples)) >= IDLE_FOR:
+        whose = ", ".join(f"{each.namespace}/{each.pod}" for each in held)
+        minutes = int(idle.total_seconds() // 60)
+        words = f"Allocated to {whose}, but idle for {minutes} min."
+        found.append(GpuWarning(WarningKind.IDLE, gpu.key, words, held))
+    return tuple(found)
+
+
+def _faults(gpu: GpuReading) -> Iterable[tuple[WarningKind, str, bool]]:
+    if gpu.xid:
+        known = _XID_WORDS.get(gpu.xid)
+        yield (
+            WarningKind.XID,
+            f"Last XID {gpu.xid}{f': {known}' if known else ''}.",
+            (gpu.xid not in _XIDS_OF_PROGRAMS),
+        )
+    if gpu.row_remap_failed:
+        yield WarningKind.ECC, "A bad row of its memory could not be replaced: have the GPU replaced.", True
+    if gpu.ecc_errors:
+        errors = "error" if gpu.ecc_errors == 1 else "errors"
+        yield WarningKind.ECC, f"{gpu.ecc_errors} uncorrectable memory {errors} (ECC).", True
+
+
+def _throttles(gpu: GpuReading) -> Iterable[tuple[WarningKind, str, bool]]:
+    throttles = gpu.throttles or frozenset()
+    if throttles & _THERMAL or (Throttle.HARDWARE in throttles and Throttle.POWER_BRAKE not in throttles):
+        hot = "" if gpu.temperature_c is None else f" at {gpu.temperature_c:.0f} °C"
+        cause = "by its heat" if throttles & _THERMAL else "by its hardware (heat or power)"
+        yield WarningKind.THERMAL, f"Slowed down {cause}{hot}.", True
+    if Throttle.POWER_BRAKE in throttles:
+        yield WarningKind.POWER, "Slowed down by the power brake: the server lacks power.", True
+    elif Throttle.POWER_CAP in throttles:
+        limit = "" if gpu.power_limit_w is None else f" of {gpu.power_limit_w:.0f} W"
+        yield WarningKind.POWER, f"At its power limit{limit}.", False
+
+
+def idle_for(samples: Sequence[GpuSample]) -> timedelta:
+    """Return for how long, until its newest sample, a GPU was seen idle, in the same hands all along."""
+    observed = since_gap(samples)
+    if not observed:
+        return timedelta()
+    newest = observed[-1]
+    since = None
+    for sample in reversed(observed):
+        if sample.utilisation is None or sample.utilisation >= IDLE_PERCENT:
+            break
+        if _pods(sample) != _pods(newest):
+            break
+        since = sample.at
+    return newest.at - since if since is not None else timedelta()
+
+
+def _pods(sample: GpuSample) -> frozenset[tuple[str, str]]:
+    return frozenset((each.namespace, each.pod) for each in sample.holders)
+
+
+def slow_gpus(ranks: Iterable[RankReading], history: GpuHistory) -> tuple[GpuWarning, ...]:
+    """Return the GPUs of one job that do markedly less, or at a lower clock, than the others of their model.
+
+    All ranks wait for the slowest, so one slow GPU slows the whole job down.
+    """
+    by_model: dict[str, list[tuple[RankReading, GpuReading]]] = {}
+    for rank in ranks:
+        if rank.gpu is not None and not rank.gpu.mig_id:
+            by_model.setdefault(rank.gpu.model, []).append((rank, rank.gpu))
+    return tuple(warning for peers in by_model.values() for warning in _slow_among(peers, history))
+
+
+def _slow_among(peers: Sequence[tuple[RankReading, GpuReading]], history: GpuHistory) -> Iterable[GpuWarning]:
+    windows = {gpu.key: recent(history.of(gpu.key), SLOW_WINDOW) for _, gpu in peers if history.of(gpu.key)}
+    work = _means(windows, lambda sample: sample.utilisation)
+    clocks = _means(windows, lambda sample: sample.sm_clock_mhz)
+    if len(work) < FEWEST_PEERS or median(work.values()) < BUSY_PERCENT:
+        return
+    for rank, gpu in peers:
+        if gpu.key not in work:
+            continue
+        who = "" if rank.rank is None else f"Rank {rank.rank}: "
+        usual = median(work.values())
+        if work[gpu.key] < SLOW_SHARE * usual:
+            words = f"{who}works {work[gpu.key]:.0f} % of the time, its peers {usual:.0f} %."
+        elif (
+            len(clocks) == len(work)
+            and work[gpu.key] >= BUSY_PERCENT
+            and clocks[gpu.key] < SLOW_CLOCK_SHARE * median(clocks.values())
+        ):
+            words = f"{who}runs at {clocks[gpu.key]:.0f} MHz, its peers at {median(clocks.values()):.0f} MHz."
+        else:
+            continue
+        yield GpuWarning(WarningKind.SLOW, gpu.key, words[0].upper() + words[1:], gpu.holders)
+
+
+def _means(
+    windows: dict[GpuKey, Sequence[GpuSample]], number: Callable[[GpuSample], float | None]
+) -> dict[GpuKey, float]:
+    """Return the mean of a number of each GPU that was seen often enough."""
+    means = {}
+    for key, samples in windows.items():
+        known = [value for sample in samples if (value := number(sample)) is not None]
+        if len(known) >= SLOW_SAMPLES:
+            means[key] = fmean(known)
+    return means

@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from k8s.telemetry.gpu_warnings import GpuWarning, WarningKind, slow_gpus, warnings_of
+from k8s.telemetry.history import GpuHistory
+from k8s.telemetry.job_ranks import readings_by_rank
+from k8s.telemetry.readings import GpuReading, PodContainer, Throttle
+from tests.support.gpu_readings import gpu, observed, telemetry
+from tests.support.objects import joined, node, pod_of, pytorch_job
+
+
+def idle_warnings(history: GpuHistory, **fields: Any) -> list[str]:
+    key = gpu().key
+    last = replace(gpu(pod="bert-0", utilisation=0.0), **fields)
+    return [each.words for each in warnings_of(last, history.of(key)) if each.kind is WarningKind.IDLE]
+
+
+def test_a_gpu_that_is_allocated_but_idle_for_half_an_hour_is_told_of() -> None:
+    idle = gpu(pod="bert-0", utilisation=4.9)
+    assert idle_warnings(observed(idle, for_s=1800)) == ["Allocated to default/bert-0, but idle for 30 min."]
+    assert idle_warnings(observed(idle, for_s=1770)) == []
+
+
+def test_a_gpu_that_nobody_holds_may_be_idle() -> None:
+    idle = gpu(utilisation=0.0)
+    assert idle_warnings(observed(idle, for_s=3600), holders=()) == []
+
+
+def test_work_in_between_begins_the_time_anew() -> None:
+    history = observed(gpu(pod="bert-0", utilisation=0.0), for_s=1500)
+    history.add([gpu(at_s=1530, pod="bert-0", utilisation=60.0)])
+    observed(gpu(at_s=1560, pod="bert-0", utilisation=0.0), for_s=1500, history=history)
+    assert idle_warnings(history) == []
+
+
+def test_what_is_not_known_is_not_idle() -> None:
+    assert idle_warnings(observed(gpu(pod="bert-0", utilisation=None), for_s=3600)) == []
+
+
+def test_another_pod_on_the_same_gpu_begins_the_time_anew() -> None:
+    history = observed(gpu(pod="old", utilisation=0.0), for_s=1500)
+    observed(gpu(at_s=1530, pod="bert-0", utilisation=0.0), for_s=600, history=history)
+    assert idle_warnings(history) == []
+
+
+def test_time_in_which_nobody_looked_does_not_count_as_idle() -> None:
+    history = observed(gpu(pod="bert-0", utilisation=0.0), for_s=600)
+    observed(gpu(at_s=3000, pod="bert-0", utilisation=0.0), for_s=600, history=history)
+    assert idle_warnings(history) == []
+
+
+def found(**fields: Any) -> list[tuple[WarningKind, str, bool]]:
+    return [(each.kind, each.words, each.is_serious) for each in warnings_of(gpu(**fields))]
+
+
+def test_errors_of_the_gpu_are_told_of() -> None:
+    assert found(xid=79) == [(WarningKind.XID, "Last XID 79: the GPU has fallen off the bus.", True)]
+    assert found(xid=31)[0][2] is False
+    assert found(xid=999)[0][1] == "Last XID 999."
+    assert found(ecc_errors=1) == [(WarningKind.ECC, "1 uncorrectable memory error (ECC).", True)]
+    assert found(row_remap_failed=True)[0][0] is WarningKind.ECC
+    assert found(xid=0, ecc_errors=0, row_remap_failed=False, throttles=frozenset()) == []
+
+
+@pytest.mark.parametrize(
+    ("throttles", "kind", "words", "is_serious"),
+    [
+        ({Throttle.THERMAL}, WarningKind.THERMAL, "Slowed down by its heat at 91 °C.", True),
+        (
+            {Throttle.HARDWARE, Throttle.HARDWARE_THERMAL},
+            WarningKind.THERMAL,
+            "Slowed down by its heat at 91 °C.",
+            True,
+        ),
+        ({Throttle.POWER_CAP}, WarningKind.POWER, "At its power limit of 400 W.", False),
+        (
+            {Throttle.HARDWARE, Throttle.POWER_BRAKE},
+            WarningKind.POWER,
+            "Slowed down by the power brake: the server lacks power.",
+            True,
+        ),
+    ],
+)
+def test_a_throttled_gpu_is_told_of(
+    throttles: set[Throttle], kind: WarningKind, words: str, is_serious: bool
+) -> None:
+    told = found(throttles=frozenset(throttles), temperature_c=91.0, power_limit_w=400.0)
+    assert told == [(kind, words, is_serious)]
+
+
+def slow(readings: list[GpuReading], for_s: float = 300) -> tuple[GpuWarning, ...]:
+    job = pytorch_job("bert", gpus=len(readings))
+    _, jobs = joined([node("n1")], [pod_of(job, "master-0", on="n1", gpus=len(readings))], [job])
+    history = GpuHistory()
+    for reading in readings:
+        observed(reading, for_s=for_s, history=history)
+    return slow_gpus(readings_by_rank(jobs["bert"], telemetry(*readings)), history)
+
+
+def of_bert(*utilisations: float, clocks: list[float] | None = None) -> list[GpuReading]:
+    return [
+        gpu(
+            index,
+            node="n1",
+            holders=(PodContainer("default", "bert-master-0"),),
+            utilisation=utilisation,
+            sm_clock_mhz=clocks[index] if clocks else None,
+        )
+        for index, utilisation in enumerate(utilisations)
+    ]
+
+
+def test_the_one_gpu_of_a_job_that_does_far_less_is_told_of() -> None:
+    told = slow(of_bert(95, 96, 20, 94))
+    assert [(each.gpu.index, each.words) for each in told] == [
+        (2, "Rank 2: works 20 % of the time, its peers 94 %.")
+    ]
+
+
+def test_the_one_gpu_of_a_job_with_a_low_clock_is_told_of() -> None:
+    told = slow(of_bert(99, 99, 99, 99, clocks=[1410, 1395, 1410, 765]))
+    assert [(each.gpu.index, each.words) for each in told] == [
+        (3, "Rank 3: runs at 765 MHz, its peers at 1402 MHz.")
+    ]
+
+
+def test_no_gpu_is_slow_while_too_little_is_known() -> None:
+    assert slow(of_bert(95, 96, 20, 94), for_s=30) == ()  # two samples
+    assert slow(of_bert(95, 20)) == ()  # two GPUs: which is the usual one?
+    assert slow(of_bert(10, 12, 1, 11)) == ()  # all wait for data
+    assert slow(of_bert(95, 90, 60, 94)) == ()
