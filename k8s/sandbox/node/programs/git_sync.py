@@ -46,6 +46,10 @@ _NOT_INSTALLED = (
     "git is not installed on this machine, and the sandbox ignores images, so it cannot fetch code. "
     "Install git (apt-get install git)."
 )
+_NOT_EMPTY = (
+    "git-sync empties {0} before it clones. In the sandbox that is a folder of this machine, with files "
+    "in it: mount a volume there, or name an empty folder (GIT_SYNC_ROOT)."
+)
 NO_BRANCH = "Without a branch git-sync takes master: name another one (--sync-branch)."
 
 
@@ -135,6 +139,8 @@ class Repository:
     def _clone(self) -> None:
         # What a run before this one left there is in the way.
         self._root.mkdir(parents=True, exist_ok=True)
+        if any(self._root.iterdir()) and not is_in_sandbox(self._root):
+            raise CannotSync(_NOT_EMPTY.format(self._root))
         for each in self._root.iterdir():
             if each.is_dir() and not each.is_symlink():
                 shutil.rmtree(each)
@@ -162,13 +168,13 @@ class Repository:
             is_deep = self._options["submodules"] == "recursive"
             words = ("submodule", "--quiet", "update", "--init", *(("--recursive",) if is_deep else ()))
             self._git(*words, *self._depth(), at=folder)
-        old = os.path.realpath(self._link)
+        old = self._link.resolve()
         self._link.parent.mkdir(parents=True, exist_ok=True)
         fresh = self._link.with_name(f".{self._link.name}.new")
         fresh.unlink(missing_ok=True)
         fresh.symlink_to(os.path.relpath(folder, self._link.parent))
         fresh.replace(self._link)
-        if old not in (str(folder), str(self._link)):
+        if old.parent == self._root.resolve() and old.name not in (commit, self._link.name):
             shutil.rmtree(old, ignore_errors=True)
 
     def _depth(self) -> tuple[str, ...]:
@@ -218,6 +224,12 @@ def git_environment(options: Mapping[str, str], env: Mapping[str, str]) -> dict[
     for index, (key, value) in enumerate(settings):
         found |= {f"GIT_CONFIG_KEY_{index}": key, f"GIT_CONFIG_VALUE_{index}": value}
     return found | {"GIT_CONFIG_COUNT": str(len(settings))}
+
+
+def is_in_sandbox(folder: Path) -> bool:
+    """Tell whether a folder is one of the sandbox's own: all else there is on this machine is its user's."""
+    sandbox = os.environ.get("GPUCONSOLE_SANDBOX")
+    return bool(sandbox) and Path(sandbox).resolve() in folder.resolve().parents
 
 
 def _ssh(options: Mapping[str, str]) -> str:

@@ -103,12 +103,34 @@ def test_submodules_come_along_unless_they_are_off(repository: Path, tmp_path: P
     assert status == 1 and "transport 'file' not allowed" in why
 
 
+@pytest.mark.parametrize("sandbox", ["", "elsewhere", "code"])
+def test_a_folder_of_this_machine_is_never_emptied(repository: Path, tmp_path: Path, sandbox: str) -> None:
+    root = tmp_path / "code"
+    root.mkdir()
+    (root / "thesis.tex").write_text("years")
+    variables = {"GPUCONSOLE_SANDBOX": str(tmp_path / sandbox)} if sandbox else {}
+    status, said = sync(root, str(repository), **variables)
+    assert status == 1
+    assert f"git-sync empties {root} before it clones" in said
+    assert [each.name for each in root.iterdir()] == ["thesis.tex"]
+
+
+def test_a_link_that_led_to_another_folder_leaves_it_as_it_is(repository: Path, tmp_path: Path) -> None:
+    root = tmp_path / "code"
+    assert sync(root, str(repository))[0] == 0
+    mine = make_repository(tmp_path / "mine")
+    (root / "net").unlink()
+    (root / "net").symlink_to(mine)
+    assert sync(root, str(repository))[0] == 0
+    assert (mine / "said.txt").read_text() == "first"
+
+
 def test_what_a_run_before_left_half_made_is_no_hindrance(repository: Path, tmp_path: Path) -> None:
     root = tmp_path / "code"
     (root / ".git").mkdir(parents=True)
     (root / "junk").write_text("")
     (root / "net").symlink_to("nowhere")
-    assert sync(root, str(repository))[0] == 0
+    assert sync(root, str(repository), GPUCONSOLE_SANDBOX=str(tmp_path))[0] == 0
     assert (root / "net" / "said.txt").read_text() == "first"
     assert not (root / "junk").exists()
 
