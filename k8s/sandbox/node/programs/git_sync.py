@@ -228,7 +228,7 @@ def git_environment(options: Mapping[str, str], env: Mapping[str, str]) -> dict[
 
 def is_in_sandbox(folder: Path) -> bool:
     """Tell whether a folder is one of the sandbox's own: all else there is on this machine is its user's."""
-    sandbox = os.environ.get("GPUCONSOLE_SANDBOX")
+    sandbox = os.environ.get("GPUCONSOLE_SANDBOX", "")
     return bool(sandbox) and Path(sandbox).resolve() in folder.resolve().parents
 
 
