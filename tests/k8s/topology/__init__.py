@@ -1,0 +1,1 @@
+"""The links between GPUs, and which of them work best together."""
