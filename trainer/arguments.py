@@ -1,12 +1,16 @@
 """What a trainer is to those who start it: its arguments, its command line, and the command of its pods."""
 
 import argparse
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NoReturn
 
 Launcher = Literal["torchrun", "mpirun"]
 """What starts the ranks of a job."""
+
+BACKENDS = ("auto", "nccl", "gloo", "mpi")
+"""What carries gradients between ranks."""
 
 _PYTHON = ["python", "-P", "-m"]
 _TORCHRUN = [*_PYTHON, "trainer.launch", "-m"]
@@ -36,6 +40,10 @@ class Argument:
     """The smallest number allowed."""
     most: float | None = None
     """The largest number allowed."""
+    also: tuple[str, ...] = ()
+    """Other names that scripts give it: "logdir"."""
+    switches: tuple[tuple[str, str], ...] = ()
+    """Flags of scripts that stand for one of its values: ("no-cuda", "cpu")."""
 
     @property
     def flag(self) -> str:
@@ -143,6 +151,28 @@ class Trainer:
                 return words[behind + len(ends) :]
         return None
 
+    def own_words(self, words: Sequence[str]) -> list[str]:
+        """Return a command line with this trainer's own flags in place of what scripts call them.
+
+        So `--log_dir` and `--logdir` become `--log-dir`, and `--no-cuda` becomes `--device cpu`. What
+        is no flag of any of them stays.
+        """
+        own = {}
+        for argument in self.arguments:
+            for name in (argument.name, *argument.also):
+                own[f"--{name.replace('-', '_')}"] = [argument.flag]
+            for name, value in argument.switches:
+                own[f"--{name.replace('-', '_')}"] = [argument.flag, value]
+        found: list[str] = []
+        for word in words:
+            flag, equals, value = word.partition("=")
+            known = own.get(f"--{flag[2:].replace('-', '_')}") if flag.startswith("--") else None
+            if known is None or (equals and len(known) > 1):
+                found.append(word)
+            else:
+                found += [known[0] + equals + value, *known[1:]]
+        return found
+
     def _words(self, values: Mapping[str, str]) -> list[str]:
         words = []
         for name, text in values.items():
@@ -165,11 +195,11 @@ class Trainer:
         What it cannot read ends the process with status 2 and one line on stderr.
         """
         parser = _TrainerParser(prog=f"python -m {self.module}", description=self.title, allow_abbrev=False)
-        parser.conflict = self.conflict
+        parser.conflict, parser.own_words = self.conflict, self.own_words
         for argument in self.arguments:
             words = argument.words.replace("%", "%%")
             if isinstance(argument.default, bool):
-                parser.add_argument(argument.flag, action="store_true", help=words)
+                parser.add_argument(argument.flag, action="store_true", help=words + _also(argument))
                 continue
             unit = f" {argument.unit}" if argument.unit else ""
             bounds = f"; {argument.bounds}" if argument.bounds else ""
@@ -178,7 +208,7 @@ class Trainer:
                 type=_argparse_type(argument),
                 default=argument.default,
                 metavar="|".join(argument.choices) or argument.name.upper().replace("-", "_"),
-                help=f"{words} (default: {argument.default or 'none'}{unit}{bounds})",
+                help=f"{words}{_also(argument)} (default: {argument.default or 'none'}{unit}{bounds})",
             )
         return parser
 
@@ -187,11 +217,12 @@ class _TrainerParser(argparse.ArgumentParser):
     """A parser that complains in one line: in a job's log a usage text for each rank hides the reason."""
 
     conflict: Callable[[argparse.Namespace], str]
+    own_words: Callable[[Sequence[str]], list[str]]
 
     def parse_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: None = None
     ) -> argparse.Namespace:
-        parsed = super().parse_args(args, namespace)
+        parsed = super().parse_args(self.own_words(sys.argv[1:] if args is None else args), namespace)
         words = self.conflict(parsed)
         if words:
             self.error(words)
@@ -211,6 +242,13 @@ def _argparse_type(argument: Argument) -> Callable[[str], str | int | float]:
             raise argparse.ArgumentTypeError(str(error)) from None
 
     return read
+
+
+def _also(argument: Argument) -> str:
+    """Say what else an argument may be called."""
+    names = [*(f"--{name}" for name in argument.also)]
+    names += [f"--{name} for {value}" for name, value in argument.switches]
+    return f"; also {', '.join(names)}" if names else ""
 
 
 def _number(number: float) -> str:

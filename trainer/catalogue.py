@@ -3,16 +3,13 @@
 The console's forms and the trainers' own command lines are both made from here.
 """
 
-from trainer.arguments import Argument, Launcher, Trainer, UnknownName
+from trainer.arguments import BACKENDS, Argument, Launcher, Trainer, UnknownName
 from trainer.ddp_arguments import DATASETS, DDP_ARGUMENTS, MODELS, ddp_conflict
 
 __all__ = ["DATASETS", "MODELS", "TRAINERS", "Argument", "Launcher", "Trainer", "UnknownName", "find"]
 
 BENCHMARK_MODELS = ("vgg16", "resnet50", "resnet18", "tiny")
 """Networks to measure: torchvision's, and a small one of our own."""
-
-BACKENDS = ("auto", "nccl", "gloo", "mpi")
-"""What carries gradients between ranks."""
 
 _MPI_ARGUMENTS = (
     Argument(
@@ -24,7 +21,13 @@ _MPI_ARGUMENTS = (
     Argument("num-iters", 10, "iterations", "How often to measure", least=1, most=1_000_000),
     Argument("fp16-allreduce", False, "", "Halve the numbers that the ranks exchange: 16 bits each"),
     Argument("no-cuda", False, "", "Compute on the processor even where there is a GPU"),
-    Argument("log-dir", "", "", "Folder for event files with a point a measurement, written by rank 0"),
+    Argument(
+        "log-dir",
+        "",
+        "",
+        "Folder for event files with a point a measurement, written by rank 0",
+        also=("logdir",),
+    ),
     Argument("backend", "auto", "", "What carries gradients: auto is nccl between GPUs, else gloo", BACKENDS),
     Argument(
         "master-addr",

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, nullcontext
 import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
-from torch.optim import AdamW
+from torch.optim import SGD, AdamW, Optimizer
 
 from trainer.ddp.checkpoint import State
 from trainer.distributed.process_group import ProcessGroup
@@ -28,6 +28,7 @@ class Learner:
         weight_decay: float,
         bf16: bool,
         seed: int,
+        momentum: float = 0.0,
     ) -> None:
         self.group = group
         """The ranks whose gradients are averaged."""
@@ -37,7 +38,7 @@ class Learner:
         """The network as it is called in a step."""
         if group.backend:
             self.model = DistributedDataParallel(self.network, gradient_as_bucket_view=True)
-        self._optimizer = AdamW(self.network.parameters(), lr=lr, weight_decay=weight_decay, fused=True)
+        self._optimizer = _make_optimizer(self.network, lr, weight_decay, momentum)
         self._highest_lr = lr
         self._step = 0
         self.trained_share = 0.0
@@ -95,6 +96,7 @@ class Learner:
         """
         try:
             self.network.load_state_dict(state["model"])
+            self._check_optimizer(state["optimizer"])
             self._optimizer.load_state_dict(state["optimizer"])
             self._step = state["schedule"]["step"]
         except (RuntimeError, ValueError, KeyError) as error:
@@ -111,10 +113,26 @@ class Learner:
         else:
             torch.manual_seed(self._seed * 1_000_003 + rank + 7919 * self._step)
 
+    def _check_optimizer(self, saved: State) -> None:
+        ours = self._optimizer.param_groups[0]
+        if ("momentum" in saved["param_groups"][0]) != ("momentum" in ours):
+            raise TrainingError(
+                f"The checkpoint was not made with {type(self._optimizer).__name__}.",
+                "--momentum chooses the optimizer: SGD, or AdamW at 0.",
+                "Choose the --momentum it was made with, another --checkpoint-dir, or --resume never.",
+            )
+
     def _precision(self) -> AbstractContextManager[object]:
         if not self._bf16:
             return nullcontext()
         return torch.autocast(self.group.device.type, torch.bfloat16)
+
+
+def _make_optimizer(network: nn.Module, lr: float, weight_decay: float, momentum: float) -> Optimizer:
+    """Make what takes the steps: SGD where it has a momentum, else AdamW."""
+    if momentum:
+        return SGD(network.parameters(), lr=lr, weight_decay=weight_decay, momentum=momentum, fused=True)
+    return AdamW(network.parameters(), lr=lr, weight_decay=weight_decay, fused=True)
 
 
 def lr_factor(done: float) -> float:

@@ -20,9 +20,6 @@ from trainer.signals import StopRequest
 STOP_CHECK_EVERY_S = 0.5
 """About how often the ranks ask each other whether to stop."""
 
-VALIDATION_BATCH_SIZE = 256
-"""Images evaluated at once."""
-
 
 @dataclass(slots=True)
 class Progress:
@@ -57,6 +54,7 @@ class TrainingLoop:
         *,
         epochs: int,
         log_every: int,
+        test_batch_size: int,
         curves: CurveWriter | None,
         save: Callable[[State], str],
         progress: Progress,
@@ -68,6 +66,7 @@ class TrainingLoop:
         self._validation = validation
         self._epochs = epochs
         self._log_every = log_every
+        self._test_batch_size = test_batch_size
         self._curves = curves
         self._save = save
         """Writes a checkpoint on rank 0; returns where, or "" if it could not and training goes on."""
@@ -167,7 +166,7 @@ class TrainingLoop:
         self._learner.model.eval()
         sums = torch.zeros(3, device=self._group.device)
         for images_B1HW, labels_B in validation_batches(
-            self._validation, VALIDATION_BATCH_SIZE, self._group.ranks
+            self._validation, self._test_batch_size, self._group.ranks
         ):
             sums += self._learner.evaluate(images_B1HW, labels_B)
         loss, right, images = self._group.all_reduce_sum(sums).tolist()

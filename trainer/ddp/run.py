@@ -14,7 +14,7 @@ from trainer.ddp.loop import Metrics, Progress, TrainingLoop
 from trainer.ddp.model import make_model
 from trainer.distributed.curves import CurveWriter
 from trainer.distributed.exit_status import run_to_exit_status
-from trainer.distributed.folders import check_folder
+from trainer.distributed.folders import check_file, check_folder, write_whole
 from trainer.distributed.process_group import ProcessGroup, choose_device, keep_freed_memory, set_threads
 from trainer.messages import log
 from trainer.ranks import Ranks, job_name
@@ -39,7 +39,7 @@ def train(arguments: argparse.Namespace, stop: StopRequest) -> None:
     device = choose_device(arguments.device, ranks)
     threads = set_threads(ranks)
     keep_freed_memory()
-    group = ProcessGroup(ranks, device, arguments.wait_for_others)
+    group = ProcessGroup(ranks, device, arguments.wait_for_others, arguments.backend)
     try:
         group.init()
         metrics = _train(arguments, group, threads, stop)
@@ -63,6 +63,7 @@ def _train(arguments: argparse.Namespace, group: ProcessGroup, threads: int, sto
         weight_decay=arguments.weight_decay,
         bf16=arguments.precision == "bf16",
         seed=arguments.seed,
+        momentum=arguments.momentum,
     )
     checkpoints = CheckpointFolder(
         checkpoint_dir,
@@ -75,6 +76,8 @@ def _train(arguments: argparse.Namespace, group: ProcessGroup, threads: int, sto
     def open_folders() -> State | None:
         check_folder("--log-dir", log_dir, may_be_full=True)
         check_folder("--checkpoint-dir", checkpoint_dir, checkpoints.continues_when_full)
+        if arguments.save_path:
+            check_file("--save-path", Path(arguments.save_path))
         return checkpoints.load(arguments.resume)
 
     progress = _resume(learner, group.run_on_rank0(open_folders))
@@ -86,6 +89,7 @@ def _train(arguments: argparse.Namespace, group: ProcessGroup, threads: int, sto
             val_images,
             epochs=arguments.epochs,
             log_every=arguments.log_every,
+            test_batch_size=arguments.test_batch_size,
             curves=curves,
             save=checkpoints.save,
             progress=progress,
@@ -107,10 +111,19 @@ def _train(arguments: argparse.Namespace, group: ProcessGroup, threads: int, sto
                     f"nothing left to train: {progress.epoch} epochs are done of {arguments.epochs}"
                     " (--epochs trains more, --resume never starts anew)"
                 )
-        return loop.run()
+        metrics = loop.run()
+        if arguments.save_path:
+            group.run_on_rank0(lambda: _save_weights(Path(arguments.save_path), learner))
+        return metrics
     finally:
         if curves is not None:
             curves.close()
+
+
+def _save_weights(path: Path, learner: Learner) -> None:
+    weights = learner.network.state_dict()
+    write_whole("--save-path", path, lambda file: torch.save(weights, file))
+    log(f"weights in {path.resolve()}")
 
 
 def _load_images(arguments: argparse.Namespace, group: ProcessGroup) -> tuple[Images, Images]:

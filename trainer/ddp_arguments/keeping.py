@@ -9,9 +9,24 @@ WHEN_FULL = ("stop", "continue")
 """What to do when the disk of the checkpoints is full."""
 
 KEEPING_ARGUMENTS = (
-    Argument("log-dir", "logs", "", "Folder for the event files, written by rank 0"),
-    Argument("log-every", 10, "steps", "Steps between two lines of progress", least=1, most=1_000_000_000),
+    Argument("log-dir", "logs", "", "Folder for the event files, written by rank 0", also=("logdir", "dir")),
+    Argument(
+        "log-every",
+        10,
+        "steps",
+        "Steps between two lines of progress",
+        least=1,
+        most=1_000_000_000,
+        also=("log-interval",),
+    ),
     Argument("checkpoint-dir", "checkpoints", "", "Folder for checkpoints, written and read by rank 0"),
+    Argument(
+        "save-path",
+        "",
+        "",
+        "File for the trained weights alone, a state_dict, written by rank 0 at the end",
+        switches=(("save-model", "mnist_cnn.pt"),),
+    ),
     Argument("keep", 2, "checkpoints", "How many of the newest checkpoints to keep", least=1, most=1_000_000),
     Argument(
         "resume",

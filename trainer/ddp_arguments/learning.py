@@ -1,6 +1,6 @@
 """What `trainer.train_ddp` learns, by which network, how, and where it computes."""
 
-from trainer.arguments import Argument
+from trainer.arguments import BACKENDS, Argument
 
 DATASETS = ("digits", "mnist")
 """`digits` is drawn by the trainer itself; `mnist` is read from files."""
@@ -21,8 +21,18 @@ LEARNING_ARGUMENTS = (
     Argument("epochs", 5, "epochs", "How often to go through the training images", least=1, most=1_000_000),
     Argument("batch-size", 32, "images", "Images in a step of one process", least=1, most=1_000_000),
     Argument(
+        "test-batch-size",
+        256,
+        "images",
+        "Images evaluated at once by one process",
+        least=1,
+        most=1_000_000,
+        also=("val-batch-size",),
+    ),
+    Argument(
         "lr", 0.003, "", "Highest learning rate; it rises at the start and falls to zero", least=0, most=1e30
     ),
+    Argument("momentum", 0.0, "", "Train by SGD with this momentum; 0 trains by AdamW", least=0, most=1),
     Argument("weight-decay", 0.01, "", "How strongly AdamW pulls weights to zero", least=0, most=100),
     Argument(
         "train-images",
@@ -48,7 +58,15 @@ LEARNING_ARGUMENTS = (
         least=0,
         most=4_294_967_295,
     ),
-    Argument("device", "auto", "", "Where to compute; auto takes a GPU if there is one", DEVICES),
+    Argument(
+        "device",
+        "auto",
+        "",
+        "Where to compute; auto takes a GPU if there is one",
+        DEVICES,
+        switches=(("no-cuda", "cpu"),),
+    ),
+    Argument("backend", "auto", "", "What carries gradients: auto is nccl between GPUs, else gloo", BACKENDS),
     Argument("precision", "fp32", "", "Numbers to compute with; bf16 is for GPUs", ("fp32", "bf16")),
 )
 """In the order a form shows them."""

@@ -1,10 +1,12 @@
 """Folders that a trainer writes to, tried before anything is computed for them."""
 
+import contextlib
 import errno
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
-from trainer.messages import TrainingError
+from trainer.messages import TrainingError, first_line
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 """What a write ends with when the disk, or the user's quota on it, is full."""
@@ -30,4 +32,40 @@ def check_folder(flag: str, folder: Path, may_be_full: bool) -> None:
             return
         raise TrainingError(
             f"Cannot write to {folder}.", f"{error.strerror}.", f"Choose another folder with {flag}."
+        ) from error
+
+
+def check_file(flag: str, path: Path) -> None:
+    """Make the folder of a file, and find out now whether the file can be written there.
+
+    Raises:
+        TrainingError: It cannot be.
+    """
+    if path.is_dir():
+        raise TrainingError(f"{flag}: {path} is a folder.", now="Name a file.")
+    check_folder(flag, path.parent, may_be_full=True)
+
+
+def write_whole(flag: str, path: Path, write: Callable[[Path], None]) -> None:
+    """Write a file beside `path` and rename it, so that who reads finds the old one or the whole new one.
+
+    Args:
+        flag: The argument that names it.
+        path: The file; its folder is made.
+        write: Writes the file that it is given; may raise OSError, or RuntimeError as torch does.
+
+    Raises:
+        TrainingError: It cannot be written.
+    """
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write(partial)
+        partial.replace(path)
+    except (OSError, RuntimeError) as error:
+        with contextlib.suppress(OSError):
+            partial.unlink()
+        why = error.strerror if isinstance(error, OSError) and error.strerror else first_line(error)
+        raise TrainingError(
+            f"Cannot write {path}.", f"{why}.", f"Choose another file with {flag}."
         ) from error

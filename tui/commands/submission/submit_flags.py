@@ -276,6 +276,7 @@ def _command(
         if flags.command:
             raise WrongUsage("COMMAND: not allowed with --trainer; put the trainer's arguments after --")
         trainer = _find(flags.trainer)
+        flags.rest = trainer.own_words(flags.rest)
         trainer.parser().parse_args(flags.rest)
         if flags.continue_from and not _has(trainer, "resume"):
             raise WrongUsage(f"--continue: the trainer {trainer.name} writes no checkpoints.")

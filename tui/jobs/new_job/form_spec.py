@@ -301,6 +301,7 @@ def _trainer_arguments(trainer: Trainer, command: Sequence[str]) -> dict[str, st
     words = trainer.words_of(command)
     if words is None:
         return None
+    words = trainer.own_words(words)
     arguments = {}
     known = {argument.flag: argument for argument in trainer.arguments}
     while words:

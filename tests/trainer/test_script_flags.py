@@ -1,0 +1,89 @@
+"""The flags of the scripts that guides run: T9k's, Arena's and PyTorch's MNIST examples."""
+
+import pytest
+
+from tests.trainer.jobs import SMALL, Job
+from trainer.catalogue import find
+
+T9K = ["--backend", "nccl", "--log_dir", "log", "--save_path=./model_state_dict.pt", "--no_cuda"]
+ARENA = [
+    "--epochs", "10", "--batch-size", "64", "--test-batch-size", "1000", "--lr", "0.01", "--momentum", "0.5",
+    "--seed", "1", "--no-cuda", "--log-interval", "10", "--save-model", "--dir", "logs/mnist",
+    "--data", "data", "--backend", "gloo",
+]  # fmt: skip
+
+
+def test_the_flags_of_t9ks_script_mean_what_they_mean_there() -> None:
+    chosen = find("ddp").parser().parse_args(T9K)
+    assert (chosen.backend, chosen.log_dir, chosen.save_path, chosen.device) == (
+        "nccl", "log", "./model_state_dict.pt", "cpu",
+    )  # fmt: skip
+
+
+def test_the_flags_of_arenas_example_mean_what_they_mean_there() -> None:
+    chosen = find("ddp").parser().parse_args(ARENA)
+    assert (chosen.epochs, chosen.batch_size, chosen.test_batch_size) == (10, 64, 1000)
+    assert (chosen.lr, chosen.momentum, chosen.seed) == (0.01, 0.5, 1)
+    assert (chosen.device, chosen.backend, chosen.data) == ("cpu", "gloo", "data")
+    assert (chosen.log_every, chosen.log_dir, chosen.save_path) == (10, "logs/mnist", "mnist_cnn.pt")
+
+
+def test_words_of_scripts_become_the_trainers_own_and_no_others_change() -> None:
+    words = ["--logdir=a", "--dir", "b", "--no-cuda", "--save_model", "--x_y", "c_d", "-n", "--log-every=2"]
+    assert find("ddp").own_words(words) == [
+        "--log-dir=a", "--log-dir", "b", "--device", "cpu", "--save-path", "mnist_cnn.pt",
+        "--x_y", "c_d", "-n", "--log-every=2",
+    ]  # fmt: skip
+    assert find("mpi").own_words(["--num_iters", "3", "--no_cuda"]) == ["--num-iters", "3", "--no-cuda"]
+    for trainer in ("ddp", "mpi"):
+        assert find(trainer).own_words(find(trainer).own_words(words)) == find(trainer).own_words(words)
+
+
+def test_what_a_script_calls_otherwise_is_checked_as_the_trainers_own(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for words, error in (
+        (["--log_interval", "0"], "argument --log-every: 0 is not 1 or more."),
+        (["--no_cuda=1"], "unrecognized arguments: --no_cuda=1."),
+        (["--momentum", "2"], "argument --momentum: 2 is not 1 or less."),
+    ):
+        with pytest.raises(SystemExit):
+            find("ddp").parser().parse_args(words)
+        assert error in capsys.readouterr().err
+
+
+def test_the_help_says_what_else_an_argument_is_called() -> None:
+    text = " ".join(find("ddp").parser().format_help().split())
+    assert "also --logdir, --dir (default: logs)" in text
+    assert "also --no-cuda for cpu (default: auto)" in text
+
+
+@pytest.mark.slow
+def test_a_run_with_them_leaves_curves_and_the_trained_weights(job: Job) -> None:
+    torch = pytest.importorskip("torch", reason="training needs torch, which gpuconsole[trainer] brings")
+    flags = [*SMALL, *ARENA[2:], "--epochs", "1", "--dir", "logs", "--log_interval", "5", "--data=none"]
+    words = ["trainer.train_ddp", *flags, "--dataset", "digits"]
+    job.start(words)
+    assert job.end() == [0], job.lines
+    assert [line[2] for line in job.progress()] == ["5", "10"]
+    assert list(job.curves()["train/loss"].steps) == [5, 10]
+    weights = job.folder / "mnist_cnn.pt"
+    assert f"weights in {weights}" in job.lines[0]
+    from trainer.ddp.model import make_model
+
+    make_model("cnn").load_state_dict(torch.load(weights, weights_only=True))
+    assert not list(job.folder.glob(".*.partial"))
+
+
+@pytest.mark.slow
+def test_a_checkpoint_of_another_optimizer_is_said_and_a_file_that_cannot_be_written_too(job: Job) -> None:
+    pytest.importorskip("torch", reason="training needs torch, which gpuconsole[trainer] brings")
+    first, second, third = job, Job(job.folder), Job(job.folder)
+    first.start(["trainer.train_ddp", *SMALL, "--epochs", "1", "--momentum", "0.5"])
+    assert first.end() == [0], first.lines
+    second.start(["trainer.train_ddp", *SMALL, "--epochs", "2"])
+    assert second.end() == [1]
+    assert second.lines[0][-1].startswith("error: The checkpoint was not made with AdamW. --momentum chooses")
+    third.start(["trainer.train_ddp", *SMALL, "--epochs", "2", "--momentum=.5", "--save-path", "."])
+    assert third.end() == [1]
+    assert third.lines[0][-1] == ("error: --save-path: . is a folder. Name a file.")
