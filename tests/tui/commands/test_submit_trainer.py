@@ -234,3 +234,13 @@ async def test_a_claim_that_is_not_there_is_told_of(run: CommandLine, cluster: S
         "Warning: would wait: volume claim workspace not found in default;"
         " choose one that exists, or create it.\n"
     )
+
+
+async def test_the_flags_of_scripts_become_the_trainers_own(run: CommandLine) -> None:
+    arguments = ("--logdir=/mnt/logs", "--checkpoint_dir", "/mnt/saved", "--no_cuda")
+    found = await manifest_of(run, *SMALL, "-d", "mine:/mnt", "--trainer", "ddp", "--", *arguments)
+    assert found["metadata"]["annotations"]["gpuconsole.dev/log-dir"] == "/mnt/logs"
+    pod = found["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]
+    assert pod["containers"][0]["command"][6:] == [
+        *("--log-dir=/mnt/logs", "--checkpoint-dir", "/mnt/saved", "--device", "cpu"),
+    ]

@@ -265,3 +265,12 @@ def test_a_trainer_with_arguments_we_do_not_know_is_cloned_as_a_command() -> Non
 
 
 # The draft
+
+
+def test_a_job_that_was_given_a_scripts_flags_is_cloned_with_the_trainers_own() -> None:
+    result = parse_values(form_values(run="ddp"))
+    command = (*result.spec.command[:6], "--logdir", "/mnt/logs", "--no_cuda")
+    again = values_from_spec(replace(result.spec, command=command), result.kind)
+    assert {key: again[key] for key in ("run", "ddp.log-dir", "ddp.device")} == {
+        "run": "ddp", "ddp.log-dir": "/mnt/logs", "ddp.device": "cpu",
+    }  # fmt: skip
