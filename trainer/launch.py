@@ -11,10 +11,15 @@ import signal
 import sys
 from types import FrameType
 
+from trainer.messages import port_in_use
 from trainer.signals import LAUNCHER_PID_VARIABLE, SIGNALS, StopRequest
 
 _TALKATIVE = ("run", "elastic.agent.server.api", "elastic.multiprocessing.api")
 """Modules of torch.distributed that announce what is said here, or what a rank settles itself."""
+
+_OWN_STORE = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"
+"""With it each start of the ranks gets a store of its own; in a shared one they find those that are gone.
+Source: pytorch/pytorch#135712."""
 
 
 def main() -> int:
@@ -41,6 +46,7 @@ def main() -> int:
     for name in _TALKATIVE:
         logging.getLogger(f"torch.distributed.{name}").setLevel(logging.CRITICAL)
     os.environ |= {LAUNCHER_PID_VARIABLE: str(os.getpid()), "PYTHONSAFEPATH": "1"}
+    os.environ.setdefault(_OWN_STORE, "1")
     try:
         run.main(sys.argv[1:])
     except api.SignalException as asked:
@@ -49,6 +55,10 @@ def main() -> int:
         status = min(error.failures.values(), key=age).exitcode
         return _report([rank for rank, each in error.failures.items() if each.exitcode == status], status)
     except (RendezvousError, DistError) as error:
+        taken = port_in_use(error)
+        if taken:
+            print(f"error: {taken}", file=sys.stderr)
+            return taken.exit_status
         print(
             f"error: The pods of this job did not find each other. {str(error).splitlines()[0]}",
             file=sys.stderr,

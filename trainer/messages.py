@@ -29,8 +29,46 @@ class InvalidArguments(TrainingError):
     exit_status = 2
 
 
+class DamagedCheckpoints(TrainingError):
+    """There are checkpoints, and none of them can be read."""
+
+    exit_status = 3
+
+
 class NotFinite(TrainingError):
     """The loss is no number any more: no further step can mend it."""
+
+    exit_status = 4
+
+
+class MissingData(TrainingError):
+    """The files to learn from are not there, or are damaged."""
+
+    exit_status = 5
+
+
+class TooFewGpus(InvalidArguments):
+    """There is no GPU for this rank."""
+
+    exit_status = 6
+
+
+class PortInUse(TrainingError):
+    """Where the ranks are to meet, another process listens already."""
+
+    exit_status = 7
+
+
+def port_in_use(error: BaseException) -> PortInUse | None:
+    """Say in words that `error` is torch's when it cannot listen on a port; None if it is another."""
+    found = re.search(r"port: (\d+).*EADDRINUSE", str(error))
+    if not found:
+        return None
+    return PortInUse(
+        f"Port {found[1]} of this host is in use, so the ranks cannot meet there.",
+        "Another job, or what is left of one, listens on it.",
+        f"Choose another MASTER_PORT, or end that process (ss -ltnp 'sport = :{found[1]}' names it).",
+    )
 
 
 class Stopped(TrainingError):

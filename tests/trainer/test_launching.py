@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import socket
 from pathlib import Path
 
 import pytest
@@ -152,3 +153,23 @@ def test_a_rank_whose_partner_never_comes_says_so_in_time(job: Job, rank: str) -
     assert job.end() == [1]
     assert job.lines[0][-1].startswith("error: Could not reach the other 1 processes at 127.0.0.1:")
     assert job.lines[0][-1].endswith("; --wait-for-others waits longer.")
+
+
+@pytest.mark.parametrize("module", ["trainer.train_ddp", "trainer.launch"])
+def test_a_port_that_is_taken_is_named_with_what_to_do(job: Job, module: str) -> None:
+    with socket.create_server(("", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        if module == "trainer.launch":
+            pods = {"PET_NNODES": "2", "PET_NODE_RANK": "0"}
+            job.start(
+                [module, "-m", "trainer.train_ddp"],
+                PET_MASTER_ADDR="127.0.0.1", PET_MASTER_PORT=port, **pods,
+            )  # fmt: skip
+        else:
+            job.start([module], RANK="0", WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
+        assert job.end() == [7], job.lines
+    assert job.lines[0][-1] == (
+        f"error: Port {port} of this host is in use, so the ranks cannot meet there."
+        " Another job, or what is left of one, listens on it."
+        f" Choose another MASTER_PORT, or end that process (ss -ltnp 'sport = :{port}' names it)."
+    )

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from trainer.distributed.folders import DISK_FULL
-from trainer.messages import NotFinite, TrainingError, first_line
+from trainer.messages import DamagedCheckpoints, NotFinite, TrainingError, first_line
 
 _NAME = re.compile(r"step-(\d+)\.pt")
 _FORMAT = 1
@@ -201,7 +201,8 @@ def load_latest(folder: Path, warn: Callable[[str], None]) -> tuple[Path, State]
     `warn` is told of each one that is damaged.
 
     Raises:
-        TrainingError: There are checkpoints, but all are damaged.
+        DamagedCheckpoints: There are checkpoints, but all are damaged.
+        TrainingError: The folder cannot be listed.
     """
     paths = list_checkpoints(folder)
     for path in paths:
@@ -210,7 +211,7 @@ def load_latest(folder: Path, warn: Callable[[str], None]) -> tuple[Path, State]
         except TrainingError as error:
             warn(str(error))
     if paths:
-        raise TrainingError(
+        raise DamagedCheckpoints(
             f"None of the {len(paths)} checkpoints in {folder} can be read.",
             now="Move them away, or start anew with --resume never.",
         )

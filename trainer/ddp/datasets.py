@@ -10,11 +10,11 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
-from torch.utils.data import DistributedSampler, TensorDataset
 
 from trainer.ddp.synthetic_digits import draw_digits
+from trainer.distributed.sampler import ElasticSampler
 from trainer.distributed.torchvision import import_torchvision
-from trainer.messages import TrainingError
+from trainer.messages import MissingData, TrainingError
 from trainer.ranks import Ranks
 
 MNIST_FILES = ("train-images", "train-labels", "t10k-images", "t10k-labels")
@@ -68,7 +68,7 @@ def load_mnist(folder: Path, download: bool) -> tuple[Images, Images]:
     try:
         sets = [datasets.MNIST(str(root), train=train, download=download) for train in (True, False)]
     except (OSError, RuntimeError, ValueError, AssertionError, IndexError) as error:
-        raise TrainingError(
+        raise MissingData(
             f"Could not {'fetch' if download else 'read'} MNIST in {root}.",
             f"{type(error).__name__}: {str(error) or 'a file is not in the IDX format'}.",
             "Try again, or use --dataset digits, which needs no files.",
@@ -84,14 +84,14 @@ def _check_mnist_files(raw: Path) -> None:
             packed = (
                 " (only its .gz is there: unpack it)" if file.with_name(file.name + ".gz").exists() else ""
             )
-            raise TrainingError(
+            raise MissingData(
                 f"MNIST is not complete: there is no {file}{packed}.",
                 now="Put the four files there, let --download fetch them, or use --dataset digits.",
             )
 
 
 class TrainBatches:
-    """The training images in a new order each epoch; every rank takes every world-size-th image.
+    """The training images in a new order each epoch, each of them once; every rank takes its share of a step.
 
     The order depends on the seed and the epoch alone, so a run that is resumed
     meets the images it has not seen yet, even with another number of ranks.
@@ -100,35 +100,23 @@ class TrainBatches:
     def __init__(self, images: Images, batch_size: int, ranks: Ranks, seed: int) -> None:
         self.images = images
         """On the device."""
-        self.batch_size = batch_size
-        """Images a step on this rank."""
-        self.global_batch_size = batch_size * ranks.world_size
-        """Images a step over all ranks."""
+        self.sampler = ElasticSampler(len(images), batch_size, ranks, seed, images.labels_N.device)
+        """Deals them out."""
         if len(images) < self.global_batch_size:
             raise TrainingError(
                 f"There are {len(images)} training images, but one step takes {self.global_batch_size}.",
                 now="Choose more images, a smaller --batch-size, or fewer processes.",
             )
-        self._sampler: DistributedSampler[tuple[Tensor, ...]] = DistributedSampler(
-            TensorDataset(images.labels_N),
-            ranks.world_size,
-            ranks.rank,
-            shuffle=True,
-            seed=seed,
-            drop_last=True,
-        )
 
     @property
-    def steps_per_epoch(self) -> int:
-        """Whole steps in the images; the last few images of an epoch are left out."""
-        return len(self.images) // self.global_batch_size
+    def global_batch_size(self) -> int:
+        """Images a step over all ranks."""
+        return self.sampler.global_batch_size
 
-    def epoch_batches(self, epoch: int, first_step: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield images (B, 1, 28, 28) and labels (B,) of `epoch`, from `first_step` of it on."""
-        self._sampler.set_epoch(epoch)
-        order = torch.tensor(list(self._sampler), device=self.images.labels_N.device)
-        for step in range(first_step, self.steps_per_epoch):
-            yield self.images.take(order[step * self.batch_size : (step + 1) * self.batch_size])
+    def epoch_batches(self, epoch: int, taken: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield images (B, 1, 28, 28) and labels (B,) of `epoch` without the first `taken` of it."""
+        for indices_B in self.sampler.epoch_batches(epoch, taken):
+            yield self.images.take(indices_B)
 
 
 def validation_batches(images: Images, batch_size: int, ranks: Ranks) -> Iterator[tuple[Tensor, Tensor]]:

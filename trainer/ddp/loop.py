@@ -71,8 +71,8 @@ class TrainingLoop:
         self._save = save
         """Writes a checkpoint on rank 0; returns where, or "" if it could not and training goes on."""
         self._progress = progress
-        left = train.steps_per_epoch * (epochs - progress.epoch) - progress.images // train.global_batch_size
-        self.steps = progress.step + max(0, left)
+        left = train.sampler.steps_left(epochs, progress.epoch, progress.images)
+        self.steps = progress.step + left
         """Steps of the whole training, those before this run included."""
         self._stop = stop
         self._stop_check_steps = 1
@@ -91,7 +91,8 @@ class TrainingLoop:
         while progress.epoch < self._epochs:
             self._run_epoch()
             metrics = self._validate()
-            progress.epoch, progress.images = progress.epoch + 1, 0
+            progress.epoch += 1
+            progress.images = max(0, progress.images - len(self._train.images))
             self._log_metrics(metrics)
             saved = self._checkpoint()
             self._stop_if_asked()
@@ -108,16 +109,14 @@ class TrainingLoop:
         self._learner.model.train()
         losses = torch.zeros((), device=self._group.device)
         steps, started = 0, time.perf_counter()
-        first_step = progress.images // train.global_batch_size
-        progress.images = first_step * train.global_batch_size
         self._set_trained_share()
-        for images_B1HW, labels_B in train.epoch_batches(progress.epoch, first_step):
+        for images_B1HW, labels_B in train.epoch_batches(progress.epoch, progress.images):
             losses += self._learner.train_step(images_B1HW, labels_B)
             steps += 1
             progress.step += 1
             progress.images += train.global_batch_size
             self._set_trained_share()
-            at_end = progress.images + train.global_batch_size > len(train.images)
+            at_end = progress.images >= len(train.images)
             if progress.step % self._log_every == 0 or at_end:
                 self._log_steps(losses, steps, time.perf_counter() - started)
                 losses.zero_()

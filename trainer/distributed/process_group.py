@@ -14,7 +14,15 @@ from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
 from trainer.master import find_master
-from trainer.messages import InvalidArguments, TrainingError, duration, first_line, log
+from trainer.messages import (
+    InvalidArguments,
+    TooFewGpus,
+    TrainingError,
+    duration,
+    first_line,
+    log,
+    port_in_use,
+)
 from trainer.mpi_address import ask_mpi
 from trainer.ranks import MPI_LAUNCHERS, Ranks
 
@@ -54,6 +62,7 @@ class ProcessGroup:
         """Join the process group; waits until all processes are there, at most `wait_s`.
 
         Raises:
+            PortInUse: Rank 0 cannot listen where they are to meet.
             TrainingError: They cannot be reached.
         """
         if not self.backend:
@@ -81,7 +90,7 @@ class ProcessGroup:
             )
             self._cpu_group = dist.new_group(backend="gloo") if self.backend == "nccl" else dist.group.WORLD
         except (RuntimeError, ValueError, OSError) as error:
-            raise TrainingError(
+            raise port_in_use(error) or TrainingError(
                 f"Could not reach the other {self.ranks.world_size - 1} processes at {self._master}.",
                 f"{first_line(error)}.",
                 "Check that all of them run and that rank 0 can be reached; --wait-for-others waits longer.",
@@ -98,7 +107,11 @@ class ProcessGroup:
 
     def _wait_for_all(self) -> Store:
         ranks = self.ranks
-        store: Store = next(rendezvous("env://", ranks.rank, ranks.world_size, timeout=self._join_timeout))[0]
+        shared: Store = next(rendezvous("env://", ranks.rank, ranks.world_size, timeout=self._join_timeout))[
+            0
+        ]
+        # torchrun's store outlives a restart, and in it the addresses of ranks that are gone.
+        store = PrefixStore(f"attempt_{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", shared)
         here = [f"here/{rank}" for rank in range(ranks.world_size)]
         store.set(here[ranks.rank], "")
         try:
@@ -212,16 +225,16 @@ def choose_device(name: str, ranks: Ranks) -> torch.device:
     """Pick this rank's device: the GPU of its local rank, or the processor.
 
     Raises:
-        InvalidArguments: A GPU is omp_threads and there is none for this rank.
+        TooFewGpus: There is none for this rank, and one is asked for, or others have one.
     """
     if name == "cpu" or (name == "auto" and not torch.cuda.is_available()):
         return torch.device("cpu")
     if not torch.cuda.is_available():
-        raise InvalidArguments(
+        raise TooFewGpus(
             "--device cuda: torch finds no GPU here.", now="Ask for a GPU, or use --device auto."
         )
     if ranks.local_rank >= torch.cuda.device_count():
-        raise InvalidArguments(
+        raise TooFewGpus(
             f"This is process {ranks.local_rank} of {ranks.local_world_size} here,"
             f" but there are only {torch.cuda.device_count()} GPUs.",
             now="Start as many processes as there are GPUs, or use --device cpu.",
