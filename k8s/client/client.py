@@ -369,6 +369,7 @@ class Client:
         idle_s: float | None = None,
         open_s: float | None = None,
         is_urgent: bool = True,
+        is_proxied: bool = False,
     ) -> AsyncIterator[aiohttp.StreamReader]:
         """Open a request, in `open_s` if given, and give its body as it comes; errors are raised as ours."""
         with translated(doing):
@@ -382,6 +383,7 @@ class Client:
                 idle_s=idle_s,
                 open_s=open_s,
                 is_urgent=is_urgent,
+                is_proxied=is_proxied,
             )
         try:
             yield response.content

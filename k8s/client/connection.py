@@ -11,7 +11,7 @@ import json
 import socket
 import ssl
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
 import aiohttp
@@ -19,7 +19,7 @@ import aiohttp
 from k8s.client.auth.cluster_config import ClusterConfig
 from k8s.client.rate_limiter import RateLimiter
 from k8s.client.server_clock import ServerClock
-from k8s.client.transport import Query, is_broken_by_peer, lines, status_of, warnings_in
+from k8s.client.transport import Query, is_broken_by_peer, lines, read_at_most, status_of, warnings_in
 from k8s.errors import KubeError, ServerFailed, Throttled, Unauthorized, Unreachable, from_status
 
 CONNECT_S = 10.0
@@ -28,6 +28,8 @@ RENEWAL_PAUSE_S = 20.0
 """Shortest time from one renewal of the credentials to the next, unless they said when they end."""
 SHORT_WAIT_S, SHORT_WAITS = 1.0, 3
 """How long a `Retry-After` a GET waits out by itself, and how often; API servers say one second."""
+MOST_ERROR_BYTES = 64 * 1024
+"""Read of an answer that something behind the API server refuses with."""
 _KEEPALIVE: Sequence[tuple[str, int]] = (
     ("TCP_KEEPIDLE", 30),
     ("TCP_KEEPINTVL", 10),
@@ -109,6 +111,7 @@ class Connection:
         open_s: float | None = None,
         is_urgent: bool = True,
         has_turn: bool = False,
+        is_proxied: bool = False,
     ) -> aiohttp.ClientResponse:
         """Send a request in its turn and return the answer when it begins.
 
@@ -123,9 +126,10 @@ class Connection:
             open_s: Longest time from its turn until the answer begins.
             is_urgent: Somebody waits for it.
             has_turn: It belongs to a request that had its turn, as do further pages of a list.
+            is_proxied: It goes on to a pod or a service: what refuses may be that, and not the API server.
 
         Raises:
-            KubeError: The server refused.
+            KubeError: The server refused, or what it passed the request on to.
         """
         payload = None if body is None else json.dumps(body).encode()
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S, sock_read=idle_s)
@@ -146,6 +150,7 @@ class Connection:
                     headers=self._headers(content_type if payload is not None else ""),
                     timeout=timeout,
                     middlewares=() if method == "GET" else (_send_once,),
+                    allow_redirects=not is_proxied,  # it may point anywhere
                     **self._route(),
                 )
                 self.clock.observe(response.headers.get("Date", ""), sent_s, time.time())
@@ -154,9 +159,16 @@ class Connection:
                     self._pass_warnings_on(method, response)
                     return response
                 async with response:
-                    answer = await response.read()
+                    if is_proxied:
+                        answer = await read_at_most(response.content, MOST_ERROR_BYTES)
+                    else:
+                        answer = await response.read()
             retry_after = response.headers.get("Retry-After", "")
-            error = from_status(response.status, status_of(answer), doing, retry_after)
+            said = status_of(answer)
+            if is_proxied and said.get("kind") != "Status":
+                # It comes from behind the server: its login is not ours, its pause concerns nobody else.
+                raise ServerFailed(f"Could not {doing}.", f"It answers {response.status}: {_message(said)}")
+            error = from_status(response.status, said, doing, retry_after)
             if isinstance(error, Unauthorized):
                 if not has_renewed and await self._renew_credentials(identity):
                     has_renewed = True
@@ -257,6 +269,12 @@ class Connection:
         self._renewal_ended_s = asyncio.get_running_loop().time()
         if not renewal.cancelled():
             renewal.exception()  # whoever waited may have left
+
+
+def _message(said: Mapping[str, Any]) -> str:
+    """Return the first line of what something that is no API server says of its error."""
+    words = str(said.get("error") or said.get("message") or "no reason given").strip()
+    return words.split("\n", 1)[0][:300]
 
 
 async def _send_once(

@@ -50,6 +50,14 @@ async def lines(body: aiohttp.StreamReader, doing: str) -> AsyncIterator[bytes]:
         yield bytes(rest)
 
 
+async def read_at_most(body: aiohttp.StreamReader, most: int) -> bytes:
+    """Return a body, or its first `most` bytes where it is longer."""
+    found = bytearray()
+    while len(found) < most and (chunk := await body.read(most - len(found))):
+        found += chunk
+    return bytes(found)
+
+
 @contextmanager
 def translated(doing: str) -> Iterator[None]:
     """Turn what a transport raises into `Unreachable`, saying what was being done."""

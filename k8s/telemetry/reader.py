@@ -1,0 +1,158 @@
+"""Reads what the nodes and the pods in sight do: from their exporters, else from Prometheus.
+
+The first tier, what pods request, is in every `ClusterSnapshot`; this adds what was measured. Each node
+degrades by itself: one without an exporter, or whose exporter is dead, hides no other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from k8s.client.client import Client
+from k8s.client.rate_limiter import background_requests
+from k8s.errors import KubeError
+from k8s.models.resources import Resource
+from k8s.snapshot import Job, NodeRow
+from k8s.telemetry.readings import (
+    NodeReadings,
+    NoReadings,
+    NoReadingsCause,
+    PodReadings,
+    Telemetry,
+    Usage,
+)
+from k8s.telemetry.sources.exporter_reader import ExporterReader
+from k8s.telemetry.sources.metrics_server import NODE_METRICS, POD_METRICS, fetch_usage
+from k8s.telemetry.sources.prometheus import PrometheusAddress
+from k8s.telemetry.sources.prometheus_reader import PrometheusReader
+from k8s.telemetry.sources.refusals import Refusals
+
+EACH_S = 30.0
+"""How often exporters collect: to read them more often is waste."""
+_SIMULATED = NoReadings(NoReadingsCause.NO_EXPORTER, "Its GPUs are simulated: there is nothing to measure.")
+_NO_METRICS = "The cluster has no metrics server."
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+class TelemetryReader:
+    """Reads one cluster; keeps the last good readings of each node, and what may not be asked."""
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        prometheus: PrometheusAddress | None = None,
+        now: Callable[[], datetime] = _utc_now,
+    ) -> None:
+        """Prepare; nothing is asked yet.
+
+        Args:
+            client: The cluster.
+            prometheus: Where Prometheus is, if the user said so; else it is looked for.
+            now: This machine's clock, with a time zone.
+        """
+        self._client, self._now = client, now
+        self._refusals = Refusals()
+        self._exporters = ExporterReader(client, self._refusals, now)
+        self._prometheus = PrometheusReader(client, self._refusals, now, prometheus)
+        self._last: dict[str, NodeReadings] = {}
+
+    def retry_now(self) -> None:
+        """Ask again for what was refused or not found."""
+        self._refusals.clear()
+        self._exporters.forget()
+
+    async def read(self, nodes: Iterable[NodeRow], jobs: Iterable[Job] = ()) -> Telemetry:
+        """Return what is known of some nodes, and of the pods of some jobs; raises no `KubeError`.
+
+        All requests go as background work: they wait behind what the user waits for.
+        """
+        rows = list(nodes)
+        pods = sorted({(job.ref.namespace, each.pod) for job in jobs for each in job.instances if each.pod})
+        with background_requests():
+            gpus, node_usage, pod_usage = await asyncio.gather(
+                self._read_gpus(rows), self._node_usage(rows), self._pod_usage(pods)
+            )
+            # After the GPUs, so that one Prometheus is looked for once.
+            node_traffic = await self._prometheus.traffic_of_nodes(rows)
+            pod_traffic = await self._prometheus.traffic_of_pods(pods)
+        found = {
+            row.name: replace(
+                gpus[row.name], usage=node_usage.get(row.name), traffic=node_traffic.get(row.name)
+            )
+            for row in rows
+        }
+        self._last |= found
+        return Telemetry(
+            found,
+            {
+                (namespace, pod): PodReadings(
+                    namespace,
+                    pod,
+                    pod_usage.get((namespace, pod)),
+                    pod_traffic.get((namespace, pod)),
+                )
+                for namespace, pod in pods
+            },
+            _notices(found.values()),
+        )
+
+    async def _read_gpus(self, rows: Sequence[NodeRow]) -> dict[str, NodeReadings]:
+        found = {row.name: NodeReadings(row.name) for row in rows}
+        found |= {row.name: NodeReadings(row.name, missing=_SIMULATED) for row in rows if row.is_simulated}
+        measured = [row.name for row in rows if _has_gpus(row) and not row.is_simulated]
+        found |= await self._exporters.read(measured)
+        lacking = [name for name in measured if not found[name].gpus]
+        from_prometheus = await self._prometheus.gpus(lacking)
+        for name in lacking:
+            readings = from_prometheus.get(name)
+            found[name] = readings if readings is not None and readings.gpus else self._older(found[name])
+        return found
+
+    def _older(self, failed: NodeReadings) -> NodeReadings:
+        """Return the last good readings of a node that does not answer now, with what is wrong since."""
+        last = self._last.get(failed.node)
+        is_passing = failed.missing is not None and failed.missing.cause is NoReadingsCause.UNREACHABLE
+        return replace(failed, gpus=last.gpus) if is_passing and last is not None else failed
+
+    async def _node_usage(self, rows: Sequence[NodeRow]) -> Mapping[str, Usage]:
+        found = await self._usage(NODE_METRICS) if rows else {}
+        return {name: usage for (_, name), usage in found.items()}
+
+    async def _pod_usage(self, pods: Sequence[tuple[str, str]]) -> Mapping[tuple[str, str], Usage]:
+        found: dict[tuple[str, str], Usage] = {}
+        for namespace in sorted({namespace for namespace, _ in pods}):
+            found |= await self._usage(POD_METRICS, namespace)
+        return found
+
+    async def _usage(self, resource: Resource, namespace: str = "") -> dict[tuple[str, str], Usage]:
+        """Return what a metrics server tells; nothing where there is none, or none that may be asked."""
+        key = (resource, namespace)
+        if self._refusals.get(key) is not None:
+            return {}
+        try:
+            return await fetch_usage(self._client, resource, self._now(), namespace)
+        except KubeError as error:
+            self._refusals.note(key, error, f"list {resource.full_name}", _NO_METRICS)
+            return {}
+
+
+def _has_gpus(row: NodeRow) -> bool:
+    return bool(row.gpus_total or row.gpus_unhealthy or row.shared is not None)
+
+
+def _notices(nodes: Iterable[NodeReadings]) -> tuple[str, ...]:
+    """Return once each what this user may not do, as far as nodes have no readings for it."""
+    refused = [node for node in nodes if _is_refused(node)]
+    words = dict.fromkeys(node.missing.words for node in refused if node.missing is not None)
+    return tuple(f"GPUs are not measured: {each[0].lower()}{each[1:]}" for each in words)
+
+
+def _is_refused(node: NodeReadings) -> bool:
+    return node.missing is not None and node.missing.cause is NoReadingsCause.FORBIDDEN and not node.gpus

@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from k8s.client.client import Client
+from k8s.snapshot import Job, NodeRow
+from k8s.telemetry.reader import TelemetryReader
+from k8s.telemetry.readings import NoReadingsCause, Source
+from k8s.telemetry.sources.prometheus import PrometheusAddress
+from tests.k8s.telemetry.sources.test_prometheus import BUSY, answering, vector
+from tests.scripted.server import ScriptedCluster, page, refusal
+from tests.scripted.telemetry import gpu_cluster, proxied, proxy_path, text
+from tests.support.gpu_readings import NOON
+from tests.support.objects import joined, node, pod_of, pytorch_job
+
+PROMETHEUS = PrometheusAddress("monitoring", "prometheus-k8s", "web")
+
+
+def rows_of(*names: str) -> list[NodeRow]:
+    rows, _ = joined([node(name) for name in names], [], [])
+    return [rows[name] for name in names]
+
+
+def bert() -> Job:
+    job = pytorch_job("bert")
+    _, jobs = joined([node("n1")], [pod_of(job, "master-0", on="n1")], [job])
+    return jobs["bert"]
+
+
+def reader_of(client: Client, address: PrometheusAddress | None = None) -> TelemetryReader:
+    return TelemetryReader(client, prometheus=address, now=lambda: NOON)
+
+
+async def test_a_node_whose_exporter_cannot_be_read_is_read_from_prometheus_and_says_so() -> None:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        gpu_cluster(cluster, n1=text(), n2=refusal(503, "dead"))
+        series = vector(({**BUSY, "Hostname": "n2"}, 55))
+        cluster.say(PROMETHEUS.path, answering(read_at=series))
+        found = await reader_of(client, PROMETHEUS).read(rows_of("n1", "n2"))
+    assert [(node.source, node.missing) for node in found.nodes.values()] == [
+        (Source.DCGM, None),
+        (Source.PROMETHEUS, None),
+    ]
+    assert found.notices == ()
+
+
+async def test_what_may_not_be_read_is_one_notice_for_the_cluster() -> None:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        refused = refusal(403, "no", "Forbidden")
+        gpu_cluster(cluster, n1=refused, n2=refused)
+        reader = reader_of(client)
+        found = await reader.read(rows_of("n1", "n2"))
+        assert found.notices == (
+            "GPUs are not measured: you may not get pods/proxy in namespace gpu-operator.",
+        )
+        await reader.read(rows_of("n1", "n2"))
+        assert len(proxied(cluster)) == 1
+        reader.retry_now()
+        await reader.read(rows_of("n1"))
+        assert len(proxied(cluster)) == 2
+
+
+async def test_an_exporter_that_stops_answering_leaves_its_last_readings_with_their_age() -> None:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        gpu_cluster(cluster, n1=text())
+        cluster.say(proxy_path("n1"), refusal(503, "dead"))
+        reader = reader_of(client)
+        rows = rows_of("n1")
+        await reader.read(rows)
+        found = (await reader.read(rows)).nodes["n1"]
+    assert len(found.gpus) == 2
+    assert found.read_at == NOON
+    assert found.missing is not None
+    assert found.missing.cause is NoReadingsCause.UNREACHABLE
+
+
+async def test_nothing_is_asked_of_simulated_gpus_or_of_nodes_without_any() -> None:
+    rows, _ = joined([node("sim"), node("login", gpus=0)], [], [])
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        gpu_cluster(cluster, sim=text())
+        found = await reader_of(client).read([replace(rows["sim"], is_simulated=True), rows["login"]])
+    assert proxied(cluster) == []
+    missing = found.nodes["sim"].missing
+    assert missing is not None
+    assert missing.words == "Its GPUs are simulated: there is nothing to measure."
+    assert found.nodes["login"].missing is None
+
+
+async def test_cpu_memory_network_and_disks_are_read_where_they_are_served() -> None:
+    pod = {
+        "metadata": {"name": "bert-master-0", "namespace": "default"},
+        "containers": [{"name": "pytorch", "usage": {"cpu": "2", "memory": "1Gi"}}],
+    }
+    labels = {"namespace": "default", "pod": "bert-master-0", "what": "received"}
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        gpu_cluster(cluster, n1=text())
+        base = "/apis/metrics.k8s.io/v1beta1"
+        usage = {"cpu": "31", "memory": "64Gi"}
+        cluster.say(f"{base}/nodes", page([{"metadata": {"name": "n1"}, "usage": usage}]))
+        cluster.say(f"{base}/namespaces/default/pods", page([pod]))
+        cluster.say(PROMETHEUS.path, answering(**{'namespace="default"': vector((labels, 9.5))}))
+        found = await reader_of(client, PROMETHEUS).read(rows_of("n1"), [bert()])
+    of_node, of_pod = found.nodes["n1"].usage, found.pods["default", "bert-master-0"]
+    assert of_node is not None
+    assert (of_node.cpu_cores, of_node.source) == (31.0, Source.METRICS)
+    assert of_pod.usage is not None
+    assert of_pod.traffic is not None
+    assert (of_pod.usage.cpu_cores, of_pod.traffic.received_bps) == (2.0, 9.5)
+
+
+async def test_a_cluster_without_a_metrics_server_or_prometheus_is_asked_for_them_once() -> None:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        gpu_cluster(cluster, n1=text())
+        reader = reader_of(client)
+        await reader.read(rows_of("n1"), [bert()])
+        asked = [each.path for each in cluster.requests]
+        await reader.read(rows_of("n1"), [bert()])
+    again = [each.path for each in cluster.requests][len(asked) :]
+    assert again == [proxy_path("n1")]
+
+
+@pytest.mark.parametrize("path", ["/version", "/api/v1/pods"])
+async def test_a_cluster_that_is_away_is_an_answer_and_no_error(path: str) -> None:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        gpu_cluster(cluster, n1=text())
+        cluster.forget(path)
+        cluster.say(path, refusal(500, "broken"))
+        found = await reader_of(client).read(rows_of("n1"))
+    missing = found.nodes["n1"].missing
+    assert missing is not None
+    assert (missing.cause, missing.words) == (NoReadingsCause.UNREACHABLE, "broken")
