@@ -19,7 +19,8 @@ from tui.commands.support.connect import cluster, read_jobs
 from tui.commands.support.job_name import NAME_HELP, find_job, titles
 from tui.commands.support.output import add_format, write, write_csv, write_object, write_stderr
 from tui.commands.support.plots import PlotLine, plot
-from tui.feeds.curve_feed import LOG_HINT, CurveFeed, read_log_points
+from tui.feeds.curve_feed import LOG_HINT, CurveFeed
+from tui.feeds.log_points import LogPoints
 from tui.options import ConsoleOptions
 from tui.text.natural_order import tag_key
 
@@ -87,14 +88,15 @@ async def _from_job(client: Client, job: Job) -> tuple[list[PlotLine], str]:
         said = [item async for item in read(client, targets, Options()) if isinstance(item, LogLine)]
     except KubeError as error:
         problem = f"{problem}\n{error.details or error.what}"
-    found = read_log_points(said)
-    if not found:
+    found = LogPoints()
+    found.add(said)
+    if not found.series:
         raise NoCurves(
             f"There are no curves for {titles([job.ref])}.",
             problem,
             LOG_HINT,
         )
-    lines = [PlotLine(tag, one.steps, one.wall_times, one.values) for tag, one in found.items()]
+    lines = [PlotLine(tag, one.steps, one.wall_times, one.values) for tag, one in found.series.items()]
     return lines, f"the log of {said[0].source.name}"
 
 

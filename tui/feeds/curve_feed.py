@@ -9,9 +9,7 @@ chief's log are looked through: `step 40 loss 1.87`.
 from __future__ import annotations
 
 import asyncio
-import re
-from array import array
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing, suppress
 from itertools import chain
 
@@ -22,7 +20,8 @@ from k8s.jobs.create import resource_of
 from k8s.kinds import DeclaredJob, JobRef, Replica, kind_of
 from k8s.logs import Follower, LogLine, LogRequest, Target, targets_of
 from k8s.snapshot import Job
-from trainer.tfevents import Columns, EventFiles, EventFolder, ScalarCurve, ScalarSeries
+from trainer.tfevents import EventFiles, EventFolder, ScalarCurve
+from tui.feeds.log_points import LogPoints
 
 LOCAL_S, REMOTE_S = 1.0, 5.0
 """Between looks at a folder of this machine, and at one in a pod."""
@@ -32,17 +31,6 @@ LOG_HINT = "Lines such as `step 10 loss 1.5` in its log are drawn too."
 """What a job without event files can do to have curves."""
 LOG_S = 1.0
 """Shortest time between two reports of points in a log."""
-
-_STEP = re.compile(rb"\b(?:global_)?(?:step|iter|iteration)s?\s*[ =:]\s*\[?(\d{1,18})\b", re.IGNORECASE)
-_PAIR = re.compile(
-    rb"(?<![\w.])([A-Za-z][A-Za-z0-9_/.-]{0,60})\s*[ =:]\s*"
-    rb"([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|nan|-?inf)(?![\w/%.:]*[\w/:])",
-    re.IGNORECASE,
-)
-_NAMES = re.compile(
-    rb"loss|acc|lr|learning_rate|ppl|perplexity|norm|reward|error|img|images|tokens", re.IGNORECASE
-)
-_LONGEST_BYTES = 2000
 
 
 class CurveFeed:
@@ -59,7 +47,7 @@ class CurveFeed:
         self._client = client
         self._ref = ref
         self._job = job
-        self._log_points: dict[str, ScalarSeries] = {}
+        self._log_points = LogPoints()
         self._log_source = ""
         self._log: asyncio.Task[None] | None = None
         self._log_of: Target | None = None
@@ -75,13 +63,13 @@ class CurveFeed:
             ScalarCurve(
                 ".", tag, self._log_source, each.steps, each.wall_times, each.values, tuple(each.restarts)
             )
-            for tag, each in self._log_points.items()
+            for tag, each in self._log_points.series.items()
         ]
 
     @property
     def is_from_log(self) -> bool:
         """Tell whether the curves are what the job printed."""
-        return bool(self._log_points)
+        return bool(self._log_points.series)
 
     @property
     def source_words(self) -> str:
@@ -130,7 +118,7 @@ class CurveFeed:
         """Look through the chief's log while there is nothing in event files; leave it when there is."""
         if self._has_event_points:
             await self._leave_log()
-            self._log_points = {}
+            self._log_points = LogPoints()
             return
         job = self._job()
         targets = [each for each in targets_of(job) if each.is_chief] if job is not None else []
@@ -144,7 +132,7 @@ class CurveFeed:
 
         What was read when it was followed before comes again, and is passed over.
         """
-        rank, after_ns = min(target.ranks, default=0), self._log_ends_ns.get(target.key, -1)
+        after_ns = self._log_ends_ns.get(target.key, -1)
         follower = Follower(self._client, target, LogRequest(tail=LOG_LINES))
         # One that may not be read has no curves either; why there are none is said of the event files.
         with suppress(KubeError):
@@ -153,8 +141,7 @@ class CurveFeed:
                     new = [item for item in batch if isinstance(item, LogLine) and item.stamp_ns > after_ns]
                     if new:
                         self._log_ends_ns[target.key] = new[-1].stamp_ns
-                    lines = [line for line in new if line.rank in (None, rank)]
-                    if add_log_points(self._log_points, lines):
+                    if self._log_points.add(new):
                         self._log_grew.set()
                     await asyncio.sleep(0)
 
@@ -228,32 +215,3 @@ _NO_FOLDER = (
     "This job declares no folder for event files.\n"
     "Jobs created here with a packaged trainer do, by the annotation gpuconsole.dev/log-dir."
 )
-
-
-def read_log_points(lines: Iterable[LogLine]) -> dict[str, ScalarSeries]:
-    """Return the scalars of lines such as `step 40/800 loss 1.87 lr 0.003`, by name.
-
-    A line counts when it names a step and, after it, a loss or an accuracy.
-    """
-    found: dict[str, ScalarSeries] = {}
-    add_log_points(found, lines)
-    return found
-
-
-def add_log_points(found: dict[str, ScalarSeries], lines: Iterable[LogLine]) -> bool:
-    """Add the scalars of further lines to those found before; return whether there were any."""
-    has_news = False
-    for line in lines:
-        text = line.text[:_LONGEST_BYTES]
-        step = _STEP.search(text)
-        if step is None:
-            continue
-        pairs = [pair.groups() for pair in _PAIR.finditer(text) if _NAMES.search(pair[1])]
-        if not any(b"loss" in name.lower() or b"acc" in name.lower() for name, _ in pairs):
-            continue
-        for name, value in pairs:
-            tag = name.decode("ascii")
-            where = array("q", [int(step[1])]), array("d", [line.stamp_ns / 1e9]), array("d", [float(value)])
-            found.setdefault(tag, ScalarSeries()).extend(Columns(tag, *where))
-            has_news = True
-    return has_news

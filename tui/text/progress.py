@@ -5,6 +5,13 @@ from __future__ import annotations
 import re
 
 _EPOCH = re.compile(r"\bepochs?\s*[:=]?\s*\[?(\d{1,9})\s*(?:/|of)\s*(\d{1,9})\b", re.IGNORECASE)
+_EPOCH_ALONE = re.compile(
+    r"\bepoch:?\s*\[?(\d{1,9})\]?\s*(?=\[|:)|'epoch': '?(\d{1,9}(?:\.\d{1,9})?)\b", re.IGNORECASE
+)
+"""`Train Epoch: 1 [640/60000 (1%)]`, `Epoch 3: 42%|`, and the dicts of Hugging Face's Trainer."""
+_SAMPLES = re.compile(r"\bepoch:?\s*\[?\d{1,9}\]?\s*\[\s*(\d{1,12}/\d{1,12})\b", re.IGNORECASE)
+_ITERATION = re.compile(r"\bIter #(\d{1,9}): ")
+"""Of Horovod's benchmark."""
 _STEP = re.compile(
     r"\b(?:global_)?(step|iter|iteration|batch)s?\s*[:=]?\s*\[?\s*(\d{1,12})\s*(?:/|of)\s*(\d{1,12})\b",
     re.IGNORECASE,
@@ -26,8 +33,11 @@ def progress_in(line: str) -> str:
     epoch, step = _EPOCH.search(text), _STEP.search(text)
     eta = _ETA.search(text) or _BAR_ETA.search(text)
     percent = _PERCENT.search(text) if "|" in text or eta else None
+    alone, samples, iteration = _EPOCH_ALONE.search(text), _SAMPLES.search(text), _ITERATION.search(text)
     found = [
-        f"epoch {epoch[1]}/{epoch[2]}" if epoch else "",
+        f"epoch {epoch[1]}/{epoch[2]}" if epoch else f"epoch {alone[1] or alone[2]}" if alone else "",
+        samples[1] if samples else "",
+        f"iter #{iteration[1]}" if iteration else "",
         f"{step[1].lower()} {step[2]}/{step[3]}" if step else "",
         f"{percent[1]}%" if percent and float(percent[1]) <= 100 else "",
         f"ETA {eta[1]}" if eta else "",

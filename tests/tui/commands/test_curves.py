@@ -19,7 +19,7 @@ from tests.support.objects import recorded
 from tests.tui.commands.conftest import CommandLine
 from trainer.tfevents import EventWriter
 from tui.commands.support.plots import WIDEST, PlotLine, plot
-from tui.feeds.curve_feed import read_log_points
+from tui.feeds.log_points import LogPoints
 
 JOB_PATH = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs/running"
 
@@ -189,16 +189,18 @@ SOURCE = Target("default", "pod")
     ],
 )
 def test_progress_lines_hold_points(line: str, found: dict[str, tuple[int, float]]) -> None:
-    points = read_log_points([LogLine(10**9, line.encode(), SOURCE, 0)])
-    seen = {tag: (series.steps[0], series.values[0]) for tag, series in points.items()}
+    points = LogPoints()
+    points.add([LogLine(10**9, line.encode(), SOURCE, 0)])
+    seen = {tag: (series.steps[0], series.values[0]) for tag, series in points.series.items()}
     assert repr(seen) == repr(found)
 
 
 @given(st.lists(st.binary(max_size=60)))
 def test_any_lines_can_be_looked_through(raws: list[bytes]) -> None:
     lines = [LogLine(1, b"step 5 loss 1 " + raw, SOURCE, 0) for raw in raws]
-    points = read_log_points(lines)
-    assert ("loss" in points) == bool(raws)
+    points = LogPoints()
+    points.add(lines)
+    assert ("loss" in points.series) == bool(raws)
 
 
 @given(

@@ -132,6 +132,40 @@ def test_a_person_fills_in_an_mpi_job_by_keyboard_and_reads_its_throughput(env: 
     gpuconsole(env, "--sandbox", "delete", "throughput", "--yes")
 
 
+SCRIPT = r"""
+for rank in 1 2; do printf 'Train Epoch: 1 [640/60000 (1%%)]\tloss=2.0\n'; done
+for rank in 1 2; do printf 'Train Epoch: 1 [1280/60000 (2%%)]\tLoss: 1.5\n'; done
+for rank in 1 2; do printf 'Train Epoch: 1 [1280/60000 (2%%)]\tloss=1.5\n'; done
+echo 'Iter #0: 205.5 img/sec per GPU'
+for rank in 1 2; do echo 'epoch 2/10, batch   500/60000 with loss: 0.5123'; done
+exec sleep 600
+"""
+"""What the scripts of the guides print, each line by two ranks that do not say which one they are."""
+
+
+def test_a_script_that_prints_a_guides_lines_has_a_progress_and_curves(env: dict[str, str]) -> None:
+    job = ("submit", "pytorch", "--name", "guide", "--image", "x", "--workers", "1", "--nproc-per-node", "2")
+    gpuconsole(env, "--sandbox", *job, "--", "sh", "-c", SCRIPT)
+    words = [sys.executable, "-P", "-m", "tui", "--sandbox"]
+    with Terminal(words, columns=200, lines=60, env=env) as terminal:
+        terminal.wait_for(re.compile(r"guide .*Running").search, timeout_s=90)
+        terminal.send(ENTER)
+        terminal.wait_for("epoch 2/10 batch 500/60000", timeout_s=60)
+        terminal.send("m")
+        terminal.wait_for("img/sec per GPU", timeout_s=60)
+        terminal.send(ESCAPE + ESCAPE + ":quit" + ENTER)
+        assert terminal.wait_for_end() == 0
+    curves = json.loads(gpuconsole(env, "--sandbox", "curves", "guide", "-o", "json"))
+    assert {
+        tag: [(point["step"], point["value"]) for point in points] for tag, points in curves["tags"].items()
+    } == {
+        "loss": [(640, 2.0), (1280, 1.5), (60500, 0.5123)],
+        "Loss": [(1280, 1.5)],
+        "img/sec per GPU": [(0, 205.5)],
+    }
+    gpuconsole(env, "--sandbox", "delete", "guide", "--yes")
+
+
 def choose(terminal: Terminal, field: str, choice: str) -> None:
     """Go down to a field of the section, and right until it says a choice."""
     go_to(terminal, field, TAB)

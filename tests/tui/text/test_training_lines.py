@@ -1,0 +1,225 @@
+"""The points in the lines of the scripts that people run."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from k8s.logs import LogLine, Target
+from tui.feeds.log_points import LogPoints
+from tui.text.progress import progress_in
+from tui.text.training_lines import LARGEST_STEP, TrainingLineReader
+
+S = 10**9
+Points = dict[str, list[tuple[int, float]]]
+
+
+def read(*lines: str) -> Points:
+    """Return the points that one rank's lines hold, by name."""
+    reader, found = TrainingLineReader(), Points()
+    for line in lines:
+        for point in reader.read(line.encode()):
+            for name, value in point.scalars:
+                found.setdefault(name, []).append((point.step, value))
+    return found
+
+
+def drawn(*lines: LogLine) -> Points:
+    """Return what becomes of the lines of a log."""
+    points = LogPoints()
+    points.add(lines)
+    return {tag: list(zip(series.steps, series.values, strict=True)) for tag, series in points.series.items()}
+
+
+def restarts(*lines: LogLine) -> list[int]:
+    """Return the steps at which the loss in a log begins anew."""
+    points = LogPoints()
+    points.add(lines)
+    return [mark.step for mark in points.series["loss"].restarts]
+
+
+@pytest.mark.parametrize(
+    ("lines", "points"),
+    [
+        pytest.param(
+            [
+                "Train Epoch: 1 [0/60000 (0%)] loss=2.3000",
+                "Train Epoch: 1 [640/60000 (1%)]\tloss=2.2135",
+                "Train Epoch: 2 [640/60000 (1%)]\tloss=1.5",
+                "",
+                "accuracy=0.9904",
+            ],
+            {"loss": [(0, 2.3), (640, 2.2135), (60640, 1.5)], "accuracy": [(60640, 0.9904)]},
+            id="arena",
+        ),
+        pytest.param(
+            [
+                "Train Epoch: 1 [59520/60000 (99%)]\tLoss: 0.051200",
+                "Test set: Average loss: 0.0500, Accuracy: 9840/10000 (98%)",
+            ],
+            {"Loss": [(59520, 0.0512)], "test_loss": [(59520, 0.05)], "test_accuracy": [(59520, 0.984)]},
+            id="pytorch-mnist",
+        ),
+        pytest.param(
+            ["Epoch: [1][ 10/391]\tTime  0.2 ( 0.3)\tLoss 6.9e+00 (7.0e+00)\tAcc@1   0.00 (  0.1)"],
+            {"Loss": [(401, 6.9)]},
+            id="pytorch-imagenet",
+        ),
+        pytest.param(
+            [
+                "test loss: 3.0, test accuracy: 0.1",
+                "INFO:root:epoch 1/10, batch   500/1500 with loss: 0.5123",
+                "epoch 1/10 with val loss: 0.0743, val accuracy: 0.9772",
+                "epoch 2/10, batch   500/1500 with loss: 0.25",
+                "test loss: 0.06, test accuracy: 0.98",
+            ],
+            {
+                "loss": [(500, 0.5123), (2000, 0.25)],
+                "val_loss": [(1500, 0.0743)],
+                "val_accuracy": [(1500, 0.9772)],
+                "test_loss": [(2000, 0.06)],
+                "test_accuracy": [(2000, 0.98)],
+            },
+            id="t9k",
+        ),
+        pytest.param(
+            ["Iter #0: 205.5 img/sec per GPU", "Iter #1: 205.2 img/sec per GPU", "Img/sec per GPU: 1 +-0.6"],
+            {"img/sec per GPU": [(0, 205.5), (1, 205.2)]},
+            id="horovod",
+        ),
+        pytest.param(
+            [
+                "{'loss': 2.5, 'grad_norm': 1.25, 'learning_rate': 4.9e-05, 'epoch': 0.1}",
+                "{'loss': '2.0', 'epoch': '0.2'}",
+                "{'train_runtime': 10.5, 'train_samples_per_second': 95.2, 'epoch': 1.0}",
+                "{'a': 1}",
+            ],
+            {"loss": [(1, 2.5), (2, 2.0)], "grad_norm": [(1, 1.25)], "learning_rate": [(1, 4.9e-05)]},
+            id="hugging-face",
+        ),
+        pytest.param(
+            [
+                "  0%|          | 0/500 [00:00<?, ?it/s]\r  2%|▏         | 10/500 [00:05<04:10,  1.96it/s]"
+                "\r{'loss': 2.5, 'epoch': 0.02}\r  2%|▏         | 11/500 [00:06<04:10,  1.96it/s]",
+                "100%|██████████| 7/7 [00:01<00:00,  6.1it/s]",
+                " 4%|▍ | 20/500 [00:10<04:00,  2.0it/s]{'loss': 2.0, 'epoch': 0.04}",
+            ],
+            {"loss": [(10, 2.5), (20, 2.0)]},
+            id="hugging-face-with-bars",
+        ),
+        pytest.param(
+            [
+                "Epoch 0:  50%|█████     | 50/100 [00:05<00:05, 9.9it/s, v_num=0, train_loss=0.512]",
+                "\x1b[32mEpoch 1\x1b[0m:  50%|█████     | 50/100 [00:05<00:05, 9it/s, train_loss=0.25]\x1b[K",
+                " 61%|██████    | 122/200 [01:02<00:40,  1.93it/s, loss=1.5]",
+            ],
+            {"train_loss": [(50, 0.512), (150, 0.25)], "loss": [(122, 1.5)]},
+            id="tqdm",
+        ),
+        pytest.param(
+            ["step 250: train loss 2.0975, val loss 2.1125", "iter 251: loss 2.09, time 385.6ms, mfu -1.00%"],
+            {"train_loss": [(250, 2.0975)], "val_loss": [(250, 2.1125)], "loss": [(251, 2.09)]},
+            id="nanogpt",
+        ),
+        pytest.param(["Train Epoch: 999999999 [1/999999999999 (0%)] loss=1"], {}, id="too-far"),
+        pytest.param(["Train Epoch: 1 [64/60000 (1%)]", "Iter #x: 2 img/sec per GPU", "loss"], {}, id="none"),
+    ],
+)  # fmt: skip
+def test_the_lines_of_scripts_hold_points(lines: list[str], points: Points) -> None:
+    assert read(*lines) == points
+
+
+def target(*ranks: int, prints_all_ranks: bool = False) -> Target:
+    return Target("default", "pod", ranks=ranks, prints_all_ranks=prints_all_ranks)
+
+
+LINE = b"epoch 1/10, batch %d/1500 with loss: %f"
+
+
+@pytest.mark.parametrize("source", [target(0, 1, 2, 3), target(), target(prints_all_ranks=True)])
+def test_ranks_that_print_the_same_step_make_one_point(source: Target) -> None:
+    lines = [
+        LogLine(step * S + rank, LINE % (step, rank / 4), source, 0)
+        for step in (10, 20, 30)
+        for rank in range(4)
+    ]
+    late = [LogLine(31 * S, LINE % (20, 9), source, 0)]
+    assert drawn(*lines, *late) == {"loss": [(10, 0), (20, 0), (30, 0)]}
+
+
+def test_of_ranks_that_say_who_they_are_the_first_counts() -> None:
+    lines = [
+        LogLine(step * S, LINE % (step, rank), target(4, 5), 0, rank=rank)
+        for step in (10, 20)
+        for rank in (5, 4)
+    ]
+    assert drawn(*lines) == {"loss": [(10, 4), (20, 4)]}
+    assert drawn(*(LogLine(S, LINE % (7, rank), target(), 0, rank=rank) for rank in (1, 0))) == {
+        "loss": [(7, 0)]
+    }
+
+
+def test_a_lone_rank_that_begins_anew_is_drawn_anew_but_what_is_printed_twice_is_one_point() -> None:
+    steps = (10, 10, 20, 20, 10, 20)
+    lines = [LogLine(at * S, LINE % (step, step / 10), target(0), 0, rank=0) for at, step in enumerate(steps)]
+    assert drawn(*lines) == {"loss": [(10, 1), (20, 2)]}
+    assert (restarts(*lines[:4]), restarts(*lines)) == ([], [10])
+
+
+def test_ranks_in_one_log_that_begin_anew_a_minute_later_are_drawn_anew() -> None:
+    lines = [
+        LogLine(second * S, LINE % (step, step / 10), target(0, 1), 0)
+        for second, step in ((0, 10), (0, 10), (5, 20), (65, 10), (65, 10))
+    ]
+    assert (restarts(*lines[:3]), restarts(*lines)) == ([], [10])
+
+
+PARTS = st.sampled_from(
+    [
+        "Train Epoch: 1 [", "640/60000", " (1%)]", "epoch 1/10, batch ", "Iter #", "0: 205.5 img/sec per GPU",
+        "{'loss': ", "'epoch': 0.1}", "loss=", "nan", "1e999", "-", "9" * 30, "\r", "\x1b[32m", "\x1b[",
+        " 42%|", "███| ", "420/1000 [", "00:42<00:58", "step ", "Test set: Average loss: ", "accuracy: ", "'",
+        "|", "[", "{", " ", "\0", "val ", "/", "%", ":",
+    ]
+) | st.text(max_size=20)  # fmt: skip
+
+
+@given(st.lists(st.lists(PARTS, max_size=30), max_size=6))
+def test_no_line_is_too_strange(lines: list[list[str]]) -> None:
+    reader = TrainingLineReader()
+    points = LogPoints()
+    for at, parts in enumerate(lines):
+        line = "".join(parts)
+        for point in reader.read(line.encode("utf-8", "surrogatepass")):
+            assert 0 <= point.step <= LARGEST_STEP
+            assert point.scalars
+        points.add([LogLine(at * S, line.encode("utf-8", "surrogatepass"), target(), at)])
+        assert len(progress_in(line)) < 200
+
+
+@given(st.lists(st.binary(max_size=80), max_size=8))
+def test_no_bytes_are_too_strange(lines: list[bytes]) -> None:
+    reader = TrainingLineReader()
+    for line in lines:
+        reader.read(b"loss " + line)
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        "Train Epoch: 1 [640/60000 ", "epoch 1/10, ", "{'loss': 1, ", "{'a': ", "loss=", "9", "9%", "9.", "a",
+        "a_", " ", "\r", "\x1b[", "\x1b[1;", "42%|", "|", "[", "1:", "val ", "val loss: 1 ", "\t", "é",
+        "step 1 ", "Test set: Average ", "'", "loss 9/",
+    ],
+)  # fmt: skip
+def test_a_long_line_takes_no_longer_than_its_length(unit: str) -> None:
+    reader = TrainingLineReader()
+    line = b"loss " + (unit * (65_536 // len(unit))).encode()
+    started = time.process_time()
+    for _ in range(3):
+        reader.read(line)
+        progress_in(line.decode())
+    assert time.process_time() - started < 1.5

@@ -1,0 +1,57 @@
+"""The scalars that a job prints: one point a step, however many ranks print it."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable
+
+from k8s.logs import LogLine
+from trainer.tfevents import Columns, ScalarSeries
+from tui.text.training_lines import TrainingLineReader
+
+REPEATED_WITHIN_NS = 60 * 10**9
+"""How much later than the first rank another one may print a step; what comes later began anew."""
+REMEMBERED_STEPS = 512
+"""Of each scalar, those in which a repeated one is looked for."""
+
+
+class LogPoints:
+    """Scalars by name, from the lines of one log."""
+
+    def __init__(self) -> None:
+        self.series: dict[str, ScalarSeries] = {}
+        """What was found so far, by name."""
+        self._reader = TrainingLineReader()
+        self._seen_ns: dict[str, dict[int, int]] = {}
+
+    def add(self, lines: Iterable[LogLine]) -> bool:
+        """Take further lines; return whether they held points.
+
+        Of several ranks that say who they are, the first one's lines count. Where ranks share a log
+        without saying so, the first to print a step counts.
+        """
+        has_news = False
+        for line in lines:
+            if line.rank not in (None, min(line.source.ranks, default=0)):
+                continue
+            is_shared = line.rank is None and (len(line.source.ranks) != 1 or line.source.prints_all_ranks)
+            for point in self._reader.read(line.text):
+                for tag, value in point.scalars:
+                    if self._is_repeated(tag, point.step, value, line.stamp_ns, is_shared=is_shared):
+                        continue
+                    where = array("q", [point.step]), array("d", [line.stamp_ns / 1e9]), array("d", [value])
+                    self.series.setdefault(tag, ScalarSeries()).extend(Columns(tag, *where))
+                    has_news = True
+        return has_news
+
+    def _is_repeated(self, tag: str, step: int, value: float, now_ns: int, *, is_shared: bool) -> bool:
+        seen_ns = self._seen_ns.setdefault(tag, {})
+        first_ns = seen_ns.pop(step, None)
+        is_recent = first_ns is not None and now_ns - first_ns <= REPEATED_WITHIN_NS
+        seen_ns[step] = first_ns if is_recent and first_ns is not None else now_ns
+        if len(seen_ns) > REMEMBERED_STEPS:
+            del seen_ns[next(iter(seen_ns))]
+        if is_shared:
+            return is_recent
+        own = self.series.get(tag)
+        return own is not None and (own.steps[-1], own.values[-1]) == (step, value)
