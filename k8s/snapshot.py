@@ -105,11 +105,20 @@ class NodeRow:
     """What keeps pods away that do not tolerate it."""
     conditions: tuple[Condition, ...] = ()
     """What its kubelet claims, as `Ready` or `MemoryPressure`, and since when."""
+    network: tuple[str, ...] = ()
+    """Where it is in the network: a value for each of `k8s.topology.network.LEVELS`, empty where unknown."""
+    schedule: str = ""
+    """Its label `ack.node.gpu.schedule`, by which Alibaba Cloud's schedulers share its GPUs."""
 
     @property
     def takes_pods(self) -> bool:
         """Tell whether a new pod could be bound to it now: it is Ready and not cordoned."""
         return self.status == "Ready"
+
+    @property
+    def gives_whole_gpus(self) -> bool:
+        """Tell whether a pod that asks for a GPU has it for itself: no slice of it, no share, no turns."""
+        return self.mode in ("", "exclusive", "topology", "dra")
 
     @property
     def free(self) -> dict[str, int]:

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from k8s.client.client import Client
     from k8s.jobs.permissions import Permissions
     from k8s.kinds import JobRef
+    from k8s.topology.links import LinkMatrix
     from tui.feeds.cluster_feed import ClusterFeed
 
 
@@ -102,6 +103,8 @@ class Console(PacedApp[int]):
         """What this user may do there."""
         self.forwards: dict[JobRef, Worker[None]] = {}
         """Jobs whose TensorBoard is forwarded, and what carries it."""
+        self.gpu_links: dict[str, LinkMatrix] = {}
+        """How the GPUs of each node are linked, as far as that was looked up."""
         self._keys = keys or UserKeys()
         self.context = ViewContext(
             self._keys.keymap,
@@ -179,6 +182,7 @@ class Console(PacedApp[int]):
     async def connect(self) -> None:
         """OptionsResolver the cluster, and mirror it until the end, or until another one is asked for."""
         self.client = self.cluster_feed = self.permissions = None
+        self.gpu_links = {}
         await asyncio.to_thread(_import_what_is_slow)
         from k8s.client.client import Client
         from k8s.jobs.permissions import Permissions

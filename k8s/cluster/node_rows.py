@@ -9,12 +9,12 @@ from k8s.devices import accelerators
 from k8s.devices.node_labels import gpu_memory, gpu_model, is_cut_into_slices, sharing
 from k8s.models import Node, Pod
 from k8s.snapshot import Holder, NodeRow, Share, SharedGpuMemory
+from k8s.topology.ack import GPU_GROUP, GPU_VISIBLE, SCHEDULE_LABEL, TOPOLOGY
+from k8s.topology.network import network_path
 
 SIMULATED = "gpuconsole.dev/simulated"
 """Label on nodes whose accelerators are simulated: the sandbox's."""
 _ROLE = "node-role.kubernetes.io/"
-_GROUP, _VISIBLE = "topology.kubernetes.io/gpu-group", "topology.kubernetes.io/gpu-visible"
-"""Where ACK's scheduler writes which GPUs of a node it chose for a pod, by their topology."""
 _GIB = 2**30
 _ON_NO_DEVICE: Mapping[int, int] = {}
 
@@ -36,7 +36,7 @@ def holder_of(pod: Pod, job: str) -> Holder | None:
         return None
     meta = pod.metadata
     by_device = memory_by_device(meta, held[MEMORY]) if MEMORY in held else _ON_NO_DEVICE
-    numbers = tuple(by_device) or _numbers(meta.annotation(_GROUP) or meta.annotation(_VISIBLE))
+    numbers = tuple(by_device) or _numbers(meta.annotation(GPU_GROUP) or meta.annotation(GPU_VISIBLE))
     return Holder(
         meta.namespace,
         meta.name,
@@ -100,6 +100,8 @@ def node_row(node: Node, holders: Sequence[Holder]) -> NodeRow:
         shared=shared,
         taints=tuple(node.spec.taints or ()),
         conditions=tuple(node.status.conditions or ()),
+        network=network_path(meta.labels),
+        schedule=meta.label(SCHEDULE_LABEL),
     )
 
 
@@ -112,7 +114,7 @@ def _mode(node: Node, resources: Mapping[str, Share], shared: SharedGpuMemory | 
     meta = node.metadata
     if shared is not None:
         return "share"
-    if meta.label("ack.node.gpu.schedule") == "topology":
+    if meta.label(SCHEDULE_LABEL) == TOPOLOGY:
         return "topology"
     offers = [name for name, share in resources.items() if share.total]
     if is_cut_into_slices(meta) or (offers and all("/mig-" in name for name in offers)):

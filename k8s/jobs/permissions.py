@@ -17,7 +17,7 @@ from weakref import WeakValueDictionary
 from k8s.client.client import Client
 from k8s.errors import Forbidden, Invalid, KubeError, NotFound
 from k8s.kinds import CREATABLE, KINDS, JobRef, kind_of
-from k8s.models.resources import ACCESS_REVIEWS, PODS, Resource
+from k8s.models.resources import ACCESS_REVIEWS, NODES, PODS, Resource
 
 KEPT_S = 300.0
 """How long an answer counts. Source: k9s, which asks again as often."""
@@ -79,7 +79,7 @@ def needs_of(permission: str, ref: JobRef | None = None) -> tuple[ResourceAttrib
     what the API calls it.
 
     Args:
-        permission: A verb and what it is for: `get pods/log`, `delete job`, `create any job`.
+        permission: A verb and what it is for: `get pods/log`, `delete job`, `create any job`, `patch nodes`.
         ref: The job at hand.
 
     Raises:
@@ -87,8 +87,9 @@ def needs_of(permission: str, ref: JobRef | None = None) -> tuple[ResourceAttrib
     """
     verb, _, what = permission.partition(" ")
     resource, _, subresource = what.partition("/")
-    if resource == PODS.plural:
-        return (ResourceAttributes.of(verb, PODS, subresource),)
+    for each in (PODS, NODES):
+        if resource == each.plural:
+            return (ResourceAttributes.of(verb, each, subresource),)
     if what == ANY_JOB:
         return tuple(ResourceAttributes.of(verb, kind.resource) for kind in CREATABLE)
     if what != JOB:
@@ -96,6 +97,11 @@ def needs_of(permission: str, ref: JobRef | None = None) -> tuple[ResourceAttrib
     if ref is None or (kind := kind_of(ref)) not in KINDS:
         return ()
     return (ResourceAttributes.of(verb, kind.resource),)
+
+
+def _place_of(permission: str, namespace: str) -> str:
+    """Return the namespace in which something is allowed or not: none for what is in no namespace."""
+    return "" if permission.partition(" ")[2] == NODES.plural else namespace
 
 
 async def review(
@@ -142,12 +148,12 @@ class Permissions:
 
     def known(self, permission: str, namespace: str, ref: JobRef | None = None) -> Permission:
         """Return what is known of a permission now, at once: nothing until it was fetched."""
-        needs = needs_of(permission, ref)
+        needs, namespace = needs_of(permission, ref), _place_of(permission, namespace)
         return self._together(needs, [self._kept(need, namespace) or UNKNOWN for need in needs], namespace)
 
     async def fetch(self, permission: str, namespace: str, ref: JobRef | None = None) -> Permission:
         """Return what is known of a permission, having asked behind whatever the user waits for."""
-        needs = needs_of(permission, ref)
+        needs, namespace = needs_of(permission, ref), _place_of(permission, namespace)
         found = await asyncio.gather(*(self.ask(need, namespace) for need in needs))
         return self._together(needs, found, namespace)
 

@@ -236,6 +236,21 @@ _ROWS = (
         on=(On("nodes", "enter,d"),),
     ),
     Action(
+        "gpu_links",
+        "Topology: how the node's GPUs are linked, and which are best together",
+        "nodes:gpu_links",
+        footer="topology",
+        on=(On("nodes", "T"), On("node_gpus", "T", footer="")),
+    ),
+    Action(
+        "gpu_schedule",
+        "Give the node's GPUs by their links, or as usual again (ACK's label; asks first)",
+        "nodes:gpu_schedule",
+        on=(On("nodes", "t"), On("node_gpus", "t")),
+        permission="patch nodes",
+        changes_cluster=True,
+    ),
+    Action(
         "volume",
         "Describe the volume claim, and which pods use it",
         "navigate:volume",

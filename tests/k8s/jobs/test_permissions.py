@@ -19,7 +19,7 @@ from k8s.jobs.permissions import (
     review,
 )
 from k8s.kinds import CREATABLE, KINDS, JobRef
-from k8s.models.resources import ACCESS_REVIEWS, PODS
+from k8s.models.resources import ACCESS_REVIEWS, NODES, PODS
 from tests.scripted.server import (
     Answer,
     Asked,
@@ -105,6 +105,7 @@ def test_every_permission_for_a_job_of_ours_needs_something_and_nothing_is_guess
     assert needs_of("get pods/exec", JobRef("a", "b", "Mouse", "lab.io/v1")) == (
         ResourceAttributes("get", "", "pods", "exec"),
     )
+    assert needs_of("patch nodes") == (ResourceAttributes.of("patch", NODES),)
     assert needs_of("delete job") == ()
     assert {each.plural for each in needs_of("create any job")} == {
         kind.resource.plural for kind in CREATABLE
@@ -295,3 +296,13 @@ async def test_reviews_wait_behind_what_the_user_waits_for() -> None:
             permissions.known(each, "vision", BERT).is_allowed
             for each in ("delete job", "get job", "get pods/exec")
         )
+
+
+async def test_what_is_in_no_namespace_is_asked_for_without_one() -> None:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say(PATH, MAY_NOT, method="POST")
+        permissions = Permissions(client)
+        assert (await permissions.fetch("patch nodes", "vision")).why == 'user "li" may not patch nodes'
+        (asked,) = asked_of(cluster)
+        assert asked["namespace"] == ""
+        assert permissions.known("patch nodes", "speech").is_allowed is False

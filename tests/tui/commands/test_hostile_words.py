@@ -61,6 +61,11 @@ LINES: dict[str, tuple[str, ...]] = {
     "list": ("list -o wide", "list -o json", "list -o yaml", "list {hostile}", "list --context {hostile}"),
     "get": ("get evil", "get evil -o yaml", "get {hostile}", "--kubeconfig {missing} get evil"),
     "why": ("why evil", "why {hostile}"),
+    "describe": ("describe node gpu-node-1", "describe node {hostile}", "describe {hostile}"),
+    "label": (
+        "label node {hostile} ack.node.gpu.schedule=topology --yes",
+        "label node gpu-node-1 ack.node.gpu.schedule={hostile} --yes",
+    ),
     "events": ("events evil", "events {hostile}"),
     "logs": ("logs running", "logs {hostile}", "logs running -c {hostile}", "logs running --since {hostile}"),
     "curves": (

@@ -20,6 +20,10 @@ def leads_on(id: str) -> str:
     "nodes.sort_free",
     "nodes.sort_name",
     "nodes.next_view",
+    "nodes.gpu_links",
+    "nodes.gpu_schedule",
+    "node_gpus.gpu_links",
+    "node_gpus.gpu_schedule",
     "node_gpus.open_job",
     "node_gpus.logs",
     "node_gpus.why",
@@ -34,6 +38,12 @@ async def test_keys_of_nodes_lead_to_who_holds_them_and_to_their_jobs(tmp_path: 
         await hands.press("nodes.sort_name", ordered(play, "a", "b"))
         await play.press("g")
         await hands.press("nodes.largest_job", titled(play, "Jobs › bert   "), undo=back)
+        topology, question = (
+            titled(play, "Nodes › a › topology"),
+            seen(play, "Give the GPUs of a by the links"),
+        )
+        await hands.press("nodes.gpu_links", topology, undo=back)
+        await hands.press("nodes.gpu_schedule", question, undo=back)
         await hands.press("nodes.node_gpus", titled(play, "Nodes › a "), undo=back)
         await play.press("enter")
         await hands.press("node_gpus.sort_since", ordered(play, "bert-worker-0", "bert-master-0"))
@@ -41,6 +51,8 @@ async def test_keys_of_nodes_lead_to_who_holds_them_and_to_their_jobs(tmp_path: 
         await hands.press("node_gpus.open_job", titled(play, "Jobs › bert   "), undo=back)
         await hands.press("node_gpus.logs", seen(play, "› logs", "line 99 of bert-worker-0"), undo=back)
         await hands.press("node_gpus.why", seen(play, "› bert › why", "It runs: 2 of 2 pods."), undo=back)
+        await hands.press("node_gpus.gpu_links", topology, undo=back)
+        await hands.press("node_gpus.gpu_schedule", question, undo=back)
         await play.press("escape")
         await hands.press("nodes.next_view", titled(play, leads_on("nodes.next_view")))
         assert changes(play) == []

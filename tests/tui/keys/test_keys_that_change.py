@@ -28,10 +28,23 @@ CHANGING: dict[str, list[Key]] = {
     place: found for place, keys in key_sections() if (found := [key for key in keys if key.changes_cluster])
 }
 """The keys that change something, by where they are."""
-OPENED = {"Jobs": ["N", "g"], "One job": ["N", "g", "enter"]}
-"""What is pressed at home to get there, with the job bert under the cursor."""
-QUESTIONS = ("delete", "suspend", "resume")
-"""The keys that must ask, by the ends of their ids."""
+OPENED = {
+    "Jobs": ["N", "g"],
+    "One job": ["N", "g", "enter"],
+    "Nodes": [*typed("nodes"), "g"],
+    "GPUs of a node": [*typed("nodes"), "g", "enter"],
+}
+"""What is pressed at home to get there, with the job bert or the node a under the cursor."""
+TITLES = {
+    "Jobs": "Jobs (",
+    "One job": "Jobs › bert   ",
+    "Nodes": "Nodes (",
+    "GPUs of a node": "Nodes › a ",
+}
+"""What the line that says what is shown says there."""
+QUESTIONS = {"delete": "Delete", "suspend": "Suspend", "resume": "Resume", "gpu_schedule": "Label"}
+"""The keys that must ask, by the ends of their ids, and what the button beside Cancel says."""
+NODE = "/api/v1/nodes/a"
 
 
 def test_keys_that_change_something_are_where_these_tests_press_them() -> None:
@@ -42,8 +55,8 @@ def test_keys_that_change_something_are_where_these_tests_press_them() -> None:
 
 async def open_place(play: Playground, place: str, job: str = "bert") -> None:
     """Go there from wherever a key has led to; the jobs are in the order of their names."""
-    there = titled(play, f"Jobs › {job}   ")
-    if place == "One job" and there():
+    there = titled(play, f"Jobs › {job}   " if place == "One job" else TITLES[place])
+    if place != "Jobs" and there():
         return
     for _ in range(5):
         if titled(play, " Jobs (")():
@@ -51,6 +64,10 @@ async def open_place(play: Playground, place: str, job: str = "bert") -> None:
         await play.press("escape")
         if seen(play, "Discard your changes?")():
             await play.press("right", "enter")
+    if "ode" in place:
+        await play.press(*OPENED[place])
+        await play.until(there)
+        return
     await play.press("g", *("j" if job == "paused" else ""))
     await play.until(at(play, job))
     if place == "One job":
@@ -71,7 +88,7 @@ async def test_a_key_that_changes_something_and_enter_at_once_change_nothing(
                 await play.press(name)
                 if what in QUESTIONS:
                     await play.until(seen(play, " Cancel "))
-                    other = what.capitalize()
+                    other = QUESTIONS[what]
                     assert look_of(play, " Cancel ") != look_of(play, f" {other} ")
                 await play.press("enter")
                 if what in QUESTIONS:
@@ -80,6 +97,12 @@ async def test_a_key_that_changes_something_and_enter_at_once_change_nothing(
                     await play.until(titled(play, "New job"))
         await open_place(play, place)
         assert changes(play) == []
+        if "ode" in place:
+            play.cluster.say(NODE, page([]), method="PATCH")
+            await play.press("t", "tab", "enter")
+            await play.cluster.until_asked(NODE, method="PATCH")
+            assert changes(play) == [f"PATCH {NODE}"]
+            return
         play.cluster.say(f"{PYTORCH_JOBS}/bert", page([]), method="DELETE")
         await play.press("ctrl+d", "tab", "enter")
         await play.cluster.until_asked(f"{PYTORCH_JOBS}/bert", method="DELETE")
@@ -90,7 +113,7 @@ async def test_a_key_that_changes_something_and_enter_at_once_change_nothing(
 async def test_with_readonly_such_a_key_does_nothing_and_says_why(tmp_path: Path, place: str) -> None:
     async with world(tmp_path, is_read_only=True) as play:
         await play.press(*OPENED[place])
-        await play.until(titled(play, "Jobs (" if place == "Jobs" else "Jobs › bert   "))
+        await play.until(titled(play, TITLES[place]))
         for key in CHANGING[place]:
             before = play.console.views.current
             assert before is not None
@@ -112,7 +135,7 @@ async def test_with_readonly_such_a_key_is_neither_in_footer_nor_help_nor_palett
 ) -> None:
     async with world(tmp_path, is_read_only=is_read_only, size=(170, 120)) as play:
         await play.press(*OPENED[place])
-        await play.until(titled(play, "Jobs (" if place == "Jobs" else "Jobs › bert   "))
+        await play.until(titled(play, TITLES[place]))
         footer = play.text.splitlines()[-1]
         await play.press("question_mark")
         await play.until(seen(play, "Commands, after :"))

@@ -29,13 +29,15 @@ class TextView(View):
     WRAPS: ClassVar[bool] = True
     """Whether long lines are broken at first."""
 
-    def __init__(self, heading: str, fetch: Callable[[], Awaitable[str]]) -> None:
-        """Show under `heading` what `fetch` returns."""
+    def __init__(
+        self, heading: str, fetch: Callable[[], Awaitable[str]], *, wraps: bool | None = None
+    ) -> None:
+        """Show under `heading` what `fetch` returns; `wraps` in place of `WRAPS`."""
         super().__init__()
         self._heading = sanitize(heading)
         self._fetch = fetch
         self._text = ""
-        self._reader = TextLines(wraps=self.WRAPS)
+        self._reader = TextLines(wraps=self.WRAPS if wraps is None else wraps)
 
     def compose_body(self) -> ComposeResult:
         """Lay out the text."""

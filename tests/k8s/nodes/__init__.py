@@ -1,0 +1,1 @@
+"""What is asked of single nodes, and changed on them."""

@@ -1,0 +1,150 @@
+"""`describe node` prints how its GPUs are linked; `label node` does what ACK's guide does with kubectl."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from k8s.topology.ack import config_map
+from k8s.topology.machines import MACHINES
+from tests.k8s.topology.texts import DGX_1V, LEGEND
+from tests.scripted.server import SUCCESS, Answer, ScriptedCluster, Socket, page, refusal
+from tests.support.objects import node
+from tests.tui.commands.conftest import CommandLine
+
+NODES, NODE = "/api/v1/nodes", "/api/v1/nodes/a"
+MAPS = "/api/v1/namespaces/kube-system/configmaps"
+LABEL = "ack.node.gpu.schedule"
+
+
+def serve(cluster: ScriptedCluster, **labels: str) -> dict[str, Any]:
+    """Serve one node of the name a, of which nobody holds a GPU."""
+    found = node("a")
+    found["metadata"]["labels"] = {
+        "nvidia.com/gpu.product": "Tesla-V100-SXM2-32GB",
+        **{key.replace("__", "/").replace("_", "."): value for key, value in labels.items()},
+    }
+    for path, items in ((NODES, [found]), ("/api/v1/pods", []), (MAPS, [])):
+        cluster.forget(path)
+        cluster.say(path, page(items))
+    return found
+
+
+async def test_a_node_is_described_with_its_links(run: CommandLine, cluster: ScriptedCluster) -> None:
+    serve(cluster, topology_kubernetes_io__zone="z")
+    exporter = {
+        "metadata": {
+            "name": "nvidia-dcgm-exporter-x",
+            "namespace": "gpu-operator",
+            "uid": "u",
+            "resourceVersion": "1",
+        },
+        "spec": {"nodeName": "a", "containers": [{"name": "exporter"}]},
+    }
+    cluster.forget("/api/v1/pods")
+    cluster.say("/api/v1/pods", page([exporter]))
+    path = "/api/v1/namespaces/gpu-operator/pods/nvidia-dcgm-exporter-x/exec"
+    cluster.say(path, Socket([(1, (DGX_1V + LEGEND).encode()), SUCCESS]))
+    ended = await run("describe", "node", "a")
+    assert (ended.status, ended.err) == (0, "")
+    assert ended.row("GPUs:") == ["GPUs:", "8", "Tesla-V100-SXM2-32GB"]
+    assert ended.row("Network:") == ["Network:", "zone", "z"]
+    assert "Links between its GPUs, by nvidia-smi topo -m in pod gpu-operator/nvidia-dcgm" in ended.out
+    assert "  NVLink   0 1 2 3 | 4 5 6 7\n" in ended.out
+    values = (await run("describe", "node/a", "-o", "json")).values
+    assert values["links"]["matrix"] == [list(line) for line in MACHINES["dgx-1v"].matrix().links]
+    assert values["links"]["groups"] == [{"title": "NVLink", "gpus": [[0, 1, 2, 3], [4, 5, 6, 7]]}]
+    best = {"gpus": [0, 3], "link": "NV2", "bottleneck_gb_s": 40.0, "total_gb_s": 40.0}
+    assert values["links"]["best_sets"][0] == best
+    assert (values["network"], values["schedule"], values["links_missing"]) == ({"zone": "z"}, "", "")
+    assert values["links"]["free_gpus"] == list(range(8))
+
+
+async def test_where_nothing_tells_the_rest_is_printed_and_why(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
+    serve(cluster)
+    ended = await run("describe", "node", "a")
+    assert ended.status == 0
+    assert ended.row("Allocated:") == ["Allocated:", "0", "of", "8"]
+    assert "Could not read how the GPUs of a are linked.\nNo pod on it sees all of its GPUs.\n" in ended.err
+    values = (await run("describe", "node", "a", "-o", "json")).values
+    assert values["links"] is None
+    assert values["links_missing"].startswith("Could not read how")
+
+
+async def test_what_alibaba_cloud_measured_is_printed(run: CommandLine, cluster: ScriptedCluster) -> None:
+    serve(cluster, ack_node_gpu_schedule="topology")
+    cluster.forget(MAPS)
+    cluster.say(MAPS, page([config_map("a", MACHINES["dgx-1v"].matrix())]))
+    ended = await run("describe", "node", "a")
+    assert ended.row("Schedule:") == ["Schedule:", "ack.node.gpu.schedule=topology"]
+    assert "Links between its GPUs, by ConfigMap kube-system/a-gpu-topology:\n" in ended.out
+
+
+@pytest.mark.parametrize("words", [("job", "a"), ("a",), ("node",), ("node", "a", "b"), ("node/",)])
+async def test_only_nodes_are_described(
+    words: tuple[str, ...], run: CommandLine, cluster: ScriptedCluster
+) -> None:
+    ended = await run("describe", *words)
+    assert (ended.status, ended.out) == (1, "")
+    assert "Only nodes are described.\nSay node NODE, or node/NODE." in ended.err
+
+
+async def test_a_node_that_is_not_there_is_said(run: CommandLine, cluster: ScriptedCluster) -> None:
+    serve(cluster)
+    ended = await run("describe", "node", "b")
+    assert (ended.status, ended.err) == (1, "There is no node b.\nSee top nodes.\n")
+
+
+async def test_the_guides_label_is_set(run: CommandLine, cluster: ScriptedCluster) -> None:
+    found = serve(cluster)
+    labelled = {**found, "metadata": {**found["metadata"], "labels": {LABEL: "topology"}}}
+    cluster.say(NODE, Answer(labelled), method="PATCH")
+    ended = await run("label", "node", "a", f"{LABEL}=topology", "--yes")
+    assert (ended.status, ended.out) == (0, f"Node a is labelled {LABEL}=topology.\n")
+    (asked,) = cluster.asked(NODE, method="PATCH")
+    assert json.loads(asked.body) == {"metadata": {"labels": {LABEL: "topology"}}}
+
+
+async def test_the_label_is_set_back_with_overwrite(run: CommandLine, cluster: ScriptedCluster) -> None:
+    found = serve(cluster, ack_node_gpu_schedule="topology")
+    ended = await run("label", "node", "a", f"{LABEL}=topology", "--yes")
+    assert (ended.status, ended.out) == (0, f"Node a has {LABEL}=topology already.\n")
+    ended = await run("label", "node", "a", f"{LABEL}=default", "--yes")
+    assert ended.status == 2 and "pass --overwrite to change it." in ended.err
+    assert not cluster.asked(NODE, method="PATCH")
+    labelled = {**found, "metadata": {**found["metadata"], "labels": {LABEL: "default"}}}
+    cluster.say(NODE, Answer(labelled), method="PATCH")
+    ended = await run("label", "node/a", f"{LABEL}=default", "--overwrite", "--yes")
+    assert (ended.status, ended.out) == (0, f"Node a is labelled {LABEL}=default.\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "why"),
+    [
+        (("node", "a", "team=nlp", "-y"), 2, "for team=nlp use kubectl label"),
+        (("node", "a", f"{LABEL}=share", "-y"), 2, "use kubectl label"),
+        (("node", "a", f"{LABEL}=topology"), 2, "pass --yes to label"),
+        (("node", "a", f"{LABEL}=topology", "-y", "--readonly"), 1, "Nothing is changed with --readonly."),
+        (("job", "a", f"{LABEL}=topology", "-y"), 1, "Say node NODE"),
+    ],
+)
+async def test_what_the_command_does_not_do_is_refused(
+    words: tuple[str, ...], status: int, why: str, run: CommandLine, cluster: ScriptedCluster
+) -> None:
+    serve(cluster)
+    ended = await run("label", *words)
+    assert ended.status == status
+    assert why in ended.err
+    assert not cluster.asked(NODE, method="PATCH")
+
+
+async def test_a_refusal_of_the_cluster_is_told(run: CommandLine, cluster: ScriptedCluster) -> None:
+    serve(cluster)
+    cluster.say(NODE, refusal(403, 'User "li" cannot patch resource "nodes"', "Forbidden"), method="PATCH")
+    ended = await run("label", "node", "a", f"{LABEL}=topology", "--yes")
+    assert ended.status == 1
+    assert "Could not change Node a." in ended.err and 'User "li" cannot patch' in ended.err

@@ -1,0 +1,146 @@
+"""`describe node`: a node with its GPUs, how they are linked, and who holds them."""
+
+from __future__ import annotations
+
+import argparse
+import math
+
+from k8s.client.client import Client
+from k8s.errors import KubeError, NotFound
+from k8s.nodes.gpu_links import fetch_links
+from k8s.scheduling.gpu_fit import best_sets, free_gpus
+from k8s.snapshot import ClusterSnapshot, NodeRow
+from k8s.topology.gpu_set import GpuSet
+from k8s.topology.groups import groups_of
+from k8s.topology.links import LinkMatrix
+from k8s.topology.network import LEVELS
+from tui.commands.support.connect import cluster, namespace_in_use
+from tui.commands.support.output import add_format, write, write_fields, write_object, write_stderr
+from tui.commands.support.values import Values, node_values
+from tui.feeds.cluster_feed import ClusterFeed
+from tui.options import ConsoleOptions
+from tui.text.format import NOTHING, memory
+from tui.text.gpu_links import link_lines, place_line, schedule_line
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Let the command take a node, as `node NAME` or `node/NAME`."""
+    parser.add_argument("words", metavar="node NODE", nargs="+", help="the node; also node/NODE")
+    add_format(parser, ("text", "json", "yaml"))
+
+
+async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
+    """Print one node; where its links cannot be read, the rest and on stderr why."""
+    name = node_name(flags.words)
+    async with cluster(options) as client:
+        snapshot = await ClusterFeed(client, namespace_in_use(options, client)).read_once()
+        node = find_node(snapshot, name)
+        matrix, why = await _links(client, node)
+    if flags.output in ("json", "yaml"):
+        write_object({**described(node, matrix), "links_missing": why}, flags.output)
+        return 0
+    _print(node)
+    if matrix is not None:
+        write("")
+        for line in link_lines(node, matrix):
+            write(line)
+    elif why:
+        write_stderr(f"\n{why}")
+    return 0
+
+
+def node_name(words: list[str]) -> str:
+    """Return the node that is meant.
+
+    Raises:
+        KubeError: These words name none.
+    """
+    match [word for each in words for word in each.split("/", 1)]:
+        case ["node" | "nodes" | "no", name] if name:
+            return name
+    raise KubeError(
+        f"Cannot tell what {' '.join(words)} is.", "Only nodes are described.", "Say node NODE, or node/NODE."
+    )
+
+
+def find_node(snapshot: ClusterSnapshot, name: str) -> NodeRow:
+    """Return a node by its name.
+
+    Raises:
+        NotFound: There is none, or nodes may not be listed.
+    """
+    found = next((node for node in snapshot.nodes if node.name == name), None)
+    if found is None:
+        why = next((each.words for each in snapshot.missing_gpus if each.resource == "nodes"), "")
+        raise NotFound(f"There is no node {name}.", why, "" if why else "See top nodes.")
+    return found
+
+
+async def _links(client: Client, node: NodeRow) -> tuple[LinkMatrix | None, str]:
+    if not node.gpus_total and node.shared is None:
+        return None, ""
+    try:
+        return await fetch_links(client, node, client.config.namespace), ""
+    except KubeError as error:
+        return None, str(error)
+
+
+def described(node: NodeRow, matrix: LinkMatrix | None) -> Values:
+    """Return a node as `describe node -o json` gives it; bandwidths are in GB/s one way."""
+    return {
+        **node_values(node),
+        "schedule": node.schedule,
+        "network": {name: value for (name, _), value in zip(LEVELS, node.network, strict=False) if value},
+        "links": _link_values(node, matrix) if matrix is not None else None,
+    }
+
+
+def _link_values(node: NodeRow, matrix: LinkMatrix) -> Values:
+    free = free_gpus(node, matrix)
+    return {
+        "source": matrix.source,
+        "bandwidth_source": matrix.bandwidth_source,
+        "is_measured": matrix.is_measured,
+        "gpus": list(matrix.gpus),
+        "matrix": [list(row) for row in matrix.links],
+        "bandwidth_gb_s": [list(row) for row in matrix.bandwidth],
+        "cpus": list(matrix.cpus),
+        "numa": list(matrix.numa),
+        "nics": list(matrix.nics),
+        "nic_links": [list(row) for row in matrix.nic_links],
+        "groups": [
+            {"title": each.title, "gpus": [list(group) for group in each.groups]}
+            for each in groups_of(matrix)
+        ],
+        "free_gpus": None if free is None else list(free),
+        "best_sets": [_set_values(each) for each in best_sets(node, matrix)],
+    }
+
+
+def _set_values(found: GpuSet) -> Values:
+    return {
+        "gpus": list(found.gpus),
+        "link": found.link,
+        "bottleneck_gb_s": None if math.isinf(found.bottleneck) else found.bottleneck,
+        "total_gb_s": found.total,
+    }
+
+
+def _print(node: NodeRow) -> None:
+    model = f"{node.gpu_model or 'GPU'}{' (simulated)' * node.is_simulated}"
+    write_fields(
+        (
+            ("Name", node.name),
+            ("Address", node.ip),
+            ("Roles", ", ".join(node.roles)),
+            ("Status", node.status),
+            ("GPUs", f"{node.gpus_total} {model}" if node.gpus_total else "none"),
+            ("GPU memory", memory(node.gpu_memory) if node.gpu_memory else ""),
+            ("Allocated", f"{node.gpus_allocated} of {node.gpus_total}" if node.gpus_total else ""),
+            ("Unhealthy", str(node.gpus_unhealthy) if node.gpus_unhealthy else ""),
+            ("Held by", ", ".join(f"{job} {amount}" for _, job, amount in node.jobs) or NOTHING),
+            ("Mode", node.mode),
+            ("Schedule", schedule_line(node)),
+            ("Network", place_line(node)),
+        )
+    )

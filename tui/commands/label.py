@@ -1,0 +1,56 @@
+"""`label node NODE ack.node.gpu.schedule=topology`: what Alibaba Cloud's guide does with kubectl."""
+
+from __future__ import annotations
+
+import argparse
+
+from k8s.nodes.gpu_schedule import VALUES, schedule_words, set_schedule
+from k8s.topology.ack import SCHEDULE_LABEL
+from tui.commands.describe import find_node, node_name
+from tui.commands.support.confirm import add_yes, check_can_confirm, is_confirmed
+from tui.commands.support.connect import check_may_change, cluster, namespace_in_use
+from tui.commands.support.output import WrongUsage, write, write_stderr
+from tui.feeds.cluster_feed import ClusterFeed
+from tui.options import ConsoleOptions
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Let the command take a node and the label."""
+    parser.add_argument("words", metavar="node NODE", nargs="+", help="the node; also node/NODE")
+    parser.add_argument(
+        "label", metavar="LABEL", help=" or ".join(f"{SCHEDULE_LABEL}={value}" for value in VALUES)
+    )
+    parser.add_argument("--overwrite", action="store_true", help="change the label where it is already set")
+    add_yes(parser)
+
+
+async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
+    """Set the label, after a question."""
+    name, value = node_name(flags.words), _value(flags.label)
+    check_may_change(options, f"label node {name}")
+    check_can_confirm(flags, "label")
+    async with cluster(options) as client:
+        snapshot = await ClusterFeed(client, namespace_in_use(options, client)).read_once()
+        node = find_node(snapshot, name)
+        if node.schedule == value:
+            write(f"Node {name} has {SCHEDULE_LABEL}={value} already.")
+            return 0
+        if node.schedule and not flags.overwrite:
+            raise WrongUsage(
+                f"Node {name} has {SCHEDULE_LABEL}={node.schedule}: pass --overwrite to change it."
+            )
+        if not flags.yes:
+            write_stderr("\n".join(schedule_words(node, value)))
+        if not is_confirmed(flags, f"Label node {name}?"):
+            return 1
+        await set_schedule(client, name, value)
+    write(f"Node {name} is labelled {SCHEDULE_LABEL}={value}.")
+    return 0
+
+
+def _value(label: str) -> str:
+    key, _, value = label.partition("=")
+    if key != SCHEDULE_LABEL or value not in VALUES:
+        known = " or ".join(f"{SCHEDULE_LABEL}={each}" for each in VALUES)
+        raise WrongUsage(f"Only {known} can be set here; for {label} use kubectl label.")
+    return value
