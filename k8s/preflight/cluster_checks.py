@@ -6,7 +6,8 @@ Each check asks for what it needs alone and all ask at once; one that may not be
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
+from itertools import chain
 
 from k8s.client.client import Client
 from k8s.diagnosis.gather import KUEUE, KUEUE_VERSIONS, PRIORITIES, STORAGE_CLASSES
@@ -19,11 +20,12 @@ from k8s.models.resources import CLAIMS, CONFIG_MAPS, SECRETS, Resource
 from k8s.preflight.finding import Finding, error, warning
 from k8s.preflight.limits import limit_findings, quota_findings
 from k8s.preflight.object_checks import (
+    Check,
     find,
     name_findings,
     namespace_is_missing,
     permission_findings,
-    quiet,
+    run_checks,
     served_findings,
 )
 
@@ -46,7 +48,7 @@ async def check_against_cluster(
         text = f"would be refused: there is no namespace {spec.namespace}"
         return [error("namespace", text, "choose one that exists")]
     manifest = next(obj for resource, obj in objects if resource == kind.resource)
-    checks: list[Awaitable[list[Finding]]] = [
+    checks: list[Check] = [
         served_findings(client, kind.resource),
         permission_findings(client, dict.fromkeys(resource for resource, _ in objects), spec.namespace),
         # What an earlier job left of its companions is replaced, so the job's own name is asked for alone.
@@ -62,8 +64,7 @@ async def check_against_cluster(
         checks.append(_priority_class(client, spec.priority_class))
     if spec.queue:
         checks.append(_queue(client, spec))
-    found = [finding for each in await asyncio.gather(*map(quiet, checks)) for finding in each]
-    return sorted(found, key=lambda finding: finding.severity != "error")
+    return sorted(chain(*await run_checks(checks)), key=lambda finding: finding.severity != "error")
 
 
 def _old_claims(spec: JobSpec) -> list[str]:
@@ -157,7 +158,7 @@ def _access_by(spec: JobSpec, name: str, modes: set[str]) -> list[Finding]:
     return []
 
 
-def _sources(client: Client, spec: JobSpec) -> list[Awaitable[list[Finding]]]:
+def _sources(client: Client, spec: JobSpec) -> list[Check]:
     """Return the checks of all Secrets and ConfigMaps that the pods need."""
     wanted = [
         *((SECRETS, name, "", "pull_secrets") for name in spec.pull_secrets),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -16,8 +17,10 @@ from k8s.models.resources import NAMESPACES, Resource
 from k8s.preflight.finding import Finding, error
 from k8s.watch.discovery import fetch_served
 
-_NONSENSE = (AttributeError, KeyError, TypeError, ValueError)
-"""What reading an answer raises that is another thing than was asked for."""
+Check = Coroutine[Any, Any, list[Finding]]
+"""Asks the cluster one thing."""
+_TELLS_NOTHING = (KubeError, msgspec.ValidationError, AttributeError, KeyError, TypeError, ValueError)
+"""What asking raises, and what reading an answer does that is another thing than was asked for."""
 
 
 async def check_objects(
@@ -42,23 +45,26 @@ async def check_objects(
             found.append(error("namespace", text, "choose one that exists"))
             continue
         resources = list(dict.fromkeys(resource for resource, _ in named))
-        unserved = await asyncio.gather(*(quiet(served_findings(client, each)) for each in resources))
+        unserved = await run_checks(served_findings(client, each) for each in resources)
         served = [resource for resource, findings in zip(resources, unserved, strict=True) if not findings]
-        checks: list[Awaitable[list[Finding]]] = [
+        checks = [
             permission_findings(client, served, home),
             *(name_findings(client, resource, name, home) for resource, name in named if name),
         ]
-        answers = [*unserved, *await asyncio.gather(*map(quiet, checks))]
-        found += [each for findings in answers for each in findings]
+        found += chain(*unserved, *await run_checks(checks))
     return found
 
 
-async def quiet(check: Awaitable[list[Finding]]) -> list[Finding]:
-    """Return what a check finds: nothing, where the cluster does not tell or answers what was not asked."""
-    try:
-        return await check
-    except (KubeError, msgspec.ValidationError, *_NONSENSE):
-        return []
+async def run_checks(checks: Iterable[Check]) -> list[list[Finding]]:
+    """Return what each check finds: nothing, where the cluster does not tell or answers what was not asked.
+
+    They run side by side, as tasks from the start: one that is cancelled before its turn was never begun.
+    """
+    answers = await asyncio.gather(*checks, return_exceptions=True)
+    for answer in answers:
+        if isinstance(answer, BaseException) and not isinstance(answer, _TELLS_NOTHING):
+            raise answer
+    return [[] if isinstance(answer, BaseException) else answer for answer in answers]
 
 
 async def namespace_is_missing(client: Client, namespace: str) -> bool:

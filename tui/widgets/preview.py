@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, get_args
 
 from rich.segment import Segment
 from rich.style import Style
-from textual import events
+from textual import events, work
 from textual.strip import Strip
 from textual.timer import Timer
 from textual.widget import Widget
@@ -105,8 +105,9 @@ class Preview(Widget):
         self._timer = None
         client, job = self._client(), self._subject
         if client is not None and isinstance(job, Job) and self.screen.is_current:
-            self.run_worker(self._look(client, job), group="preview", exclusive=True)
+            self._look(client, job)
 
+    @work(group="preview", exclusive=True)
     async def _look(self, client: Client, job: Job) -> None:
         from tui.feeds.preview_data import fetch_preview
 

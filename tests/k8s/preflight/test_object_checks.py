@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import json
 from collections.abc import Mapping
 
 import pytest
 
 from k8s.models.resources import CONFIG_MAPS, SERVICES
-from k8s.preflight import check_objects
+from k8s.preflight import Finding, check_objects
+from k8s.preflight.object_checks import permission_findings, run_checks
 from tests.scripted.server import Answer, Asked, Compute, Reply, ScriptedCluster, refusal
 
 OBJECTS = [
@@ -57,3 +60,21 @@ async def test_of_a_namespace_that_is_not_there_nothing_else_is_said() -> None:
 )
 async def test_answers_that_make_no_sense_find_nothing(nonsense: Answer) -> None:
     assert await sentences(dict.fromkeys([*SPACES.values(), "/api/v1"], nonsense), nonsense) == []
+
+
+async def test_checks_that_are_cancelled_before_their_turn_leave_no_warning() -> None:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        asking = asyncio.ensure_future(run_checks([permission_findings(client, [SERVICES], "default")]))
+        asyncio.get_running_loop().call_soon(asking.cancel)
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        gc.collect()
+        assert cluster.requests == []
+
+
+async def test_a_fault_of_our_own_in_a_check_is_not_hidden() -> None:
+    async def broken() -> list[Finding]:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await run_checks([broken()])

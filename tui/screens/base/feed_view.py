@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 from textual.worker import Worker
@@ -70,7 +71,7 @@ class FeedView(ListView):
         if moved:
             self._stop()
         if cluster_feed is not None and self._following is None:
-            following = follow(self._followed, self._changed, self.redraw)
+            following = partial(follow, self._followed, self._changed, self.redraw)
             self._following = self.run_worker(following, group="follow", exclusive=True)
 
     def _stop(self) -> None:
