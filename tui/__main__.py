@@ -120,7 +120,12 @@ def _run(words: list[str]) -> int:
     config = read_config(options.config_file)
     for key in config.unknown:
         write_stderr(f"{options.config_file}: unknown setting {key}")
-    options = replace(options, config_theme=config.theme, finished_days=config.finished_days)
+    options = replace(
+        options,
+        config_theme=config.theme,
+        finished_days=config.finished_days,
+        prometheus=config.prometheus,
+    )
     with recognising(config.accelerators):
         return _do(options, flags)
 

@@ -37,6 +37,8 @@ class ConsoleOptions:
     """The palette that was chosen last, in the console or in config.yaml; empty for none."""
     finished_days: float = FINISHED_DAYS
     """How long the list shows jobs that have finished."""
+    prometheus: str = ""
+    """Service that config.yaml names, as `monitoring/prometheus-k8s:web`; empty to look for one."""
     is_mono: bool = False
     """Without colours."""
     is_ascii: bool = False

@@ -26,7 +26,7 @@ from k8s.telemetry.readings import (
 )
 from k8s.telemetry.sources.exporter_reader import ExporterReader
 from k8s.telemetry.sources.metrics_server import NODE_METRICS, POD_METRICS, fetch_usage
-from k8s.telemetry.sources.prometheus import PrometheusAddress
+from k8s.telemetry.sources.prometheus_address import PrometheusAddress
 from k8s.telemetry.sources.prometheus_reader import PrometheusReader
 from k8s.telemetry.sources.refusals import Refusals
 

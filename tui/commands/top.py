@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
+from k8s.client.client import Client
 from k8s.errors import Forbidden
 from k8s.snapshot import ClusterSnapshot, Job, NodeRow
 from k8s.status import Status
 from tui.commands.support.connect import cluster, namespace_in_use, read_jobs, server_clock
 from tui.commands.support.job_name import add_type, jobs_of_type
+from tui.commands.support.live_output import LiveReadings, add_live
 from tui.commands.support.output import OutputColumn, add_format, write, write_stderr, write_table
 from tui.commands.support.partial import no_jobs, write_items, write_missing
 from tui.commands.support.values import job_values, node_values
@@ -48,11 +50,12 @@ JOB_COLUMNS = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Let the command take `nodes` or `jobs`."""
     views = parser.add_subparsers(dest="view", required=True, metavar="nodes|jobs")
-    add_format(
-        views.add_parser("nodes", aliases=["node"], help="show the GPUs of each node and who holds them")
-    )
+    nodes = views.add_parser("nodes", aliases=["node"], help="show the GPUs of each node and who holds them")
+    add_format(nodes)
+    add_live(nodes)
     jobs = views.add_parser("jobs", aliases=["job"], help="show the GPUs that each job requests and holds")
     add_format(jobs)
+    add_live(jobs)
     add_type(jobs)
 
 
@@ -60,16 +63,29 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     """Print the GPUs of nodes or of jobs."""
     async with cluster(options) as client:
         if flags.view.startswith("node"):
-            _print_nodes(
-                await ClusterFeed(client, namespace_in_use(options, client)).read_once(), flags.output
-            )
+            snapshot = await ClusterFeed(client, namespace_in_use(options, client)).read_once()
+            live = None
+            if flags.live:
+                live = await LiveReadings.read(options, client, snapshot, snapshot.nodes)
+            _print_nodes(snapshot, flags.output, live)
         else:
             snapshot = jobs_of_type(await read_jobs(options, client), flags.job_type)
-            _print_jobs(snapshot, server_clock(client), flags)
+            live = await _measure_jobs(options, client, snapshot) if flags.live else None
+            _print_jobs(snapshot, server_clock(client), flags, live)
     return 0
 
 
-def _print_jobs(snapshot: ClusterSnapshot, clock: Clock, flags: argparse.Namespace) -> None:
+async def _measure_jobs(options: ConsoleOptions, client: Client, snapshot: ClusterSnapshot) -> LiveReadings:
+    """Measure the jobs that hold GPUs, and the nodes that they are on."""
+    jobs = [job for job in snapshot.jobs if job.gpus_allocated]
+    names = {name for job in jobs for name in job.nodes}
+    nodes = [row for row in snapshot.nodes if row.name in names]
+    return await LiveReadings.read(options, client, snapshot, nodes, jobs)
+
+
+def _print_jobs(
+    snapshot: ClusterSnapshot, clock: Clock, flags: argparse.Namespace, live: LiveReadings | None
+) -> None:
     form = flags.output
     write_missing(snapshot.missing_jobs)
     jobs = sorted(snapshot.jobs, key=lambda job: -job.gpus_requested)
@@ -77,6 +93,8 @@ def _print_jobs(snapshot: ClusterSnapshot, clock: Clock, flags: argparse.Namespa
     requested = allocated + waiting
     if form in ("json", "yaml"):
         items = [job_values(job, clock.now) for job in jobs]
+        if live is not None:
+            items = [{**item, "live": live.job_values(job)} for item, job in zip(items, jobs, strict=True)]
         totals = {"gpus_requested": requested, "gpus_allocated": allocated}
         write_items(items, snapshot.missing_jobs, form, **totals)
         return
@@ -97,6 +115,9 @@ def _print_jobs(snapshot: ClusterSnapshot, clock: Clock, flags: argparse.Namespa
     if not rows:
         write_stderr(no_jobs(snapshot, flags.job_type))
         return
+    if live is not None:
+        live.write_jobs(jobs, is_wide=form == "wide")
+        return
     write_table(JOB_COLUMNS, rows, is_wide=form == "wide")
     write("")
     if left_out := _left_out(jobs):
@@ -115,7 +136,7 @@ def _left_out(jobs: Sequence[Job]) -> str:
     )
 
 
-def _print_nodes(snapshot: ClusterSnapshot, form: str) -> None:
+def _print_nodes(snapshot: ClusterSnapshot, form: str, live: LiveReadings | None) -> None:
     is_partial = "nodes" in snapshot.problems
     if is_partial and not snapshot.nodes:
         raise Forbidden("Could not list nodes.", "You may not list them, nor any pod on them.")
@@ -124,9 +145,15 @@ def _print_nodes(snapshot: ClusterSnapshot, form: str) -> None:
     total, allocated = snapshot.gpus_total, snapshot.gpus_allocated
     if form in ("json", "yaml"):
         items = [node_values(node) for node in snapshot.nodes]
+        if live is not None:
+            pairs = zip(items, snapshot.nodes, strict=True)
+            items = [{**item, "live": live.node_values(node)} for item, node in pairs]
         free = {"gpus_free": snapshot.gpus_free, "largest_free": snapshot.largest_free}
         totals = {"gpus_total": total, "gpus_allocated": allocated, **free, "is_partial": is_partial}
         write_items(items, snapshot.missing_gpus, form, **totals)
+        return
+    if live is not None:
+        live.write_nodes(snapshot.nodes, is_wide=form == "wide")
         return
     write_table(
         NODE_COLUMNS,

@@ -10,6 +10,7 @@ from pathlib import Path
 import yaml
 
 from k8s.errors import KubeError
+from k8s.telemetry.sources.prometheus_address import parse_address
 from tui.options import FINISHED_DAYS
 
 MOST_DAYS = 36500
@@ -31,6 +32,8 @@ class Config:
     """The palette to use until another one is chosen; empty for none."""
     finished_days: float = FINISHED_DAYS
     """How long the list shows jobs that have finished."""
+    prometheus: str = ""
+    """The service of the cluster's Prometheus, as `monitoring/prometheus-k8s:web`; empty to look for it."""
 
 
 def read_config(path: Path) -> Config:
@@ -68,7 +71,7 @@ def _root(path: Path, text: str) -> yaml.MappingNode | None:
 
 def _config(path: Path, root: yaml.MappingNode | None) -> Config:
     accelerators: tuple[str, ...] = ()
-    theme, finished_days = "", FINISHED_DAYS
+    theme, finished_days, prometheus = "", FINISHED_DAYS, ""
     unknown = []
     for key, value in root.value if root else ():
         if key.value == "accelerators":
@@ -77,10 +80,12 @@ def _config(path: Path, root: yaml.MappingNode | None) -> Config:
             theme = _name(path, value)
         elif key.value == "finished_days":
             finished_days = _days(path, value)
+        elif key.value == "prometheus":
+            prometheus = _service(path, value)
         else:
             name = key.value if isinstance(key, yaml.ScalarNode) else "a key of several parts"
             unknown.append(f"{name} (line {_line(key)})")
-    return Config(accelerators, tuple(unknown), theme, finished_days)
+    return Config(accelerators, tuple(unknown), theme, finished_days, prometheus)
 
 
 def _name(path: Path, value: yaml.Node) -> str:
@@ -88,6 +93,14 @@ def _name(path: Path, value: yaml.Node) -> str:
         raise _refusal(path, _line(value), "theme", "the name of a theme is expected, as dark")
     name: str = value.value
     return name
+
+
+def _service(path: Path, value: yaml.Node) -> str:
+    try:
+        return parse_address(str(value.value)).name
+    except ValueError as error:
+        why = "a service is expected, as monitoring/prometheus-k8s:web"
+        raise _refusal(path, _line(value), "prometheus", why) from error
 
 
 def _days(path: Path, value: yaml.Node) -> float:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import msgspec
 
@@ -21,6 +20,7 @@ from k8s.errors import Forbidden, KubeError
 from k8s.models import Meta, Reader, Value
 from k8s.models.resources import SERVICES
 from k8s.telemetry.sources.dcgm import METRICS
+from k8s.telemetry.sources.prometheus_address import PrometheusAddress
 from k8s.telemetry.sources.prometheus_text import Sample
 from k8s.telemetry.sources.proxied import WITHIN_S, fetch_proxied
 
@@ -36,44 +36,12 @@ MOST_CANDIDATES = 6
 CHOOSE_S = 5.0
 """Longest time for each of them."""
 _PORT_NAMES = ("web", "http-web", "http", "prometheus", "http-query", "reloader-web")
-_ADDRESS = re.compile(
-    r"(?P<namespace>[a-z0-9-]+)/(?:(?P<scheme>https?):)?(?P<name>[a-z0-9.-]+)"
-    r"(?::(?P<port>[a-z0-9-]+))?(?P<prefix>(?:/[\w.-]+)*)/?"
-)
 _OBJECT_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 _INTERFACES = (
     "lo|veth.*|cali.*|cni.*|docker.*|flannel.*|br-.*|bond.*|tunl.*|cilium.*|lxc.*|kube-.*|nodelocaldns"
 )
 """Interfaces whose bytes others count too, or that leave no node."""
 _NODE_LABELS = ("Hostname", "hostname", "node", "kubernetes_node", "exported_node")
-
-
-@dataclass(frozen=True, slots=True)
-class PrometheusAddress:
-    """A service that answers queries."""
-
-    namespace: str
-    service: str
-    port: str = ""
-    """Number or name; empty where the service has but one."""
-    scheme: str = ""
-    prefix: str = ""
-    """Path before `/api/v1`, as `/prometheus`."""
-
-    @property
-    def path(self) -> str:
-        """Return the path on the API server of its queries."""
-        parts = [self.service, self.port] if self.port else [self.service]
-        if self.scheme:
-            parts = [self.scheme, self.service, self.port]
-        return f"{SERVICES.path(self.namespace)}/{':'.join(parts)}/proxy{self.prefix}/api/v1/query"
-
-    @property
-    def name(self) -> str:
-        """Return it as in config.yaml: `monitoring/prometheus-k8s:web`."""
-        scheme = f"{self.scheme}:" if self.scheme else ""
-        port = f":{self.port}" if self.port else ""
-        return f"{self.namespace}/{scheme}{self.service}{port}{self.prefix}"
 
 
 WELL_KNOWN = (
@@ -85,21 +53,6 @@ WELL_KNOWN = (
     PrometheusAddress("prometheus", "prometheus-server", "80"),
 )
 """Tried where services may not be listed."""
-
-
-def parse_address(text: str) -> PrometheusAddress:
-    """Read `namespace/service`, `namespace/service:port` or `namespace/https:service:port/prefix`.
-
-    Raises:
-        ValueError: It is nothing like that.
-    """
-    found = _ADDRESS.fullmatch(text)
-    if found is None or ".." in text:
-        raise ValueError(f"{text!r} is no address of a service, as monitoring/prometheus-k8s:web")
-    scheme = found["scheme"] if found["scheme"] == "https" else ""
-    return PrometheusAddress(
-        found["namespace"], found["name"], found["port"] or "", scheme or "", found["prefix"] or ""
-    )
 
 
 class _ServicePort(Value, frozen=True):

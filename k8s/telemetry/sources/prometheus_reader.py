@@ -11,7 +11,7 @@ from k8s.snapshot import NodeRow
 from k8s.telemetry.readings import NodeReadings, NoReadings, NoReadingsCause, Source, Traffic
 from k8s.telemetry.sources import prometheus
 from k8s.telemetry.sources.dcgm import gpu_readings, node_of
-from k8s.telemetry.sources.prometheus import PrometheusAddress
+from k8s.telemetry.sources.prometheus_address import PrometheusAddress
 from k8s.telemetry.sources.prometheus_text import Sample
 from k8s.telemetry.sources.refusals import Refusals
 

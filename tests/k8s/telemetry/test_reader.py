@@ -8,7 +8,7 @@ from k8s.client.client import Client
 from k8s.snapshot import Job, NodeRow
 from k8s.telemetry.reader import TelemetryReader
 from k8s.telemetry.readings import NoReadingsCause, Source
-from k8s.telemetry.sources.prometheus import PrometheusAddress
+from k8s.telemetry.sources.prometheus_address import PrometheusAddress
 from tests.k8s.telemetry.sources.test_prometheus import BUSY, answering, vector
 from tests.scripted.server import ScriptedCluster, page, refusal
 from tests.scripted.telemetry import gpu_cluster, proxied, proxy_path, text

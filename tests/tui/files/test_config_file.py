@@ -64,6 +64,8 @@ def test_a_key_that_is_no_setting_is_named_with_its_line(tmp_path: Path) -> None
         ("finished_days: '7'\n", "line 1, finished_days: a number of days is expected"),
         ("finished_days: !!int soon\n", "line 1, finished_days: a number of days is expected"),
         ("finished_days: true\n", "line 1, finished_days: a number of days is expected"),
+        ("theme: dark\nprometheus: http://prom:9090\n", "line 2, prometheus: a service is expected"),
+        ("prometheus: [a]\n", "line 1, prometheus: a service is expected"),
         ("- accelerators\n", "line 1: keys and values are expected"),
         ("a: 1\nb: [1\n", "line 3: "),
         ("a: \x01\n", "line 1: this is no YAML."),
@@ -75,6 +77,11 @@ def test_what_makes_no_sense_is_refused_with_file_line_and_key(tmp_path: Path, t
         read_config(path)
     assert f"{path}, {words}" in str(refused.value)
     assert "Correct the file" in refused.value.hint
+
+
+def test_where_prometheus_is_can_be_said(tmp_path: Path) -> None:
+    path = written(tmp_path, "prometheus: monitoring/prometheus-k8s:9090/prom\n")
+    assert read_config(path).prometheus == "monitoring/prometheus-k8s:9090/prom"
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:

@@ -10,13 +10,12 @@ import pytest
 from k8s.client.client import Client
 from k8s.telemetry.readings import PodContainer, Source
 from k8s.telemetry.sources.prometheus import (
-    PrometheusAddress,
     find_prometheus,
     gpu_expression,
     node_traffic_expression,
-    parse_address,
     pod_traffic_expression,
 )
+from k8s.telemetry.sources.prometheus_address import PrometheusAddress, parse_address
 from k8s.telemetry.sources.prometheus_reader import PrometheusReader
 from k8s.telemetry.sources.refusals import Refusals
 from tests.scripted.server import Answer, Asked, Compute, Reply, ScriptedCluster, page, refusal

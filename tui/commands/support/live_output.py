@@ -1,0 +1,233 @@
+"""`top nodes --live` and `top jobs --live`: what was measured just now, beside what is allocated."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from statistics import fmean
+
+from k8s.client.client import Client
+from k8s.snapshot import ClusterSnapshot, Job, NodeRow
+from k8s.telemetry.gpu_warnings import warnings_of
+from k8s.telemetry.job_ranks import RankReading, holders_of, readings_by_rank
+from k8s.telemetry.reader import TelemetryReader
+from k8s.telemetry.readings import GpuReading, NodeReadings, Telemetry, Traffic, Usage
+from k8s.telemetry.sources.prometheus_address import parse_address
+from tui.commands.support.gpu_values import gpu_values, node_live_values, pod_values, rank_values
+from tui.commands.support.output import OutputColumn, write, write_stderr, write_table
+from tui.commands.support.values import Values
+from tui.options import ConsoleOptions
+from tui.text.format import NOTHING, age, memory, plural
+
+_NUMBERS = (
+    OutputColumn("UTIL", "right"),
+    OutputColumn("MEMORY", "right"),
+    OutputColumn("POWER", "right"),
+    OutputColumn("TEMP", "right"),
+    OutputColumn("SOURCE"),
+    OutputColumn("AGE", "right"),
+)
+NODE_COLUMNS = (
+    OutputColumn("NODE"),
+    OutputColumn("GPU"),
+    OutputColumn("MODEL", is_wide=True),
+    *_NUMBERS,
+    OutputColumn("HELD BY"),
+    OutputColumn("NOTE"),
+)
+RANK_COLUMNS = (
+    OutputColumn("NAMESPACE"),
+    OutputColumn("JOB"),
+    OutputColumn("RANK", "right"),
+    OutputColumn("INSTANCE"),
+    OutputColumn("NODE"),
+    OutputColumn("GPU"),
+    OutputColumn("MODEL", is_wide=True),
+    *_NUMBERS,
+    OutputColumn("NOTE"),
+)
+USAGE_COLUMNS = (
+    OutputColumn("CPU", "right"),
+    OutputColumn("MEMORY", "right"),
+    OutputColumn("RECEIVED/s", "right"),
+    OutputColumn("SENT/s", "right"),
+    OutputColumn("READ/s", "right"),
+    OutputColumn("WRITTEN/s", "right"),
+    OutputColumn("SOURCES"),
+)
+_Uses = Sequence[tuple[tuple[str, ...], Usage | None, Traffic | None]]
+"""Names of nodes or pods, and what they use."""
+_BLANK = (NOTHING,) * len(_NUMBERS)
+
+
+def add_live(parser: argparse.ArgumentParser) -> None:
+    """Let a command take `--live`."""
+    words = "measure too: what the GPUs do now, by DCGM exporter or Prometheus, with source and age"
+    parser.add_argument("--live", action="store_true", help=words)
+
+
+class LiveReadings:
+    """What was measured of the nodes and the jobs of one snapshot, and what of it is printed."""
+
+    def __init__(self, snapshot: ClusterSnapshot, telemetry: Telemetry) -> None:
+        """Take what is printed as of now."""
+        self._snapshot, self._telemetry = snapshot, telemetry
+        self._now = datetime.now(UTC)
+
+    @classmethod
+    async def read(
+        cls,
+        options: ConsoleOptions,
+        client: Client,
+        snapshot: ClusterSnapshot,
+        nodes: Iterable[NodeRow],
+        jobs: Iterable[Job] = (),
+    ) -> LiveReadings:
+        """Measure nodes and jobs; what this user may not read is one line on stderr."""
+        address = parse_address(options.prometheus) if options.prometheus else None
+        telemetry = await TelemetryReader(client, prometheus=address).read(nodes, jobs)
+        for notice in telemetry.notices:
+            write_stderr(notice)
+        return cls(snapshot, telemetry)
+
+    def node_values(self, node: NodeRow) -> Values:
+        """Return what was measured on a node."""
+        found = self._of(node.name)
+        return node_live_values(found, [self._gpu_values(gpu) for gpu in found.gpus], self._now)
+
+    def job_values(self, job: Job) -> Values:
+        """Return what was measured of a job: its ranks' GPUs, and what its pods use."""
+        namespace = job.ref.namespace
+        pods = [self._telemetry.pods.get((namespace, each.pod)) for each in job.instances]
+        return {
+            "ranks": [
+                rank_values(line, None if line.gpu is None else self._gpu_values(line.gpu))
+                for line in self._ranks(job)
+            ],
+            "pods": [pod_values(pod, self._now) for pod in pods if pod is not None],
+        }
+
+    def write_nodes(self, nodes: Sequence[NodeRow], *, is_wide: bool) -> None:
+        """Print a line for each GPU, and one with the reason for each node of which none is known."""
+        rows = [row for node in nodes for row in self._node_rows(node)]
+        write_table(NODE_COLUMNS, rows, is_wide=is_wide)
+        found = [self._of(node.name) for node in nodes]
+        uses: _Uses = [((each.node,), each.usage, each.traffic) for each in found]
+        self._write_usage((OutputColumn("NODE"),), uses)
+        measured = [gpu for each in found for gpu in each.gpus]
+        known = [gpu.utilisation for gpu in measured if gpu.utilisation is not None]
+        total = sum(node.gpus_total for node in nodes)
+        mean = f"; they work {fmean(known):.0f} % of the time" if known else ""
+        write(f"\nMeasured: {plural(len(measured), 'GPU')} of {total}{mean}.")
+
+    def write_jobs(self, jobs: Sequence[Job], *, is_wide: bool) -> None:
+        """Print a line for each rank of each job that holds GPUs."""
+        lines = [(job, line) for job in jobs for line in self._ranks(job)]
+        if not lines:
+            write("No running job holds GPUs.")
+            return
+        write_table(RANK_COLUMNS, [self._rank_row(job, line) for job, line in lines], is_wide=is_wide)
+        pods = self._telemetry.pods.values()
+        uses: _Uses = [((pod.namespace, pod.pod), pod.usage, pod.traffic) for pod in pods]
+        self._write_usage((OutputColumn("NAMESPACE"), OutputColumn("POD")), uses)
+
+    def _write_usage(self, names: Sequence[OutputColumn], uses: _Uses) -> None:
+        """Print what is used of CPU, memory, network and disks; nothing where nothing is known."""
+        rows = [
+            (*place, *self._usage_cells(usage, traffic))
+            for place, usage, traffic in uses
+            if usage is not None or traffic is not None
+        ]
+        if rows:
+            write("")
+            write_table((*names, *USAGE_COLUMNS), rows)
+
+    def _of(self, node: str) -> NodeReadings:
+        return self._telemetry.nodes.get(node, NodeReadings(node))
+
+    def _ranks(self, job: Job) -> tuple[RankReading, ...]:
+        if not job.gpus_allocated:
+            return ()
+        return readings_by_rank(job, self._telemetry, self._snapshot.nodes)
+
+    def _node_rows(self, node: NodeRow) -> Iterable[tuple[str, ...]]:
+        found = self._of(node.name)
+        why = found.missing.words if found.missing is not None else ""
+        if not found.gpus and (why or node.gpus_total):
+            yield (node.name, NOTHING, NOTHING, *_BLANK, NOTHING, why or NOTHING)
+        for gpu in found.gpus:
+            pods = [f"{each.namespace}/{each.pod}" for each in holders_of(gpu, self._snapshot.nodes)]
+            yield (
+                node.name,
+                _gpu_name(gpu),
+                gpu.model or NOTHING,
+                *self._numbers(gpu),
+                ", ".join(pods) or NOTHING,
+                self._note(gpu) or why or NOTHING,
+            )
+
+    def _rank_row(self, job: Job, line: RankReading) -> tuple[str, ...]:
+        gpu, instance = line.gpu, line.instance
+        why = "" if gpu is not None else self._why_unknown(instance.node)
+        assumed = "Whose GPU it is is taken from the scheduler's books." if line.is_assumed else ""
+        return (
+            job.ref.namespace,
+            job.ref.name,
+            NOTHING if line.rank is None else str(line.rank),
+            instance.name,
+            instance.node or NOTHING,
+            NOTHING if gpu is None else _gpu_name(gpu),
+            NOTHING if gpu is None else gpu.model or NOTHING,
+            *(_BLANK if gpu is None else self._numbers(gpu)),
+            ("" if gpu is None else self._note(gpu)) or why or assumed or NOTHING,
+        )
+
+    def _why_unknown(self, node: str) -> str:
+        """Say why it is not known what a rank on a node does."""
+        found = self._of(node)
+        if found.missing is not None:
+            return found.missing.words
+        return f"{found.source} does not say whose GPUs these are." if found.gpus else ""
+
+    def _numbers(self, gpu: GpuReading) -> tuple[str, ...]:
+        used, total = gpu.memory_used, gpu.memory_total
+        of_total = "" if total is None else f"/{memory(total)}"
+        limit = "" if gpu.power_limit_w is None else f"/{gpu.power_limit_w:.0f}"
+        return (
+            NOTHING if gpu.utilisation is None else f"{gpu.utilisation:.0f}%",
+            NOTHING if used is None else f"{memory(used)}{of_total}",
+            NOTHING if gpu.power_w is None else f"{gpu.power_w:.0f}{limit}W",
+            NOTHING if gpu.temperature_c is None else f"{gpu.temperature_c:.0f}C",
+            str(gpu.source),
+            self._age(gpu),
+        )
+
+    def _usage_cells(self, usage: Usage | None, traffic: Traffic | None) -> tuple[str, ...]:
+        cpu = None if usage is None else usage.cpu_cores
+        used = None if usage is None else usage.memory_bytes
+        rates = (
+            (None,) * 4
+            if traffic is None
+            else (traffic.received_bps, traffic.sent_bps, traffic.read_bps, traffic.written_bps)
+        )
+        told = [f"{each.source} {self._age(each)}" for each in (usage, traffic) if each is not None]
+        return (
+            NOTHING if cpu is None else f"{cpu:.1f}",
+            NOTHING if used is None else memory(used),
+            *(NOTHING if rate is None else memory(rate) for rate in rates),
+            ", ".join(told),
+        )
+
+    def _age(self, told: GpuReading | Usage | Traffic) -> str:
+        return age((self._now - told.read_at).total_seconds())
+
+    def _note(self, gpu: GpuReading) -> str:
+        return " ".join(warning.words for warning in warnings_of(gpu))
+
+    def _gpu_values(self, gpu: GpuReading) -> Values:
+        return gpu_values(gpu, warnings_of(gpu), self._now)
+
+
+def _gpu_name(gpu: GpuReading) -> str:
+    return f"{gpu.name} ({gpu.mig_profile})" if gpu.mig_profile else gpu.name
