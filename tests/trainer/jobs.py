@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests import ROOT
 from trainer.catalogue import find
 from trainer.tfevents import EventFolder, ScalarCurve
@@ -101,3 +103,11 @@ def open_mpi_env(rank: int, world_size: int, local_size: int = 0) -> dict[str, s
 def free_port() -> str:
     with socket.create_server(("127.0.0.1", 0)) as free:
         return str(free.getsockname()[1])
+
+
+def ranks_of(process: int) -> list[int]:
+    """Find the processes that a launcher started."""
+    children = Path(f"/proc/{process}/task/{process}/children")
+    if not children.exists():
+        pytest.skip("needs Linux's /proc")
+    return [int(child) for child in children.read_text().split()]

@@ -112,7 +112,7 @@ def test_a_full_disk_stops_training_or_not_and_the_words_are_true(
         folder_of(tmp_path).save(state(2))
     assert str(caught.value) == (
         f"Could not write the checkpoint {tmp_path}/step-00000002.pt. No space left on device."
-        f" Training stops after step 2; no checkpoint is in {tmp_path}."
+        f" Training stops; no checkpoint is in {tmp_path}."
         " Make room or choose another --checkpoint-dir, then start again;"
         " --on-full-disk continue would train on."
     )
@@ -129,7 +129,7 @@ def test_a_full_disk_stops_training_or_not_and_the_words_are_true(
 
 def test_what_is_no_full_disk_stops_training_even_if_a_full_one_would_not(tmp_path: Path) -> None:
     (tmp_path / ".step-00000002.pt.partial").mkdir()
-    with pytest.raises(TrainingError, match=r"Is a directory\. Training stops after step 2") as caught:
+    with pytest.raises(TrainingError, match=r"Is a directory\. Training stops; ") as caught:
         folder_of(tmp_path, continues=True).save(state(2))
     assert "--on-full-disk" not in str(caught.value)
     assert list_checkpoints(tmp_path) == []

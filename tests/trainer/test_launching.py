@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("torch", reason="training needs torch, which gpuconsole[trainer] brings")
 
 from tests import ROOT
-from tests.trainer.jobs import LINE, LONG, SMALL, Job, free_port
+from tests.trainer.jobs import LINE, LONG, SMALL, Job, free_port, ranks_of
 
 pytestmark = pytest.mark.slow
 
@@ -21,14 +21,6 @@ OF_THE_STORE = re.compile(
 )
 """What torchrun itself writes on a slow machine, when the pod that holds the store has ended before it."""
 SIGNALS = pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-
-
-def ranks_of(process: int) -> list[int]:
-    """Find the processes that a launcher started."""
-    children = Path(f"/proc/{process}/task/{process}/children")
-    if not children.exists():
-        pytest.skip("needs Linux's /proc")
-    return [int(child) for child in children.read_text().split()]
 
 
 @pytest.mark.parametrize(("pods", "processes"), [(1, 2), (2, 1), (2, 2)])

@@ -75,6 +75,17 @@ def test_a_run_that_is_done_says_that_nothing_is_left(tmp_path: Path) -> None:
     assert "nothing left to train: 1 epochs are done of 1" in "\n".join(lines)
 
 
+def test_checkpoints_of_which_none_can_be_read_end_the_run_with_a_status_of_their_own(tmp_path: Path) -> None:
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints" / "step-00000010.pt").write_bytes(b"torn")
+    warning, error = run(tmp_path, *SMALL, status=3)
+    assert warning.startswith("warning: The checkpoint checkpoints/step-00000010.pt cannot be read. ")
+    assert error == (
+        "error: None of the 1 checkpoints in checkpoints can be read."
+        " Move them away, or start anew with --resume never."
+    )
+
+
 def test_weights_with_which_validation_gives_no_number_are_not_saved(tmp_path: Path) -> None:
     one_step = ["--train-images", "32", "--val-images", "10", "--epochs", "3"]
     run(tmp_path, *one_step)

@@ -44,6 +44,16 @@ def save_checkpoint(folder: Path, step: int, state: State, keep: int) -> Path:
         NotFinite: `state` holds a number that is not finite; nothing was written.
         CheckpointNotWritten: The file cannot be written.
     """
+    check_finite(step, state)
+    return write_checkpoint(folder, step, state, keep)
+
+
+def check_finite(step: int, state: State) -> None:
+    """Make sure that `state`, of `step`, may be saved.
+
+    Raises:
+        NotFinite: It holds a number that is not finite.
+    """
     where = find_not_finite(state)
     if where:
         raise NotFinite(
@@ -51,6 +61,14 @@ def save_checkpoint(folder: Path, step: int, state: State, keep: int) -> Path:
             "The learning rate may be too high.",
             "Choose a smaller --lr; a new start goes on from the checkpoint before, if there is one.",
         )
+
+
+def write_checkpoint(folder: Path, step: int, state: State, keep: int) -> Path:
+    """Do as `save_checkpoint` does with a `state` that is known to be finite.
+
+    Raises:
+        CheckpointNotWritten: The file cannot be written.
+    """
     path = folder / f"step-{step:08d}.pt"
     partial = folder / f".{path.name}.partial"
     try:

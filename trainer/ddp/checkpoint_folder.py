@@ -7,11 +7,12 @@ from pathlib import Path
 from trainer.ddp.checkpoint import (
     CheckpointNotWritten,
     State,
+    check_finite,
     list_checkpoints,
     load_latest,
-    save_checkpoint,
     set_aside,
     step_of,
+    write_checkpoint,
 )
 from trainer.messages import TrainingError, ago, log, log_error
 
@@ -75,9 +76,18 @@ class CheckpointFolder:
             NotFinite: The weights are not.
             TrainingError: It could not be written; training must stop.
         """
+        check_finite(state["step"], state)
+        return self.write(state)
+
+    def write(self, state: State) -> str:
+        """Do as `save` does with a `state` that is known to be finite.
+
+        Raises:
+            TrainingError: It could not be written; training must stop.
+        """
         state |= {"network": self.model, "job": self.job, "saved_at": time.time()}
         try:
-            return str(save_checkpoint(self.path, state["step"], state, self.keep))
+            return str(write_checkpoint(self.path, state["step"], state, self.keep))
         except CheckpointNotWritten as error:
             what, why, _ = error.args
             if error.is_full and self.continues_when_full:
@@ -85,7 +95,7 @@ class CheckpointFolder:
                 return ""
             raise TrainingError(
                 what,
-                f"{why} Training stops after step {state['step']}; {self.last()}.",
+                f"{why} Training stops; {self.last()}.",
                 "Make room or choose another --checkpoint-dir, then start again"
                 + ("; --on-full-disk continue would train on." if error.is_full else "."),
             ) from error

@@ -3,13 +3,12 @@
 import math
 import signal
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from trainer.ddp.checkpoint import State
+from trainer.ddp.checkpoint_writer import CheckpointWriter
 from trainer.ddp.datasets import Images, TrainBatches, validation_batches
 from trainer.ddp.learner import Learner
 from trainer.distributed.curves import CurveWriter
@@ -19,6 +18,9 @@ from trainer.signals import StopRequest
 
 STOP_CHECK_EVERY_S = 0.5
 """About how often the ranks ask each other whether to stop."""
+
+_CHECKPOINT_FAILED = 1 << 10
+"""What rank 0 tells the others in place of a signal's number."""
 
 
 @dataclass(slots=True)
@@ -56,7 +58,8 @@ class TrainingLoop:
         log_every: int,
         test_batch_size: int,
         curves: CurveWriter | None,
-        save: Callable[[State], str],
+        checkpoints: CheckpointWriter,
+        checkpoint_every: int,
         progress: Progress,
         stop: StopRequest,
     ) -> None:
@@ -68,8 +71,9 @@ class TrainingLoop:
         self._log_every = log_every
         self._test_batch_size = test_batch_size
         self._curves = curves
-        self._save = save
-        """Writes a checkpoint on rank 0; returns where, or "" if it could not and training goes on."""
+        self._checkpoints = checkpoints
+        self._checkpoint_every = checkpoint_every
+        """Steps between two checkpoints inside an epoch; 0 for none."""
         self._progress = progress
         left = train.sampler.steps_left(epochs, progress.epoch, progress.images)
         self.steps = progress.step + left
@@ -87,16 +91,16 @@ class TrainingLoop:
         """
         progress = self._progress
         self._stop.catch_signals()
-        metrics, saved = None, "already"
+        metrics = None
         while progress.epoch < self._epochs:
             self._run_epoch()
             metrics = self._validate()
             progress.epoch += 1
             progress.images = max(0, progress.images - len(self._train.images))
             self._log_metrics(metrics)
-            saved = self._checkpoint()
+            self._checkpoint()
             self._stop_if_asked()
-        if not saved:
+        if metrics is not None and not self._finish_checkpoint():
             raise TrainingError(
                 "All is trained, but the last checkpoint found no room on its disk.",
                 "The warning before says which is the last one.",
@@ -121,6 +125,8 @@ class TrainingLoop:
                 self._log_steps(losses, steps, time.perf_counter() - started)
                 losses.zero_()
                 steps, started = 0, time.perf_counter()
+            if not at_end and self._checkpoint_every and progress.step % self._checkpoint_every == 0:
+                self._checkpoint()
             if not at_end and progress.step % self._stop_check_steps == 0:
                 self._stop_if_asked()
 
@@ -187,16 +193,25 @@ class TrainingLoop:
                 "Choose a smaller --lr; no checkpoint holds these weights.",
             )
 
-    def _checkpoint(self) -> str:
+    def _checkpoint(self) -> None:
+        """Have a checkpoint of this step written while the next steps are taken."""
         progress = self._progress
         state = self._learner.state_dict()
         state |= {"step": progress.step, "epoch": progress.epoch, "images": progress.images}
-        return self._group.run_on_rank0(lambda: self._save(state))
+        self._group.run_on_rank0(lambda: self._checkpoints.start(state))
+
+    def _finish_checkpoint(self) -> str:
+        """Wait for the last checkpoint; returns its path, "" if it found no room and training goes on."""
+        return self._group.run_on_rank0(self._checkpoints.finish)
 
     def _stop_if_asked(self) -> None:
-        number = int(self._group.all_reduce_max(self._stop.signal))
-        if number:
-            saved = self._checkpoint()
+        mine = _CHECKPOINT_FAILED if self._checkpoints.has_failed else self._stop.signal
+        number = int(self._group.all_reduce_max(mine))
+        if number == _CHECKPOINT_FAILED:
+            self._finish_checkpoint()
+        elif number:
+            self._checkpoint()
+            saved = self._finish_checkpoint()
             raise Stopped(
                 f"Stopped by {signal.Signals(number).name} after step {self._progress.step}.",
                 f"{saved} holds everything."

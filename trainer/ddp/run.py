@@ -1,6 +1,7 @@
 """One training from its arguments to its exit status: what is set up, and what is said when it fails."""
 
 import argparse
+import os
 import time
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import torch
 
 from trainer.ddp.checkpoint import State
 from trainer.ddp.checkpoint_folder import CheckpointFolder
+from trainer.ddp.checkpoint_writer import CheckpointWriter
 from trainer.ddp.datasets import Images, TrainBatches, draw_digit_images, load_mnist
 from trainer.ddp.learner import Learner
 from trainer.ddp.loop import Metrics, Progress, TrainingLoop
@@ -42,6 +44,7 @@ def train(arguments: argparse.Namespace, stop: StopRequest) -> None:
     group = ProcessGroup(ranks, device, arguments.wait_for_others, arguments.backend)
     try:
         group.init()
+        _say_restart(ranks)
         metrics = _train(arguments, group, threads, stop)
     finally:
         group.destroy()
@@ -80,6 +83,7 @@ def _train(arguments: argparse.Namespace, group: ProcessGroup, threads: int, sto
             check_file("--save-path", Path(arguments.save_path))
         return checkpoints.load(arguments.resume)
 
+    writer = CheckpointWriter(checkpoints)
     progress = _resume(learner, group.run_on_rank0(open_folders))
     curves = CurveWriter(log_dir) if ranks.is_first else None
     try:
@@ -91,7 +95,8 @@ def _train(arguments: argparse.Namespace, group: ProcessGroup, threads: int, sto
             log_every=arguments.log_every,
             test_batch_size=arguments.test_batch_size,
             curves=curves,
-            save=checkpoints.save,
+            checkpoints=writer,
+            checkpoint_every=arguments.checkpoint_every,
             progress=progress,
             stop=stop,
         )
@@ -116,8 +121,17 @@ def _train(arguments: argparse.Namespace, group: ProcessGroup, threads: int, sto
             group.run_on_rank0(lambda: _save_weights(Path(arguments.save_path), learner))
         return metrics
     finally:
+        writer.close()
         if curves is not None:
             curves.close()
+
+
+def _say_restart(ranks: Ranks) -> None:
+    """Log how often torchrun has started the ranks again, if it has."""
+    restarts = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    if ranks.is_first and ranks.launcher == "torchrun" and restarts != "0":
+        most = os.environ.get("TORCHELASTIC_MAX_RESTARTS", "?")
+        log(f"restart {restarts} of {most}: a rank failed, and torchrun started all of them again")
 
 
 def _save_weights(path: Path, learner: Learner) -> None:

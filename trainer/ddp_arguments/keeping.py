@@ -21,6 +21,14 @@ KEEPING_ARGUMENTS = (
     ),
     Argument("checkpoint-dir", "checkpoints", "", "Folder for checkpoints, written and read by rank 0"),
     Argument(
+        "checkpoint-every",
+        0,
+        "steps",
+        "Steps between two checkpoints within an epoch; 0 writes one at its end only",
+        least=0,
+        most=1_000_000_000,
+    ),
+    Argument(
         "save-path",
         "",
         "",
