@@ -19,6 +19,13 @@ _MPI_ARGUMENTS = (
     Argument("num-warmup-batches", 10, "batches", "Batches before the clock runs", least=0, most=1_000_000),
     Argument("num-batches-per-iter", 10, "batches", "Batches in one measurement", least=1, most=1_000_000),
     Argument("num-iters", 10, "iterations", "How often to measure", least=1, most=1_000_000),
+    Argument(
+        "precision",
+        "fp32",
+        "",
+        "Numbers to compute with: strictly fp32, or as GPUs are fastest; bf16 also on processors",
+        ("fp32", "tf32", "bf16", "fp16"),
+    ),
     Argument("fp16-allreduce", False, "", "Halve the numbers that the ranks exchange: 16 bits each"),
     Argument("no-cuda", False, "", "Compute on the processor even where there is a GPU"),
     Argument(
@@ -28,6 +35,16 @@ _MPI_ARGUMENTS = (
         "Folder for event files with a point a measurement, written by rank 0",
         also=("logdir",),
     ),
+    Argument("json", "", "", "File for the result as JSON, written by rank 0"),
+    Argument(
+        "allreduce-mib",
+        0,
+        "MiB",
+        "Largest message of the all-reduce that is measured at the end; 0 is 256 between GPUs, else 16",
+        least=0,
+        most=16_384,
+    ),
+    Argument("throughput-only", False, "", "Measure neither one rank alone nor all-reduce"),
     Argument("backend", "auto", "", "What carries gradients: auto is nccl between GPUs, else gloo", BACKENDS),
     Argument(
         "master-addr",

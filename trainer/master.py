@@ -1,4 +1,4 @@
-"""Where the ranks of a job meet when mpirun started them: the address of rank 0, and a port there.
+"""Where the ranks of a job meet when mpirun or srun started them: the address of rank 0, and a port there.
 
 In this order:
 
@@ -6,6 +6,8 @@ In this order:
 2. All ranks are on this machine: 127.0.0.1, and a port made of the name that mpirun gave the job.
 3. MPI itself: rank 0 broadcasts its address (see `mpi_address`).
 4. The first host of the hostfile that the MPI operator or the user named, where ranks have it.
+
+Under Slurm: MASTER_ADDR and MASTER_PORT, else the first node of the job step and a port made of its number.
 
 torchrun and the PyTorchJob operator always give both variables.
 """
@@ -16,6 +18,7 @@ from collections.abc import Callable, Mapping
 from ipaddress import ip_address
 from pathlib import Path
 
+from trainer import slurm
 from trainer.messages import InvalidArguments
 from trainer.ranks import Ranks
 
@@ -57,6 +60,8 @@ def find_master(
         TrainingError: MPI failed.
     """
     address, port = env.get("MASTER_ADDR", ""), int(env.get("MASTER_PORT") or 0)
+    if ranks.launcher == "Slurm":
+        return _at_slurm(env, address, port)
     if not address and ranks.local_world_size == ranks.world_size:
         return "127.0.0.1", port or _port_of_job(env)
     if not address and (answer := ask_mpi()):
@@ -65,6 +70,17 @@ def find_master(
         files = [env[name] for name in _HOSTFILE_VARIABLES if env.get(name)]
         address = _first_host([*files, hostfile], ranks, hostname or socket.gethostname())
     return address, port or DEFAULT_PORT
+
+
+def _at_slurm(env: Mapping[str, str], address: str, port: int) -> tuple[str, int]:
+    address = address or slurm.first_host(env)
+    if not address:
+        raise InvalidArguments(
+            "Nothing says where rank 0 is.",
+            "Neither MASTER_ADDR nor SLURM_STEP_NODELIST is set.",
+            "Export MASTER_ADDR, the first node of the job, before srun.",
+        )
+    return address, port or slurm.port_of_step(env)
 
 
 def _port_of_job(env: Mapping[str, str]) -> int:

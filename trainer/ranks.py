@@ -2,7 +2,7 @@
 
 Sources: torchrun's "Environment Variables" page; the PyTorchJob operator (RANK,
 WORLD_SIZE, MASTER_*, where RANK counts pods); Open MPI's OMPI_COMM_WORLD_*; the
-PMI_* and MPI_* variables of MPICH and Intel MPI.
+PMI_* and MPI_* variables of MPICH and Intel MPI; Slurm's (`trainer.slurm`).
 """
 
 import os
@@ -11,6 +11,7 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from trainer import slurm
 from trainer.messages import InvalidArguments
 
 _LAUNCHERS = (
@@ -22,12 +23,17 @@ _LAUNCHERS = (
         "OMPI_COMM_WORLD_LOCAL_RANK",
         "OMPI_COMM_WORLD_LOCAL_SIZE",
     ),
+    ("Hydra", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
+    ("Slurm", slurm.RANK, slurm.TASKS, slurm.LOCAL_RANK, ""),
     ("MPICH", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
     ("the environment", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"),
 )
 
 MPI_LAUNCHERS = ("Open MPI", "MPICH")
 """The launchers that are an mpirun."""
+
+WITHOUT_MASTER = (*MPI_LAUNCHERS, "Slurm")
+"""The launchers that say nothing of where ranks meet: `trainer.master` finds it."""
 
 _PYTORCH_JOB_POD = re.compile(r"(.+)-(?:master|worker)-\d+")
 
@@ -58,7 +64,7 @@ class Ranks:
     local_world_size: int
     """Processes on this machine or in this pod."""
     launcher: str
-    """Who gave the ranks, in words: "torchrun", "Open MPI", "MPICH", "the environment" or "alone"."""
+    """Who gave the ranks: "torchrun", "Open MPI", "MPICH", "Slurm", "the environment" or "alone"."""
 
     @property
     def is_first(self) -> bool:
@@ -74,7 +80,8 @@ class Ranks:
     def from_env(cls, env: Mapping[str, str] | None = None) -> "Ranks":
         """Read the ranks from `env`, by default the environment of this process.
 
-        mpirun inside a pod wins over the pod's own RANK, torchrun over both.
+        mpirun inside a pod wins over the pod's own RANK, torchrun over both. An mpirun that srun
+        helped to start wins over Slurm; Slurm wins over the PMI_* that it sets itself.
 
         Raises:
             InvalidArguments: The variables contradict each other, or one is missing.
@@ -85,12 +92,16 @@ class Ranks:
                 continue
             if launcher == "torchrun" and "TORCHELASTIC_RUN_ID" not in env:
                 continue
+            if launcher == "Hydra" and local_rank not in env:
+                continue
+            if launcher == "Slurm" and not slurm.is_step_of_many(env):
+                continue
             ranks = cls(
                 rank=_number(env, rank),
                 world_size=_number(env, size),
                 local_rank=_number(env, local_rank, 0),
-                local_world_size=_number(env, local_size, 1),
-                launcher=launcher,
+                local_world_size=_local_world_size(env, launcher, local_rank, local_size),
+                launcher="MPICH" if launcher == "Hydra" else launcher,
             )
             ranks._check(rank, size, local_rank, local_size)
             _check_master_address(env, ranks)
@@ -117,6 +128,12 @@ class Ranks:
             )
 
 
+def _local_world_size(env: Mapping[str, str], launcher: str, local_rank: str, local_size: str) -> int:
+    if launcher == "Slurm":
+        return slurm.tasks_on_node(env) or _number(env, local_rank, 0) + 1
+    return _number(env, local_size, 1)
+
+
 def _number(env: Mapping[str, str], name: str, default: int | None = None) -> int:
     text = env.get(name, "").strip()
     if not text:
@@ -136,13 +153,13 @@ def _number(env: Mapping[str, str], name: str, default: int | None = None) -> in
 def _check_master_address(env: Mapping[str, str], ranks: Ranks) -> None:
     """Check that the processes can find each other, and that all of them will come.
 
-    Where mpirun started them, `trainer.master` finds what is not set.
+    Where mpirun or srun started them, `trainer.master` finds what is not set.
     """
     if ranks.world_size == 1:
         return
     if env.get("MASTER_PORT"):
         _number(env, "MASTER_PORT")
-    if ranks.launcher in MPI_LAUNCHERS:
+    if ranks.launcher in WITHOUT_MASTER:
         return
     for name in ("MASTER_ADDR", "MASTER_PORT"):
         if not env.get(name):

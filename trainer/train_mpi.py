@@ -3,8 +3,10 @@
     mpirun --tag-output -np 4 python -P -m trainer.train_mpi --model vgg16 --batch-size 64
     python -P -m trainer.launch --nproc-per-node 4 -m trainer.train_mpi --model resnet50
     python -P -m trainer.train_mpi --model tiny --num-iters 3        alone
+    srun --ntasks-per-node 4 python -P -m trainer.train_mpi --model resnet50
 
-Arguments: `trainer.catalogue`. Rank 0 prints the figures; with --log-dir it writes them to event files too.
+Arguments: `trainer.catalogue`. Rank 0 prints the figures; with --log-dir it writes them to event files too,
+with --json to a file for programs.
 """
 
 import os

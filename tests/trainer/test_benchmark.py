@@ -1,8 +1,11 @@
 """The synthetic benchmark as a user meets it: its lines, its files, and how it ends."""
 
+import json
 import re
 import signal
+import time
 from importlib.util import find_spec
+from typing import Any, cast
 
 import pytest
 
@@ -10,17 +13,21 @@ torch = pytest.importorskip("torch", reason="training needs torch, which gpucons
 
 from tests import ROOT  # noqa: E402
 from tests.trainer.jobs import Job, free_port  # noqa: E402
+from trainer.benchmark.bandwidth import AllReduce  # noqa: E402
 from trainer.benchmark.networks import make_network  # noqa: E402
 from trainer.benchmark.report import head_lines, iteration_line, result_lines  # noqa: E402
-from trainer.benchmark.run import run  # noqa: E402
+from trainer.benchmark.run import Benchmark, run  # noqa: E402
+from trainer.benchmark.train_step import TrainStep  # noqa: E402
 from trainer.catalogue import BENCHMARK_MODELS, find  # noqa: E402
 from trainer.distributed.process_group import ProcessGroup  # noqa: E402
 from trainer.messages import InvalidArguments  # noqa: E402
 from trainer.ranks import Ranks  # noqa: E402
 from trainer.signals import StopRequest  # noqa: E402
+from trainer.tfevents import ScalarCurve  # noqa: E402
 
 TINY = ["trainer.train_mpi", "--model", "tiny", "--batch-size", "8"]
 QUICK = [*TINY, "--num-warmup-batches", "1", "--num-batches-per-iter", "2", "--num-iters", "3"]
+QUICK += ["--allreduce-mib", "1"]
 LONG = [*TINY, "--num-iters", "1000000"]
 FIGURE = r"\d+\.\d"
 BLOCK = [
@@ -37,10 +44,29 @@ BLOCK = [
 ]
 
 
+BEYOND = [
+    *(
+        rf"All-reduce of {size}: \d+\.\d\d ms, bus bandwidth \d+\.\d{{3}} GB/s"
+        for size in ("1 KiB", "4 KiB", "16 KiB", "64 KiB", "256 KiB", "1 MiB")
+    ),
+    rf"Scaling efficiency: {FIGURE} % \({FIGURE} img/sec per CPU with {{ranks}}, {FIGURE} with one alone\)",
+]
+
+
 def assert_block(lines: list[str], ranks: int) -> None:
-    """Check that the lines of the benchmark are the last, in their order, with nothing between."""
-    text = "\n".join(lines[-len(BLOCK) :])
-    assert re.fullmatch("\n".join(BLOCK).replace("{ranks}", str(ranks)), text), "\n".join(lines)
+    """Check that the lines of the benchmark stand in their order, with nothing between.
+
+    Before them are the versions, after them what carries the gradients and what that costs, where
+    there are several ranks.
+    """
+    last = [*BLOCK, *(BEYOND if ranks > 1 else ())]
+    start = len(lines) - len(last)
+    text = "\n".join(lines[start:])
+    assert re.fullmatch("\n".join(last).replace("{ranks}", str(ranks)), text), "\n".join(lines)
+    before = lines[start - 2 : start] if ranks > 1 else ["", lines[start - 1]]
+    if ranks > 1:
+        assert before.pop() == "Measuring one CPU alone, to compare with..."
+    assert re.fullmatch(r"Versions: no Kubernetes, .* torch \S+", before[-1]), lines
 
 
 def test_the_lines_are_those_of_horovods_benchmark() -> None:
@@ -73,30 +99,40 @@ def test_a_network_is_measured_on_images_of_its_size() -> None:
 def test_alone_it_prints_its_lines_and_writes_no_files(job: Job) -> None:
     job.start(QUICK)
     assert job.end() == [0], job.lines
-    assert job.lines[0][0].startswith("device cpu, backend none, world size 1, threads ")
-    assert len(job.lines[0]) == 1 + len(BLOCK)
+    first = "device cpu, precision fp32, backend none, world size 1, threads "
+    assert job.lines[0][0].startswith(first)
+    assert len(job.lines[0]) == 2 + len(BLOCK)
     assert_block(job.lines[0], 1)
     assert list(job.folder.iterdir()) == []
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("launcher", ["the environment", "Open MPI"])
+@pytest.mark.parametrize("launcher", ["the environment", "Open MPI", "Slurm"])
 def test_two_ranks_measure_together_and_the_first_one_tells(job: Job, launcher: str) -> None:
-    words = [*QUICK, "--log-dir", "logs", "--fp16-allreduce"]
+    words = [*QUICK, "--log-dir", "logs", "--fp16-allreduce", "--precision", "bf16", "--json", "to/a.json"]
     if launcher == "Open MPI":
         job.start_mpi_ranks(2, words)
+    elif launcher == "Slurm":
+        job.start_slurm_tasks(2, words)
     else:
         job.start_ranks(2, words)
     assert job.end() == [0, 0], job.lines
+    assert job.lines[0].pop() == f"result in {job.folder / 'to' / 'a.json'}"
     assert_block(job.lines[0], 2)
+    result = json.loads((job.folder / "to" / "a.json").read_text())
+    host = "localhost" if launcher == "Slurm" else "127.0.0.1"
     for rank, lines in enumerate(job.lines):
-        joins = f"rank {rank} of 2 ({launcher}) joins the process group at 127.0.0.1:"
+        joins = f"rank {rank} of 2 ({launcher}) joins the process group at {host}:"
         assert [line for line in lines if line.startswith(joins)] == lines[:1]
     assert len(job.lines[1]) == 1
     assert "backend gloo, world size 2" in job.lines[0][1]
     assert job.lines[0][2] == f"event files in {job.folder / 'logs'}"
     drawn = job.curves()
-    assert drawn.keys() == {"benchmark/img_per_sec", "benchmark/total_img_per_sec"}
+    assert drawn.keys() == {
+        "benchmark/img_per_sec", "benchmark/total_img_per_sec",
+        "benchmark/allreduce_bus_gb_per_s", "benchmark/scaling_efficiency",
+    }  # fmt: skip
+    assert_result(result, drawn)
     each, total = drawn["benchmark/img_per_sec"], drawn["benchmark/total_img_per_sec"]
     assert list(each.steps) == list(total.steps) == [0, 1, 2]
     printed = [float(line.split()[2]) for line in job.lines[0] if line.startswith("Iter #")]
@@ -104,12 +140,62 @@ def test_two_ranks_measure_together_and_the_first_one_tells(job: Job, launcher: 
     assert list(total.values) == pytest.approx([2 * value for value in each.values])
 
 
+def assert_result(result: dict[str, Any], drawn: dict[str, ScalarCurve]) -> None:
+    """Check that the file says what the curves do."""
+    assert (result["model"], result["batch_size"], result["precision"]) == ("tiny", 8, "bf16")
+    assert (result["ranks"], result["unit"], result["backend"]) == (2, "CPU", "gloo")
+    assert result["versions"]["torch"] == torch.__version__
+    assert result["versions"]["Kubernetes"] is None
+    values = list(drawn["benchmark/img_per_sec"].values)
+    assert result["iterations_img_per_sec"] == pytest.approx(values)
+    assert result["img_per_sec"] == pytest.approx(sum(values) / 3)
+    assert result["total_img_per_sec"] == pytest.approx(2 * sum(values) / 3)
+    assert result["scaling_efficiency"] == pytest.approx(
+        result["img_per_sec"] / result["one_rank_img_per_sec"]
+    )
+    assert list(drawn["benchmark/scaling_efficiency"].values) == pytest.approx([result["scaling_efficiency"]])
+    bandwidth = drawn["benchmark/allreduce_bus_gb_per_s"]
+    assert list(bandwidth.steps) == [1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18, 1 << 20]
+    assert [each["bytes"] for each in result["all_reduce"]] == list(bandwidth.steps)
+    for each, value in zip(result["all_reduce"], bandwidth.values, strict=True):
+        assert each["bus_gb_per_s"] == pytest.approx(each["bytes"] / each["seconds"] / 1e9)
+        assert each["bus_gb_per_s"] == pytest.approx(value)
+
+
+@pytest.mark.parametrize(("ranks", "expected"), [(2, 1.0), (4, 1.5), (8, 1.75)])
+def test_bus_bandwidth_is_that_of_nccl_tests(ranks: int, expected: float) -> None:
+    assert AllReduce(size_bytes=10**9, seconds=1.0, ranks=ranks).bus_gb_per_s == expected
+
+
+def test_the_steps_before_the_clock_runs_are_in_no_figure() -> None:
+    calls: list[str] = []
+
+    class Step:
+        def distribute(self, *, fp16_allreduce: bool) -> None:
+            calls.append("together")
+
+        def __call__(self) -> None:
+            if "Running benchmark..." not in calls:
+                time.sleep(0.05)
+
+    arguments = find("mpi").parser().parse_args(QUICK[1:])
+    group = ProcessGroup(Ranks(0, 1, 0, 1, "alone"), torch.device("cpu"), 1)
+    result = Benchmark(arguments, group, cast(TrainStep, Step()), None, calls.append).run({})
+    assert min(result.img_per_sec) > 8 * 2 / 0.1
+
+
 @pytest.mark.slow
-def test_the_address_may_be_an_argument(job: Job) -> None:
+def test_the_address_may_be_an_argument_and_the_throughput_all_that_is_measured(job: Job) -> None:
     port = free_port()
-    job.start_mpi_ranks(2, [*QUICK, "--master-addr", "localhost", "--master-port", port], MASTER_ADDR="gone")
+    words = [*QUICK, "--master-addr", "localhost", "--master-port", port, "--throughput-only", "--json", "a"]
+    job.start_mpi_ranks(2, words, MASTER_ADDR="gone")
     assert job.end() == [0, 0], job.lines
     assert job.lines[1] == [f"rank 1 of 2 (Open MPI) joins the process group at localhost:{port}"]
+    assert [line.split(":")[0] for line in job.lines[0][-3:]] == [
+        "Img/sec per CPU", "Total img/sec on 2 CPU(s)", f"result in {job.folder / 'a'}",
+    ]  # fmt: skip
+    result = json.loads((job.folder / "a").read_text())
+    assert (result["scaling_efficiency"], result["all_reduce"]) == (None, [])
 
 
 @pytest.mark.slow
@@ -139,6 +225,7 @@ def test_asked_to_stop_it_stops_at_once_and_its_points_are_there(job: Job) -> No
         (["--batch-size", "0"], "argument --batch-size: 0 is not 1 or more."),
         (["--num-iters", "ten"], "argument --num-iters: 'ten' is not a whole number."),
         (["--master-port", "65536"], "argument --master-port: 65536 is not 65535 or less."),
+        (["--precision", "int8"], "argument --precision: 'int8' is none of fp32, tf32, bf16, fp16."),
         (["--use-adasum"], "unrecognized arguments: --use-adasum."),
     ],
 )
@@ -183,6 +270,17 @@ def test_a_folder_that_rank_0_cannot_write_ends_all_ranks(job: Job) -> None:
         assert lines[1:] == [
             "error: Cannot write to /dev/null/logs. Not a directory. Choose another folder with --log-dir."
         ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", [["--precision", "fp16"], ["--json", "."]])
+def test_what_cannot_be_is_said_by_all_ranks_before_anything_is_measured(job: Job, words: list[str]) -> None:
+    job.start_mpi_ranks(2, [*QUICK, *words])
+    ended = job.end()
+    assert ended == ([1, 1] if words[0] == "--json" else [2, 2]), job.lines
+    for lines in job.lines:
+        assert len(lines) == 2
+        assert lines[1].startswith(f"error: {words[0]}")
 
 
 @pytest.mark.slow

@@ -1,13 +1,101 @@
-"""What a benchmark prints: the lines of Horovod's synthetic benchmark, to the letter.
+"""What a benchmark prints: the lines of Horovod's synthetic benchmark, to the letter, and some more.
 
 Source: examples/pytorch/pytorch_synthetic_benchmark.py of horovod/horovod.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from statistics import fmean, pstdev
+
+from trainer.benchmark.bandwidth import AllReduce
 
 _DEVIATIONS = 1.96
 """Standard deviations that 95 % of a normal distribution lie within."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """All that was measured."""
+
+    model: str
+    batch_size: int
+    """Images in a step of one rank."""
+    precision: str
+    ranks_by_host: Sequence[int]
+    """How many there are on each machine or in each pod, rank 0's first."""
+    unit: str
+    """What a rank computes on: "GPU" or "CPU"."""
+    device: str
+    """That of rank 0, in words."""
+    backend: str
+    """What carries the gradients; "" for a lone rank."""
+    versions: Mapping[str, str]
+    """By name; "" for what is not there."""
+    img_per_sec: Sequence[float]
+    """Of rank 0, a value an iteration."""
+    img_per_sec_of_one: float
+    """Of one rank alone; 0 where that was not measured."""
+    all_reduce: Sequence[AllReduce]
+
+    @property
+    def ranks(self) -> int:
+        """How many there are."""
+        return sum(self.ranks_by_host)
+
+    @property
+    def scaling_efficiency(self) -> float:
+        """How fast a rank is beside the others, as a share of what it is alone; 0 where that is not known."""
+        alone = self.img_per_sec_of_one
+        return fmean(self.img_per_sec) / alone if alone else 0.0
+
+    def to_json(self) -> dict[str, object]:
+        """Return what a program reads; null for what was not measured, or is not there."""
+        mean, spread = _mean_and_spread(self.img_per_sec)
+        return {
+            "model": self.model,
+            "batch_size": self.batch_size,
+            "precision": self.precision,
+            "ranks": self.ranks,
+            "ranks_by_host": list(self.ranks_by_host),
+            "unit": self.unit,
+            "device": self.device,
+            "backend": self.backend or None,
+            "versions": {name: version or None for name, version in self.versions.items()},
+            "iterations_img_per_sec": list(self.img_per_sec),
+            "img_per_sec": mean,
+            "img_per_sec_spread": spread,
+            "total_img_per_sec": self.ranks * mean,
+            "total_img_per_sec_spread": self.ranks * spread,
+            "one_rank_img_per_sec": self.img_per_sec_of_one or None,
+            "scaling_efficiency": self.scaling_efficiency or None,
+            "all_reduce": [
+                {"bytes": each.size_bytes, "seconds": each.seconds, "bus_gb_per_s": each.bus_gb_per_s}
+                for each in self.all_reduce
+            ],
+        }
+
+
+def bandwidth_lines(measured: Sequence[AllReduce]) -> list[str]:
+    """Say how fast the ranks sum up, a line a size.
+
+    >>> bandwidth_lines([AllReduce(size_bytes=4 << 20, seconds=0.002, ranks=4)])
+    ['All-reduce of 4 MiB: 2.00 ms, bus bandwidth 3.146 GB/s']
+    """
+    return [
+        f"All-reduce of {_size(each.size_bytes)}: {each.seconds * 1e3:.2f} ms,"
+        f" bus bandwidth {each.bus_gb_per_s:.3f} GB/s"
+        for each in measured
+    ]
+
+
+def scaling_line(result: Result) -> str:
+    """Say how much of a rank's speed is left when all compute together."""
+    unit, ranks = result.unit, result.ranks
+    return (
+        f"Scaling efficiency: {100 * result.scaling_efficiency:.1f} %"
+        f" ({fmean(result.img_per_sec):.1f} img/sec per {unit} with {ranks},"
+        f" {result.img_per_sec_of_one:.1f} with one alone)"
+    )
 
 
 def head_lines(model: str, batch_size: int, ranks: int, device: str) -> list[str]:
@@ -34,8 +122,16 @@ def result_lines(img_per_sec: Sequence[float], ranks: int, device: str) -> list[
     >>> result_lines([204.0, 206.0], 4, "GPU")
     ['Img/sec per GPU: 205.0 +-2.0', 'Total img/sec on 4 GPU(s): 820.0 +-7.8']
     """
-    mean, spread = fmean(img_per_sec), _DEVIATIONS * pstdev(img_per_sec)
+    mean, spread = _mean_and_spread(img_per_sec)
     return [
         f"Img/sec per {device}: {mean:.1f} +-{spread:.1f}",
         f"Total img/sec on {ranks} {device}(s): {ranks * mean:.1f} +-{ranks * spread:.1f}",
     ]
+
+
+def _mean_and_spread(img_per_sec: Sequence[float]) -> tuple[float, float]:
+    return fmean(img_per_sec), _DEVIATIONS * pstdev(img_per_sec)
+
+
+def _size(size_bytes: int) -> str:
+    return f"{size_bytes >> 20} MiB" if size_bytes >= 1 << 20 else f"{size_bytes >> 10} KiB"

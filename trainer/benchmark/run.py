@@ -1,28 +1,37 @@
 """One benchmark from its arguments to its exit status."""
 
 import argparse
+import json
 import os
 import time
 from collections.abc import Callable
 from pathlib import Path
+from statistics import fmean
 
 import torch
-from torch import nn
-from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
-from torch.nn.parallel import DistributedDataParallel
 
-from trainer.benchmark.networks import make_network, random_batch
-from trainer.benchmark.report import head_lines, iteration_line, result_lines
+from trainer.benchmark.bandwidth import measure_all_reduce
+from trainer.benchmark.networks import make_network
+from trainer.benchmark.report import (
+    Result,
+    bandwidth_lines,
+    head_lines,
+    iteration_line,
+    result_lines,
+    scaling_line,
+)
+from trainer.benchmark.train_step import TrainStep
+from trainer.benchmark.versions import read_versions, versions_line
 from trainer.distributed.curves import CurveWriter
 from trainer.distributed.exit_status import run_to_exit_status
-from trainer.distributed.folders import check_folder
+from trainer.distributed.folders import check_file, check_folder, write_whole
 from trainer.distributed.process_group import ProcessGroup, choose_device, keep_freed_memory, set_threads
 from trainer.messages import InvalidArguments, log
 from trainer.ranks import Ranks
 from trainer.signals import StopRequest
 
-LEARNING_RATE_PER_RANK = 0.01
-"""As Horovod's: the more ranks, the larger the batch, the longer the step."""
+ITERATIONS_ALONE = 3
+"""How often one rank is measured alone, at most."""
 
 _MEMORY_FULL = "Choose a smaller --batch-size."
 
@@ -46,21 +55,25 @@ def measure(arguments: argparse.Namespace) -> None:
     group = ProcessGroup(ranks, device, arguments.wait_for_others, arguments.backend)
     try:
         group.init()
-        folder = group.run_on_rank0(lambda: _log_folder(arguments.log_dir))
-        step = _make_step(arguments, group)
-        if ranks.is_first:
-            log(
-                f"device {group.device_name}, backend {group.backend or 'none'},"
-                f" world size {ranks.world_size}, threads {threads}"
-            )
-            if folder is not None:
-                log(f"event files in {folder.resolve()}")
+        folder = group.run_on_rank0(lambda: _check_files(arguments))
+        versions = group.run_on_rank0(read_versions)
+        step = group.run_on_all(lambda: _make_step(arguments, group))
+        say = log if ranks.is_first else _say_nothing
+        say(
+            f"device {group.device_name}, precision {arguments.precision}, backend {group.backend or 'none'},"
+            f" world size {ranks.world_size}, threads {threads}"
+        )
+        if folder is not None:
+            say(f"event files in {folder.resolve()}")
+        say(versions_line(versions))
         curves = CurveWriter(folder) if folder is not None and ranks.is_first else None
         try:
-            _measure(arguments, group, step, curves)
+            result = Benchmark(arguments, group, step, curves, say).run(versions)
         finally:
             if curves is not None:
                 curves.close()
+        if arguments.json:
+            group.run_on_rank0(lambda: _write_json(Path(arguments.json), result))
     finally:
         group.destroy()
 
@@ -79,74 +92,132 @@ def _ranks(arguments: argparse.Namespace) -> Ranks:
     return ranks
 
 
-def _log_folder(name: str) -> Path | None:
-    if not name:
+def _check_files(arguments: argparse.Namespace) -> Path | None:
+    """Make the folders that are written to; returns that of the event files, if there are any."""
+    if arguments.json:
+        check_file("--json", Path(arguments.json))
+    if not arguments.log_dir:
         return None
-    check_folder("--log-dir", Path(name), may_be_full=True)
-    return Path(name)
+    check_folder("--log-dir", Path(arguments.log_dir), may_be_full=True)
+    return Path(arguments.log_dir)
 
 
-def _make_step(arguments: argparse.Namespace, group: ProcessGroup) -> Callable[[], None]:
-    """Make the step to measure: forward, backward with the gradients of all ranks averaged, and update."""
-    torch.manual_seed(0)
-    network, size = group.run_on_all(lambda: make_network(arguments.model))
-    network.to(group.device)
-    model: nn.Module = network
-    if group.backend:
-        distributed = DistributedDataParallel(network, gradient_as_bucket_view=True)
-        if arguments.fp16_allreduce:
-            distributed.register_comm_hook(None, fp16_compress_hook)
-        model = distributed
-    learning_rate = LEARNING_RATE_PER_RANK * group.ranks.world_size
-    optimizer = torch.optim.SGD(network.parameters(), lr=learning_rate)
-    images_B3HW, labels_B = random_batch(arguments.batch_size, size, group.device)
-
-    def step() -> None:
-        optimizer.zero_grad()
-        loss = nn.functional.cross_entropy(model(images_B3HW), labels_B)
-        loss.backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
-
-    return step
+def _make_step(arguments: argparse.Namespace, group: ProcessGroup) -> TrainStep:
+    return TrainStep(
+        lambda: make_network(arguments.model),
+        batch_size=arguments.batch_size,
+        precision=arguments.precision,
+        ranks=group.ranks.world_size,
+        device=group.device,
+    )
 
 
-def _measure(
-    arguments: argparse.Namespace, group: ProcessGroup, step: Callable[[], None], curves: CurveWriter | None
-) -> None:
-    ranks = group.ranks
-    device = "CPU" if group.device.type == "cpu" else "GPU"
-    say = log if ranks.is_first else _say_nothing
-    for line in head_lines(arguments.model, arguments.batch_size, ranks.world_size, device):
-        say(line)
-    say("Running warmup...")
-    _time(step, arguments.num_warmup_batches, group.device)
-    say("Running benchmark...")
-    measured = []
-    for iteration in range(arguments.num_iters):
-        seconds = _time(step, arguments.num_batches_per_iter, group.device)
-        img_per_sec = arguments.batch_size * arguments.num_batches_per_iter / seconds
-        measured.append(img_per_sec)
-        say(iteration_line(iteration, img_per_sec, device))
-        if curves is not None:
-            curves.write(
-                iteration,
-                {
-                    "benchmark/img_per_sec": img_per_sec,
-                    "benchmark/total_img_per_sec": img_per_sec * ranks.world_size,
-                },
-            )
-    for line in result_lines(measured, ranks.world_size, device):
-        say(line)
+def _write_json(path: Path, result: Result) -> None:
+    text = json.dumps(result.to_json(), indent=2) + "\n"
+
+    def write(file: Path) -> None:
+        file.write_text(text)
+
+    write_whole("--json", path, write)
+    log(f"result in {path.resolve()}")
 
 
-def _time(step: Callable[[], None], batches: int, device: torch.device) -> float:
-    """Return the seconds that so many steps take, until the GPU has done them."""
-    started = time.perf_counter()
-    for _ in range(batches):
-        step()
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    return time.perf_counter() - started
+class Benchmark:
+    """What is measured, one thing after another; every rank takes part, the first one says it."""
+
+    def __init__(
+        self,
+        arguments: argparse.Namespace,
+        group: ProcessGroup,
+        step: TrainStep,
+        curves: CurveWriter | None,
+        say: Callable[[str], None],
+    ) -> None:
+        """Prepare to measure `step`; `say` takes each line, on rank 0."""
+        self._arguments = arguments
+        self._group = group
+        self._step = step
+        self._curves = curves
+        self._say = say
+        self._unit = "CPU" if group.device.type == "cpu" else "GPU"
+
+    def run(self, versions: dict[str, str]) -> Result:
+        """Measure one rank alone, then all together, then what carries their gradients."""
+        arguments, group = self._arguments, self._group
+        has_more = bool(group.backend) and not arguments.throughput_only
+        alone = group.run_on_rank0(self._measure_alone) if has_more else 0.0
+        if group.backend:
+            self._step.distribute(fp16_allreduce=arguments.fp16_allreduce)
+        img_per_sec = self._measure_together()
+        found = measure_all_reduce(group, arguments.allreduce_mib) if has_more else []
+        for line in bandwidth_lines(found):
+            self._say(line)
+        result = Result(
+            model=arguments.model,
+            batch_size=arguments.batch_size,
+            precision=arguments.precision,
+            ranks_by_host=[size for is_first, size in self._hosts() if is_first],
+            unit=self._unit,
+            device=group.device_name,
+            backend=group.backend,
+            versions=versions,
+            img_per_sec=img_per_sec,
+            img_per_sec_of_one=alone,
+            all_reduce=found,
+        )
+        if alone:
+            self._say(scaling_line(result))
+            self._write(0, {"benchmark/scaling_efficiency": result.scaling_efficiency})
+        for each in found:
+            self._write(each.size_bytes, {"benchmark/allreduce_bus_gb_per_s": each.bus_gb_per_s})
+        return result
+
+    def _hosts(self) -> list[tuple[bool, int]]:
+        """Return of each rank whether it is the first one on its host, and how many there are."""
+        return self._group.all_gather((self._group.ranks.is_first_here, self._group.ranks.local_world_size))
+
+    def _measure_alone(self) -> float:
+        """Return the images a second of this rank while the others wait."""
+        arguments = self._arguments
+        self._say(f"Measuring one {self._unit} alone, to compare with...")
+        self._time(arguments.num_warmup_batches)
+        iterations = min(ITERATIONS_ALONE, arguments.num_iters)
+        return fmean(self._measure_iteration() for _ in range(iterations))
+
+    def _measure_together(self) -> list[float]:
+        arguments, ranks = self._arguments, self._group.ranks.world_size
+        for line in head_lines(arguments.model, arguments.batch_size, ranks, self._unit):
+            self._say(line)
+        self._say("Running warmup...")
+        self._time(arguments.num_warmup_batches)
+        self._say("Running benchmark...")
+        measured = []
+        for iteration in range(arguments.num_iters):
+            img_per_sec = self._measure_iteration()
+            measured.append(img_per_sec)
+            self._say(iteration_line(iteration, img_per_sec, self._unit))
+            values = {"img_per_sec": img_per_sec, "total_img_per_sec": img_per_sec * ranks}
+            self._write(iteration, {f"benchmark/{name}": value for name, value in values.items()})
+        for line in result_lines(measured, ranks, self._unit):
+            self._say(line)
+        return measured
+
+    def _measure_iteration(self) -> float:
+        batches = self._arguments.num_batches_per_iter
+        return float(self._arguments.batch_size * batches / self._time(batches))
+
+    def _time(self, batches: int) -> float:
+        """Return the seconds that so many steps take, until the GPU has done them."""
+        started = time.perf_counter()
+        for _ in range(batches):
+            self._step()
+        if self._group.device.type == "cuda":
+            torch.cuda.synchronize(self._group.device)
+        return time.perf_counter() - started
+
+    def _write(self, step: int, values: dict[str, float]) -> None:
+        if self._curves is not None:
+            self._curves.write(step, values)
 
 
 def _say_nothing(_line: str) -> None:

@@ -24,7 +24,7 @@ from trainer.messages import (
     port_in_use,
 )
 from trainer.mpi_address import ask_mpi
-from trainer.ranks import MPI_LAUNCHERS, Ranks
+from trainer.ranks import MPI_LAUNCHERS, WITHOUT_MASTER, Ranks
 
 COLLECTIVE_TIMEOUT = timedelta(minutes=30)
 """How long one process waits for the others in any collective, once all have joined."""
@@ -98,7 +98,7 @@ class ProcessGroup:
 
     def _find_master(self) -> str:
         """Put where the ranks meet into the environment, for torch, and return it as `host:port`."""
-        if self.ranks.launcher in MPI_LAUNCHERS:
+        if self.ranks.launcher in WITHOUT_MASTER:
             address, port = find_master(
                 self.ranks, os.environ, ask_mpi=lambda: ask_mpi(os.environ, self._wait_s)
             )
@@ -233,13 +233,16 @@ def choose_device(name: str, ranks: Ranks) -> torch.device:
         raise TooFewGpus(
             "--device cuda: torch finds no GPU here.", now="Ask for a GPU, or use --device auto."
         )
-    if ranks.local_rank >= torch.cuda.device_count():
+    local_rank = ranks.local_rank
+    if ranks.launcher == "Slurm" and torch.cuda.device_count() == 1:
+        local_rank = 0  # --gpus-per-task shows each task its own GPU alone
+    if local_rank >= torch.cuda.device_count():
         raise TooFewGpus(
             f"This is process {ranks.local_rank} of {ranks.local_world_size} here,"
             f" but there are only {torch.cuda.device_count()} GPUs.",
             now="Start as many processes as there are GPUs, or use --device cpu.",
         )
-    device = torch.device("cuda", ranks.local_rank)
+    device = torch.device("cuda", local_rank)
     torch.cuda.set_device(device)
     return device
 

@@ -1,0 +1,55 @@
+"""The ranks that Slurm's `srun` gives its tasks, and where they meet.
+
+Source: srun(1), "OUTPUT ENVIRONMENT VARIABLES". Only the variables of a job step count: a batch script
+has a SLURM_PROCID too, of itself.
+"""
+
+import re
+import zlib
+from collections.abc import Mapping
+
+RANK, TASKS, LOCAL_RANK = "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"
+"""Which task this one is, of how many, and which on its node."""
+
+_REPEATED = re.compile(r"(\d+)(?:\(x(\d+)\))?")
+_FIRST_HOST = re.compile(r"(?:[^,\[]|\[[^\]]*\])+")
+_FIRST_OF_RANGE = re.compile(r"\[([^\],-]+)[^\]]*\]")
+
+
+def is_step_of_many(env: Mapping[str, str]) -> bool:
+    """Say whether srun started this process as one of several: a lone shell in an allocation is none."""
+    return RANK in env and env.get(TASKS, "1").strip() not in ("", "1")
+
+
+def tasks_on_node(env: Mapping[str, str]) -> int:
+    """Return how many tasks of the step are on this node; 0 when nothing says it.
+
+    SLURM_STEP_TASKS_PER_NODE is `2(x3),1`: two on each of the first three nodes.
+    """
+    node = env.get("SLURM_NODEID", "")
+    counts: list[tuple[int, int]] = [
+        (int(tasks), int(times or 1))
+        for tasks, times in _REPEATED.findall(env.get("SLURM_STEP_TASKS_PER_NODE", ""))
+    ]
+    left = int(node) if node.isdecimal() else -1
+    for tasks, times in counts:
+        if 0 <= left < times:
+            return tasks
+        left -= times
+    return 0
+
+
+def first_host(env: Mapping[str, str]) -> str:
+    """Return the first node of the step, where rank 0 is; "" when nothing says it.
+
+    >>> first_host({"SLURM_STEP_NODELIST": "gpu[03-07,9],login1"})
+    'gpu03'
+    """
+    found = _FIRST_HOST.match(env.get("SLURM_STEP_NODELIST") or env.get("SLURM_JOB_NODELIST", ""))
+    return _FIRST_OF_RANGE.sub(r"\1", found[0]) if found else ""
+
+
+def port_of_step(env: Mapping[str, str]) -> int:
+    """Return a port that all tasks of the step know, below those that the system hands out."""
+    step = f"{env.get('SLURM_JOB_ID', '')}.{env.get('SLURM_STEP_ID', '')}"
+    return 20_000 + zlib.crc32(step.encode()) % 10_000
