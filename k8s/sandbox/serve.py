@@ -101,6 +101,7 @@ async def _control(
     is_open = options.allow_open_rendezvous
     limits = LogLimits(options.log_max_bytes, options.log_max_files)
     agent = Agent(informers, paths, shape, options.restart_delay_s, limits, allows_open_rendezvous=is_open)
+    server.gpu_metrics = None if shape.is_simulated else agent.gpu_metrics
     await agent.register()
     operators = Operators(informers)
     deployments = Deployments(informers)

@@ -13,6 +13,7 @@ from k8s.models.resources import DEPLOYMENTS, NODES, PODS
 from k8s.sandbox.controller_runtime import Informers, Manifest, Recorder, controller_of, now_text
 from k8s.sandbox.node import nodes
 from k8s.sandbox.node.containers import ContainerContext
+from k8s.sandbox.node.gpu_metrics import GpuHolder, exporter_text
 from k8s.sandbox.node.pod_run import RESTART_DELAY_S, PodRun
 from k8s.sandbox.node.pod_status import terminated
 from k8s.sandbox.node.ports import Ports
@@ -66,6 +67,19 @@ class Agent:
         """Tell whether any pod runs that will end; those of Deployments only serve who asks them."""
         owners = [controller_of(run.pod) for run in self.runs.values()]
         return any(owner.get("kind") != DEPLOYMENTS.kind for owner in owners)
+
+    async def gpu_metrics(self, node: str) -> str:
+        """Ask the driver what a node's GPUs do, and say whose they are; empty where they are simulated."""
+        if self._shape.is_simulated or node not in self._shape.names:
+            return ""
+        holders = {
+            index: holder
+            for uid, indices in self._devices.held(node).items()
+            if (run := self.runs.get(uid)) is not None
+            for holder in [_holder(run.pod)]
+            for index in indices
+        }
+        return await asyncio.to_thread(exporter_text, node, holders)
 
     async def register(self) -> None:
         """Make the nodes be there as they should, and no others of an earlier sandbox, nor what it left."""
@@ -253,6 +267,14 @@ class Agent:
         except (NotFound, Conflict):
             return
         await self._recorder.record(PODS, pod, reason, message, is_warning=True)
+
+
+def _holder(pod: Manifest) -> GpuHolder:
+    """Return a pod as the holder of its GPUs, by the first container that asks for any."""
+    containers = pod["spec"]["containers"]
+    asking = [each for each in containers if nodes.asked_gpus({"containers": [each]})]
+    name = str((asking or containers)[0]["name"])
+    return GpuHolder(str(pod["metadata"]["namespace"]), str(pod["metadata"]["name"]), name)
 
 
 def _grace_s(pod: Manifest) -> float:

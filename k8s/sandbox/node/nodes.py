@@ -149,6 +149,10 @@ class Devices:
         if indices:
             self._free[node] |= set(indices)
 
+    def held(self, node: str) -> dict[str, tuple[int, ...]]:
+        """Return the uid of each pod that has GPUs of a node, and their indices."""
+        return {uid: indices for uid, (name, indices) in self._held.items() if name == node and indices}
+
     def free(self, node: str) -> int:
         """Return how many GPUs of a node are free."""
         return len(self._free.get(node, ()))

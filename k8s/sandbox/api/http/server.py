@@ -8,6 +8,7 @@ import logging
 import re
 import ssl
 import time
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,6 +41,8 @@ EVENTS_KEPT_S = 3600.0
 """How long events stay, as on a real server."""
 _NOT_PLAIN = re.compile(r"[^ -~]")
 """What may not stand in a header."""
+_NODE_METRICS = re.compile(r"/api/v1/nodes/([a-z0-9.-]+):9400/proxy/metrics")
+"""Where the GPUs of a node are read, as if an exporter listened there."""
 SUCCESS: Object = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
 
 
@@ -102,6 +105,8 @@ class Server:
         """
         self.registry = Registry(store, allows_open_rendezvous=allows_open_rendezvous)
         """The rules; use it from the server's own loop only."""
+        self.gpu_metrics: Callable[[str], Awaitable[str]] | None = None
+        """Given a node's name, asks the driver what its GPUs do; None without real GPUs."""
         self.pods_root = pods_root
         """Folder of a folder for each pod, by uid."""
         self.stopping = asyncio.Event()
@@ -199,6 +204,8 @@ class Server:
         version, _, plural = path.removeprefix("/apis/").rpartition("/")
         if (kind := discovery.REVIEWS.get((version, plural))) is not None:
             return await self._review(request, version, kind)
+        if (metrics := _NODE_METRICS.fullmatch(path)) is not None:
+            return await self._metrics(request, metrics[1])
         target = target_of(request.path)
         if target.subresource not in ("", "status"):
             return await self._subresource(request, target)
@@ -315,6 +322,16 @@ class Server:
         if target.subresource in ("attach", "proxy"):
             raise api_errors.not_served(f"{target.subresource} of pods")
         raise api_errors.not_allowed()
+
+    async def _metrics(self, request: web.Request, node: str) -> web.Response:
+        """Answer with what the driver tells of a node's GPUs, in an exporter's words."""
+        if request.method != "GET":
+            raise api_errors.not_allowed()
+        self.registry.get(BY_PATH["", "v1", "nodes"], "", node)
+        text = await self.gpu_metrics(node) if self.gpu_metrics is not None else ""
+        if not text:
+            raise ApiError(404, "NotFound", f"the driver tells of no GPUs on {node}")
+        return web.Response(text=text, content_type="text/plain")
 
     def _representation(self, request: web.Request, target: RequestTarget) -> representations.Representation:
         accept = request.headers.get("Accept", "")
