@@ -78,3 +78,15 @@ def test_what_is_lost_at_the_end_is_said_and_is_no_error(
     first, last = capsys.readouterr().err.splitlines()
     assert first.startswith("warning: Curves cannot be written")
     assert last == f"warning: The last points of the curves were not written to {tmp_path}."
+
+
+def test_with_what_a_run_was_started_stands_in_its_file_also_where_there_was_no_room_at_first(
+    tmp_path: Path,
+) -> None:
+    with files_of_at_most(100):
+        curves = CurveWriter(tmp_path, {"lr": 0.25, "model": "cnn"})
+    curves.write(1, {"train/loss": 0.5})
+    curves.close()
+    [file] = tmp_path.iterdir()
+    assert file.read_bytes().count(b"_hparams_/session_start_info") == 1
+    assert steps_in(tmp_path) == [1]

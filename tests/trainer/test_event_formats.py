@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from tests.trainer.plain_reader import read_points
-from trainer.tfevents import EventFolder, EventStream, EventWriter
+from trainer.tfevents import EventFolder, EventStream, EventWriter, Hparams
+from trainer.tfevents.hparams import session_start
 from trainer.tfevents.records import frame
 
 tensorboard = pytest.importorskip(
@@ -19,8 +20,19 @@ tensorboard = pytest.importorskip(
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     import numpy as np
+    from tensorboard.backend.event_processing import data_provider
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    from tensorboard.backend.event_processing.plugin_event_multiplexer import EventMultiplexer
     from tensorboard.compat.proto import event_pb2, summary_pb2, tensor_pb2
+    from tensorboard.context import RequestContext
+    from tensorboard.plugins import base_plugin
+    from tensorboard.plugins.hparams import (
+        api_pb2,
+        backend_context,
+        list_session_groups,
+        metadata,
+        summary_v2,
+    )
     from tensorboard.summary.writer.event_file_writer import EventFileWriter
     from tensorboard.util import tensor_util
 
@@ -180,3 +192,47 @@ def test_several_values_in_one_event_are_several_points() -> None:
     values = [summary_pb2.Summary.Value(tag=tag, simple_value=1.0) for tag in ("a", "b")]
     payload = event_pb2.Event(step=3, summary=summary_pb2.Summary(value=values)).SerializeToString()
     assert [(point.tag, point.step) for point in read_points(frame(payload))[0]] == [("a", 3), ("b", 3)]
+
+
+HPARAMS: Hparams = {"lr": 0.003, "epochs": 5, "model": "cnn", "download": False, "words": "żółw", "names": ""}
+
+
+def test_the_arguments_of_a_run_are_what_tensorboard_writes() -> None:
+    theirs = summary_v2.hparams_pb(HPARAMS, start_time_secs=1000.5)
+    ours = summary_pb2.Summary.FromString(session_start(HPARAMS, 1000.5))
+    [value] = ours.value
+    assert value.tag == theirs.value[0].tag
+    assert value.tensor == theirs.value[0].tensor
+    plugin_data = value.metadata.plugin_data
+    assert plugin_data.plugin_name == theirs.value[0].metadata.plugin_data.plugin_name
+    read = metadata.parse_session_start_info_plugin_data(plugin_data.content)
+    expected = metadata.parse_session_start_info_plugin_data(theirs.value[0].metadata.plugin_data.content)
+    assert dict(read.hparams) == dict(expected.hparams)
+    assert (read.start_time_secs, len(read.hparams)) == (1000.5, len(HPARAMS))
+
+
+def test_tensorboards_hparams_tab_lists_a_run_with_its_arguments_and_metrics(tmp_path: Path) -> None:
+    for number, lr in enumerate((0.1, 0.2)):
+        with EventWriter(tmp_path / f"run-{number}") as writer:
+            writer.write_hparams({**HPARAMS, "lr": lr})
+            writer.write_scalar("val/loss", 10, 0.5 + number)
+    multiplexer = EventMultiplexer(tensor_size_guidance={"scalars": 0}).AddRunsFromDirectory(str(tmp_path))
+    multiplexer.Reload()
+    context = backend_context.Context(
+        base_plugin.TBContext(data_provider=data_provider.MultiplexerDataProvider(multiplexer, str(tmp_path)))
+    )
+    request = api_pb2.ListSessionGroupsRequest(start_index=0, slice_size=9)
+    request.allowed_statuses.append(api_pb2.STATUS_UNKNOWN)
+    request.col_params.add(metric=api_pb2.MetricName(tag="val/loss"))
+    request.col_params.add(hparam="lr")
+    groups = list_session_groups.Handler(RequestContext(), context, "", request).run().session_groups
+    assert sorted(group.hparams["lr"].number_value for group in groups) == [0.1, 0.2]
+    assert {group.hparams["model"].string_value for group in groups} == {"cnn"}
+    found = {
+        group.hparams["lr"].number_value: [value.value for value in group.metric_values] for group in groups
+    }
+    assert found == {0.1: [0.5], 0.2: [1.5]}
+    folder = EventFolder(tmp_path)
+    folder.read_new()
+    assert {curve.tag for curve in folder.curves()} == {"val/loss"}
+    assert folder.problems == {}

@@ -31,6 +31,10 @@ def test_two_processes_of_an_operator_train_together_and_leave_curves_and_a_chec
     assert drawn.keys() == {"train/loss", "train/lr", "train/images_per_s", "val/loss", "val/accuracy"}
     assert list(drawn["train/loss"].steps) == list(range(2, 21, 2))
     assert list(drawn["val/accuracy"].steps) == [10, 20]
+    [event_file] = (job.folder / "logs").glob("events.out.tfevents.*")
+    written = event_file.read_bytes()
+    assert b"_hparams_/session_start_info" in written
+    assert b"world-size" in written and b"batch-size" in written
     state = newest(job.folder)
     assert (state["step"], state["epoch"], state["images"]) == (20, 2, 0)
     text = "\n".join(job.lines[0])

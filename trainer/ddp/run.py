@@ -21,6 +21,7 @@ from trainer.distributed.process_group import ProcessGroup, choose_device, keep_
 from trainer.messages import log
 from trainer.ranks import Ranks, job_name
 from trainer.signals import StopRequest
+from trainer.tfevents import Hparams
 
 _MEMORY_FULL = "Choose a smaller --batch-size, or fewer --train-images."
 
@@ -85,7 +86,7 @@ def _train(arguments: argparse.Namespace, group: ProcessGroup, threads: int, sto
 
     writer = CheckpointWriter(checkpoints)
     progress = _resume(learner, group.run_on_rank0(open_folders))
-    curves = CurveWriter(log_dir) if ranks.is_first else None
+    curves = CurveWriter(log_dir, hparams_of(arguments, ranks)) if ranks.is_first else None
     try:
         loop = TrainingLoop(
             learner,
@@ -124,6 +125,13 @@ def _train(arguments: argparse.Namespace, group: ProcessGroup, threads: int, sto
         writer.close()
         if curves is not None:
             curves.close()
+
+
+def hparams_of(arguments: argparse.Namespace, ranks: Ranks) -> Hparams:
+    """Return all that sets a training apart from another: its arguments, and how many ranks it has."""
+    return {name.replace("_", "-"): value for name, value in vars(arguments).items()} | {
+        "world-size": ranks.world_size
+    }
 
 
 def _say_restart(ranks: Ranks) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from trainer.messages import log, log_error
-from trainer.tfevents import EventWriter
+from trainer.tfevents import EventWriter, Hparams
 
 LARGEST_BACKLOG = 20_000
 """Points kept in memory while they cannot be written; then the oldest are lost."""
@@ -17,8 +17,10 @@ LARGEST_BACKLOG = 20_000
 class CurveWriter:
     """Write scalars to an event file in `folder`; what finds no room is tried again with the next."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, hparams: Hparams | None = None) -> None:
+        """Open the file, and write to it first with which `hparams` the run was started."""
         self._folder = folder
+        self._hparams = hparams
         self._events: EventWriter | None = None
         self._backlog: deque[tuple[str, int, float, float]] = deque(maxlen=LARGEST_BACKLOG)
         self._is_failing = False
@@ -43,6 +45,8 @@ class CurveWriter:
         try:
             if self._events is None:
                 self._events = EventWriter(self._folder, flush_s=math.inf)
+                if self._hparams:
+                    self._events.write_hparams(self._hparams)
             while self._backlog:
                 self._events.write_scalar(*self._backlog[0])
                 self._backlog.popleft()

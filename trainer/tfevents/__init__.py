@@ -1,6 +1,6 @@
 """TensorBoard event files, written and read without TensorBoard, torch or numpy.
 
-`EventWriter` writes scalars. `EventStream` follows a file whose bytes come from
+`EventWriter` writes scalars and the arguments of a run. `EventStream` follows a file whose bytes come from
 anywhere; `EventFiles` joins the files of a folder tree into curves, and
 `EventFolder` reads them from disk.
 Tags come from outside: clean them before they reach a terminal.
@@ -8,6 +8,7 @@ Tags come from outside: clean them before they reach a terminal.
 
 from trainer.tfevents.columns import Columns
 from trainer.tfevents.files import EventFiles, EventFolder, Fresh, ScalarCurve
+from trainer.tfevents.hparams import Hparams
 from trainer.tfevents.records import BrokenEvents
 from trainer.tfevents.stream import EventStream, Restart, ScalarSeries
 from trainer.tfevents.writer import EventWriter
@@ -20,6 +21,7 @@ __all__ = [
     "EventStream",
     "EventWriter",
     "Fresh",
+    "Hparams",
     "Restart",
     "ScalarCurve",
     "ScalarSeries",

@@ -9,6 +9,8 @@ import time
 from pathlib import Path
 from types import TracebackType
 
+from trainer.tfevents.encoding import double, message, varint
+from trainer.tfevents.hparams import Hparams, session_start
 from trainer.tfevents.records import frame
 
 _counter = itertools.count()
@@ -48,12 +50,15 @@ class EventWriter:
         """Write one float32; `wall_time` in seconds since 1970, now if None."""
         if wall_time is None:
             wall_time = time.time()
-        name = tag.encode()
-        scalar = b"\x0a" + _varint(len(name)) + name + b"\x15" + _float32(value)
-        summary = b"\x0a" + _varint(len(scalar)) + scalar
-        self._file.write(frame(_event(wall_time, step, b"\x2a" + _varint(len(summary)) + summary)))
+        summary = message(1, message(1, tag.encode()) + b"\x15" + _float32(value))
+        self._file.write(frame(_event(wall_time, step, message(5, summary))))
         if time.monotonic() - self._flushed_at >= self._flush_s:
             self.flush()
+
+    def write_hparams(self, hparams: Hparams) -> None:
+        """Write with which arguments the run starts, for TensorBoard's HParams tab."""
+        now = time.time()
+        self._file.write(frame(_event(now, 0, message(5, session_start(hparams, now)))))
 
     def flush(self) -> None:
         """Hand everything written so far to the operating system."""
@@ -75,17 +80,7 @@ class EventWriter:
 
 def _event(wall_time: float, step: int, rest: bytes) -> bytes:
     """Encode an Event: field 1 the wall time, field 2 the step unless it is 0, then `rest`."""
-    return b"\x09" + struct.pack("<d", wall_time) + (b"\x10" + _varint(step) if step else b"") + rest
-
-
-def _varint(number: int) -> bytes:
-    number &= 0xFFFFFFFFFFFFFFFF
-    octets = bytearray()
-    while number > 127:
-        octets.append(number & 127 | 128)
-        number >>= 7
-    octets.append(number)
-    return bytes(octets)
+    return double(1, wall_time) + (b"\x10" + varint(step) if step else b"") + rest
 
 
 def _float32(value: float) -> bytes:
