@@ -101,8 +101,9 @@ def progress_line(
     lr: float,
     images_per_s: float,
     eta_s: float,
+    times: str = "",
 ) -> str:
-    """Say where training is; `epoch` counts from 1, `step` over the whole training.
+    """Say where training is; `epoch` counts from 1, `step` over the whole training; `times` ends it.
 
     >>> progress_line(epoch=1, epochs=3, step=120, steps=564, loss=0.1234,
     ...               lr=9.8e-4, images_per_s=412.3, eta_s=72)
@@ -111,6 +112,7 @@ def progress_line(
     return (
         f"epoch {epoch}/{epochs} step {step}/{steps} loss {loss:.4f} lr {lr:.1e}"
         f" {images_per_s:.0f} images/s eta {duration(eta_s)}"
+        f"{times and f' {times}'}"
     )
 
 

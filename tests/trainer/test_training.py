@@ -8,7 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="training needs torch, which gpuconsole[trainer] brings")
 
-from tests.trainer.jobs import LONG, SMALL, Job  # noqa: E402
+from tests.trainer.jobs import LINE, LONG, SMALL, Job  # noqa: E402
 from trainer.ddp.checkpoint import list_checkpoints, load_checkpoint  # noqa: E402
 
 pytestmark = pytest.mark.slow
@@ -19,8 +19,13 @@ def newest(folder: Path) -> dict[str, object]:
 
 
 def test_two_processes_of_an_operator_train_together_and_leave_curves_and_a_checkpoint(job: Job) -> None:
-    job.start_two([*SMALL, "--epochs", "2"])
+    job.start_two([*SMALL, "--epochs", "2", "--profile"])
     assert job.end() == [0, 0], job.lines
+    assert (job.folder / "logs" / "profile" / "rank0.pt.trace.json").is_file()
+    assert any(line.startswith("profile of steps 5 to 9 in ") for line in job.lines[0])
+    assert not any("profile" in line for line in job.lines[1])
+    for line in job.lines[0]:
+        assert LINE.search(line) is None or re.search(r" wait \d+\.\dms step \d+\.\dms comm \d+\.\dms$", line)
     for rank in (0, 1):
         assert [line[:4] for line in job.progress(rank)] == [
             (str(1 + step // 11), "2", str(step), "20") for step in range(2, 21, 2)
@@ -28,7 +33,13 @@ def test_two_processes_of_an_operator_train_together_and_leave_curves_and_a_chec
     [done] = [line for lines in job.lines for line in lines if line.startswith("done: ")]
     assert re.fullmatch(r"done: val_accuracy 0\.\d{4} val_loss \d+\.\d{4} in \d+ s", done)
     drawn = job.curves()
-    assert drawn.keys() == {"train/loss", "train/lr", "train/images_per_s", "val/loss", "val/accuracy"}
+    assert drawn.keys() == {
+        *("train/loss", "train/lr", "train/images_per_s", "val/loss", "val/accuracy"),
+        *("time/wait_ms", "time/step_ms", "time/communication_ms", "time/communication_exposed_ms"),
+    }
+    for tag, curve in drawn.items():
+        if tag.startswith("time/"):
+            assert min(curve.values) >= 0 and max(curve.values) < 100_000, tag
     assert list(drawn["train/loss"].steps) == list(range(2, 21, 2))
     assert list(drawn["val/accuracy"].steps) == [10, 20]
     [event_file] = (job.folder / "logs").glob("events.out.tfevents.*")

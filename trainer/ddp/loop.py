@@ -2,17 +2,18 @@
 
 import math
 import signal
-import time
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
 
 from trainer.ddp.checkpoint_writer import CheckpointWriter
 from trainer.ddp.datasets import Images, TrainBatches, validation_batches
+from trainer.ddp.interval import Interval
 from trainer.ddp.learner import Learner
 from trainer.distributed.curves import CurveWriter
+from trainer.distributed.gpu_telemetry import GpuTelemetry
 from trainer.distributed.process_group import ProcessGroup
+from trainer.distributed.step_profiler import StepProfiler
 from trainer.messages import NotFinite, Stopped, TrainingError, log, progress_line
 from trainer.signals import StopRequest
 
@@ -62,6 +63,8 @@ class TrainingLoop:
         checkpoint_every: int,
         progress: Progress,
         stop: StopRequest,
+        telemetry: GpuTelemetry | None = None,
+        profiler: StepProfiler | None = None,
     ) -> None:
         self._learner = learner
         self._group: ProcessGroup = learner.group
@@ -78,6 +81,8 @@ class TrainingLoop:
         left = train.sampler.steps_left(epochs, progress.epoch, progress.images)
         self.steps = progress.step + left
         """Steps of the whole training, those before this run included."""
+        self._interval = Interval(learner.model, learner.group, telemetry, log_every)
+        self._profiler = profiler
         self._stop = stop
         self._stop_check_steps = 1
 
@@ -111,20 +116,20 @@ class TrainingLoop:
     def _run_epoch(self) -> None:
         progress, train = self._progress, self._train
         self._learner.model.train()
-        losses = torch.zeros((), device=self._group.device)
-        steps, started = 0, time.perf_counter()
+        self._interval.start()
         self._set_trained_share()
-        for images_B1HW, labels_B in train.epoch_batches(progress.epoch, progress.images):
-            losses += self._learner.train_step(images_B1HW, labels_B)
-            steps += 1
+        for images_B1HW, labels_B in self._interval.timed(
+            train.epoch_batches(progress.epoch, progress.images)
+        ):
+            self._interval.add(self._learner.train_step(images_B1HW, labels_B))
+            if self._profiler is not None:
+                self._profiler.step()
             progress.step += 1
             progress.images += train.global_batch_size
             self._set_trained_share()
             at_end = progress.images >= len(train.images)
             if progress.step % self._log_every == 0 or at_end:
-                self._log_steps(losses, steps, time.perf_counter() - started)
-                losses.zero_()
-                steps, started = 0, time.perf_counter()
+                self._log_steps()
             if not at_end and self._checkpoint_every and progress.step % self._checkpoint_every == 0:
                 self._checkpoint()
             if not at_end and progress.step % self._stop_check_steps == 0:
@@ -135,12 +140,10 @@ class TrainingLoop:
         epochs = self._progress.epoch + self._progress.images / len(self._train.images)
         self._learner.trained_share = epochs / self._epochs
 
-    def _log_steps(self, losses: Tensor, steps: int, seconds: float) -> None:
-        """Log the last `steps`; `losses` is the sum of this rank's."""
-        mine = losses.item() / steps
-        shared = torch.tensor([mine, seconds], dtype=torch.float64, device=self._group.device)
-        loss, seconds = (self._group.all_reduce_sum(shared) / self._group.ranks.world_size).tolist()
-        step, step_s = self._progress.step, seconds / steps
+    def _log_steps(self) -> None:
+        """Log the steps since the last line."""
+        measured = self._interval.measure()
+        loss, mine, step_s, step = measured.loss, measured.own_loss, measured.step_s, self._progress.step
         self._stop_check_steps = max(1, int(STOP_CHECK_EVERY_S / step_s)) if step_s > 0 else self._log_every
         images_per_s = self._train.global_batch_size / step_s if step_s > 0 else 0.0
         is_first = self._group.ranks.is_first
@@ -154,12 +157,13 @@ class TrainingLoop:
                 lr=self._learner.lr,
                 images_per_s=images_per_s,
                 eta_s=(self.steps - step) * step_s,
+                times=measured.words,
             )
         )
         if self._curves is not None:
             lr = self._learner.lr
             values = {"train/loss": loss, "train/lr": lr, "train/images_per_s": images_per_s}
-            self._curves.write(step, values)
+            self._curves.write(step, values | measured.scalars)
         if not math.isfinite(loss):
             raise NotFinite(
                 f"The loss became {loss} by step {step}, on this rank {mine:.4g}; all ranks stop.",

@@ -3,6 +3,7 @@
 import argparse
 import os
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import torch
@@ -17,7 +18,9 @@ from trainer.ddp.model import make_model
 from trainer.distributed.curves import CurveWriter
 from trainer.distributed.exit_status import run_to_exit_status
 from trainer.distributed.folders import check_file, check_folder, write_whole
+from trainer.distributed.gpu_telemetry import open_telemetry
 from trainer.distributed.process_group import ProcessGroup, choose_device, keep_freed_memory, set_threads
+from trainer.distributed.step_profiler import StepProfiler
 from trainer.messages import log
 from trainer.ranks import Ranks, job_name
 from trainer.signals import StopRequest
@@ -86,6 +89,9 @@ def _train(arguments: argparse.Namespace, group: ProcessGroup, threads: int, sto
 
     writer = CheckpointWriter(checkpoints)
     progress = _resume(learner, group.run_on_rank0(open_folders))
+    profiler = None
+    if arguments.profile and ranks.is_first:
+        profiler = StepProfiler(log_dir / "profile", ranks.rank, group.device)
     curves = CurveWriter(log_dir, hparams_of(arguments, ranks)) if ranks.is_first else None
     try:
         loop = TrainingLoop(
@@ -100,6 +106,8 @@ def _train(arguments: argparse.Namespace, group: ProcessGroup, threads: int, sto
             checkpoint_every=arguments.checkpoint_every,
             progress=progress,
             stop=stop,
+            telemetry=open_telemetry(group.device, log if ranks.is_first_here else lambda _: None),
+            profiler=profiler,
         )
         if ranks.is_first:
             log(
@@ -117,7 +125,8 @@ def _train(arguments: argparse.Namespace, group: ProcessGroup, threads: int, sto
                     f"nothing left to train: {progress.epoch} epochs are done of {arguments.epochs}"
                     " (--epochs trains more, --resume never starts anew)"
                 )
-        metrics = loop.run()
+        with profiler or nullcontext():
+            metrics = loop.run()
         if arguments.save_path:
             group.run_on_rank0(lambda: _save_weights(Path(arguments.save_path), learner))
         return metrics

@@ -19,6 +19,12 @@ KEEPING_ARGUMENTS = (
         most=1_000_000_000,
         also=("log-interval",),
     ),
+    Argument(
+        "profile",
+        False,
+        "",
+        "Record steps 5 to 9 of rank 0 with torch.profiler in a trace file below --log-dir",
+    ),
     Argument("checkpoint-dir", "checkpoints", "", "Folder for checkpoints, written and read by rank 0"),
     Argument(
         "checkpoint-every",

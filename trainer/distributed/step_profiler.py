@@ -1,0 +1,68 @@
+"""A recording of a few steps by torch.profiler, for somebody who wants to see where their time goes."""
+
+import os
+from pathlib import Path
+from types import TracebackType
+
+import torch
+from torch.profiler import ProfilerActivity, profile, schedule
+
+from trainer.messages import first_line, log, log_error
+
+FIRST_STEP, STEPS = 5, 5
+"""Which step of the run is recorded first, from 1, and how many: those before are slower."""
+
+
+class StepProfiler:
+    """Records steps `FIRST_STEP` and after into one trace file in `folder`."""
+
+    def __init__(self, folder: Path, rank: int, device: torch.device) -> None:
+        self.path = folder / f"rank{rank}.pt.trace.json"
+        """The file; TensorBoard's profiler plugin looks for such names."""
+        os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # else it writes lines of its own to stderr
+        activities = [ProfilerActivity.CPU]
+        if device.type == "cuda":
+            activities.append(ProfilerActivity.CUDA)
+        self._profile = profile(
+            activities=activities,
+            schedule=schedule(wait=FIRST_STEP - 3, warmup=2, active=STEPS, repeat=1),
+            on_trace_ready=self._save,
+        )
+        self._taken = 0
+        self._is_saved = False
+
+    def __enter__(self) -> "StepProfiler":
+        self._profile.start()
+        return self
+
+    def step(self) -> None:
+        """Say that a step of the training was taken."""
+        if not self._is_saved:
+            self._taken += 1
+            self._profile.step()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._profile.stop()
+        if not self._is_saved:
+            log_error(
+                f"warning: No profile was written: it begins with step {FIRST_STEP} of a run,"
+                f" and this one took {self._taken}."
+            )
+
+    def _save(self, recorded: "profile") -> None:
+        if self._taken < FIRST_STEP:
+            return
+        self._is_saved = True
+        last = min(self._taken, FIRST_STEP + STEPS - 1)
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            recorded.export_chrome_trace(str(self.path))
+        except (OSError, RuntimeError) as error:
+            log_error(f"warning: The profile could not be written to {self.path}. {first_line(error)}.")
+        else:
+            log(
+                f"profile of steps {FIRST_STEP} to {last} in {self.path.resolve()}"
+                " (open it at https://ui.perfetto.dev or in chrome://tracing)"
+            )
