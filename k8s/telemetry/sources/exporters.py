@@ -140,13 +140,18 @@ async def _list(client: Client, namespace: str, *, selector: str = "", node: str
         except msgspec.DecodeError as error:
             raise not_understood("Could not list pods.", f"The list makes no sense: {error}") from error
         for pod in pods:
-            is_exporter = bool(selector) or _looks_like_one(pod)
-            if is_exporter and pod.spec.node_name and pod.status.phase == "Running":
+            if _runs(pod) and (selector or _looks_like_one(pod)):
                 found.append(_exporter(pod))
         token = where.continue_
         if not token:
             break
     return found
+
+
+def _runs(pod: _ExporterPod) -> bool:
+    """Tell whether a pod runs and stays: during a rollout the old one is still there for a while."""
+    is_going = pod.metadata.deletion_timestamp is not None
+    return bool(pod.spec.node_name) and pod.status.phase == "Running" and not is_going
 
 
 def _looks_like_one(pod: _ExporterPod) -> bool:

@@ -77,6 +77,14 @@ async def test_one_that_does_not_run_is_not_asked() -> None:
     assert await found_at(exporter_pod("n1", phase="Pending")) == ""
 
 
+async def test_of_a_rollout_the_new_one_is_asked() -> None:
+    old = exporter_pod("n1", name="old")
+    old["metadata"]["deletionTimestamp"] = "2026-11-22T12:00:00Z"
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        say_pods(cluster, old, exporter_pod("n1", name="new"))
+        assert [each.pod for each in (await find_exporters(client)).values()] == ["new"]
+
+
 @pytest.mark.parametrize(
     ("change", "is_found"),
     [
