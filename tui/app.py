@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from k8s.kinds import JobRef
     from k8s.topology.links import LinkMatrix
     from tui.feeds.cluster_feed import ClusterFeed
+    from tui.feeds.telemetry_feed import TelemetryFeed
 
 
 OptionsResolver = Callable[[ConsoleOptions, Callable[[str], None]], Awaitable[ConsoleOptions]]
@@ -101,6 +102,8 @@ class Console(PacedApp[int]):
         """Its mirror, from then on."""
         self.permissions: Permissions | None = None
         """What this user may do there."""
+        self.telemetry_feed: TelemetryFeed | None = None
+        """What its GPUs do, read while it is shown."""
         self.forwards: dict[JobRef, Worker[None]] = {}
         """Jobs whose TensorBoard is forwarded, and what carries it."""
         self.gpu_links: dict[str, LinkMatrix] = {}
@@ -111,6 +114,7 @@ class Console(PacedApp[int]):
             options.is_read_only,
             self._names,
             client=lambda: self.client,
+            telemetry=lambda: self.telemetry_feed,
             finished_days=options.finished_days,
             actions=actions,
         )
@@ -181,12 +185,13 @@ class Console(PacedApp[int]):
     @work(group="cluster", exclusive=True)
     async def connect(self) -> None:
         """OptionsResolver the cluster, and mirror it until the end, or until another one is asked for."""
-        self.client = self.cluster_feed = self.permissions = None
+        self.client = self.cluster_feed = self.permissions = self.telemetry_feed = None
         self.gpu_links = {}
         await asyncio.to_thread(_import_what_is_slow)
         from k8s.client.client import Client
         from k8s.jobs.permissions import Permissions
         from tui.feeds.cluster_feed import ClusterFeed
+        from tui.feeds.telemetry_feed import open_telemetry
 
         try:
             options = await self._resolve_options(self.options, self._say_progress)
@@ -197,6 +202,9 @@ class Console(PacedApp[int]):
         own = self.options.namespace or client.config.namespace
         cluster_feed = ClusterFeed(client, "" if self.options.is_all_namespaces else own)
         self.client, self.cluster_feed, self.permissions = client, cluster_feed, Permissions(client)
+        self.telemetry_feed = open_telemetry(
+            client, lambda: cluster_feed.all_jobs, lambda: self.snapshot.nodes, options.prometheus
+        )
 
         def take(snapshot: ClusterSnapshot) -> None:
             if self.cluster_feed is cluster_feed:

@@ -44,6 +44,21 @@ def nodes(console: Console, request: ActionRequest) -> None:
     console.views.switch(Route("nodes"), NodesView())
 
 
+def users(console: Console, request: ActionRequest) -> None:
+    """Show what each user's jobs hold, request, and leave idle."""
+    from tui.screens.lists.users import UsersView
+
+    console.views.show(Route("users"), UsersView())
+
+
+def usage(console: Console, request: ActionRequest) -> None:
+    """Show what each rank of a job does, and what its pods use."""
+    from tui.screens.job.usage import UsageView
+
+    if target := console.target_job(request):
+        console.views.show(Route("usage", job=target[1]), UsageView(target[1]))
+
+
 def events(console: Console, request: ActionRequest) -> None:
     """Show the events of the cluster."""
     from tui.screens.lists.events import EventsView
@@ -197,7 +212,10 @@ def why(console: Console, request: ActionRequest) -> None:
             job = console.snapshot.job(ref)
             if job is None:
                 return f"There is no {ref.kind} {ref.name} any more."
-            return (await answer_why(client, job, console.snapshot)).as_text(console.advice)
+            answer = await answer_why(client, job, console.snapshot)
+            if console.telemetry_feed is not None:
+                answer = await console.telemetry_feed.explain(job, answer)
+            return answer.as_text(console.advice)
 
         console.views.show(Route("why", job=ref), TextView(_heading(ref, "why"), fetch))
 

@@ -1,4 +1,4 @@
-"""`top nodes` and `top jobs`: who has the GPUs."""
+"""`top nodes`, `top jobs` and `top users`: who has the GPUs."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from k8s.client.client import Client
 from k8s.errors import Forbidden
 from k8s.snapshot import ClusterSnapshot, Job, NodeRow
 from k8s.status import Status
+from tui.commands import top_users
 from tui.commands.support.connect import cluster, namespace_in_use, read_jobs, server_clock
 from tui.commands.support.job_name import add_type, jobs_of_type
 from tui.commands.support.live_output import LiveReadings, add_live
@@ -48,8 +49,8 @@ JOB_COLUMNS = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Let the command take `nodes` or `jobs`."""
-    views = parser.add_subparsers(dest="view", required=True, metavar="nodes|jobs")
+    """Let the command take `nodes`, `jobs` or `users`."""
+    views = parser.add_subparsers(dest="view", required=True, metavar="nodes|jobs|users")
     nodes = views.add_parser("nodes", aliases=["node"], help="show the GPUs of each node and who holds them")
     add_format(nodes)
     add_live(nodes)
@@ -57,11 +58,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_format(jobs)
     add_live(jobs)
     add_type(jobs)
+    users_help = "show what each user's jobs hold, request, and leave idle"
+    top_users.add_arguments(views.add_parser("users", aliases=["user"], help=users_help))
 
 
 async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
-    """Print the GPUs of nodes or of jobs."""
+    """Print the GPUs of nodes, of jobs or of users."""
     async with cluster(options) as client:
+        if flags.view.startswith("user"):
+            await top_users.print_users(options, client, flags)
+            return 0
         if flags.view.startswith("node"):
             snapshot = await ClusterFeed(client, namespace_in_use(options, client)).read_once()
             live = None

@@ -11,6 +11,7 @@ from tui.commands.support.connect import cluster, read_jobs
 from tui.commands.support.job_name import NAME_HELP, add_type, find_job
 from tui.commands.support.output import add_format, write, write_object
 from tui.commands.support.values import Values
+from tui.feeds.telemetry_feed import open_telemetry
 from tui.options import ConsoleOptions
 
 
@@ -25,7 +26,9 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     """Print why a job is as it is."""
     async with cluster(options) as client:
         snapshot = await read_jobs(options, client)
-        answer = await answer_why(client, find_job(snapshot, flags.job, flags.job_type), snapshot)
+        job = find_job(snapshot, flags.job, flags.job_type)
+        telemetry = open_telemetry(client, lambda: snapshot.jobs, lambda: snapshot.nodes, options.prometheus)
+        answer = await telemetry.explain(job, await answer_why(client, job, snapshot))
     if flags.output in ("json", "yaml"):
         write_object(_values(answer), flags.output)
     else:

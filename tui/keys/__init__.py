@@ -53,11 +53,13 @@ _VIEWS = (
     ("Jobs", "jobs"),
     ("Nodes", "nodes"),
     ("GPUs of a node", "node_gpus"),
+    ("Users", "users"),
     ("Events", "events"),
     ("Volumes", "volumes"),
     ("Namespaces", "namespaces"),
     ("Contexts", "contexts"),
     ("One job", "job"),
+    ("Usage of a job", "usage"),
     ("Logs", "logs"),
 )
 

@@ -74,6 +74,13 @@ _LISTS = (
         commands=("jobs", "job", "j"),
     ),
     Action("nodes", "Nodes and who holds their GPUs", "navigate:nodes", commands=("nodes", "node", "no")),
+    Action(
+        "users",
+        "Users: GPUs held, requested and idle, by user and job",
+        "navigate:users",
+        on=(On("nodes", "u"),),
+        commands=("users", "user", "idle"),
+    ),
     Action("events", "Events", "navigate:events", commands=("events", "event", "ev")),
     Action("volumes", "Volume claims", "navigate:volumes", commands=("volumes", "pvc", "data")),
     Action(
@@ -97,7 +104,11 @@ _JOB = (
         "Open the job: instances, conditions, events",
         "navigate:open_job",
         footer="job",
-        on=(On("jobs", "enter,d"), On("node_gpus", "enter,d", "Open the pod's job")),
+        on=(
+            On("jobs", "enter,d"),
+            On("node_gpus", "enter,d", "Open the pod's job"),
+            On("users", "enter,d", "Open the job"),
+        ),
     ),
     Action(
         "logs",
@@ -139,6 +150,15 @@ _JOB = (
         footer="why",
         on=(On("jobs", "W"), On("node_gpus", "W"), On("job", "W"), On("logs", "W", footer="")),
         commands=("why",),
+        argument="job",
+    ),
+    Action(
+        "usage",
+        "Usage of a job: the GPU of each rank; CPU, memory, network and storage of each pod",
+        "navigate:usage",
+        footer="usage",
+        on=(On("jobs", "u", footer=""), On("job", "u")),
+        commands=("usage",),
         argument="job",
     ),
     Action("job_events", "Events of the job and its pods", "navigate:job_events", on=(On("jobs", "v"),)),
@@ -275,7 +295,7 @@ _ROWS = (
         "all_namespaces",
         "All namespaces (toggle)",
         "context:all_namespaces",
-        on=(On("jobs", "0"), On("events", "0"), On("volumes", "0")),
+        on=(On("jobs", "0"), On("events", "0"), On("volumes", "0"), On("users", "0")),
     ),
     Action(
         "next_view",

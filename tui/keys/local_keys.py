@@ -28,7 +28,18 @@ NODES = (
     _sort("nodes", "1", "free", "free GPUs", "by free"),
     _sort("nodes", "N", "name", "name"),
 )
-NODE_GPUS = (_sort("node_gpus", "A", "since", "how long it is held"),)
+NODE_GPUS = (
+    _sort("node_gpus", "A", "since", "how long it is held"),
+    Key("node_gpus.next_pane", "tab", "next_pane", "What each GPU does; again: who holds them", "GPUs"),
+)
+USERS = (
+    _sort("users", "1", "idle_hours", "idle GPU-hours", "by idle"),
+    _sort("users", "N", "user", "user"),
+)
+USAGE = (
+    Key("usage.gpu", "enter,d", "gpu", "All that is known of the rank's GPU", "GPU"),
+    _sort("usage", "1", "util", "utilisation", "by utilisation"),
+)
 EVENTS = (
     Key("events.open_event", "enter,d", "open_event", "Open the event's job, otherwise the event", "open"),
     Key("events.whole_event", "v", "whole_event", "Show the event in full", "whole"),
@@ -192,6 +203,8 @@ LOCAL_KEYS: Mapping[str, tuple[Key, ...]] = {
     "jobs": JOBS,
     "nodes": NODES,
     "node_gpus": NODE_GPUS,
+    "users": USERS,
+    "usage": USAGE,
     "events": EVENTS,
     "volumes": VOLUMES,
     "namespaces": NAMESPACES,

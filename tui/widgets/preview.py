@@ -21,7 +21,7 @@ from k8s.snapshot import ClusterSnapshot, Job, NodeRow
 from tui.feeds.preview_text import Lines, job_preview, node_preview
 from tui.text.cells import cell_len
 from tui.text.format import Clock, Look
-from tui.widgets.table.table import SHORTEST_TIMER_S
+from tui.widgets.table.flashes import SHORTEST_TIMER_S
 
 if TYPE_CHECKING:
     from k8s.client.client import Client

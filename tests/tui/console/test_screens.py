@@ -5,18 +5,24 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp import web
 
+from k8s.telemetry.readings import NoReadings, NoReadingsCause, PodReadings, Source, Throttle, Usage
 from tests.scripted.server import Answer, ScriptedCluster, Stall, Stream
 from tests.support.namespace_objects import CLAIMS, EVENTS, NAMESPACES, claim, event, namespace, serve
 from tests.support.sample_cluster import ago, lab
 from tests.support.screen_text import compare, looks_of, text_of
+from tests.support.telemetry import GIB, ScriptedReader, feed_of, reading, telemetry_of
 from tests.tui.console.test_console import EVENTS as OWN_EVENTS
 from tests.tui.console.test_console import Playground, console_on
+from tui.app import Console
+from tui.feeds.telemetry_feed import TelemetryFeed
 
 OVER_JOBS = ("delete", "jump", "themes", "quit")
 """Dialogs that are looked at over the list of jobs."""
@@ -26,8 +32,11 @@ THEMES = {"dark": "gpuconsole-dark", "light": "gpuconsole-light", "mono": "gpuco
 VIEWS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "jobs": ((), ("llm-70b-eval",)),
     "nodes": (("tab",), ("a100-7",)),
-    "node_gpus": (("tab", "enter"), ("bert-large-ft-m",)),
-    "job": (("N", "g", "enter"), ("Successful", "loss from log lines", *["1h00m"] * 4)),
+    "node_gpus": (("tab", "enter"), ("bert-large-ft-m", "exporter")),
+    "node_gpus_read": (("tab", "enter"), ("bert-large-ft-m", "Last XID 79")),
+    "users": ((*":users", "enter"), ("observed 4m", "8 of 8")),
+    "usage": (("N", "g", "u"), ("Last XID 79",)),
+    "job": (("N", "g", "enter"), ("Successful", "loss from log lines", "exporter", *["1h00m"] * 4)),
     "yaml": (("N", "g", "y"), ("pytorchReplicaSpecs",)),
     "logs": (("N", "g", "l", "t"), ("step 300",)),
     "events": ((*":events", "enter"), ("FailedScheduling",)),
@@ -41,6 +50,11 @@ VIEWS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "new": (("n",), ("Create",)),
 }
 """Each view: the keys that lead there from home, and words by which it is known to be there, filled."""
+WITH_TELEMETRY = ("node_gpus_read", "users", "usage")
+"""Views of a lab whose GPUs are measured; the others are of one without an exporter."""
+NONE_HERE = NoReadings(NoReadingsCause.NO_EXPORTER, "No DCGM exporter runs on it.")
+NOON = datetime(2026, 5, 14, 12, 0, tzinfo=UTC)
+LATER = NOON + timedelta(minutes=4)
 
 
 @pytest.mark.slow
@@ -77,10 +91,35 @@ async def on_the_lab(tmp_path: Path, view: str, **options: Any) -> AsyncIterator
         # Behind a dialog the preview would say when its log was read: a clock.
         play.console.context.switches["preview"] = view not in OVER_JOBS
         keys, words = VIEWS[view]
+        console = play.console
+        console.telemetry_feed = telemetry_of_the_lab(console, is_read=view in WITH_TELEMETRY)
         for key in keys:
             await play.press("colon" if key == ":" else key)
         await play.until(lambda: all(play.text.count(word) >= words.count(word) for word in words))
         yield play
+
+
+def telemetry_of_the_lab(console: Console, *, is_read: bool) -> TelemetryFeed:
+    """Return what two nodes of the lab tell of their GPUs, always just now; or that none has an exporter."""
+    ahead: dict[str, Any] = {"ago_s": -3600}
+    hot = {"xid": 79, "temperature_c": 91.0, "throttles": frozenset({Throttle.THERMAL}), **ahead}
+    busy = [reading("a100-1", index, 97 - index, "bert-large-ft-master-0", **ahead) for index in range(4)]
+    busy += [reading("a100-1", index, 88, "bert-large-ft-worker-0", **ahead) for index in range(4, 7)]
+    busy.append(reading("a100-1", 7, 31, "bert-large-ft-worker-0", **hot))
+    idle = [reading("a100-3", index, 1, "vit-h-pretrain-worker-0", **ahead) for index in range(8)]
+    usage = Usage(13.2, 96 * GIB, Source.METRICS, idle[0].read_at)
+    used = PodReadings("default", "bert-large-ft-master-0", usage)
+    nodes = {node.name: NONE_HERE for node in console.snapshot.nodes if node.gpus_total}
+    told = telemetry_of(*busy, *idle, pods=[used]) if is_read else telemetry_of(missing=nodes)
+    feed = feed_of(
+        ScriptedReader(told),
+        jobs=lambda: console.snapshot.jobs,
+        nodes=lambda: console.snapshot.nodes,
+        read_s=3600.0,
+    )
+    for at in (NOON, LATER):
+        feed.ledger.add([replace(gpu, read_at=at) for gpu in told.gpus], console.snapshot.jobs)
+    return feed
 
 
 async def resize(play: Playground, size: tuple[int, int]) -> None:

@@ -15,6 +15,7 @@ from tests.tui.keys.world import PODS, changes, order, ordered, seen, titled, wo
     "jobs.why",
     "jobs.job_events",
     "jobs.curves",
+    "jobs.usage",
     "jobs.yaml",
     "jobs.next_view",
 )
@@ -30,6 +31,7 @@ async def test_keys_of_the_list_of_jobs_lead_to_views_of_the_job_under_the_curso
         await hands.press("jobs.previous_logs", before, undo=back)
         await hands.press("jobs.job_events", seen(play, "Image is there."), undo=[*back, *back])
         await hands.press("jobs.curves", titled(play, "Jobs › bert › curves"), undo=back)
+        await hands.press("jobs.usage", titled(play, "Jobs › bert › usage"), undo=back)
         await hands.press("jobs.yaml", seen(play, "› bert › YAML", "kind: PyTorchJob"), undo=back)
         await play.press("G")
         why = seen(play, "Jobs › waits › why", "Pending", "0/2 nodes are available.")

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
+from tests.support.telemetry import ScriptedReader, feed_of, reading, telemetry_of
 from tests.tui.keys.proofs import KEYS, Hands, proves
-from tests.tui.keys.world import at, changes, ordered, seen, titled, typed, unseen, world
+from tests.tui.keys.world import at, changes, order, ordered, seen, titled, typed, unseen, world
 
 
 def leads_on(id: str) -> str:
@@ -24,6 +27,8 @@ def leads_on(id: str) -> str:
     "nodes.gpu_schedule",
     "node_gpus.gpu_links",
     "node_gpus.gpu_schedule",
+    "nodes.users",
+    "node_gpus.next_pane",
     "node_gpus.open_job",
     "node_gpus.logs",
     "node_gpus.why",
@@ -44,8 +49,10 @@ async def test_keys_of_nodes_lead_to_who_holds_them_and_to_their_jobs(tmp_path: 
         )
         await hands.press("nodes.gpu_links", topology, undo=back)
         await hands.press("nodes.gpu_schedule", question, undo=back)
+        await hands.press("nodes.users", titled(play, " Users ("), undo=back)
         await hands.press("nodes.node_gpus", titled(play, "Nodes › a "), undo=back)
         await play.press("enter")
+        await hands.press("node_gpus.next_pane", seen(play, "Nothing tells what these GPUs do."))
         await hands.press("node_gpus.sort_since", ordered(play, "bert-worker-0", "bert-master-0"))
         await play.press("g")
         await hands.press("node_gpus.open_job", titled(play, "Jobs › bert   "), undo=back)
@@ -55,6 +62,28 @@ async def test_keys_of_nodes_lead_to_who_holds_them_and_to_their_jobs(tmp_path: 
         await hands.press("node_gpus.gpu_schedule", question, undo=back)
         await play.press("escape")
         await hands.press("nodes.next_view", titled(play, leads_on("nodes.next_view")))
+        assert changes(play) == []
+
+
+@proves("users.open_job", "users.all_namespaces", "users.sort_idle_hours", "users.sort_user")
+async def test_keys_of_users(tmp_path: Path) -> None:
+    async with world(tmp_path) as play:
+        hands, back = Hands.on(play), ["escape"]
+        play.console.telemetry_feed = None
+        await play.press(*typed("users"))
+        await play.until(ordered(play, "li", "li", "maria", "maria"))
+        await play.press("g", "j")
+        await hands.press("users.open_job", titled(play, "Jobs › bert   "), undo=back)
+        await hands.press("users.all_namespaces", seen(play, "all namespaces", "chen"))
+        users = "li", "maria", "chen"
+        await hands.press("users.sort_user", lambda: order(play, *users)[:1] == ["chen"])
+        gpus = [reading("a", index, 1.0, "bert-master-0") for index in range(4)]
+        feed = feed_of(ScriptedReader(telemetry_of(*gpus)), jobs=lambda: play.console.snapshot.jobs)
+        before = [replace(gpu, read_at=gpu.read_at - timedelta(minutes=4)) for gpu in gpus]
+        for each in (before, gpus):
+            feed.ledger.add(each, play.console.snapshot.jobs)
+        play.console.telemetry_feed = feed
+        await hands.press("users.sort_idle_hours", lambda: order(play, *users)[:1] == ["li"])
         assert changes(play) == []
 
 

@@ -4,8 +4,45 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests.support.telemetry import ScriptedReader, feed_of, reading, telemetry_of
 from tests.tui.keys.proofs import Hands, proves
-from tests.tui.keys.world import PODS, changes, drawn_otherwise, look_of, seen, titled, unseen, world
+from tests.tui.keys.world import (
+    PODS,
+    changes,
+    drawn_otherwise,
+    look_of,
+    ordered,
+    seen,
+    titled,
+    unseen,
+    world,
+)
+
+PLACES = ("master-0", "worker-0")
+
+
+@proves("job.usage", "usage.gpu", "usage.sort_util")
+async def test_keys_of_what_one_job_uses(tmp_path: Path) -> None:
+    async with world(tmp_path) as play:
+        hands = Hands.on(play)
+        gpus = [reading("a", index, 90 - index, f"bert-{place}") for index, place in enumerate(PLACES)]
+        console = play.console
+        console.telemetry_feed = feed_of(
+            ScriptedReader(telemetry_of(*gpus)),
+            jobs=lambda: console.snapshot.jobs,
+            nodes=lambda: console.snapshot.nodes,
+        )
+        await play.press("N", "g", "enter")
+        await play.until(seen(play, "Jobs › bert   ", "worker-0"))
+        await hands.press("job.usage", titled(play, "Jobs › bert › usage"), undo=["escape"])
+        await play.press("u")
+        await play.until(ordered(play, *PLACES))
+        await play.press("1", "1")
+        await play.until(ordered(play, *reversed(PLACES)))
+        await hands.press("usage.sort_util", ordered(play, *PLACES))
+        await play.press("g")
+        await hands.press("usage.gpu", seen(play, "GPU 0 of a ", "UUID"), undo=["escape"])
+        assert changes(play) == []
 
 
 @proves("job.logs", "job.previous_logs", "job.curves", "job.why", "job.yaml", "job.job_yaml")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -28,7 +28,7 @@ def progress_of(snapshot: ClusterSnapshot) -> tuple[str, ...]:
 class ListView(View):
     """Draws its table anew for every new picture, order or filter; subclasses say how in `draw`."""
 
-    CSS_PATH: ClassVar = Path(__file__).with_name("list_view.tcss")
+    CSS_PATH: ClassVar[list[str | PurePath]] = [Path(__file__).with_name("list_view.tcss")]
     """Absolute: Textual seeks a bare name beside the subclass."""
     AUTO_FOCUS: ClassVar[str] = "Table"
     COLUMNS: ClassVar[tuple[Column, ...]] = ()

@@ -30,6 +30,7 @@ from tui.widgets.table.table import Table
 if TYPE_CHECKING:
     from k8s.client.client import Client
     from k8s.kinds import JobRef
+    from tui.feeds.telemetry_feed import TelemetryFeed
 
 FLASH_S = 5.0
 """How long a word about what just happened stays."""
@@ -49,6 +50,10 @@ def _no_client() -> Client | None:
     return None
 
 
+def _no_telemetry() -> TelemetryFeed | None:
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class ViewContext:
     """What the application gives each view."""
@@ -63,6 +68,8 @@ class ViewContext:
     """What was typed before on the prompt, by its mark, the oldest first."""
     client: Callable[[], Client | None] = _no_client
     """Returns the cluster once it is reached, for what no snapshot tells."""
+    telemetry: Callable[[], TelemetryFeed | None] = _no_telemetry
+    """Returns what the cluster's GPUs do, once it is reached."""
     switches: dict[str, bool] = field(default_factory=dict)
     """What the user switched on or off for as long as the console runs, by the switch's name."""
     finished_days: float = FINISHED_DAYS

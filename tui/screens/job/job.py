@@ -20,13 +20,16 @@ from k8s.models import Event, Pod
 from k8s.models.resources import EVENTS
 from k8s.snapshot import Job
 from k8s.status import Status
+from k8s.telemetry.readings import NoReadingsCause
 from k8s.text.sanitize import log_text, sanitize
 from k8s.watch.backoff import ServerProbe
 from tui.feeds.curve_feed import CurveFeed
 from tui.feeds.list_feed import ListFeed, follow
 from tui.jobs.events import FoldedEvent, JobEventFilter, fold_job_events, full_text
+from tui.screens.base.telemetry_watch import TelemetryWatch
 from tui.screens.base.view import View
 from tui.screens.dialogs.detail import DetailScreen
+from tui.screens.job.instance_usage import rows_with_usage, with_usage
 from tui.screens.job.panes import JobPanes
 from tui.screens.job.rows import (
     AGE_STEP_S,
@@ -39,8 +42,9 @@ from tui.screens.job.rows import (
 )
 from tui.text.cells import elide_end
 from tui.text.format import Clock, duration, plural
+from tui.text.gpu_words import missing_words
 from tui.text.progress import progress_in
-from tui.widgets.table.table import Table
+from tui.widgets.table.table import Column, Table
 
 WHY_REST_S = 10.0
 """Shortest time between two looks for why it waits."""
@@ -86,6 +90,7 @@ class JobView(View):
         self._probe = probe or ServerProbe(client)
         self._pods = pods
         self._panes = JobPanes()
+        self._telemetry = TelemetryWatch(self, self._gpu_nodes)
         self._lines = LastLines(client, self._probe, on_change=self.redraw)
         self._feed = CurveFeed(client, ref, lambda: self.snapshot.job(ref))
         self._events: ListFeed[Event] = ListFeed(EVENTS, Event)
@@ -112,12 +117,23 @@ class JobView(View):
         """Begin to ask the cluster, or go on."""
         self._follow_events()
         self._follow_lines()
+        self._telemetry.look()
         self._consider_curve()
 
     def covered(self) -> None:
         """Ask for nothing."""
         for group in ("events", "lines", "curve"):
             self.workers.cancel_group(self, group)
+        self._telemetry.stop()
+
+    def refresh_feeds(self) -> None:
+        """Ask again now what its GPUs do."""
+        self._telemetry.refresh()
+
+    def _gpu_nodes(self) -> tuple[str, ...]:
+        """Return the nodes of which its instances hold GPUs."""
+        instances = self._last.instances if self._last is not None else ()
+        return tuple(dict.fromkeys(each.node for each in instances if each.node and each.gpus))
 
     def on_resize(self) -> None:
         """Show more or fewer columns, and the curve where there is room for it."""
@@ -194,13 +210,23 @@ class JobView(View):
         self.put("why", self.why)
         self.put("notice", "\n".join(map(sanitize, (self.snapshot.stale or reason).split("\n"))))
         address = self.context.forwarded.get(self.ref, "")
-        self.put("totals", f"TensorBoard: {address}" if address else self._lines_words())
+        below = f"TensorBoard: {address}" if address else self._lines_words() or self._no_gpu_numbers()
+        self.put("totals", below)
 
     def _lines_words(self) -> str:
         if self._lines.problem:
             return elide_end(sanitize(f"No last lines. {self._lines.problem}"), self.size.width - 2)
         if self._lines.is_polled:
             return f"Each log is asked for its last line every {duration(self._lines.round_s)}."
+        return ""
+
+    def _no_gpu_numbers(self) -> str:
+        """Say why nothing tells what its GPUs do, and what would; nothing where something does."""
+        read = [each for name in self._gpu_nodes() if (each := self._telemetry.of_node(name)) is not None]
+        for each in read:
+            missing = each.missing
+            if missing is not None and missing.cause is not NoReadingsCause.UNREACHABLE and not each.gpus:
+                return elide_end(sanitize(f"{each.node}: {missing_words(missing)}"), self.size.width - 2)
         return ""
 
     def _draw_panes(self, job: Job, clock: Clock) -> None:
@@ -210,8 +236,13 @@ class JobView(View):
         rows = instance_rows(
             job.instances, self._lines.newest, clock, shows_lines=shows_lines, refusal=refusal
         )
-        columns = (*INSTANCE_COLUMNS, SAID_COLUMN) if shows_lines else INSTANCE_COLUMNS
-        if len(columns) == len(panes.instances.columns):
+        columns: tuple[Column, ...] = (*INSTANCE_COLUMNS, *((SAID_COLUMN,) if shows_lines else ()))
+        ranks = self._telemetry.ranks(job)
+        if any(each.gpu is not None for each in ranks):
+            columns = with_usage(columns)
+            rows = rows_with_usage(rows, ranks, self._telemetry.job_warnings(ranks))
+        self._telemetry.look()
+        if columns == panes.instances.columns:
             panes.instances.set_rows(rows)
         else:
             panes.instances.set_columns(columns, rows)

@@ -1,17 +1,28 @@
-"""Who holds each GPU of one node, and since when."""
+"""Who holds each GPU of one node, and since when; and what each of them does, where that can be read."""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from pathlib import Path, PurePath
 from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.widgets import Label
 
 from k8s.kinds import JobRef
 from k8s.snapshot import ClusterSnapshot, Holder, Instance, Job, NodeRow
+from k8s.telemetry.job_ranks import holders_of
+from k8s.telemetry.readings import GpuReading, NodeReadings
 from k8s.text.sanitize import sanitize
 from tui.feeds.preview_text import model_words, node_status
+from tui.screens.base.gpu_cells import GPU_COLUMNS, gpu_cells, gpu_text, warning_detail
 from tui.screens.base.list_view import ListView
+from tui.screens.base.telemetry_watch import TelemetryWatch
+from tui.screens.dialogs.detail import DetailScreen
 from tui.text.empty_states import no_cluster
 from tui.text.format import NOTHING, Clock, Look, plural, status_run
 from tui.text.gpu_bar import BAD, FREE, MOST_CELLS, job_mark
+from tui.text.gpu_words import missing_words, source_words, warning_look
 from tui.widgets.table.table import Cell, Column, Row, Table
 
 COLUMNS = (
@@ -23,6 +34,12 @@ COLUMNS = (
     Column("since", "SINCE", align="right", is_age=True),
     Column("pod", "POD", priority=1, elide="middle", min_width=16, max_width=60),
 )
+DEVICE_COLUMNS = (
+    Column("gpu", "GPU", min_width=3),
+    *GPU_COLUMNS,
+    Column("held", "HELD BY", elide="middle", min_width=14, max_width=60, priority=5),
+)
+"""What each GPU does."""
 _WORDS = {"Running": "Running", "Pending": "Starting"}
 """How a pod is that has a node, where its phase is all that is known of it."""
 _LOOKS: tuple[tuple[str, str, str, Look], ...] = (
@@ -34,6 +51,10 @@ _LOOKS: tuple[tuple[str, str, str, Look], ...] = (
 class NodeGpusView(ListView):
     """The pods that hold GPUs of one node, and those that nobody holds."""
 
+    CSS_PATH: ClassVar[list[str | PurePath]] = [
+        *ListView.CSS_PATH,
+        Path(__file__).with_name("node_gpus.tcss"),
+    ]
     NAME: ClassVar[str] = "node_gpus"
     ON_ENTER: ClassVar[str] = "open_job"
     COLUMNS: ClassVar[tuple[Column, ...]] = COLUMNS
@@ -44,10 +65,44 @@ class NodeGpusView(ListView):
         super().__init__()
         self._node_name = node
         self._jobs: dict[str, tuple[Job, Instance]] = {}
+        self._telemetry = TelemetryWatch(self, lambda: (node,))
+        self._devices = Table(DEVICE_COLUMNS, id="devices")
+
+    def compose_body(self) -> ComposeResult:
+        """Lay out the holders, and below them what the GPUs do."""
+        yield from super().compose_body()
+        yield Label("", id="telemetry", markup=False)
+        yield self._devices
 
     def on_mount(self) -> None:
-        """Let ages grow though nothing changes."""
+        """Keep GPUs in their order; let ages grow though nothing changes."""
+        self._devices.order = None
         self.set_interval(10, self.redraw)
+
+    @property
+    def is_drawable(self) -> bool:
+        """Tell whether its parts are there."""
+        return super().is_drawable and self._devices.is_mounted
+
+    def uncovered(self) -> None:
+        """Begin to ask what the GPUs do, or go on."""
+        self._telemetry.look()
+
+    def covered(self) -> None:
+        """Ask for nothing."""
+        self._telemetry.stop()
+
+    def refresh_feeds(self) -> None:
+        """Ask again now what the GPUs do."""
+        self._telemetry.refresh()
+
+    def action_next_pane(self) -> None:
+        """Go to the GPUs, or back to who holds them."""
+        holders = self.query_one(Table)
+        has_readings = self.has_class("-read")
+        (self._devices if has_readings and not self._devices.has_focus else holders).focus()
+        if not has_readings:
+            self.flash("Nothing tells what these GPUs do.")
 
     def draw(self, table: Table) -> None:
         """Fill the table and the lines around it from the snapshot."""
@@ -61,9 +116,49 @@ class NodeGpusView(ListView):
         )
         self._jobs = _jobs_by_pod(snapshot, node) if node else {}
         table.set_rows(_rows(node, self._jobs, clock) if node else [])
+        self._draw_devices(snapshot, self._telemetry.of_node(self._node_name))
+        self._telemetry.look()
         held = f" · {node.gpus_allocated} of {node.gpus_total} GPUs held" if node else ""
         jobs, pods = len(node.jobs) if node else 0, len(node.holders) if node else 0
         self.put("totals", f"Σ {plural(pods, 'pod')} of {plural(jobs, 'job')}{held}")
+
+    def _draw_devices(self, snapshot: ClusterSnapshot, read: NodeReadings | None) -> None:
+        """Show what each GPU does, where it comes from and how old it is; or why nothing tells."""
+        gpus = read.gpus if read is not None else ()
+        self.set_class(bool(gpus), "-read")
+        told = source_words((read,), datetime.now(UTC)) if read is not None else ""
+        why_not = missing_words(read.missing) if read is not None and read.missing is not None else ""
+        self.put("telemetry", "  ".join(filter(None, (told, why_not))))
+        self._devices.set_rows([self._device_row(gpu, snapshot) for gpu in gpus])
+
+    def _device_row(self, gpu: GpuReading, snapshot: ClusterSnapshot) -> Row:
+        warnings = self._telemetry.warnings(gpu)
+        held = ", ".join(each.pod for each in holders_of(gpu, snapshot.nodes))
+        name = f"{gpu.name} {gpu.mig_profile}".rstrip()
+        return Row(
+            gpu.name,
+            (
+                Cell(
+                    f"{name}{' !' * bool(warnings)}",
+                    warning_look(warnings) or "bright",
+                    sort=float(gpu.index),
+                ),
+                *gpu_cells(gpu, self._telemetry.samples(gpu.key), is_held=bool(held)),
+                Cell(held or NOTHING, "quiet"),
+            ),
+            warning_detail(warnings),
+        )
+
+    def on_table_row_selected(self, event: Table.RowSelected) -> None:
+        """Show all that is known of a GPU; a holder's row leads to its job, as in any list."""
+        if event.table is not self._devices:
+            return
+        event.stop().prevent_default()
+        read = self._telemetry.of_node(self._node_name)
+        for gpu in read.gpus if read is not None else ():
+            if gpu.name == event.key:
+                text = gpu_text(gpu, self._telemetry.warnings(gpu), datetime.now(UTC))
+                self.app.push_screen(DetailScreen(f"GPU {gpu.name} of {self._node_name}", text))
 
     def current_job(self) -> JobRef | None:
         """Return the job of the pod under the cursor."""

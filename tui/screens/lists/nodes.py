@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import ClassVar
 
 from k8s.snapshot import ClusterSnapshot, Job, Missing, NodeRow
 from k8s.status import Status
+from k8s.telemetry.readings import NodeReadings
 from k8s.text.sanitize import sanitize
 from tui.feeds.preview_text import node_look, node_status, taint_words, telling_taints
 from tui.screens.base.list_view import ListView, progress_of
 from tui.screens.base.request import ActionRequest
+from tui.screens.base.telemetry_watch import TelemetryWatch
 from tui.text.empty_states import no_nodes
 from tui.text.format import NOTHING, Clock, count, memory, plural
 from tui.text.gpu_bar import holder_words, node_cells
+from tui.text.gpu_words import gpu_memory, percent, power, source_words, temperature
 from tui.widgets.table.row_cache import RowCache, for_ever
 from tui.widgets.table.table import Cell, Column, Row, Table
 
@@ -33,6 +36,14 @@ COLUMNS = (
     Column("mode", "MODE", priority=7),
     Column("memory", "MEMORY", align="right", priority=9, sorts_largest_first=True),
 )
+READ_COLUMNS = (
+    Column("util", "UTIL", align="right", priority=2, sorts_largest_first=True),
+    Column("gpu_memory", "GPU MEM", align="right", priority=3, sorts_largest_first=True),
+    Column("power", "POWER", align="right", priority=5, sorts_largest_first=True),
+    Column("temp", "TEMP", align="right", priority=3, sorts_largest_first=True),
+)
+"""What its GPUs do together; there where any node of the list tells."""
+COLUMNS_WITH_READINGS = (*COLUMNS[:4], *READ_COLUMNS, *COLUMNS[4:])
 MOST_BLOCKS = 6
 """Sizes of free blocks that are named."""
 _WAITING = (Status.QUEUED, Status.PENDING)
@@ -50,10 +61,32 @@ class NodesView(ListView):
         """Make the view."""
         super().__init__()
         self._kept: RowCache[NodeRow] = RowCache()
+        self._telemetry = TelemetryWatch(self, self._nodes_in_sight)
 
     def on_mount(self) -> None:
         """Let ages grow though nothing changes."""
         self.set_interval(10, self.redraw)
+
+    def uncovered(self) -> None:
+        """Begin to ask what the GPUs do, or go on."""
+        self._telemetry.look()
+
+    def covered(self) -> None:
+        """Ask for nothing."""
+        self._telemetry.stop()
+
+    def refresh_feeds(self) -> None:
+        """Ask again now what the GPUs do."""
+        self._telemetry.refresh()
+
+    def on_table_row_highlighted(self, event: Table.RowHighlighted) -> None:
+        """Ask also of the nodes that came into sight."""
+        self._telemetry.look()
+
+    def _nodes_in_sight(self) -> list[str]:
+        """Return the nodes on the screen that have GPUs."""
+        in_sight = {row.key for row in self.query_one(Table).rows_in_sight}
+        return [node.name for node in self.snapshot.nodes if node.name in in_sight and node.gpus_total]
 
     def draw(self, table: Table) -> None:
         """Fill the table and the lines around it from the snapshot."""
@@ -62,18 +95,26 @@ class NodesView(ListView):
         clock = Clock.ahead(snapshot.clock_offset_s)
         table.empty = no_nodes(snapshot)
         is_listed = "nodes" not in snapshot.problems
+        telemetry = self._telemetry.newest
+        columns = COLUMNS_WITH_READINGS if any(telemetry.gpus) else COLUMNS
         rows = self._kept.rows(
             nodes,
-            lambda node: _row(node, clock, is_listed=is_listed),
-            drawn_for=(is_listed, clock.is_rough),
+            lambda node: _row(node, clock, telemetry.nodes.get(node.name), columns, is_listed=is_listed),
+            drawn_for=(is_listed, clock.is_rough, telemetry),
             now_s=clock.now.timestamp(),
             age_s=lambda node: _age_s(node, clock.now),
         )
-        table.set_rows(rows)
+        if columns == table.columns:
+            table.set_rows(rows)
+        else:
+            table.set_columns(columns, rows)
+        self._telemetry.look()
         shown = table.row_count
         amount = count(shown) if shown == len(nodes) else f"{count(shown)} of {count(len(nodes))}"
         filtered = (f"/{self.filter_text}",) if self.filter_text else ()
-        self.set_title("  ".join((f"Nodes ({amount})", *progress_of(snapshot), *filtered)))
+        read = source_words(telemetry.nodes.values(), datetime.now(UTC))
+        told = (read,) if read else ()
+        self.set_title("  ".join((f"Nodes ({amount})", *told, *progress_of(snapshot), *filtered)))
         self.put("notice", snapshot.stale or "\n".join(map(_partial, snapshot.missing_gpus)))
         self.put("totals", totals(snapshot))
 
@@ -132,7 +173,31 @@ def _partial(missing: Missing) -> str:
     return f"pods: {missing.words} GPUs held by others are not counted."
 
 
-def _row(node: NodeRow, clock: Clock, *, is_listed: bool) -> Row:
+def _read_cells(read: NodeReadings | None) -> dict[str, Cell]:
+    """Return what the GPUs of a node do together: their mean, their sums, and the hottest."""
+    if read is None or not read.gpus:
+        return {column.key: Cell(NOTHING, "quiet") for column in READ_COLUMNS}
+    used = [gpu.memory_used for gpu in read.gpus if gpu.memory_used is not None]
+    total = [gpu.memory_total for gpu in read.gpus if gpu.memory_total is not None]
+    watts = [gpu.power_w for gpu in read.gpus if gpu.power_w is not None]
+    hottest = max((gpu.temperature_c for gpu in read.gpus if gpu.temperature_c is not None), default=None)
+    memory_used, memory_total = (sum(used) if used else None), (sum(total) if total else None)
+    return {
+        "util": Cell(percent(read.utilisation), sort=read.utilisation),
+        "gpu_memory": Cell(gpu_memory(memory_used, memory_total), "quiet", sort=memory_used),
+        "power": Cell(power(sum(watts) if watts else None), "quiet", sort=sum(watts)),
+        "temp": Cell(temperature(hottest), "quiet", sort=hottest),
+    }
+
+
+def _row(
+    node: NodeRow,
+    clock: Clock,
+    read: NodeReadings | None,
+    columns: Sequence[Column],
+    *,
+    is_listed: bool,
+) -> Row:
     total, held, bad, unit, free = (
         node.gpus_total,
         node.gpus_allocated,
@@ -162,8 +227,9 @@ def _row(node: NodeRow, clock: Clock, *, is_listed: bool) -> Row:
         "memory": Cell(
             memory(node.gpu_memory) if node.gpu_memory else NOTHING, "quiet", sort=float(node.gpu_memory)
         ),
+        **_read_cells(read),
     }
-    return Row(node.name, tuple(cells[column.key] for column in COLUMNS))
+    return Row(node.name, tuple(cells[column.key] for column in columns))
 
 
 def _age_s(node: NodeRow, now: datetime) -> float:

@@ -12,7 +12,8 @@ FLASH_S = 1.0
 """How long a change is pointed at, at least."""
 ROUND_S = 0.5
 """Ends are put off to a multiple of this, so that changes soon after each other end in one repaint."""
-
+SHORTEST_TIMER_S = 0.01
+"""Textual divides by a timer's time when it is late."""
 _AGE = re.compile(r"~?\b(?:\d+[dhms])+\b")
 
 
@@ -61,3 +62,8 @@ class Flashes:
     def next_end_s(self) -> float | None:
         """When the first of them ends; None when there is none."""
         return min((end_s for ends in self._ends.values() for end_s in ends.values()), default=None)
+
+    def wait_s(self, now_s: float) -> float | None:
+        """Return how long a timer has to wait for the first end; None when there is none."""
+        end_s = self.next_end_s
+        return None if end_s is None else max(SHORTEST_TIMER_S, end_s - now_s)

@@ -36,8 +36,6 @@ from tui.widgets.viewport import WHEEL_LINES
 
 __all__ = ["Cell", "Column", "Row", "Table"]
 
-SHORTEST_TIMER_S = 0.01
-"""Textual divides by a timer's time when it is late."""
 _PARTS = ("header", "selected", "detail", "empty", "mark", "cursor", "cursor-mark", "flash", "thumb")
 
 
@@ -142,6 +140,11 @@ class Table(Widget, can_focus=True):
     def top(self) -> int:
         """How many lines are scrolled away above."""
         return self._view.top
+
+    @property
+    def rows_in_sight(self) -> Sequence[Row]:
+        """The rows that are on the screen, any line of them."""
+        return [self._rows.shown[place] for place in self._view.rows_in_sight]
 
     @property
     def cursor_key(self) -> str | None:
@@ -387,9 +390,7 @@ class Table(Widget, can_focus=True):
 
     def _time_flashes(self) -> None:
         """Wait for the end of what flashes; where nothing does, nothing waits."""
-        end_s = self._flashes.next_end_s
-        if end_s is not None and self._flash_timer is None:
-            wait_s = max(SHORTEST_TIMER_S, end_s - monotonic())
+        if (wait_s := self._flashes.wait_s(monotonic())) is not None and self._flash_timer is None:
             self._flash_timer = self.set_timer(wait_s, self._end_flashes)
 
     def _end_flashes(self) -> None:

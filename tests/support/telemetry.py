@@ -1,0 +1,90 @@
+"""What GPUs are said to do, scripted: for tests only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from k8s.snapshot import Job, NodeRow
+from k8s.telemetry.readings import (
+    GpuReading,
+    NodeReadings,
+    NoReadings,
+    NoReadingsCause,
+    PodContainer,
+    PodReadings,
+    Source,
+    Telemetry,
+)
+from tui.feeds.telemetry_feed import TelemetryFeed
+
+GIB = 1024**3
+NO_EXPORTER = NoReadings(NoReadingsCause.NO_EXPORTER, "Nothing on this node tells what its GPUs do.")
+
+
+def reading(
+    node: str, index: int, utilisation: float | None = 97.0, pod: str = "", **more: Any
+) -> GpuReading:
+    """Return what an exporter told of one GPU of an A100 just now, or `ago_s` before."""
+    at = datetime.now(UTC) - timedelta(seconds=more.pop("ago_s", 0))
+    told: dict[str, Any] = {
+        "uuid": f"GPU-{node}-{index}",
+        "model": "NVIDIA A100-SXM4-80GB",
+        "memory_used": 61 * GIB,
+        "memory_total": 80 * GIB,
+        "power_w": 402.0,
+        "power_limit_w": 400.0,
+        "temperature_c": 64.0,
+        "sm_clock_mhz": 1410.0,
+        "throttles": frozenset(),
+        "xid": 0,
+        "ecc_errors": 0,
+        "holders": (PodContainer("default", pod, "pytorch"),) if pod else (),
+    }
+    return GpuReading(node, index, Source.DCGM, at, utilisation=utilisation, **{**told, **more})
+
+
+def telemetry_of(
+    *gpus: GpuReading, pods: Sequence[PodReadings] = (), missing: Mapping[str, NoReadings] | None = None
+) -> Telemetry:
+    """Return readings by node; `missing` says of further nodes why there are none."""
+    nodes = {
+        name: NodeReadings(name, tuple(gpu for gpu in gpus if gpu.node == name))
+        for name in dict.fromkeys(gpu.node for gpu in gpus)
+    }
+    nodes |= {name: NodeReadings(name, missing=why) for name, why in (missing or {}).items()}
+    return Telemetry(nodes, {(each.namespace, each.pod): each for each in pods})
+
+
+class ScriptedReader:
+    """Tells what the test says of the nodes and jobs that are asked of, and writes down which those were."""
+
+    def __init__(self, telemetry: Telemetry) -> None:
+        self.telemetry = telemetry
+        self.asked: list[tuple[str, ...]] = []
+        """The nodes of each round."""
+        self.jobs: list[tuple[str, ...]] = []
+        """The jobs of each round."""
+        self.retries = 0
+
+    async def read(self, nodes: Iterable[NodeRow], jobs: Iterable[Job] = ()) -> Telemetry:
+        names = tuple(node.name for node in nodes)
+        pods = {(job.ref.namespace, each.pod): job for job in jobs for each in job.instances}
+        self.asked.append(names)
+        self.jobs.append(tuple(dict.fromkeys(job.ref.name for job in pods.values())))
+        found = self.telemetry
+        return replace(
+            found,
+            nodes={name: each for name, each in found.nodes.items() if name in names},
+            pods={key: each for key, each in found.pods.items() if key in pods},
+        )
+
+    def retry_now(self) -> None:
+        self.retries += 1
+
+
+def feed_of(reader: ScriptedReader, **more: Any) -> TelemetryFeed:
+    """Return a feed that reads it often."""
+    return TelemetryFeed(reader, **{"read_s": 0.02, **more})

@@ -1,0 +1,140 @@
+"""Telemetry is read of what is wanted, not more often than it changes, and kept while it is fresh."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager, suppress
+
+from k8s.errors import Unreachable
+from k8s.snapshot import Job, NodeRow
+from k8s.telemetry.readings import Telemetry
+from tests.scripted.server import WAIT_S
+from tests.support.objects import joined, node, pod_of, pytorch_job
+from tests.support.telemetry import ScriptedReader, reading, telemetry_of
+from tui.feeds.telemetry_feed import TelemetryFeed
+
+BERT = pytorch_job("bert", 1, 8, annotations={"gpuconsole.dev/user": "li"})
+NODES, JOBS = joined([node("a"), node("b"), node("c")], [pod_of(BERT, "master-0", on="a")], [BERT])
+WHOLE = telemetry_of(*(reading(name, index, 1.0) for name in "abc" for index in range(8)))
+
+
+def feed_of(reader: ScriptedReader, read_s: float = 0.02) -> TelemetryFeed:
+    return TelemetryFeed(reader, lambda: tuple(JOBS.values()), lambda: tuple(NODES.values()), read_s=read_s)
+
+
+@asynccontextmanager
+async def followed(feed: TelemetryFeed) -> AsyncIterator[asyncio.Queue[Telemetry]]:
+    """Follow a feed, and give what it knows after each round."""
+    rounds: asyncio.Queue[Telemetry] = asyncio.Queue()
+    task = asyncio.create_task(feed.follow(lambda: rounds.put_nowait(feed.telemetry)))
+    try:
+        async with asyncio.timeout(WAIT_S):
+            yield rounds
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def test_only_what_is_wanted_is_read_and_again_and_again() -> None:
+    reader = ScriptedReader(WHOLE)
+    feed = feed_of(reader)
+    feed.aim(["b"])
+    async with followed(feed) as rounds:
+        for _ in range(3):
+            assert set((await rounds.get()).nodes) == {"b"}
+    assert set(reader.asked) == {("b",)}
+
+
+async def test_a_node_that_comes_into_sight_is_read_at_once_and_the_others_not_before_their_time() -> None:
+    reader = ScriptedReader(WHOLE)
+    feed = feed_of(reader, read_s=3600.0)
+    feed.aim(["a"])
+    async with followed(feed) as rounds:
+        await rounds.get()
+        feed.aim(["a", "b"])
+        assert set((await rounds.get()).nodes) == {"a", "b"}
+    assert reader.asked == [("a",), ("b",)]
+
+
+async def test_nothing_is_asked_while_nothing_is_wanted() -> None:
+    reader = ScriptedReader(WHOLE)
+    feed = feed_of(reader)
+    async with followed(feed) as rounds:
+        await asyncio.sleep(0.1)
+        assert reader.asked == []
+        feed.aim(["c"])
+        await rounds.get()
+    assert reader.asked[0] == ("c",)
+
+
+async def test_retrying_asks_for_all_of_it_again() -> None:
+    reader = ScriptedReader(WHOLE)
+    feed = feed_of(reader, read_s=3600.0)
+    feed.aim(["a"])
+    async with followed(feed) as rounds:
+        await rounds.get()
+        feed.retry_now()
+        await rounds.get()
+    assert reader.asked == [("a",), ("a",)] and reader.retries == 1
+
+
+class Unanswered(ScriptedReader):
+    """Answers once, and then the cluster is away."""
+
+    async def read(self, nodes: Iterable[NodeRow], jobs: Iterable[Job] = ()) -> Telemetry:
+        found = await super().read(nodes, jobs)
+        if len(self.asked) > 1:
+            raise Unreachable("Could not read.")
+        return found
+
+
+async def test_while_the_cluster_is_away_the_last_numbers_stay_and_it_is_asked_on() -> None:
+    reader = Unanswered(WHOLE)
+    feed = feed_of(reader)
+    feed.aim(["a"])
+    async with followed(feed) as rounds:
+        for _ in range(3):
+            assert set((await rounds.get()).nodes) == {"a"}
+    assert len(reader.asked) >= 3
+
+
+async def test_numbers_of_nodes_out_of_sight_are_kept_while_they_are_fresh() -> None:
+    reader = ScriptedReader(WHOLE)
+    feed = feed_of(reader)
+    await feed.read_once(["a"])
+    old = telemetry_of(*(reading("b", index, 1.0, ago_s=600) for index in range(8)))
+    reader.telemetry = old
+    await feed.read_once(["b"])
+    assert set(feed.telemetry.nodes) == {"a", "b"}
+    reader.telemetry = WHOLE
+    assert set((await feed.read_once(["c"])).nodes) == {"a", "c"}
+
+
+async def test_history_and_hours_know_whose_a_gpu_was_though_the_exporter_does_not_say() -> None:
+    reader = ScriptedReader(WHOLE)
+    feed = feed_of(reader)
+    await feed.read_once(["a"])
+    key = next(iter(WHOLE.gpus)).key
+    assert [each.pod for each in feed.history.of(key)[0].holders] == ["bert-master-0"]
+    later = [reading("a", index, 1.0, ago_s=-60) for index in range(8)]
+    reader.telemetry = telemetry_of(*later)
+    await feed.read_once(["a"])
+    ((user, _, _, job),) = feed.ledger.hours()
+    assert (user, job) == ("li", "bert")
+
+
+async def test_an_allocated_gpu_that_was_idle_for_half_an_hour_is_a_warning_of_its_job() -> None:
+    reader = ScriptedReader(WHOLE)
+    feed = feed_of(reader)
+    job = JOBS["bert"]
+    for minutes in range(0, 34, 4):
+        gpus = [reading("a", index, 1.0, "bert-master-0", ago_s=2000 - minutes * 60) for index in range(8)]
+        reader.telemetry = telemetry_of(*gpus)
+        await feed.read_once(["a"])
+    warnings = feed.job_warnings(feed.ranks(job))
+    assert len(warnings) == 8
+    assert {each.words for found in warnings.values() for each in found} == {
+        "Allocated to default/bert-master-0, but idle for 32 min."
+    }

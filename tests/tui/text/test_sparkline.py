@@ -1,0 +1,33 @@
+"""Percentages over time in one line: one scale, gaps that are seen, and a last cell that is the number."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tui.text.cells import cell_len
+from tui.text.sparkline import GAP, LEVELS, level, sparkline
+
+
+def test_the_scale_is_fixed_so_that_rows_can_be_compared() -> None:
+    assert sparkline([3.0, 4.0, 3.0], 3) == LEVELS[0] * 3
+    assert sparkline([97.0, 98.0], 2) == LEVELS[-1] * 2
+    assert [level(each) for each in (0, 50, 100, 150, -1)] == ["▁", "▄", "▇", "▇", "▁"]
+    assert "█" not in LEVELS
+
+
+def test_the_last_cell_is_the_newest_value_and_the_others_show_the_highest_of_theirs() -> None:
+    assert sparkline([0, 100, 0, 0, 0, 0, 0], 3) == "▇▁▁"
+    assert sparkline([100, 100, 100, 0], 2) == "▇▁"
+
+
+def test_what_was_not_seen_is_a_gap_and_what_is_not_yet_seen_is_blank() -> None:
+    assert sparkline([50, None, 50], 5) == f"  ▄{GAP}▄"
+    assert sparkline([None], 2) == f" {GAP}"
+    assert sparkline([], 4) == "    "
+    assert sparkline([1.0], 0) == ""
+
+
+@given(st.lists(st.one_of(st.none(), st.floats(-10, 200)), max_size=200), st.integers(0, 60))
+def test_it_takes_its_cells_exactly(percents: list[float | None], width: int) -> None:
+    assert cell_len(sparkline(percents, width)) == width

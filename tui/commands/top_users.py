@@ -1,0 +1,201 @@
+"""`top users`: what each user's jobs hold and request, and how much of it was idle while it was observed."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from collections import Counter
+
+from k8s.client.client import Client
+from k8s.snapshot import ClusterSnapshot
+from tui.commands.logs import seconds
+from tui.commands.support.connect import read_feed
+from tui.commands.support.output import (
+    OutputColumn,
+    add_format,
+    write,
+    write_progress,
+    write_stderr,
+    write_table,
+)
+from tui.commands.support.partial import write_items, write_missing
+from tui.commands.support.values import Values, timestamp
+from tui.feeds.cluster_feed import ClusterFeed
+from tui.feeds.telemetry_feed import TelemetryFeed, open_telemetry
+from tui.jobs.idle_report import (
+    JobUsage,
+    UserUsage,
+    held_nodes,
+    hours_words,
+    message_to_owner,
+    observed_words,
+    usage_by_user,
+)
+from tui.options import ConsoleOptions
+from tui.text.format import NOTHING, age, plural
+from tui.text.gpu_words import missing_words
+
+COLUMNS = (
+    OutputColumn("USER"),
+    OutputColumn("JOB"),
+    OutputColumn("NAMESPACE"),
+    OutputColumn("HELD", "right"),
+    OutputColumn("REQUESTED", "right"),
+    OutputColumn("IDLE NOW", "right"),
+    OutputColumn("IDLE GPU-HOURS", "right"),
+    OutputColumn("OF OBSERVED", "right"),
+)
+
+PROGRESS_S = 5.0
+"""Between two lines that say how long it still takes."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Let the command be told for how long to observe."""
+    parser.add_argument(
+        "--observe",
+        type=seconds,
+        default=0,
+        metavar="TIME",
+        help="read the GPUs again and again for so long, e.g. 30m, to tell idle GPU-hours (default: once)",
+    )
+    add_format(parser)
+
+
+async def print_users(options: ConsoleOptions, client: Client, flags: argparse.Namespace) -> None:
+    """Print the idle report."""
+    snapshot, feed = await read_feed(options, client)
+    write_missing(snapshot.missing_jobs)
+    report = _Report(
+        feed,
+        snapshot,
+        open_telemetry(client, lambda: feed.all_jobs, lambda: snapshot.nodes, options.prometheus),
+    )
+    await report.observe(flags.observe)
+    if flags.output in ("json", "yaml"):
+        report.write_values(flags.output)
+    else:
+        report.write_text(is_wide=flags.output == "wide")
+
+
+class _Report:
+    """The users of a cluster, observed for a while."""
+
+    def __init__(self, feed: ClusterFeed, snapshot: ClusterSnapshot, telemetry: TelemetryFeed) -> None:
+        self._feed, self._snapshot, self._telemetry = feed, snapshot, telemetry
+
+    async def observe(self, for_s: float) -> None:
+        """Read the GPUs that are held, again and again for so long; ctrl+c ends that early."""
+        await self._telemetry.read_once(self._held())
+        if not for_s:
+            return
+        tasks = [
+            asyncio.create_task(self._feed.run(self._take)),
+            asyncio.create_task(self._telemetry.follow(lambda: None)),
+        ]
+        clock = asyncio.get_running_loop().time
+        began_s = clock()
+        self._telemetry.aim(self._held())
+        try:
+            while (left_s := began_s + for_s - clock()) > 0 and not any(task.done() for task in tasks):
+                write_progress(f"Observing GPUs for another {age(left_s)}; ctrl+c prints what is known.")
+                await asyncio.wait(tasks, timeout=min(left_s, PROGRESS_S))
+        except asyncio.CancelledError:
+            if (this := asyncio.current_task()) is not None:
+                this.uncancel()
+        finally:
+            write_progress("", is_last=True)
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+        await self._telemetry.read_once(self._held())
+
+    def _take(self, snapshot: ClusterSnapshot) -> None:
+        if snapshot.is_synced:
+            self._snapshot = snapshot
+            self._telemetry.aim(self._held())
+
+    def _held(self) -> list[str]:
+        return held_nodes(self._snapshot.jobs, self._snapshot.nodes)
+
+    def _users(self) -> tuple[UserUsage, ...]:
+        read, snapshot = self._telemetry, self._snapshot
+        return usage_by_user(snapshot.jobs, read.telemetry.gpus, read.ledger, snapshot.nodes)
+
+    def _why_not(self) -> list[str]:
+        """Return why idle is not known of some nodes, one line for each reason."""
+        nodes = self._telemetry.telemetry.nodes
+        missing = [found.missing for name in self._held() if (found := nodes.get(name)) and not found.gpus]
+        counts = Counter(missing_words(each) for each in missing if each is not None)
+        total = plural(len(self._held()), "node")
+        return [f"Idle is not known for {number} of {total}: {words}" for words, number in counts.items()]
+
+    def write_values(self, form: str) -> None:
+        """Print it for a program; what is not known is null."""
+        ledger, missing = self._telemetry.ledger, self._snapshot.missing_jobs
+        observed = observed_words(ledger)
+        items = [
+            {
+                **_values(user.total),
+                "message": message_to_owner(user.total, user.jobs, observed),
+                "jobs": [_values(each) for each in user.jobs],
+            }
+            for user in self._users()
+        ]
+        sources = sorted({str(gpu.source) for gpu in self._telemetry.telemetry.gpus})
+        told = {"observed_s": round(ledger.observed_s), "observed_from": timestamp(ledger.first_at)}
+        write_items(items, missing, form, **told, sources=sources, notices=self._why_not())
+
+    def write_text(self, *, is_wide: bool) -> None:
+        """Print it for a person: users with their jobs, and what one may send to the owners."""
+        for line in self._why_not():
+            write_stderr(line)
+        users = self._users()
+        if not users:
+            write_stderr("Nobody holds a GPU, or waits for one.")
+            return
+        rows = [
+            row
+            for user in users
+            for row in (
+                _row(user.total, plural(len(user.jobs), "job")),
+                *(_row(each, f"  {each.job}") for each in user.jobs),
+            )
+        ]
+        write_table(COLUMNS, rows, is_wide=is_wide)
+        observed = observed_words(self._telemetry.ledger)
+        write(
+            f"\nObserved: {observed or 'one reading, so idle GPU-hours are not known; --observe 30m tells'}."
+        )
+        for user in users:
+            if user.total.gpus_idle or user.total.idle_hours:
+                write(message_to_owner(user.total, user.jobs, observed))
+
+
+def _values(usage: JobUsage) -> Values:
+    """Return what `-o json` says of a job, or of all jobs of a user."""
+    job = {"namespace": usage.namespace, "name": usage.job, "kind": usage.kind} if usage.job else {}
+    return {
+        "user": usage.user,
+        **job,
+        "gpus_held": usage.gpus_held,
+        "gpus_requested": usage.gpus_requested,
+        "gpus_observed": usage.gpus_seen,
+        "gpus_idle": usage.gpus_idle,
+        "idle_gpu_hours": None if usage.idle_hours is None else round(usage.idle_hours, 4),
+        "observed_gpu_hours": round(usage.observed_hours, 4),
+    }
+
+
+def _row(usage: JobUsage, job: str) -> tuple[str, ...]:
+    idle = NOTHING if usage.gpus_idle is None else f"{usage.gpus_idle} of {usage.gpus_seen}"
+    return (
+        usage.user,
+        job,
+        usage.namespace or NOTHING,
+        str(usage.gpus_held),
+        str(usage.gpus_requested),
+        idle,
+        hours_words(usage.idle_hours),
+        hours_words(usage.observed_hours or None),
+    )

@@ -1,0 +1,180 @@
+"""What one job uses: a row for each rank with its GPU, and for each pod CPU, memory, network and storage."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import ClassVar
+
+from k8s.kinds import JobRef
+from k8s.snapshot import Instance, Job
+from k8s.telemetry.gpu_warnings import GpuWarning
+from k8s.telemetry.job_ranks import RankReading
+from k8s.telemetry.readings import GpuKey, PodReadings
+from k8s.text.sanitize import sanitize
+from tui.screens.base.gpu_cells import GPU_COLUMNS, gpu_cells, gpu_text, warning_detail
+from tui.screens.base.list_view import ListView
+from tui.screens.base.telemetry_watch import TelemetryWatch
+from tui.screens.dialogs.detail import DetailScreen
+from tui.text.empty_states import no_cluster
+from tui.text.format import NOTHING, plural
+from tui.text.gpu_words import (
+    cores,
+    host_memory,
+    missing_words,
+    network,
+    percent,
+    pod_source_words,
+    power,
+    source_words,
+    storage,
+    warning_look,
+)
+from tui.widgets.table.table import Cell, Column, Row, Table
+
+COLUMNS = (
+    Column("rank", "RANK", align="right", min_width=4),
+    Column("instance", "INSTANCE", elide="middle", min_width=10, max_width=40),
+    *GPU_COLUMNS,
+    Column("gpu", "GPU", elide="middle", min_width=8, max_width=40, priority=5),
+    Column("cpu", "CPU", align="right", priority=7, sorts_largest_first=True),
+    Column("ram", "RAM", align="right", priority=7, sorts_largest_first=True),
+    Column("network", "NETWORK B/S", align="right", priority=8),
+    Column("storage", "STORAGE B/S", align="right", priority=9),
+)
+_DITTO = '"'
+"""Stands where the number is that of the row above: of the whole pod."""
+
+
+class UsageView(ListView):
+    """The ranks of one job, and what they use."""
+
+    NAME: ClassVar[str] = "usage"
+    COLUMNS: ClassVar[tuple[Column, ...]] = COLUMNS
+    ORDER: ClassVar[tuple[str, bool] | None] = None
+
+    def __init__(self, ref: JobRef) -> None:
+        """Make the view of a job."""
+        super().__init__()
+        self.ref = ref
+        """The job that is shown."""
+        self._telemetry = TelemetryWatch(self, self._gpu_nodes, lambda: (ref,))
+        self._ranks: tuple[RankReading, ...] = ()
+        self._warnings: Mapping[GpuKey, Sequence[GpuWarning]] = {}
+
+    def on_mount(self) -> None:
+        """Let ages grow though nothing changes."""
+        self.set_interval(10, self.redraw)
+
+    def uncovered(self) -> None:
+        """Begin to ask, or go on."""
+        self._telemetry.look()
+
+    def covered(self) -> None:
+        """Ask for nothing."""
+        self._telemetry.stop()
+
+    def refresh_feeds(self) -> None:
+        """Ask again now."""
+        self._telemetry.refresh()
+
+    def current_job(self) -> JobRef:
+        """Return the job."""
+        return self.ref
+
+    def _gpu_nodes(self) -> tuple[str, ...]:
+        job = self.snapshot.job(self.ref)
+        instances = job.instances if job is not None else ()
+        return tuple(dict.fromkeys(each.node for each in instances if each.node and each.gpus))
+
+    def draw(self, table: Table) -> None:
+        """Fill the table and the lines around it."""
+        snapshot, telemetry = self.snapshot, self._telemetry.newest
+        job = snapshot.job(self.ref)
+        table.empty = no_cluster(snapshot) or "Nothing of this job runs, so it uses nothing."
+        self._ranks = self._telemetry.ranks(job) if job is not None else ()
+        self._warnings = self._telemetry.job_warnings(self._ranks)
+        table.set_rows(self._rows(job, telemetry.pods) if job is not None else [])
+        now = datetime.now(UTC)
+        nodes = [each for name in self._gpu_nodes() if (each := telemetry.nodes.get(name))]
+        names = {each.pod for each in job.instances} if job is not None else set[str]()
+        pods = [
+            each
+            for (space, name), each in telemetry.pods.items()
+            if space == self.ref.namespace and name in names
+        ]
+        told = "  ".join(filter(None, (source_words(nodes, now), pod_source_words(pods, now))))
+        typed = f"  /{self.filter_text}" if self.filter_text else ""
+        self.set_title(f"Jobs › {sanitize(self.ref.name)} › usage  {told}{typed}")
+        missing = [each.missing for each in nodes if each.missing is not None]
+        why_not = (missing_words(missing[0]),) if missing else ()
+        self.put("notice", snapshot.stale or "\n".join(dict.fromkeys((*why_not, *telemetry.notices))))
+        self.put("totals", self._totals())
+        self._telemetry.look()
+
+    def _rows(self, job: Job, pods: Mapping[tuple[str, str], PodReadings]) -> list[Row]:
+        """Return a row for each rank; instances without GPUs that run have one too."""
+        found: list[Row] = []
+        for instance in job.instances:
+            if not instance.pod or not instance.node or instance.status.is_final:
+                continue
+            used = pods.get((self.ref.namespace, instance.pod))
+            own: Sequence[RankReading] = [each for each in self._ranks if each.instance is instance]
+            for place, rank in enumerate(own or [RankReading(instance, None, None)]):
+                found.append(self._row(rank, instance, used, is_first=place == 0))
+        return found
+
+    def _row(self, rank: RankReading, instance: Instance, used: PodReadings | None, *, is_first: bool) -> Row:
+        gpu = rank.gpu
+        warnings = self._warnings.get(gpu.key, ()) if gpu is not None else ()
+        of_pod = _pod_cells(used) if is_first or used is None else [Cell(_DITTO, "quiet")] * 4
+        name = NOTHING if rank.rank is None else f"{'~' * rank.is_assumed}{rank.rank}"
+        return Row(
+            f"{instance.name} {gpu.name if gpu is not None else name}",
+            (
+                Cell(f"{'! ' * bool(warnings)}{name}", warning_look(warnings), sort=float(rank.rank or 0)),
+                Cell(instance.name, "bright"),
+                *gpu_cells(gpu, self._telemetry.samples(gpu.key) if gpu is not None else ()),
+                Cell(f"{gpu.node}:{gpu.name}" if gpu is not None else NOTHING, "quiet"),
+                *of_pod,
+            ),
+            warning_detail(warnings),
+        )
+
+    def _totals(self) -> str:
+        gpus = [each.gpu for each in self._ranks if each.gpu is not None]
+        known = [gpu.utilisation for gpu in gpus if gpu.utilisation is not None]
+        watts = [gpu.power_w for gpu in gpus if gpu.power_w is not None]
+        bad = sum(map(len, self._warnings.values()))
+        parts = [f"Σ {plural(len(gpus), 'GPU')} seen"]
+        parts += (
+            [f"{percent(sum(known) / len(known))} in the mean, {percent(min(known))} the least"]
+            if known
+            else []
+        )
+        parts += [power(sum(watts))] if watts else []
+        parts += [plural(bad, "warning")] if bad else []
+        return " · ".join(parts)
+
+    def on_table_row_selected(self, event: Table.RowSelected) -> None:
+        """Show all that is known of a rank's GPU."""
+        event.stop().prevent_default()
+        self.action_gpu()
+
+    def action_gpu(self) -> None:
+        """Show all that is known of the GPU of the rank under the cursor."""
+        selected = self.selected_row()
+        for rank in self._ranks:
+            if rank.gpu is not None and f"{rank.instance.name} {rank.gpu.name}" == selected:
+                words = gpu_text(rank.gpu, self._warnings.get(rank.gpu.key, ()), datetime.now(UTC))
+                self.app.push_screen(DetailScreen(f"GPU {rank.gpu.name} of {rank.gpu.node}", words))
+                return
+        self.flash("Nothing is known of its GPU.")
+
+
+def _pod_cells(used: PodReadings | None) -> list[Cell]:
+    usage, traffic = (used.usage, used.traffic) if used is not None else (None, None)
+    return [
+        Cell(words, "quiet")
+        for words in (cores(usage), host_memory(usage), network(traffic), storage(traffic))
+    ]
