@@ -96,6 +96,9 @@ class Trainer:
     conflict: Callable[[argparse.Namespace], str] = field(default=lambda _: "", repr=False)
     """Says which arguments do not go together, as argparse would; "" where all do."""
 
+    implied: Mapping[str, tuple[str, str]] = field(default_factory=dict, repr=False)
+    """What an argument says of another one that is not given: `data` that the `dataset` is "mnist"."""
+
     def argument(self, name: str) -> Argument:
         """Look up an argument.
 
@@ -125,7 +128,7 @@ class Trainer:
 
         Args:
             arguments: The words after the command, or values by name, where a bool
-                argument is "true" or "false".
+                argument is "true" or "false", and what is not named has its default.
             launcher: What the job has, where that is not the trainer's own.
             ranks: How many mpirun starts; None for all slots of its hostfile.
             variables: Names of those that mpirun takes along to the ranks in other pods.
@@ -155,7 +158,7 @@ class Trainer:
         """Return a command line with this trainer's own flags in place of what scripts call them.
 
         So `--log_dir` and `--logdir` become `--log-dir`, and `--no-cuda` becomes `--device cpu`. What
-        is no flag of any of them stays.
+        is no flag of any of them stays. What one argument implies of another is added.
         """
         own = {}
         for argument in self.arguments:
@@ -171,11 +174,19 @@ class Trainer:
                 found.append(word)
             else:
                 found += [known[0] + equals + value, *known[1:]]
+        flags = {word.partition("=")[0] for word in found}
+        for name, (other, value) in self.implied.items():
+            if f"--{name}" in flags and f"--{other}" not in flags:
+                found += [f"--{other}", value]
         return found
 
     def _words(self, values: Mapping[str, str]) -> list[str]:
         words = []
-        for name, text in values.items():
+        chosen = dict(values)
+        for name, (other, _) in self.implied.items():
+            if name in values:
+                chosen.setdefault(other, str(self.argument(other).default))
+        for name, text in chosen.items():
             argument = self.argument(name)
             if isinstance(argument.default, bool):
                 if text not in ("true", "false"):

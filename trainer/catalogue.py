@@ -78,6 +78,7 @@ TRAINERS: tuple[Trainer, ...] = (
         "trainer.train_ddp",
         DDP_ARGUMENTS,
         conflict=ddp_conflict,
+        implied={"data": ("dataset", "mnist")},
     ),
     Trainer(
         "mpi",

@@ -46,7 +46,7 @@ BLOCK = [
 
 BEYOND = [
     *(
-        rf"All-reduce of {size}: \d+\.\d\d ms, bus bandwidth \d+\.\d{{3}} GB/s"
+        rf"All-reduce of {size}: \d+\.\d\d ms, bus bandwidth \d+\.\d{{4}} GB/s"
         for size in ("1 KiB", "4 KiB", "16 KiB", "64 KiB", "256 KiB", "1 MiB")
     ),
     rf"Scaling efficiency: {FIGURE} % \({FIGURE} img/sec per CPU with {{ranks}}, {FIGURE} with one alone\)",

@@ -52,7 +52,9 @@ def test_a_command_says_which_trainer_runs_there_and_with_what() -> None:
 
 def test_a_form_gives_values_by_name() -> None:
     command = find("ddp").command({"epochs": "2", "download": "true", "data": "-odd"})
-    assert command[6:] == ["--epochs", "2", "--download", "--data=-odd"]
+    assert command[6:] == ["--epochs", "2", "--download", "--data=-odd", "--dataset", "digits"]
+    command = find("ddp").command({"dataset": "mnist", "data": "/mnist"})
+    assert command[6:] == ["--dataset", "mnist", "--data", "/mnist"]
     assert find("ddp").command({"download": "false"})[6:] == []
 
 

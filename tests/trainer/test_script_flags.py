@@ -24,7 +24,8 @@ def test_the_flags_of_arenas_example_mean_what_they_mean_there() -> None:
     chosen = find("ddp").parser().parse_args(ARENA)
     assert (chosen.epochs, chosen.batch_size, chosen.test_batch_size) == (10, 64, 1000)
     assert (chosen.lr, chosen.momentum, chosen.seed) == (0.01, 0.5, 1)
-    assert (chosen.device, chosen.backend, chosen.data) == ("cpu", "gloo", "data")
+    assert (chosen.device, chosen.backend) == ("cpu", "gloo")
+    assert (chosen.dataset, chosen.data) == ("mnist", "data")
     assert (chosen.log_every, chosen.log_dir, chosen.save_path) == (10, "logs/mnist", "mnist_cnn.pt")
 
 
@@ -37,6 +38,13 @@ def test_words_of_scripts_become_the_trainers_own_and_no_others_change() -> None
     assert find("mpi").own_words(["--num_iters", "3", "--no_cuda"]) == ["--num-iters", "3", "--no-cuda"]
     for trainer in ("ddp", "mpi"):
         assert find(trainer).own_words(find(trainer).own_words(words)) == find(trainer).own_words(words)
+
+
+def test_a_folder_of_data_is_what_is_learnt_unless_something_else_is_said() -> None:
+    parser = find("ddp").parser()
+    assert parser.parse_args([]).dataset == "digits"
+    assert parser.parse_args(["--data=x"]).dataset == "mnist"
+    assert parser.parse_args(["--data=x", "--dataset", "digits"]).dataset == "digits"
 
 
 def test_what_a_script_calls_otherwise_is_checked_as_the_trainers_own(

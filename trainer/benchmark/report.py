@@ -79,11 +79,11 @@ def bandwidth_lines(measured: Sequence[AllReduce]) -> list[str]:
     """Say how fast the ranks sum up, a line a size.
 
     >>> bandwidth_lines([AllReduce(size_bytes=4 << 20, seconds=0.002, ranks=4)])
-    ['All-reduce of 4 MiB: 2.00 ms, bus bandwidth 3.146 GB/s']
+    ['All-reduce of 4 MiB: 2.00 ms, bus bandwidth 3.1457 GB/s']
     """
     return [
         f"All-reduce of {_size(each.size_bytes)}: {each.seconds * 1e3:.2f} ms,"
-        f" bus bandwidth {each.bus_gb_per_s:.3f} GB/s"
+        f" bus bandwidth {each.bus_gb_per_s:.4f} GB/s"
         for each in measured
     ]
 
