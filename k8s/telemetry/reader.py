@@ -100,7 +100,7 @@ class TelemetryReader:
                 )
                 for namespace, pod in pods
             },
-            _notices(found.values()),
+            _notices(found.values(), self._prometheus.refused),
         )
 
     async def _read_gpus(self, rows: Sequence[NodeRow]) -> dict[str, NodeReadings]:
@@ -147,12 +147,11 @@ def _has_gpus(row: NodeRow) -> bool:
     return bool(row.gpus_total or row.gpus_unhealthy or row.shared is not None)
 
 
-def _notices(nodes: Iterable[NodeReadings]) -> tuple[str, ...]:
+def _notices(nodes: Iterable[NodeReadings], of_prometheus: NoReadings | None) -> tuple[str, ...]:
     """Return once each what this user may not do, as far as nodes have no readings for it."""
-    refused = [node for node in nodes if _is_refused(node)]
-    words = dict.fromkeys(node.missing.words for node in refused if node.missing is not None)
+    reasons = [node.missing for node in nodes if node.missing is not None and not node.gpus]
+    refused = [each for each in reasons if each.cause is NoReadingsCause.FORBIDDEN]
+    if not refused and of_prometheus is not None and any(each is not _SIMULATED for each in reasons):
+        refused = [of_prometheus] if of_prometheus.cause is NoReadingsCause.FORBIDDEN else []
+    words = dict.fromkeys(each.words for each in refused)
     return tuple(f"GPUs are not measured: {each[0].lower()}{each[1:]}" for each in words)
-
-
-def _is_refused(node: NodeReadings) -> bool:
-    return node.missing is not None and node.missing.cause is NoReadingsCause.FORBIDDEN and not node.gpus

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from k8s.client.client import Client
@@ -155,11 +156,12 @@ class ExporterReader:
     async def _fetch(self, exporter: Exporter) -> bytes:
         doing = f"read the GPUs of {exporter.node}"
         try:
-            return await fetch_proxied(self._client, exporter.path(), doing)
+            return await fetch_proxied(self._client, exporter.path, doing)
         except ServerFailed as error:
             if exporter.scheme or not _wants_tls(error):
                 raise
-        return await fetch_proxied(self._client, exporter.path("https"), doing)
+        exporter = self._exporters[exporter.node] = replace(exporter, scheme="https")
+        return await fetch_proxied(self._client, exporter.path, doing)
 
 
 def _wants_tls(error: KubeError) -> bool:

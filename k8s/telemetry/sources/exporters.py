@@ -85,10 +85,12 @@ class Exporter:
         """Return what one needs to be allowed to get, as RBAC calls it: `pods/proxy`."""
         return f"{self.collection.plural}/proxy"
 
-    def path(self, scheme: str = "") -> str:
-        """Return the path on the API server under which it serves its text, perhaps by another scheme."""
-        scheme = scheme or self.scheme
-        name = f"{scheme}:{self.pod}:{self.port}" if scheme else f"{self.pod}:{self.port}"
+    @property
+    def path(self) -> str:
+        """Return the path on the API server under which it serves its text."""
+        name = f"{self.pod}:{self.port}"
+        if self.scheme:
+            name = f"{self.scheme}:{name}"
         return f"{self.collection.path(self.namespace)}/{name}/proxy{self.metrics_path}"
 
 

@@ -62,6 +62,17 @@ async def test_what_may_not_be_read_is_one_notice_for_the_cluster() -> None:
         assert len(proxied(cluster)) == 2
 
 
+async def test_who_may_ask_prometheus_nothing_is_told_so_where_no_exporter_is() -> None:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        gpu_cluster(cluster)
+        cluster.say(PROMETHEUS.path, refusal(403, "no", "Forbidden"))
+        reader = reader_of(client, PROMETHEUS)
+        words = "GPUs are not measured: you may not get services/proxy in namespace monitoring."
+        for _ in range(2):
+            assert (await reader.read(rows_of("n1"))).notices == (words,)
+        assert len(cluster.asked(PROMETHEUS.path)) == 1
+
+
 async def test_an_exporter_that_stops_answering_leaves_its_last_readings_with_their_age() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         gpu_cluster(cluster, n1=text())

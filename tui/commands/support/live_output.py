@@ -18,6 +18,7 @@ from tui.commands.support.gpu_values import gpu_values, node_live_values, pod_va
 from tui.commands.support.output import OutputColumn, write, write_stderr, write_table
 from tui.commands.support.values import Values
 from tui.options import ConsoleOptions
+from tui.text import gpu_words
 from tui.text.format import NOTHING, age, memory, plural
 
 _NUMBERS = (
@@ -191,21 +192,16 @@ class LiveReadings:
         return f"{found.source} does not say whose GPUs these are." if found.gpus else ""
 
     def _numbers(self, gpu: GpuReading) -> tuple[str, ...]:
-        used, total = gpu.memory_used, gpu.memory_total
-        of_total = "" if total is None else f"/{memory(total)}"
-        limit = "" if gpu.power_limit_w is None else f"/{gpu.power_limit_w:.0f}"
         return (
-            NOTHING if gpu.utilisation is None else f"{gpu.utilisation:.0f}%",
-            NOTHING if used is None else f"{memory(used)}{of_total}",
-            NOTHING if gpu.power_w is None else f"{gpu.power_w:.0f}{limit}W",
-            NOTHING if gpu.temperature_c is None else f"{gpu.temperature_c:.0f}C",
+            gpu_words.percent(gpu.utilisation),
+            gpu_words.gpu_memory(gpu.memory_used, gpu.memory_total),
+            gpu_words.power(gpu.power_w, gpu.power_limit_w),
+            gpu_words.temperature(gpu.temperature_c),
             str(gpu.source),
             self._age(gpu),
         )
 
     def _usage_cells(self, usage: Usage | None, traffic: Traffic | None) -> tuple[str, ...]:
-        cpu = None if usage is None else usage.cpu_cores
-        used = None if usage is None else usage.memory_bytes
         rates = (
             (None,) * 4
             if traffic is None
@@ -213,8 +209,8 @@ class LiveReadings:
         )
         told = [f"{each.source} {self._age(each)}" for each in (usage, traffic) if each is not None]
         return (
-            NOTHING if cpu is None else f"{cpu:.1f}",
-            NOTHING if used is None else memory(used),
+            gpu_words.cores(usage),
+            gpu_words.host_memory(usage),
             *(NOTHING if rate is None else memory(rate) for rate in rates),
             ", ".join(told),
         )

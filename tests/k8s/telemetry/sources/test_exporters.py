@@ -15,7 +15,7 @@ async def found_at(pod: Object) -> str:
     """Return the path under which the one exporter of a cluster is read, empty when it is not found."""
     async with ScriptedCluster() as cluster, cluster.client() as client:
         say_pods(cluster, pod)
-        return next((each.path() for each in (await find_exporters(client)).values()), "")
+        return next((each.path for each in (await find_exporters(client)).values()), "")
 
 
 USUAL = "/api/v1/namespaces/gpu-operator/pods/dcgm-exporter-n1:9400/proxy/metrics"
