@@ -65,6 +65,7 @@ def ask_for_job(console: Console, client: Client, like: Clone | None = None) -> 
         user=login_name(),
         clone=like,
         templates_folder=console.options.templates_folder,
+        links=console.gpu_links,
     )
     screen.keys = console.context.keys(NEW_JOB)
     screen.data_bind(snapshot=type(console).snapshot)

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from k8s.models import Taint
-from k8s.snapshot import ClusterSnapshot
+from k8s.snapshot import ClusterSnapshot, Holder
+from k8s.topology.machines import MACHINES
 from tests.tui.jobs.new_job_form import cluster, command, form_values, job, node
 from tui.jobs.new_job.form_spec import parse_values
 from tui.jobs.new_job.preflight import PreflightLine, preflight
@@ -82,6 +83,79 @@ def test_the_fit_line_heeds_excluded_nodes_and_tolerations_and_says_what_it_cann
     words = said(form_values(node_selector="gpu=a100"), cluster(node("a", 4)))
     text = "would fit now, where the node selector allows: 4 of 4 GPUs free, largest free block 4"
     assert words[f"1 × 1 GPU: {text}"] == "info"
+
+
+@pytest.mark.parametrize(
+    ("machines", "held", "values", "words"),
+    [
+        (
+            {"node-a": "pcie", "node-b": "dgx-a100"},
+            {"node-a": (0, 1, 2, 3), "node-b": (0, 1, 2, 3)},
+            {"gpus": "4"},
+            "node-b: 4 free, NVLink-connected; node-a: 4 free over PCIe, expect about half",
+        ),
+        (
+            {"a": "dgx-1v", "b": "dgx-1v"},
+            {"a": (1, 3, 5, 7), "b": (0, 1)},
+            {"gpus": "4"},
+            "b: 6 free, 4 of them NVLink-connected; a: 4 free over PCIe, expect about half",
+        ),
+        ({"a": "pcie"}, {}, {"gpus": "2"}, "a: 8 free, 2 of them over PCIe"),
+        (
+            {"a": "dgx-1v"},
+            {},
+            {"gpus": "1", "workers": "4", "kind": "MPIJob", "run": "mpi"},
+            "a: 8 free, 4 of them NVLink-connected",
+        ),
+    ],
+    ids=["guide", "which are free", "no NVLink", "pods of one GPU"],
+)
+def test_how_the_gpus_would_be_linked_is_said_of_each_node(
+    machines: dict[str, str], held: dict[str, tuple[int, ...]], values: dict[str, str], words: str
+) -> None:
+    nodes = []
+    for name in machines:
+        devices = held.get(name, ())
+        holder = Holder("default", "p", "bert", len(devices), {}, devices=devices)
+        found = node(name, 8, len(devices))
+        nodes.append(replace(found, holders=(holder,) if devices else ()))
+    links = {name: MACHINES[machine].matrix() for name, machine in machines.items()}
+    parsed = parse_values(form_values(**values))
+    lines = {line.text: line.severity for line in preflight(parsed, cluster(*nodes), links=links)}
+    assert lines[words] == "info"
+    assert not any(
+        "free," in text for text in said(form_values(**values), cluster(*nodes)) if "GPUs free" not in text
+    )
+
+
+def test_where_it_is_not_told_which_gpus_are_free_no_more_is_said_than_holds_for_any() -> None:
+    found = node("a", 8, 4)
+    held = replace(found, holders=(Holder("default", "p", "bert", 4, {}),))
+    parsed = parse_values(form_values(gpus="4"))
+    for machine, words in (
+        ("dgx-1v", "a: 4 free, NVLink-connected in part"),
+        ("dgx-h100", "a: 4 free, NVLink-connected"),
+        ("pcie", "a: 4 free over PCIe"),
+    ):
+        lines = preflight(parsed, cluster(held), links={"a": MACHINES[machine].matrix()})
+        assert words in [line.text for line in lines]
+
+
+def test_nodes_that_take_no_such_pods_are_not_praised() -> None:
+    links = {name: MACHINES["dgx-a100"].matrix() for name in "abc"}
+    nodes = (node("a", 8, status="Ready, cordoned"), node("b", 8), node("c", 8, resource="other/gpu"))
+    parsed = parse_values(form_values(gpus="4", excluded_nodes="b"))
+    lines = preflight(parsed, cluster(*nodes), links=links)
+    assert not any("NVLink" in line.text for line in lines)
+
+
+def test_a_job_with_gpu_topology_is_measured_by_the_resource_that_it_asks_for() -> None:
+    values = form_values(kind="MPIJob v1alpha1", run="mpi", gpus="1", workers="4", gpu_topology="true")
+    plain = said(values, cluster(node("a", 8)))
+    text = "would never start: no node has aliyun.com/gpu; available: nvidia.com/gpu"
+    assert plain[f"{text}; label one ack.node.gpu.schedule=topology (t on a node)"] == "error"
+    words = said(values, cluster(node("a", 8, resource="aliyun.com/gpu")))
+    assert words["4 × 1 GPU: fits now on a; 8 of 8 GPUs free, largest free block 8"] == "ok"
 
 
 def test_free_gpus_in_pieces_too_small_are_said_to_make_it_wait() -> None:

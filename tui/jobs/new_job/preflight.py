@@ -11,21 +11,27 @@ from typing import Literal, NamedTuple
 from k8s.diagnosis.shortage import closed_words
 from k8s.job_spec import JobSpec, specs_by_role
 from k8s.kinds import CreatableKind
+from k8s.kinds.to_manifest import placed_by_topology
 from k8s.preflight import Finding
 from k8s.scheduling.predicates import ClusterCapacity, UnfitNode, UnfitReason
 from k8s.scheduling.requests import ResourceList, insufficient
 from k8s.scheduling.scheduling_spec import SchedulingSpec, Toleration
 from k8s.snapshot import ClusterSnapshot
+from k8s.topology.ack import SCHEDULE_LABEL, TOPOLOGY
+from k8s.topology.links import LinkMatrix
 from tui.jobs.batch_check import batch_words
 from tui.jobs.new_job.earlier_runs import EarlierRuns
 from tui.jobs.new_job.fields import SIZE_FIELDS
 from tui.jobs.new_job.form_spec import FormResult
+from tui.jobs.new_job.link_fit import link_words, nodes_open_to
 from tui.jobs.new_job.volume import VolumeContent
 from tui.text.cells import elide_middle
 from tui.text.format import count, plural
 
 Severity = Literal["ok", "info", "warning", "error"]
 _NONE_KNOWN = EarlierRuns()
+NO_LINKS: Mapping[str, LinkMatrix] = {}
+"""Where nobody has looked how GPUs are linked."""
 MARKS: Mapping[Severity, str] = {"ok": "✓", "info": "·", "warning": "!", "error": "✕"}
 """The mark before a line."""
 
@@ -56,6 +62,7 @@ def preflight(
     namespace: str = "",
     earlier: EarlierRuns = _NONE_KNOWN,
     volume: VolumeContent | None = None,
+    links: Mapping[str, LinkMatrix] = NO_LINKS,
 ) -> list[PreflightLine]:
     """Return what will be created, where it fits, and where its files go.
 
@@ -66,8 +73,9 @@ def preflight(
         namespace: The namespace of these claims.
         earlier: Runs that it could go on from.
         volume: What is on its volume; None while that is not known.
+        links: How the GPUs of each node are linked, as far as that is known.
     """
-    lines = [*_size_and_fit(result, snapshot), *_storage(result, earlier), *_mnist(result, volume)]
+    lines = [*_size_and_fit(result, snapshot, links), *_storage(result, earlier), *_mnist(result, volume)]
     spec = result.spec
     if words := batch_words(spec):
         lines.append(PreflightLine("error", words))
@@ -99,11 +107,13 @@ def line_of(finding: Finding, *, is_old: bool = False) -> PreflightLine:
     return PreflightLine(finding.severity, f"{text}; {finding.remedy}")
 
 
-def _size_and_fit(result: FormResult, snapshot: ClusterSnapshot) -> list[PreflightLine]:
+def _size_and_fit(
+    result: FormResult, snapshot: ClusterSnapshot, links: Mapping[str, LinkMatrix]
+) -> list[PreflightLine]:
     wrong = next((label for key, label in _SIZE_LABELS.items() if key in result.problems), "")
     if wrong:
         return [PreflightLine("warning", f"cannot tell the size: {wrong} is not valid")]
-    return [*_size(result), *capacity_lines(result.spec, snapshot, result.kind)]
+    return [*_size(result), *capacity_lines(result.spec, snapshot, result.kind, links)]
 
 
 def _size(result: FormResult) -> list[PreflightLine]:
@@ -141,9 +151,13 @@ def _size(result: FormResult) -> list[PreflightLine]:
 
 
 def capacity_lines(
-    spec: JobSpec, snapshot: ClusterSnapshot, kind: CreatableKind | None = None
+    spec: JobSpec,
+    snapshot: ClusterSnapshot,
+    kind: CreatableKind | None = None,
+    links: Mapping[str, LinkMatrix] = NO_LINKS,
 ) -> list[PreflightLine]:
     """Say whether a job fits now, later, or never: an error where no node is large enough."""
+    spec = placed_by_topology(spec) if spec.gpu_topology else spec
     groups = [each for each in specs_by_role(spec, kind.role_names if kind else ()) if each.gpus]
     if not groups:
         return [PreflightLine("info", "no GPU requested: any node will do")]
@@ -154,8 +168,13 @@ def capacity_lines(
     capacity = ClusterCapacity.of_rows(snapshot.nodes)
     lines = []
     for pods in groups:
-        found, capacity = _fit(pods, snapshot, capacity)
+        found, left = _fit(pods, snapshot, capacity)
         lines += found
+        closed = {each.name for each in capacity.unfit(_pod(pods), {pods.gpu_resource: pods.gpus})}
+        open_nodes = nodes_open_to(snapshot.nodes, closed | set(pods.excluded_nodes))
+        if words := link_words(pods, open_nodes, links):
+            lines.append(PreflightLine("info", words))
+        capacity = left
     return list(dict.fromkeys(lines))
 
 
@@ -168,6 +187,8 @@ def _fit(
         others = sorted({name for node in snapshot.nodes for name in node.resources})
         available = f"; available: {', '.join(others[:3])}" if others else ""
         text = f"would never start: no node has {spec.gpu_resource}{available}"
+        if spec.gpu_topology:
+            text += f"; label one {SCHEDULE_LABEL}={TOPOLOGY} (t on a node)"
         return [PreflightLine("error", text)], capacity
     requested: ResourceList = {spec.gpu_resource: spec.gpus}
     unfit = {each.name: each for each in capacity.unfit(_pod(spec), requested)}

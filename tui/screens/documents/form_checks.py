@@ -95,7 +95,7 @@ class FormChecks:
         """Return all that is to be said: of the dry run that was asked for, then errors, then the rest."""
         state, offers, result = self._state, self._offers, self._state.result
         found = [*self._by_rule(), *(self._of_cluster() if self._is_current else ())]
-        known = (offers.claims, offers.namespace, state.earlier, state.volume)
+        known = (offers.claims, offers.namespace, state.earlier, state.volume, offers.links)
         lines = [
             line
             for line in preflight(result, snapshot, *known)

@@ -8,7 +8,9 @@ from pathlib import Path
 
 from k8s.client.client import Client
 from k8s.kinds import CREATABLE
+from k8s.nodes.gpu_links import fetch_known_links
 from k8s.snapshot import ClusterSnapshot, NodeRow
+from k8s.topology.links import LinkMatrix
 from tui.feeds.form_choices import fetch_all, fetch_node_labels, snapshot_choices, volume_choices
 from tui.jobs.new_job.fields import KIND
 from tui.jobs.new_job.form_state import FormState
@@ -22,9 +24,14 @@ Place = tuple[str, str, str, str]
 class FormOffers:
     """Lists what there is, and hands it to the fields; typing goes on meanwhile."""
 
-    def __init__(self, client: Client, templates_folder: Path | None) -> None:
+    def __init__(
+        self, client: Client, templates_folder: Path | None, links: dict[str, LinkMatrix] | None = None
+    ) -> None:
         """Ask `client`; the user's own templates are in `templates_folder`, None for nowhere."""
         self._client = client
+        self.links = {} if links is None else links
+        """How the GPUs of each node are linked, as far as anybody has looked."""
+        self._has_links = False
         self.templates_folder = templates_folder
         """Where the user's own templates are."""
         self._has_node_labels = False
@@ -37,17 +44,30 @@ class FormOffers:
         self.templates: Mapping[str, JobTemplate] = {}
         """By name; one's own before those of the package."""
 
+    @property
+    def default_claim(self) -> str:
+        """Return the volume claim that is filled in; empty where there is none of its name."""
+        return "workspace" if "workspace" in (self.claims or ()) else ""
+
     async def load(self, fields: JobFields, namespace: str, snapshot: ClusterSnapshot) -> None:
         """List what fields can name in a namespace; where that may not be, the field says so."""
         self.claims, self.namespace = None, namespace
         await fields.set_choices(KIND.key, kind_choices(snapshot))
-        found = await fetch_all(self._client, namespace)
+        found, _ = await asyncio.gather(fetch_all(self._client, namespace), self._load_links(snapshot))
         for key, choices in found.items():
             fields.offer(key, choices.options, choices.problem)
         volumes = volume_choices(found["claim"])
         fields.offer("more_volumes", volumes.options, volumes.problem)
         if not found["claim"].problem:
             self.claims = [name for name, _ in found["claim"].options]
+
+    async def _load_links(self, snapshot: ClusterSnapshot) -> None:
+        """Read how GPUs are linked where Alibaba Cloud's component has written it down."""
+        models = {node.name: node.gpu_model for node in snapshot.nodes if node.gpus_total > 1}
+        if models and not self._has_links:
+            self._has_links = True
+            for node, matrix in (await fetch_known_links(self._client, models)).items():
+                self.links.setdefault(node, matrix)
 
     async def load_node_labels(self, fields: JobFields) -> None:
         """List the labels of nodes, which may be many: once somebody wants to select by them."""

@@ -23,6 +23,7 @@ from k8s.jobs.create import JobRejected
 from k8s.kinds import JobRef
 from k8s.snapshot import ClusterSnapshot
 from k8s.text.sanitize import sanitize
+from k8s.topology.links import LinkMatrix
 from tui.jobs.new_job.draft import DraftError
 from tui.jobs.new_job.fields import EDITED_YAML
 from tui.jobs.new_job.form_state import FormState
@@ -66,6 +67,7 @@ class NewJobScreen(SubmitScreen):
         snapshot: ClusterSnapshot | None = None,
         clone: Clone | None = None,
         templates_folder: Path | None = None,
+        links: dict[str, LinkMatrix] | None = None,
         check_times: CheckTimes = CHECK_TIMES,
     ) -> None:
         """Prepare the form; volume claims are listed once it is on screen.
@@ -78,6 +80,7 @@ class NewJobScreen(SubmitScreen):
             snapshot: The cluster as it is now; later ones are set, or come by `data_bind`.
             clone: What to start from, if its spec fits the form.
             templates_folder: Where the user's own templates are; None for nowhere.
+            links: How the GPUs of each node are linked, as far as it was looked up; more is added.
             check_times: When the cluster is asked what would go wrong.
         """
         super().__init__()
@@ -85,7 +88,7 @@ class NewJobScreen(SubmitScreen):
         """The values in the fields."""
         self._client = client
         self._drafts = FormDrafts(state_folder, self.state)
-        self._offers = FormOffers(client, templates_folder)
+        self._offers = FormOffers(client, templates_folder, links)
         self._companions = FormCompanions()
         self._checks = FormChecks(client, self.state, self._offers, self._companions, check_times)
         self._is_closed = False
@@ -158,9 +161,8 @@ class NewJobScreen(SubmitScreen):
         """Show at the fields and in the preflight what the cluster has against the job."""
         await self._checks.wait()
         field = field_around(self.focused)
-        if (
-            field is None or field.key not in READ_HERE
-        ):  # a path that is being typed names other folders on its way
+        # A path that is being typed names other folders on its way.
+        if field is None or field.key not in READ_HERE:
             await self._companions.read(self.state.result.spec)
             if self.is_running:  # while the form is closed its parts go one by one
                 self._show_yaml()
@@ -263,8 +265,7 @@ class NewJobScreen(SubmitScreen):
             return
         await self._offers.load(self.query_one(JobFields), namespace, self.snapshot)
         if not self.state.clone_of:  # of another namespace's claims nothing is kept
-            has_one = "workspace" in (self._offers.claims or ())
-            self.state.set_default("claim", "workspace" if has_one else "")
+            self.state.set_default("claim", self._offers.default_claim)
         self._show_state()
         self._look_into_volume()
 

@@ -8,10 +8,13 @@ from typing import Any
 
 import pytest
 
+from k8s.topology.ack import config_map
+from k8s.topology.machines import MACHINES
 from tests.scripted.server import Answer, Reply, ScriptedCluster, page, refusal
 from tests.tui.screens.new_job.test_files import until
-from tests.tui.screens.new_job.world import CLAIMS, SNAPSHOT, Form, form
+from tests.tui.screens.new_job.world import CLAIMS, NEVER_S, SNAPSHOT, Form, form
 from tui.feeds.form_choices import KEYS, fetch_all, fetch_choices, fetch_node_labels, snapshot_choices
+from tui.screens.documents.form_checks import CheckTimes
 from tui.screens.documents.form_offers import kind_choices
 from tui.widgets.form.job_fields import JobFields
 
@@ -180,3 +183,14 @@ async def test_a_claim_that_only_the_namespace_before_has_is_not_kept(tmp_path: 
         await it.write("namespace", "vision")
         await it.go("image")
         await it.comes(lambda: it.field("claim").value == "workspace")
+
+
+async def test_how_the_gpus_are_linked_is_read_once_and_said_below_the_fields(tmp_path: Path) -> None:
+    maps = "/api/v1/namespaces/kube-system/configmaps"
+    answers = {maps: page([config_map("a100-1", MACHINES["dgx-a100"].matrix())])}
+    never = CheckTimes(after_s=NEVER_S)
+    async with form(tmp_path, answers=answers, check_times=never, size=(120, 60)) as it:
+        await it.write("gpus", "4")
+        words = "a100-1: 6 free, 4 of them NVLink-connected"
+        await until(it, lambda: words in " ".join(it.said("#preflight").split()))
+        assert len(it.cluster.asked(maps)) == 1
