@@ -38,6 +38,8 @@ class SandboxOptions:
     """How many nodes; 0 follows the machine."""
     gpus_per_node: int = -1
     """Simulated GPUs of each node; -1 follows the machine."""
+    links: str = ""
+    """As in which machine of `k8s.topology.machines` the simulated GPUs are linked; empty for not at all."""
     idle_s: float = 1800.0
     """It ends by itself after so long without a running pod and without anybody asking."""
     restart_delay_s: float = 10.0

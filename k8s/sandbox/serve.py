@@ -97,7 +97,7 @@ async def _control(
     with suppress(Conflict):
         await client.create(TRAINING_RUNTIMES[0], TORCH_DISTRIBUTED)
     informers = Informers(client)
-    shape = shape_of(options.nodes, options.gpus_per_node)
+    shape = shape_of(options.nodes, options.gpus_per_node, options.links)
     is_open = options.allow_open_rendezvous
     limits = LogLimits(options.log_max_bytes, options.log_max_files)
     agent = Agent(informers, paths, shape, options.restart_delay_s, limits, allows_open_rendezvous=is_open)
@@ -115,7 +115,11 @@ async def _control(
         run_controller(scheduler, informers.waker(), *scheduler.informers),
         run_controller(provisioner, informers.waker(), claims),
     ]
-    working = [run_controller(agent, informers.waker(), agent.pods), agent.keep_alive(), informers.run()]
+    working = [
+        run_controller(agent, informers.waker(), agent.pods, agent.nodes),
+        agent.keep_alive(),
+        informers.run(),
+    ]
     deciders = [asyncio.create_task(each) for each in deciding]
     workers = [asyncio.create_task(each) for each in working]
     watcher = asyncio.create_task(_watch_idle(agent, server, options.idle_s, stopping))

@@ -62,6 +62,13 @@ def read_config_map(config_map: Mapping[str, Any], model: str = "") -> LinkMatri
     return LinkMatrix(links, bandwidth, f"ConfigMap {NAMESPACE}/{name}", is_measured)
 
 
+def given_gpus(metadata: Mapping[str, Any]) -> tuple[int, ...]:
+    """Return the numbers of the GPUs that a scheduler wrote on a pod; nothing where that makes no sense."""
+    annotations = metadata.get("annotations") or {}
+    words = str(annotations.get(GPU_GROUP) or annotations.get(GPU_VISIBLE) or "").split(",")
+    return tuple(int(word) for word in words) if all(word.isdecimal() for word in words) else ()
+
+
 def unhealthy_gpus(config_map: Mapping[str, Any]) -> frozenset[int]:
     """Return the numbers of the GPUs that a ConfigMap does not call healthy."""
     devices = _json(config_map.get("data") or {}, "devices")

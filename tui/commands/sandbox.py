@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 from k8s import sandbox
 from k8s.models import quantity
+from k8s.topology.machines import MACHINES
 from tui.commands.support.connect import check_may_change
 from tui.commands.support.output import (
     WrongUsage,
@@ -29,6 +30,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     start = actions.add_parser("start", help="start it in the background")
     start.add_argument("--nodes", type=int, default=0, metavar="N", help="number of nodes")
     start.add_argument("--gpus-per-node", type=int, default=-1, metavar="N", help="simulated GPUs per node")
+    start.add_argument(
+        "--links",
+        choices=tuple(MACHINES),
+        default="",
+        help="link the simulated GPUs as in a machine of this kind",
+    )
     start.add_argument(
         "--container-log-max-size",
         type=_log_bytes,
@@ -102,9 +109,14 @@ async def _start(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     check_may_change(options, "start the sandbox")
     if flags.nodes < 0 or flags.gpus_per_node < -1:
         raise WrongUsage("--nodes and --gpus-per-node: must be 0 or more.")
+    if flags.links and flags.gpus_per_node > MACHINES[flags.links].gpus:
+        raise WrongUsage(
+            f"--gpus-per-node: a machine with --links {flags.links} has at most {MACHINES[flags.links].gpus}."
+        )
     asked = sandbox.SandboxOptions(
         nodes=flags.nodes,
         gpus_per_node=flags.gpus_per_node,
+        links=flags.links,
         log_max_bytes=flags.container_log_max_size,
         log_max_files=flags.container_log_max_files,
         allow_open_rendezvous=flags.allow_open_rendezvous,

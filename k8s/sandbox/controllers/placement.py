@@ -1,4 +1,4 @@
-"""Finds nodes for the pods of a job: for all of them together, or for none. Pure."""
+"""Finds nodes for the pods of a job, for all of them together or for none, and GPUs of these nodes. Pure."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ from k8s.scheduling import requests
 from k8s.scheduling.predicates import NodeCapacity, UnfitReason, unfit_node, untolerated
 from k8s.scheduling.requests import PODS, Amount, ResourceList
 from k8s.scheduling.scheduling_spec import SchedulingSpec
+from k8s.topology.gpu_set import best_set, split
+from k8s.topology.links import LinkMatrix
+from k8s.topology.network import neighbourhoods, network_path
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +49,69 @@ def node_capacity(node: Mapping[str, Any], pods: Iterable[Mapping[str, Any]]) ->
     )
 
 
-def place(pods: Sequence[PendingPod], nodes: Sequence[NodeCapacity]) -> tuple[dict[str, str], str]:
-    """Place all pods or none, on as few nodes as possible.
+@dataclass(frozen=True, slots=True)
+class LinkedGpus:
+    """The GPUs of a node that nobody has, and how they are linked."""
+
+    matrix: LinkMatrix
+    free: tuple[int, ...]
+
+
+_UNKNOWN_LINKS: Mapping[str, LinkedGpus] = {}
+
+
+def place(
+    pods: Sequence[PendingPod],
+    nodes: Sequence[NodeCapacity],
+    links: Mapping[str, LinkedGpus] = _UNKNOWN_LINKS,
+) -> tuple[dict[str, str], str]:
+    """Place all pods or none: on one node if it takes them all, else within a rack, a block, a zone.
+
+    Of nodes or racks that are as good the one wins where the slowest link between the job's GPUs is the
+    fastest, as far as links are known, then the fullest.
 
     Returns:
         Pod name to node name, and nothing; or an empty dict, and why it cannot be.
     """
-    placed = _pack(pods, nodes)
-    return (placed, "") if len(placed) == len(pods) else ({}, _explain(pods, nodes, placed))
+    by_name = {node.name: node for node in nodes}
+    paths = {name: network_path(node.node.metadata.labels) for name, node in by_name.items()}
+    placed: dict[str, str] = {}
+    for groups in neighbourhoods(paths):
+        packed = [_pack(pods, [node for node in nodes if node.name in group]) for group in groups]
+        if found := [each for each in packed if len(each) == len(pods)]:
+            return max(found, key=lambda each: _rank(pods, each, by_name, links)), ""
+        placed = packed[-1] if packed else {}
+    return {}, _explain(pods, nodes, placed)
+
+
+def choose_gpus(pods: Sequence[PendingPod], gpus: LinkedGpus) -> dict[str, tuple[int, ...]]:
+    """Return which GPUs of a node each of a job's pods there gets: the best set, divided among them.
+
+    Pods without GPUs are left out; nothing where there are not so many free.
+    """
+    sizes = {pod.name: size for pod in pods if (size := int(_devices(pod.requested)))}
+    best = best_set(gpus.matrix, gpus.free, sum(sizes.values()))
+    parts = split(gpus.matrix, best.gpus, list(sizes.values())) if best is not None else None
+    return dict(zip(sizes, parts, strict=True)) if parts is not None else {}
+
+
+def _rank(
+    pods: Sequence[PendingPod],
+    placed: Mapping[str, str],
+    nodes: Mapping[str, NodeCapacity],
+    links: Mapping[str, LinkedGpus],
+) -> tuple[int, float, Amount]:
+    """Return how good a placement is: few nodes, fast links, little left over."""
+    used = set(placed.values())
+    slowest = 0.0
+    if used <= links.keys():
+        wanted = {
+            name: sum(int(_devices(pod.requested)) for pod in pods if placed[pod.name] == name)
+            for name in used
+        }
+        sets = (best_set(links[name].matrix, links[name].free, wanted[name]) for name in used)
+        slowest = min((each.bottleneck if each is not None else 0.0 for each in sets), default=0.0)
+    return -len(used), slowest, -sum((_devices(nodes[name].free) for name in used), 0)
 
 
 def unfit_words(pod: PendingPod, node: NodeCapacity) -> str:

@@ -9,11 +9,14 @@ import msgspec
 
 from k8s.errors import Conflict, NotFound
 from k8s.models.resources import CLAIMS, NODES, PODS
+from k8s.nodes.gpu_links import fetch_known_links
 from k8s.sandbox.controller_runtime import Informer, Informers, Manifest, Recorder, controller_of
-from k8s.sandbox.controllers.placement import node_capacity, pending_pod, place
+from k8s.sandbox.controllers.placement import LinkedGpus, choose_gpus, node_capacity, pending_pod, place
 from k8s.sandbox.controllers.pod_affinity import nodes_beside
 from k8s.sandbox.controllers.reconcile import GANG, set_condition
 from k8s.scheduling.predicates import NodeCapacity
+from k8s.topology.ack import GPU_GROUP, GPU_VISIBLE, given_gpus
+from k8s.topology.links import LinkMatrix
 
 NAME = "gpuconsole"
 """What a pod's `schedulerName` says when it wants this scheduler on a real cluster."""
@@ -34,6 +37,9 @@ class Scheduler:
         self._claims = informers.of(CLAIMS)
         self._names = names
         self._bound: dict[str, str] = {}
+        self._gpus: dict[str, tuple[int, ...]] = {}
+        self._links: dict[str, LinkMatrix] = {}
+        self._asked_for: frozenset[str] = frozenset()
         self._recorder = Recorder(informers.client, "gpuconsole-scheduler")
 
     @property
@@ -47,15 +53,36 @@ class Scheduler:
         by_node: dict[str, list[Manifest]] = {}
         for pod in pods:
             by_node.setdefault(self._node_of(pod), []).append(pod)
-        self._bound = {
-            uid: self._bound[uid] for pod in pods if (uid := pod["metadata"]["uid"]) in self._bound
-        }
+        uids = {str(pod["metadata"]["uid"]) for pod in pods}
+        self._bound = {uid: node for uid, node in self._bound.items() if uid in uids}
+        self._gpus = {uid: gpus for uid, gpus in self._gpus.items() if uid in uids}
         capacities = [
             node_capacity(node, by_node.get(str(node["metadata"]["name"]), ())) for node in self._nodes
         ]
         nodes = {capacity.name: capacity for capacity in sorted(capacities, key=lambda each: each.name)}
+        await self._read_links(frozenset(nodes))
         for gang in sorted(self._gangs(pods, by_node.get("", [])), key=_turn):
             await self._schedule(gang, nodes, by_node)
+
+    async def _read_links(self, nodes: frozenset[str]) -> None:
+        """Read how GPUs are linked, once for the nodes that there are."""
+        if nodes != self._asked_for:
+            self._asked_for = nodes
+            self._links = await fetch_known_links(self._client, {})
+
+    def _linked_gpus(self, by_node: dict[str, list[Manifest]]) -> dict[str, LinkedGpus]:
+        """Return the GPUs that are free on each node whose links are known."""
+        found = {}
+        for node, matrix in self._links.items():
+            running = (pod for pod in by_node.get(node, ()) if not _has_ended(pod))
+            taken = {gpu for pod in running for gpu in self._gpus_of(pod)}
+            found[node] = LinkedGpus(matrix, tuple(gpu for gpu in matrix.gpus if gpu not in taken))
+        return found
+
+    def _gpus_of(self, pod: Manifest) -> tuple[int, ...]:
+        """Return which GPUs a pod was given, even if the watch has not said so yet."""
+        uid = pod["metadata"]["uid"]
+        return self._gpus[uid] if uid in self._gpus else given_gpus(pod["metadata"])
 
     def _node_of(self, pod: Manifest) -> str:
         """Return where a pod is bound, even if the watch has not said so yet."""
@@ -90,16 +117,21 @@ class Scheduler:
         except msgspec.ValidationError as error:
             log.warning("pod %s makes no sense: %s", gang[0]["metadata"]["name"], error)
             return
-        placed, why = place(pending, list(nodes.values()))
+        links = self._linked_gpus(by_node)
+        placed, why = place(pending, list(nodes.values()), links)
         if missing := self._missing_claims(gang):
             placed = {}
             why = f'0/{len(nodes)} nodes are available: persistentvolumeclaim "{missing}" not found.'
+        chosen: dict[str, tuple[int, ...]] = {}
+        for node in set(placed.values()) & links.keys():
+            chosen |= choose_gpus([pod for pod in pending if placed[pod.name] == node], links[node])
         for manifest, pod in zip(gang, pending, strict=True):
             if pod.name in placed:
                 node = placed[pod.name]
                 nodes[node] = nodes[node].less(pod.requested)
                 by_node.setdefault(node, []).append(manifest)
-                await self._bind(manifest, node)
+                self._gpus[manifest["metadata"]["uid"]] = chosen.get(pod.name, ())
+                await self._bind(manifest, node, chosen.get(pod.name, ()))
             else:
                 await self._write_why(manifest, why)
 
@@ -113,12 +145,16 @@ class Scheduler:
                     return str(name)
         return ""
 
-    async def _bind(self, pod: Manifest, node: str) -> None:
+    async def _bind(self, pod: Manifest, node: str, gpus: tuple[int, ...]) -> None:
         meta = pod["metadata"]
+        numbers = ",".join(map(str, gpus))
         binding = {
             "apiVersion": "v1",
             "kind": "Binding",
-            "metadata": {"name": meta["name"], "namespace": meta["namespace"], "uid": meta["uid"]},
+            "metadata": {
+                **{key: meta[key] for key in ("name", "namespace", "uid")},
+                "annotations": {GPU_GROUP: numbers, GPU_VISIBLE: numbers} if gpus else {},
+            },
             "target": {"apiVersion": "v1", "kind": "Node", "name": node},
         }
         try:
@@ -161,10 +197,13 @@ def _gang_size(pod: Manifest) -> int:
     return int(text) if text.isdecimal() else 1
 
 
+def _has_ended(pod: Manifest) -> bool:
+    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+
+
 def _is_over(pod: Manifest) -> bool:
     """Tell whether a pod holds nothing, or soon will not."""
-    is_finished = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
-    return is_finished or bool(pod["metadata"].get("deletionTimestamp"))
+    return _has_ended(pod) or bool(pod["metadata"].get("deletionTimestamp"))
 
 
 def _turn(gang: list[Manifest]) -> tuple[int, str, str]:

@@ -6,10 +6,11 @@ import asyncio
 import logging
 import shutil
 from collections.abc import Coroutine
+from contextlib import suppress
 from typing import Any
 
 from k8s.errors import Conflict, KubeError, NotFound
-from k8s.models.resources import DEPLOYMENTS, NODES, PODS
+from k8s.models.resources import CONFIG_MAPS, DEPLOYMENTS, NAMESPACES, NODES, PODS
 from k8s.sandbox.controller_runtime import Informers, Manifest, Recorder, controller_of, now_text
 from k8s.sandbox.node import nodes
 from k8s.sandbox.node.containers import ContainerContext
@@ -22,6 +23,7 @@ from k8s.sandbox.node.programs import write_programs
 from k8s.sandbox.node.torch_loopback import write_plugin
 from k8s.sandbox.paths import SandboxPaths
 from k8s.sandbox.pod_folder import SANDBOX, LogLimits
+from k8s.topology.ack import NAMESPACE, SCHEDULE_LABEL, TOPOLOGY, config_map, given_gpus
 
 HEARTBEAT_S = 300.0
 """Between two signs of life of the nodes. Source: kubelet's nodeStatusReportFrequency."""
@@ -48,6 +50,8 @@ class Agent:
         """The pods that run, by uid."""
         self.pods = informers.of(PODS)
         """What must be listed before it may reconcile."""
+        self.nodes = informers.of(NODES)
+        """The same: their labels say as what they offer their GPUs."""
         self._client = informers.client
         self._recorder = Recorder(informers.client, "sandbox-agent")
         self._paths = paths
@@ -57,6 +61,7 @@ class Agent:
         self._allows_open_rendezvous = allows_open_rendezvous
         self._since = now_text()
         self._devices = nodes.Devices(shape)
+        self._offered: dict[str, str] = {}
         self._ports = Ports()
         self._tasks: set[asyncio.Task[None]] = set()
         self._seen: set[str] = set()
@@ -97,7 +102,9 @@ class Agent:
             except Conflict:
                 labels = {**dict.fromkeys(nodes.GPU_LABELS), **node["metadata"]["labels"]}
                 await self._client.patch(NODES, name, {"metadata": {"labels": labels}})
-            await self._report_ready(name)
+            found = await self._client.get(NODES, name)
+            await self._report_ready(name, nodes.gpu_resource(found["metadata"].get("labels")))
+        await self._publish_links()
         for node in await self._client.list(NODES, label_selector=f"{nodes.SANDBOX}=true"):
             if node["metadata"]["name"] not in self._shape.names:
                 await self._client.delete(NODES, node["metadata"]["name"])
@@ -108,16 +115,40 @@ class Agent:
             await asyncio.sleep(HEARTBEAT_S)
             for name in self._shape.names:
                 try:
-                    await self._report_ready(name)
+                    await self._report_ready(name, self._offered.get(name, nodes.GPU))
                 except KubeError as error:
                     log.warning("heartbeat of %s: %s", name, error)
 
-    async def _report_ready(self, node: str) -> None:
-        status = {"status": nodes.status(self._shape, self._since)}
+    async def _publish_links(self) -> None:
+        """Write down how the GPUs are linked as ACK's component does; what was written before goes."""
+        selector = f"{SCHEDULE_LABEL}={TOPOLOGY},{nodes.SANDBOX}=true"
+        for old in await self._client.list(CONFIG_MAPS, NAMESPACE, label_selector=selector):
+            await self._client.delete(CONFIG_MAPS, old["metadata"]["name"], NAMESPACE)
+        matrix = await asyncio.to_thread(self._shape.matrix)
+        if matrix is None:
+            return
+        with suppress(Conflict):
+            namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
+            await self._client.create(NAMESPACES, namespace)
+        labels = {nodes.SANDBOX: "true", **({nodes.SIMULATED: "true"} if self._shape.is_simulated else {})}
+        for name in self._shape.names:
+            await self._client.create(CONFIG_MAPS, config_map(name, matrix, labels), NAMESPACE)
+
+    async def _follow_labels(self) -> None:
+        """Offer GPUs as the labels of the nodes say by now."""
+        for node in self.nodes:
+            name, resource = str(node["metadata"]["name"]), nodes.gpu_resource(node["metadata"].get("labels"))
+            if name in self._offered and self._offered[name] != resource:
+                await self._report_ready(name, resource)
+
+    async def _report_ready(self, node: str, resource: str) -> None:
+        self._offered[node] = resource
+        status = {"status": nodes.status(self._shape, self._since, resource)}
         await self._client.patch(NODES, node, status, subresource="status")
 
     async def reconcile(self) -> None:
         """Start what was bound, stop what is being deleted, forget what is gone."""
+        await self._follow_labels()
         present = {str(pod["metadata"]["uid"]): pod for pod in self.pods}
         for uid, pod in present.items():
             is_deleted = bool(pod["metadata"].get("deletionTimestamp"))
@@ -174,7 +205,7 @@ class Agent:
     async def _start(self, pod: Manifest, node: str) -> None:
         uid = str(pod["metadata"]["uid"])
         count = nodes.asked_gpus(pod["spec"])
-        gpus = self._devices.take(uid, node, count)
+        gpus = self._devices.take(uid, node, count, given_gpus(pod["metadata"]))
         if gpus is None:
             words = (
                 "Pod was rejected: Allocate failed due to requested number of devices unavailable for "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,8 +13,12 @@ import msgspec
 from k8s.devices.accelerators import of_pod
 from k8s.models import PodSpec
 from k8s.sandbox.controller_runtime import now_text
+from k8s.topology.ack import SCHEDULE_LABEL, TOPOLOGY
+from k8s.topology.links import LinkMatrix
+from k8s.topology.machines import MACHINES
+from k8s.topology.nvml import read_nvml
 
-GPU = "nvidia.com/gpu"
+GPU, TOPOLOGY_GPU = "nvidia.com/gpu", "aliyun.com/gpu"
 SIMULATED = "gpuconsole.dev/simulated"
 """Label of a node whose GPUs do not exist."""
 SANDBOX = "gpuconsole.dev/sandbox"
@@ -35,10 +39,27 @@ class Shape:
     """GPUs of each node."""
     model: str
     is_simulated: bool
+    links: str = ""
+    """As in which machine of `k8s.topology.machines` its simulated GPUs are linked; empty for not at all."""
+
+    def matrix(self) -> LinkMatrix | None:
+        """Return how the GPUs of each node are linked, by NVML where they are real; None where unknown."""
+        if not self.gpus:
+            return None
+        if self.is_simulated:
+            return MACHINES[self.links].matrix(self.gpus) if self.links in MACHINES else None
+        return read_nvml()
 
 
-def shape_of(nodes: int = 0, gpus_per_node: int = -1) -> Shape:
-    """Return the nodes asked for; by default one with this machine's GPUs, else two with simulated ones."""
+def shape_of(nodes: int = 0, gpus_per_node: int = -1, links: str = "") -> Shape:
+    """Return the nodes asked for; by default one with this machine's GPUs, else two with simulated ones.
+
+    With `links`, a name of `k8s.topology.machines`, GPUs are simulated, as many as such a machine has.
+    """
+    if links:
+        gpus = MACHINES[links].gpus if gpus_per_node < 0 else gpus_per_node
+        names = tuple(f"sandbox-{index}" for index in range(nodes or 2))
+        return Shape(names, gpus, "simulated", is_simulated=True, links=links)
     if not nodes and gpus_per_node < 0:
         models = real_gpus()
         if models:
@@ -87,20 +108,25 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def status(shape: Shape, since: str) -> dict[str, Any]:
-    """Return the status of a node that works since then.
+def gpu_resource(labels: Mapping[str, str] | None) -> str:
+    """Return as what a node offers its GPUs: with ACK's label for topology as ACK's component does."""
+    return TOPOLOGY_GPU if (labels or {}).get(SCHEDULE_LABEL) == TOPOLOGY else GPU
+
+
+def status(shape: Shape, since: str, resource: str = GPU) -> dict[str, Any]:
+    """Return the status of a node that works since then, and offers its GPUs as `resource`.
 
     Each has the whole machine's cores and memory, or what nodes have with as many GPUs as are simulated.
     """
     memory_ki = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 1024
     simulated = shape.gpus if shape.is_simulated else 0
-    capacity = {
+    capacity: dict[str, str | None] = {
         "cpu": str(max(cores(), simulated * CORES_PER_GPU)),
         "memory": f"{max(memory_ki, simulated * MEMORY_PER_GPU_KI)}Ki",
         "pods": str(PODS_PER_NODE),
     }
     if shape.gpus:
-        capacity[GPU] = str(shape.gpus)
+        capacity |= {GPU: None, TOPOLOGY_GPU: None, resource: str(shape.gpus)}
     return {
         "capacity": capacity,
         "allocatable": capacity,
@@ -133,12 +159,16 @@ class Devices:
         self._free = {name: set(range(shape.gpus)) for name in shape.names}
         self._held: dict[str, tuple[str, tuple[int, ...]]] = {}
 
-    def take(self, pod_uid: str, node: str, count: int) -> tuple[int, ...] | None:
-        """Give a pod `count` GPUs of a node, neighbours where there are; None when there are not enough."""
+    def take(self, pod_uid: str, node: str, count: int, wanted: Sequence[int] = ()) -> tuple[int, ...] | None:
+        """Give a pod `count` GPUs of a node; None when there are not enough.
+
+        Those that the scheduler chose, `wanted`, if they are as many and free; else neighbours if there are.
+        """
         free = self._free.get(node, set())
         if count > len(free):
             return None
-        chosen = neighbours(free, count)
+        is_chosen = len(set(wanted)) == count and free.issuperset(wanted)
+        chosen = tuple(sorted(set(wanted))) if is_chosen else neighbours(free, count)
         self._free[node] = free - set(chosen)
         self._held[pod_uid] = (node, chosen)
         return chosen
@@ -176,4 +206,5 @@ def neighbours(free: set[int], count: int) -> tuple[int, ...]:
 
 def asked_gpus(spec: Mapping[str, Any]) -> int:
     """Return how many of this machine's GPUs a pod asks for."""
-    return of_pod(msgspec.convert(spec, PodSpec)).get(GPU, 0)
+    held = of_pod(msgspec.convert(spec, PodSpec))
+    return held.get(GPU, 0) + held.get(TOPOLOGY_GPU, 0)

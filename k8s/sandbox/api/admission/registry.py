@@ -164,8 +164,10 @@ class Registry:
         new = self._normalised(served, new, Write())
         return self._update(served, old, new, write, "", managers=managers), False
 
-    def bind(self, namespace: str, name: str, node: str) -> None:
-        """Assign a pod to a node, as schedulers do."""
+    def bind(
+        self, namespace: str, name: str, node: str, annotations: Mapping[str, str] | None = None
+    ) -> None:
+        """Assign a pod to a node, as schedulers do; it gets the annotations of the Binding."""
         served = BY_KEY["pods"]
         old = self.get(served, namespace, name).obj
         if "deletionTimestamp" in old["metadata"]:
@@ -176,6 +178,8 @@ class Registry:
             raise api_errors.conflict(served, name, f'pod {name} is already assigned to node "{at}"')
         new = patches.without_nulls(old)
         new["spec"]["nodeName"] = node
+        if annotations:
+            new["metadata"]["annotations"] = {**(new["metadata"].get("annotations") or {}), **annotations}
         condition = {"type": "PodScheduled", "status": "True", "lastTransitionTime": now()}
         new["status"] = patches.strategic(new["status"], {"conditions": [condition]})
         self._deleter.put("pods", new)

@@ -97,6 +97,13 @@ def node_of(binding: Any) -> str:
     return node
 
 
+def annotations_of(binding: Any) -> dict[str, str]:
+    """Return the annotations that a Binding has for its pod."""
+    meta = binding.get("metadata")
+    found = meta.get("annotations") if isinstance(meta, dict) else None
+    return {str(key): str(value) for key, value in found.items()} if isinstance(found, dict) else {}
+
+
 def _is_dry_run(values: Iterable[Any], options: str) -> bool:
     given = list(values)
     if any(value != "All" for value in given):

@@ -310,7 +310,8 @@ class Server:
         """Answer for the paths below a pod."""
         place = target.namespace, target.name
         if target.subresource == "binding" and request.method == "POST":
-            self.registry.bind(*place, bodies.node_of(await bodies.read(request, "Binding")))
+            binding = await bodies.read(request, "Binding")
+            self.registry.bind(*place, bodies.node_of(binding), bodies.annotations_of(binding))
             return _json(msgspec.json.encode(SUCCESS | {"code": 201}), 201)
         pod = self.registry.get(target.served, *place)
         if target.subresource == "log" and request.method == "GET":

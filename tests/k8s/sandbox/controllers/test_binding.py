@@ -13,6 +13,8 @@ from k8s.models.resources import CLAIMS, NODES, PODS
 from k8s.sandbox.controller_runtime import Informers
 from k8s.sandbox.controllers.reconcile import GANG
 from k8s.sandbox.controllers.scheduler import Scheduler
+from k8s.topology.ack import config_map
+from k8s.topology.machines import MACHINES
 from tests.k8s.sandbox.calls import Api, Object, job, thing
 from tests.k8s.sandbox.conftest import TOKEN
 
@@ -33,6 +35,17 @@ class Cluster:
         allocatable = {GPU: str(gpus), "cpu": "64", "pods": "110"}
         node = thing("Node", name, status={"allocatable": allocatable, "conditions": [ready]})
         assert (await self.api.call("POST", "/api/v1/nodes", node)).code == 201
+
+    async def add_links(self, node: str, machine: str) -> None:
+        await self.api.call("POST", "/api/v1/namespaces", thing("Namespace", "kube-system"))
+        written = config_map(node, MACHINES[machine].matrix())
+        path = "/api/v1/namespaces/kube-system/configmaps"
+        assert (await self.api.call("POST", path, written)).code == 201
+
+    async def gpus(self, pod: str) -> str:
+        """Return what is written on a pod of which GPUs it has."""
+        meta = (await self.api.get("pods", pod)).body["metadata"]
+        return str((meta.get("annotations") or {}).get("topology.kubernetes.io/gpu-group", ""))
 
     async def add_job(self, name: str) -> Object:
         """Add a job, and return what its pods say of it."""
@@ -195,3 +208,30 @@ async def test_why_a_pod_waits_is_told_once(cluster: Cluster) -> None:
     await cluster.scheduler.reconcile()
     events = (await cluster.api.get("events")).body["items"]
     assert [each["reason"] for each in events] == ["FailedScheduling"]
+
+
+async def test_gpus_are_given_by_their_links_and_none_twice_before_the_watch_answers(
+    cluster: Cluster,
+) -> None:
+    await cluster.add_node("n", 8)
+    await cluster.add_links("n", "dgx-1v")
+    bert = await cluster.add_job("bert")
+    for name in ("a", "b", "c", "d"):
+        await cluster.add(name, 1, bert, gang=4)
+    await cluster.look()
+    given = {name: await cluster.gpus(name) for name in ("a", "b", "c", "d")}
+    assert sorted(given.values()) == ["0", "1", "2", "3"]
+    await cluster.show_new(await cluster.add("e", 2))
+    await cluster.scheduler.reconcile()
+    assert await cluster.gpus("e") == "4,7"
+    await cluster.api.patch("pods", "a", {"status": {"phase": "Succeeded"}}, subresource="status")
+    await cluster.add("f", 3)
+    await cluster.look()
+    assert set((await cluster.gpus("f")).split(",")) <= {given["a"], "5", "6"}
+
+
+async def test_without_known_links_nothing_is_written_on_pods(cluster: Cluster) -> None:
+    await cluster.add_node("n", 8)
+    await cluster.add("a", 2)
+    assert await cluster.look() == {"a": "n"}
+    assert await cluster.gpus("a") == ""

@@ -9,9 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from k8s.sandbox.controllers.placement import PendingPod, node_capacity, pending_pod, place, unfit_words
+from k8s.sandbox.controllers.placement import (
+    LinkedGpus,
+    PendingPod,
+    choose_gpus,
+    node_capacity,
+    pending_pod,
+    place,
+    unfit_words,
+)
 from k8s.sandbox.node.nodes import Devices, Shape, neighbours
 from k8s.scheduling.predicates import NodeCapacity
+from k8s.topology.machines import MACHINES
 
 GPU = "nvidia.com/gpu"
 
@@ -128,6 +137,55 @@ def test_gpus_that_are_given_are_free_ones_and_neighbours_where_possible(free: s
     runs = [start for start in free if all(start + step in free for step in range(count))]
     if runs and count:
         assert chosen == tuple(range(chosen[0], chosen[0] + count))
+
+
+def linked(machine: str, *taken: int) -> LinkedGpus:
+    """Return the GPUs of a machine of eight without some."""
+    matrix = MACHINES[machine].matrix()
+    return LinkedGpus(matrix, tuple(gpu for gpu in matrix.gpus if gpu not in taken))
+
+
+def test_of_nodes_that_take_a_job_the_best_linked_wins_and_then_the_fullest() -> None:
+    nodes = [node("pcie", 4), node("full", 5), node("quad", 8)]
+    links = {
+        "pcie": linked("pcie", 4, 5, 6, 7),
+        "full": linked("dgx-1v", 0, 3, 6),
+        "quad": linked("dgx-a100"),
+    }
+    assert place([pending("a", 4)], nodes)[0] == {"a": "pcie"}
+    assert place([pending("a", 4)], nodes, links)[0] == {"a": "quad"}
+    assert place([pending(name, 1) for name in "abcd"], nodes, links)[0] == dict.fromkeys("abcd", "quad")
+    assert place([pending("a", 1)], nodes, links)[0] == {"a": "pcie"}
+
+
+def test_a_job_of_several_nodes_stays_in_a_rack_and_else_in_a_block() -> None:
+    rack, block = "cloud.provider.com/topology-rack", "cloud.provider.com/topology-block"
+    places = {"a": "b1/r1", "b": "b1/r2", "c": "b1/r2", "d": "b2/r3", "e": "b2/r3", "f": "b2/r4"}
+    nodes = [node(name, 4, labels={block: at.partition("/")[0], rack: at}) for name, at in places.items()]
+    two, three = ([pending(f"p{at}", 4) for at in range(count)] for count in (2, 3))
+    assert set(place(two, nodes)[0].values()) == {"b", "c"}
+    assert set(place(three, nodes)[0].values()) == {"a", "b", "c"}
+    assert set(place(two, [each for each in nodes if each.name != "c"])[0].values()) == {"d", "e"}
+    four = [pending(f"p{at}", 4) for at in range(4)]
+    assert len(set(place(four, nodes)[0].values())) == 4
+
+
+def test_the_gpus_of_a_job_are_the_best_set_divided_among_its_pods() -> None:
+    pods = [pending("launcher"), *(pending(name, 1) for name in "abcd")]
+    chosen = choose_gpus(pods, linked("dgx-1v", 0, 1))
+    assert sorted(chosen) == ["a", "b", "c", "d"]
+    assert sorted(gpu for gpus in chosen.values() for gpu in gpus) == [4, 5, 6, 7]
+    assert choose_gpus([pending("a", 2), pending("b", 2)], linked("pcie")) == {"a": (0, 1), "b": (2, 3)}
+    assert choose_gpus(pods, linked("dgx-1v", 0, 1, 2, 3, 4)) == {}
+
+
+def test_a_pod_gets_the_gpus_that_the_scheduler_chose_if_they_are_free() -> None:
+    devices = Devices(Shape(("n",), 8, "x", is_simulated=True))
+    assert devices.take("a", "n", 2, (6, 3)) == (3, 6)
+    assert devices.take("b", "n", 2, (3, 4)) == (4, 5)
+    assert devices.take("c", "n", 2, (0,)) == (0, 1)
+    assert devices.take("d", "n", 1, (7, 7)) == (7,)
+    assert devices.take("e", "n", 1, (9,)) == (2,)
 
 
 def test_gpus_come_back_and_are_never_held_twice() -> None:
