@@ -154,6 +154,7 @@ def test_what_rank_0_cannot_do_stops_the_other_rank_too(job: Job) -> None:
             5,
             "error: MNIST is not complete: there is no mnist/MNIST/raw/train-images",
         ),
+        (["--device", "cuda"], 6, "error: --device cuda: torch finds no GPU here. Ask for a GPU, or"),
         (["--resume", "must"], 1, "error: There is no checkpoint in checkpoints."),
     ],
 )

@@ -123,6 +123,20 @@ def test_a_run_whose_last_weights_found_no_room_is_no_success(
     assert lines[-1].startswith(words)
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux's /dev/full")
+def test_a_checkpoint_that_failed_while_training_went_on_stops_all_ranks(job: Job) -> None:
+    folder = job.folder / "checkpoints"
+    folder.mkdir()
+    (folder / ".step-00000050.pt.partial").symlink_to("/dev/full")
+    job.start_two([*LONG, "--train-images", "3200"])
+    assert job.end() == [1, 1], job.lines
+    for lines in job.lines:
+        assert lines[-1].startswith(
+            "error: Could not write the checkpoint checkpoints/step-00000050.pt. No space"
+        )
+    assert " Training stops; no checkpoint is in checkpoints. Make room or " in job.lines[0][-1]
+
+
 def test_the_learning_rate_goes_on_where_it_was_when_a_step_becomes_half_as_many_images(
     tmp_path: Path,
 ) -> None:
