@@ -127,7 +127,8 @@ def _set_values(found: GpuSet) -> Values:
 
 
 def _print(node: NodeRow) -> None:
-    model = f"{node.gpu_model or 'GPU'}{' (simulated)' * node.is_simulated}"
+    is_unsaid = node.is_simulated and "simulated" not in node.gpu_model
+    model = f"{node.gpu_model or 'GPUs'}{' (simulated)' * is_unsaid}"
     write_fields(
         (
             ("Name", node.name),

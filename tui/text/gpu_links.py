@@ -20,7 +20,7 @@ _INDENT = "  "
 def link_lines(node: NodeRow, matrix: LinkMatrix) -> list[str]:
     """Return all that is known of how the GPUs of a node are linked, in ASCII."""
     simulated = " (simulated)" * node.is_simulated
-    lines = [f"Links between its GPUs{simulated}, by {matrix.source}:", "", *matrix_lines(node, matrix)]
+    lines = [f"Links between its GPUs{simulated},", f"by {matrix.source}:", "", *matrix_lines(node, matrix)]
     if node.mode == "mig":
         lines += ["", "Its GPUs are cut into slices (MIG), which use none of these links."]
     if groups := groups_of(matrix):

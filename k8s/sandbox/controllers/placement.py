@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 from k8s import models
@@ -18,6 +19,9 @@ from k8s.scheduling.scheduling_spec import SchedulingSpec
 from k8s.topology.gpu_set import best_set, split
 from k8s.topology.links import LinkMatrix
 from k8s.topology.network import neighbourhoods, network_path
+
+SAME_GPUS = ("nvidia.com/gpu", "aliyun.com/gpu")
+"""As what the GPUs of a node are offered, by its label `ack.node.gpu.schedule`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +46,14 @@ def pending_pod(pod: Mapping[str, Any], beside: frozenset[str] | None = None) ->
 
 
 def node_capacity(node: Mapping[str, Any], pods: Iterable[Mapping[str, Any]]) -> NodeCapacity:
-    """Return what is free on a node beside the pods bound to it; those that ended hold nothing."""
+    """Return what is free on a node beside the pods bound to it; those that ended hold nothing.
+
+    A GPU that is held under one of its names cannot be had under the other.
+    """
     running = (pod for pod in pods if (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed"))
-    return NodeCapacity.of(
-        models.convert(node, Node), requests.add(pending_pod(pod).requested for pod in running)
-    )
+    requested = requests.add(pending_pod(pod).requested for pod in running)
+    held = sum((requested.get(name, 0) for name in SAME_GPUS), Fraction(0))
+    return NodeCapacity.of(models.convert(node, Node), requested | dict.fromkeys(SAME_GPUS, held))
 
 
 @dataclass(frozen=True, slots=True)

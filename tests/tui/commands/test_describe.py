@@ -51,7 +51,7 @@ async def test_a_node_is_described_with_its_links(run: CommandLine, cluster: Scr
     assert (ended.status, ended.err) == (0, "")
     assert ended.row("GPUs:") == ["GPUs:", "8", "Tesla-V100-SXM2-32GB"]
     assert ended.row("Network:") == ["Network:", "zone", "z"]
-    assert "Links between its GPUs, by nvidia-smi topo -m in pod gpu-operator/nvidia-dcgm" in ended.out
+    assert "\nby nvidia-smi topo -m in pod gpu-operator/nvidia-dcgm-exporter-x:\n" in ended.out
     assert "  NVLink   0 1 2 3 | 4 5 6 7\n" in ended.out
     values = (await run("describe", "node/a", "-o", "json")).values
     assert values["links"]["matrix"] == [list(line) for line in MACHINES["dgx-1v"].matrix().links]
@@ -81,7 +81,7 @@ async def test_what_alibaba_cloud_measured_is_printed(run: CommandLine, cluster:
     cluster.say(MAPS, page([config_map("a", MACHINES["dgx-1v"].matrix())]))
     ended = await run("describe", "node", "a")
     assert ended.row("Schedule:") == ["Schedule:", "ack.node.gpu.schedule=topology"]
-    assert "Links between its GPUs, by ConfigMap kube-system/a-gpu-topology:\n" in ended.out
+    assert "\nby ConfigMap kube-system/a-gpu-topology:\n" in ended.out
 
 
 @pytest.mark.parametrize("words", [("job", "a"), ("a",), ("node",), ("node", "a", "b"), ("node/",)])

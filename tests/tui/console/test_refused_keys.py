@@ -62,3 +62,22 @@ async def test_moving_the_cursor_does_not_ask_again(tmp_path: Path) -> None:
             await play.press("k", "j")
         await play.until(lambda: all_asked(play))
         assert len(play.cluster.asked(REVIEWS, method="POST")) == asked
+
+
+async def test_who_may_not_change_nodes_is_told_so_where_they_are_labelled(tmp_path: Path) -> None:
+    def refuse_patching(cluster: ScriptedCluster) -> None:
+        def reply(asked: Asked) -> Answer:
+            attributes = json.loads(asked.body)["spec"]["resourceAttributes"]
+            is_node = attributes["resource"] == "nodes" and attributes["namespace"] == ""
+            return Answer({"status": {"allowed": not is_node}})
+
+        cluster.say(REVIEWS, Compute(reply), method="POST")
+
+    async with console_on(tmp_path, prepare=refuse_patching, **some_objects()) as play:
+        await play.press("tab")
+        await play.until(lambda: "Nodes (" in play.text)
+        bar = play.console.screen.query_one(KeyBar)
+        await play.until(lambda: "nodes.gpu_schedule" in bar.refused)
+        await play.press("t")
+        await play.until(lambda: 'User "li" may not patch nodes.' in play.text)
+        assert play.cluster.asked("/api/v1/nodes/a", method="PATCH") == []

@@ -13,7 +13,8 @@ from tests.k8s.topology.texts import DGX_1V, H100, ONE
 from tui.text.gpu_links import link_lines, place_line, schedule_line
 
 V100 = """\
-Links between its GPUs, by nvidia-smi topo -m in pod gpu-operator/x:
+Links between its GPUs,
+by nvidia-smi topo -m in pod gpu-operator/x:
 
          0   1   2   3   4   5   6   7
   GPU0   X NV1 NV1 NV2 NV2 SYS SYS SYS   bert

@@ -139,6 +139,22 @@ def test_gpus_that_are_given_are_free_ones_and_neighbours_where_possible(free: s
         assert chosen == tuple(range(chosen[0], chosen[0] + count))
 
 
+@pytest.mark.parametrize(("offered", "free"), [("nvidia.com/gpu", 3), ("aliyun.com/gpu", 3)])
+def test_a_gpu_is_held_by_whatever_name_it_was_asked_for(offered: str, free: int) -> None:
+    """A node whose label changed offers other names than its pods hold."""
+    pods = [
+        {
+            "metadata": {"name": name},
+            "spec": {"containers": [{"name": "c", "resources": {"limits": {name: gpus}}}]},
+        }
+        for name, gpus in ((GPU, 4), ("aliyun.com/gpu", 1))
+    ]
+    status = {"allocatable": {offered: "8", "pods": "110"}, "conditions": []}
+    found = node_capacity({"metadata": {"name": "n"}, "spec": {}, "status": status}, pods)
+    assert found.free[offered] == free
+    assert not {GPU, "aliyun.com/gpu"} - {offered} & found.free.keys()
+
+
 def linked(machine: str, *taken: int) -> LinkedGpus:
     """Return the GPUs of a machine of eight without some."""
     matrix = MACHINES[machine].matrix()
