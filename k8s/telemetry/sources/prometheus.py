@@ -36,12 +36,17 @@ MOST_CANDIDATES = 6
 CHOOSE_S = 5.0
 """Longest time for each of them."""
 _PORT_NAMES = ("web", "http-web", "http", "prometheus", "http-query", "reloader-web")
+_USUAL = "DCGM_FI_DEV_FB_USED"
+"""What every exporter tells of every GPU and MIG instance."""
+_GROUP = re.compile("DCGM_(?:FI_DEV|FI_PROF|EXP)_")
 _OBJECT_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 _INTERFACES = (
     "lo|veth.*|cali.*|cni.*|docker.*|flannel.*|br-.*|bond.*|tunl.*|cilium.*|lxc.*|kube-.*|nodelocaldns"
 )
 """Interfaces whose bytes others count too, or that leave no node."""
-_NODE_LABELS = ("Hostname", "hostname", "node", "kubernetes_node", "exported_node")
+_NODE_LABELS = ("Hostname", "hostname", "node", "kubernetes_node")
+MOST_NODES, MOST_PODS = 8, 24
+"""Asked for in one query: it stands in the address, of which proxies on the way take 8 KiB."""
 
 
 WELL_KNOWN = (
@@ -157,7 +162,7 @@ async def choose(client: Client, candidates: Sequence[PrometheusAddress]) -> Pro
     refused: Forbidden | None = None
     for address in candidates:
         try:
-            found = await query(client, address, "count(DCGM_FI_DEV_GPU_UTIL)", within_s=CHOOSE_S)
+            found = await query(client, address, f"count({_USUAL})", within_s=CHOOSE_S)
         except Forbidden as error:
             refused = error
             continue
@@ -178,10 +183,12 @@ def gpu_expression(nodes: Iterable[str]) -> str:
     read when comes as a sample with the label `read_at`.
     """
     hosts = f'"(?:{_alternatives(nodes)})(?:[.].*)?"'
-    names = "|".join(METRICS)
+    fields = "|".join(sorted({_GROUP.sub("", name) for name in METRICS}))
+    names = f"{_GROUP.pattern}(?:{fields})"
     all_of = " or ".join(f'{{__name__=~"{names}",{label}=~{hosts}}}' for label in _NODE_LABELS)
-    one_of = " or ".join(f"DCGM_FI_DEV_GPU_UTIL{{{label}=~{hosts}}}" for label in _NODE_LABELS)
-    return f'{all_of} or label_replace(timestamp({one_of}),"read_at","1","","")'
+    # Of a selector alone `timestamp` tells when a sample was taken; of anything else, when it was asked.
+    taken = " or ".join(f"timestamp({_USUAL}{{{label}=~{hosts}}})" for label in _NODE_LABELS)
+    return f'{all_of} or label_replace({taken},"read_at","1","","")'
 
 
 def pod_traffic_expression(pods: Iterable[tuple[str, str]]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from typing import TypeVar
 
 from k8s.client.client import Client
 from k8s.errors import KubeError
@@ -17,6 +18,7 @@ from k8s.telemetry.sources.refusals import Refusals
 
 _NONE = NoReadings(NoReadingsCause.NO_EXPORTER, "No Prometheus is found in the cluster.")
 _PLACE = "prometheus"
+T = TypeVar("T")
 
 
 class PrometheusReader:
@@ -53,7 +55,8 @@ class PrometheusReader:
             return {}
         found: dict[str, list[Sample]] = {}
         read_at: dict[str, datetime] = {}
-        for sample, asked_s in await self._query(prometheus.gpu_expression(names)):
+        batches = _batches(names, prometheus.MOST_NODES)
+        for sample, asked_s in await self._query(*map(prometheus.gpu_expression, batches)):
             node = node_of(sample.labels, names)
             if not node:
                 continue
@@ -74,7 +77,8 @@ class PrometheusReader:
         if not pods:
             return {}
         found: dict[tuple[str, str], dict[str, float]] = {}
-        for sample, _ in await self._query(prometheus.pod_traffic_expression(pods)):
+        batches = _batches(pods, prometheus.MOST_PODS)
+        for sample, _ in await self._query(*map(prometheus.pod_traffic_expression, batches)):
             labels = sample.labels
             place = (labels.get("namespace", ""), labels.get("pod", ""))
             found.setdefault(place, {})[labels.get("what", "")] = sample.value
@@ -101,9 +105,9 @@ class PrometheusReader:
                 found.setdefault(node, {})[labels.get("what", "")] = sample.value
         return {node: self._traffic(rates) for node, rates in found.items()}
 
-    async def _query(self, expression: str) -> list[tuple[Sample, float]]:
-        """Return what an expression gives; nothing where no Prometheus is, or none that may be asked."""
-        if not expression or self.refused is not None:
+    async def _query(self, *expressions: str) -> list[tuple[Sample, float]]:
+        """Return what expressions give; nothing where no Prometheus is, or none that may be asked."""
+        if self.refused is not None:
             return []
         try:
             if self._address is None:
@@ -111,7 +115,10 @@ class PrometheusReader:
                 if self._address is None:
                     self._refusals.keep(_PLACE, _NONE)
                     return []
-            return await prometheus.query(self._client, self._address, expression)
+            found = []
+            for expression in filter(None, expressions):
+                found += await prometheus.query(self._client, self._address, expression)
+            return found
         except KubeError as error:
             where = self._address or self._configured
             of = f" in namespace {where.namespace}" if where is not None else ""
@@ -134,6 +141,10 @@ class PrometheusReader:
             source=Source.PROMETHEUS,
             read_at=self._now(),
         )
+
+
+def _batches(names: Sequence[T], most: int) -> list[Sequence[T]]:
+    return [names[start : start + most] for start in range(0, len(names), most)]
 
 
 def _age_s(asked_s: float, taken_s: float) -> float:

@@ -130,6 +130,7 @@ def test_the_one_gpu_of_a_job_with_a_low_clock_is_told_of() -> None:
 
 def test_no_gpu_is_slow_while_too_little_is_known() -> None:
     assert slow(of_bert(95, 96, 20, 94), for_s=30) == ()  # two samples
+    assert len(slow(of_bert(95, 96, 20, 94), for_s=60)) == 1
     assert slow(of_bert(95, 20)) == ()  # two GPUs: which is the usual one?
     assert slow(of_bert(10, 12, 1, 11)) == ()  # all wait for data
     assert slow(of_bert(95, 90, 60, 94)) == ()

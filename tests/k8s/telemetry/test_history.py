@@ -48,6 +48,9 @@ def test_the_gpu_that_was_not_read_for_longest_is_forgotten_first() -> None:
 def test_what_was_before_a_gap_is_no_part_of_what_was_observed_since() -> None:
     history = observed(gpu(), for_s=300)
     observed(gpu(at_s=2000), for_s=60, history=history)
+    history.add([gpu(1), gpu(1, at_s=2000)])
+    assert len(since_gap(history.of(gpu(1).key))) == 1
+    assert len(since_gap(history.of(gpu(2).key))) == 0
     since = since_gap(history.of(gpu().key))
     assert len(since) == 3
     assert since[-1].at - since[0].at == timedelta(seconds=60)

@@ -125,6 +125,7 @@ def test_through_prometheus_the_exporters_own_pod_is_no_holder() -> None:
         ({"Hostname": "gpu-a"}, "gpu-a"),
         ({"hostname": "gpu-b.cluster.internal"}, "gpu-b"),
         ({"node": "gpu-a", "instance": "10.0.0.1:9400"}, "gpu-a"),
+        ({"node": "gpu-a:9400"}, "gpu-a"),
         ({"Hostname": "nvidia-dcgm-exporter-x7k2p", "node": "gpu-b"}, "gpu-b"),
         ({"Hostname": "elsewhere"}, ""),
         ({}, ""),

@@ -4,11 +4,13 @@ import re
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
 from k8s.client.client import Client
 from k8s.telemetry.readings import PodContainer, Source
+from k8s.telemetry.sources.dcgm import METRICS
 from k8s.telemetry.sources.prometheus import (
     find_prometheus,
     gpu_expression,
@@ -90,6 +92,34 @@ async def test_all_nodes_are_asked_for_in_one_query() -> None:
         await reader_of(client).gpus(["gpu-a", "gpu-b.lan"])
     (asked,) = cluster.requests
     assert 'Hostname=~"(?:gpu-a|gpu-b[.]lan)(?:[.].*)?"' in asked.query["query"]
+
+
+async def test_no_query_is_longer_than_the_proxies_on_the_way_take() -> None:
+    nodes = [f"ip-10-0-{number}-100.eu-central-1.compute.internal" for number in range(40)]
+    pods = [("vision", f"a-job-with-a-long-name-{number:04}-worker") for number in range(70)]
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say(K8S.path, vector())
+        reader = reader_of(client)
+        await reader.gpus(nodes)
+        await reader.traffic_of_pods(pods)
+    queries = [asked.query["query"] for asked in cluster.requests]
+    assert len(queries) == 5 + 3
+    assert max(len(quote(query)) for query in queries) < 7000
+    for name in (*(name.replace(".", "[.]") for name in nodes), *(pod for _, pod in pods)):
+        assert any(name in query for query in queries)
+
+
+def test_every_metric_that_is_read_is_asked_for() -> None:
+    pattern = re.search(r'__name__=~"([^"]+)"', gpu_expression(["n1"]))
+    assert pattern is not None
+    assert [name for name in METRICS if not re.fullmatch(pattern[1], name)] == []
+    assert re.fullmatch(pattern[1], "DCGM_FI_DEV_VGPU_LICENSE_STATUS") is None
+
+
+def test_when_a_sample_was_taken_is_asked_of_selectors_alone() -> None:
+    asked = re.findall(r"timestamp\(([^)]*\)?[^)]*)\)", gpu_expression(["n1"]))
+    assert len(asked) == 4
+    assert [each for each in asked if not each.startswith("DCGM_FI_DEV_FB_USED{") or " or " in each] == []
 
 
 async def test_the_network_and_the_disks_of_pods_and_nodes_are_rates_by_their_names() -> None:
