@@ -1,6 +1,7 @@
 """What a trainer is to those who start it: its arguments, its command line, and the command of its pods."""
 
 import argparse
+import difflib
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,6 +9,9 @@ from typing import Literal, NoReturn
 
 Launcher = Literal["torchrun", "mpirun"]
 """What starts the ranks of a job."""
+
+MANY_CHOICES = 12
+"""More are not listed where one is wrong."""
 
 BACKENDS = ("auto", "nccl", "gloo", "mpi")
 """What carries gradients between ranks."""
@@ -57,7 +61,7 @@ class Argument:
             ValueError: It is not such a value; the message says what is expected.
         """
         if self.choices and text not in self.choices:
-            raise ValueError(f"{text!r} is none of {', '.join(self.choices)}")
+            raise ValueError(f"{text!r} is none of {self._likely(text)}")
         value: str | int | float = text
         if isinstance(self.default, int | float):
             whole = isinstance(self.default, int)
@@ -70,6 +74,15 @@ class Argument:
             if self.most is not None and not value <= self.most:
                 raise ValueError(f"{text} is not {_number(self.most)} or less")
         return value
+
+    def _likely(self, text: str) -> str:
+        """List the choices; of many, those that are spelt almost like `text`."""
+        if len(self.choices) <= MANY_CHOICES:
+            return ", ".join(self.choices)
+        close = difflib.get_close_matches(text, self.choices)
+        return f"the {len(self.choices)} there are" + (
+            f"; did you mean {' or '.join(close)}?" if close else ""
+        )
 
     @property
     def bounds(self) -> str:
@@ -218,7 +231,7 @@ class Trainer:
                 argument.flag,
                 type=_argparse_type(argument),
                 default=argument.default,
-                metavar="|".join(argument.choices) or argument.name.upper().replace("-", "_"),
+                metavar=_metavar(argument),
                 help=f"{words}{_also(argument)} (default: {argument.default or 'none'}{unit}{bounds})",
             )
         return parser
@@ -253,6 +266,12 @@ def _argparse_type(argument: Argument) -> Callable[[str], str | int | float]:
             raise argparse.ArgumentTypeError(str(error)) from None
 
     return read
+
+
+def _metavar(argument: Argument) -> str:
+    """Return what stands for a value in the usage; many choices have their name there."""
+    few = argument.choices if len(argument.choices) <= MANY_CHOICES else ()
+    return "|".join(few) or argument.name.upper().replace("-", "_")
 
 
 def _also(argument: Argument) -> str:

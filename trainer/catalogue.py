@@ -4,9 +4,20 @@ The console's forms and the trainers' own command lines are both made from here.
 """
 
 from trainer.arguments import BACKENDS, Argument, Launcher, Trainer, UnknownName
-from trainer.ddp_arguments import DATASETS, DDP_ARGUMENTS, MODELS, ddp_conflict
+from trainer.ddp_arguments import DATASETS, DDP_ARGUMENTS, FROM_FILES, MODELS, OF_TOKENS, ddp_conflict
 
-__all__ = ["DATASETS", "MODELS", "TRAINERS", "Argument", "Launcher", "Trainer", "UnknownName", "find"]
+__all__ = [
+    "DATASETS",
+    "FROM_FILES",
+    "MODELS",
+    "OF_TOKENS",
+    "TRAINERS",
+    "Argument",
+    "Launcher",
+    "Trainer",
+    "UnknownName",
+    "find",
+]
 
 BENCHMARK_MODELS = ("vgg16", "resnet50", "resnet18", "tiny")
 """Networks to measure: torchvision's, and a small one of our own."""

@@ -99,19 +99,20 @@ def progress_line(
     steps: int,
     loss: float,
     lr: float,
-    images_per_s: float,
+    per_s: float,
     eta_s: float,
+    unit: str = "images",
     times: str = "",
 ) -> str:
     """Say where training is; `epoch` counts from 1, `step` over the whole training; `times` ends it.
 
     >>> progress_line(epoch=1, epochs=3, step=120, steps=564, loss=0.1234,
-    ...               lr=9.8e-4, images_per_s=412.3, eta_s=72)
+    ...               lr=9.8e-4, per_s=412.3, eta_s=72)
     'epoch 1/3 step 120/564 loss 0.1234 lr 9.8e-04 412 images/s eta 1m12s'
     """
     return (
         f"epoch {epoch}/{epochs} step {step}/{steps} loss {loss:.4f} lr {lr:.1e}"
-        f" {images_per_s:.0f} images/s eta {duration(eta_s)}"
+        f" {per_s:.0f} {unit}/s eta {duration(eta_s)}"
         f"{times and f' {times}'}"
     )
 

@@ -21,7 +21,7 @@ ROUNDS = 2
 TEN_STEPS = 10
 _PLAIN = """
 import sys, time, torch
-from trainer.ddp.model import make_model
+from trainer.ddp.models import make_model
 name, batch, steps = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 torch.manual_seed(0)
 model = make_model(name)

@@ -72,7 +72,7 @@ def test_waiting_for_samples_is_told_from_the_rest_of_a_step() -> None:
 
 def test_a_line_of_progress_ends_with_the_times() -> None:
     line = progress_line(
-        epoch=1, epochs=3, step=120, steps=564, loss=0.1, lr=1e-3, images_per_s=412, eta_s=72,
+        epoch=1, epochs=3, step=120, steps=564, loss=0.1, lr=1e-3, per_s=412, eta_s=72,
         times="wait 0.3ms step 41.0ms comm 12.1ms",
     )  # fmt: skip
     assert line.endswith(" 412 images/s eta 1m12s wait 0.3ms step 41.0ms comm 12.1ms")

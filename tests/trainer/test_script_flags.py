@@ -77,7 +77,7 @@ def test_a_run_with_them_leaves_curves_and_the_trained_weights(job: Job) -> None
     assert list(job.curves()["train/loss"].steps) == [5, 10]
     weights = job.folder / "mnist_cnn.pt"
     assert f"weights in {weights}" in job.lines[0]
-    from trainer.ddp.model import make_model
+    from trainer.ddp.models import make_model
 
     make_model("cnn").load_state_dict(torch.load(weights, weights_only=True))
     assert not list(job.folder.glob(".*.partial"))

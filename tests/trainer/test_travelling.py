@@ -11,6 +11,7 @@ import pytest
 
 from tests import ROOT
 from tests.trainer.jobs import SMALL
+from tui.jobs.new_job.job_files import trainer_files
 
 LARGEST_CONFIG_MAP = 1 << 20
 """Bytes that a ConfigMap may hold. Source: Kubernetes' documentation."""
@@ -39,7 +40,27 @@ def run(folder: Path, *words: str) -> list[str]:
 def test_all_its_files_fit_into_a_config_map_many_times() -> None:
     files = {path for path in (ROOT / "trainer").rglob("*") if path.is_file() and path.suffix != ".pyc"}
     assert files == {*SOURCES, ROOT / "trainer" / "Dockerfile"}, "only Python travels"
-    assert sum(path.stat().st_size for path in SOURCES) < LARGEST_CONFIG_MAP / 4
+    travelling = trainer_files()
+    assert sorted(travelling) == [path.relative_to(ROOT).as_posix() for path in SOURCES]
+    assert sum(len(content) for content in travelling.values()) < LARGEST_CONFIG_MAP / 4
+
+
+def test_what_travels_is_the_same_code_line_by_line_without_its_documentation() -> None:
+    def code(source: str) -> list[tuple[str, int]]:
+        """List what is not documentation, each statement with its line."""
+        kinds = ast.Assign | ast.Call | ast.Return | ast.If | ast.For | ast.Raise
+        return [
+            (ast.dump(node), node.lineno)
+            for node in ast.walk(ast.parse(source))
+            if isinstance(node, kinds)
+            and not any(isinstance(each, ast.FunctionDef) for each in ast.walk(node))
+        ]
+
+    for path in SOURCES:
+        source, sent = path.read_text(), trainer_files()[path.relative_to(ROOT).as_posix()].decode()
+        assert len(sent.splitlines()) == len(source.splitlines())
+        assert [line for line in sent.splitlines() if line.lstrip().startswith("#")] == []
+        assert code(sent) == code(source)
 
 
 def test_they_read_as_python_3_10_which_older_images_have() -> None:

@@ -176,7 +176,9 @@ _STEPS = """
 import multiprocessing, os, sys, torch
 from trainer.ddp.datasets import TrainBatches, draw_digit_images
 from trainer.ddp.learner import Learner
-from trainer.ddp.model import make_model
+from trainer.ddp.models import make_model
+from trainer.ddp.step.optimizer import StepOptions
+from trainer.ddp.step.precision import Precision
 from trainer.distributed.process_group import ProcessGroup
 from trainer.ranks import Ranks
 
@@ -189,7 +191,7 @@ def learn(rank, world_size, port):
     torch.manual_seed(1)
     network = make_model("cnn")
     next(each for each in network if isinstance(each, torch.nn.Dropout)).p = 0.0
-    learner = Learner(network, group, lr=1e-3, weight_decay=0.01, bf16=False, seed=1)
+    learner = Learner(network, group, Precision("fp32", group.device), StepOptions(lr=1e-3))
     images, _ = draw_digit_images(640, 10, seed=1)
     for epoch in range(2):
         batches = TrainBatches(images, 64 // ranks.world_size, ranks, 1)

@@ -1,77 +1,120 @@
 """The network being trained and how one step changes it; all that a checkpoint must bring back."""
 
-import math
-from contextlib import AbstractContextManager, nullcontext
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
-from torch.nn.parallel import DistributedDataParallel
-from torch.optim import SGD, AdamW, Optimizer
 
 from trainer.ddp.checkpoint import State
+from trainer.ddp.step.averaged_weights import AveragedWeights
+from trainer.ddp.step.compiling import compile_network
+from trainer.ddp.step.optimizer import StepOptions, make_optimizer
+from trainer.ddp.step.parallel import make_parallel, parts_like, whole, without_sync
+from trainer.ddp.step.precision import Precision
 from trainer.distributed.process_group import ProcessGroup
 from trainer.messages import TrainingError
-
-WARM_UP_SHARE = 0.1
-"""Share of the training in which the learning rate rises."""
 
 
 class Learner:
     """A network, its optimizer and its learning rate on one rank, in step with the other ranks."""
 
     def __init__(
-        self,
-        network: nn.Module,
-        group: ProcessGroup,
-        *,
-        lr: float,
-        weight_decay: float,
-        bf16: bool,
-        seed: int,
-        momentum: float = 0.0,
+        self, network: nn.Module, group: ProcessGroup, precision: Precision, options: StepOptions
     ) -> None:
         self.group = group
         """The ranks whose gradients are averaged."""
-        self.network = network.to(group.device)
+        self.options = options
+        """How a step changes the network."""
+        self.precision = precision
+        """What it computes with."""
+        self.network = network.to(group.device, precision.weights)
         """The bare network."""
-        self.model: nn.Module = self.network
+        if options.is_channels_last:
+            self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.model = make_parallel(self.network, group, options.parallel)
         """The network as it is called in a step."""
-        if group.backend:
-            self.model = DistributedDataParallel(self.network, gradient_as_bucket_view=True)
-        self._optimizer = _make_optimizer(self.network, lr, weight_decay, momentum)
-        self._highest_lr = lr
+        self.not_compiled = compile_network(self.model, self.network, options, group.device)
+        """Why torch.compile is not used; "" if it is."""
+        self._optimizer = make_optimizer(self.network.parameters(), options)
+        self._averages = AveragedWeights(self.network, options.ema) if options.ema else None
         self._step = 0
         self.trained_share = 0.0
         """How much of the whole training is done, 0 to 1: sets the learning rate of the next step."""
-        self._bf16 = bf16
-        self._seed = seed
-        torch.manual_seed(seed * 1_000_003 + group.ranks.rank)
+        torch.manual_seed(options.seed * 1_000_003 + group.ranks.rank)
 
     @property
     def lr(self) -> float:
         """Learning rate of the next step."""
-        return self._highest_lr * lr_factor(self.trained_share)
+        return self.options.lr * self.options.schedule.factor(self.trained_share)
 
-    def train_step(self, images_B1HW: Tensor, labels_B: Tensor) -> Tensor:
+    def train_step(self, inputs_B: Tensor, targets_B: Tensor) -> Tensor:
         """Take one step and return this rank's mean loss, a scalar left on the device."""
         self._optimizer.zero_grad(set_to_none=True)  # first: the forward pass takes the memory
-        with self._precision():
-            loss = nn.functional.cross_entropy(self.model(images_B1HW), labels_B)
+        loss = self.add_gradients(inputs_B, targets_B)
+        self.update()
+        return loss
+
+    def add_gradients(self, inputs_B: Tensor, targets_B: Tensor) -> Tensor:
+        """Run forward and backward, in as many parts as are accumulated; the last joins the ranks' gradients.
+
+        Returns:
+            This rank's mean loss.
+        """
+        parts = self.options.accumulate
+        total = torch.zeros((), device=self.group.device)
+        pairs = list(zip(inputs_B.chunk(parts), targets_B.chunk(parts), strict=True))
+        for number, (inputs, targets) in enumerate(pairs, 1):
+            with without_sync(self.model, is_last=number == len(pairs)):
+                with self.precision.autocast():
+                    loss = mean_loss(self.model(self._prepared(inputs)), targets)
+                share = len(targets) / len(targets_B)
+                self.precision.scaler.scale(loss * share if share < 1 else loss).backward()  # type: ignore[no-untyped-call]
+            total = total + loss.detach() * share
+        return total
+
+    def update(self) -> None:
+        """Change the weights by the gradients; those that fp16 could not hold are left out."""
         for parameters in self._optimizer.param_groups:
             parameters["lr"] = self.lr
-        loss.backward()  # type: ignore[no-untyped-call]
-        self._optimizer.step()
+        scaler = self.precision.scaler
+        if self.options.clip_norm:
+            scaler.unscale_(self._optimizer)
+            nn.utils.clip_grad_norm_(self.network.parameters(), self.options.clip_norm)
+        scaler.step(self._optimizer)
+        scaler.update()
+        if self._averages is not None:
+            self._averages.update()
         self._step += 1
-        return loss.detach()
+
+    @contextmanager
+    def validating(self) -> Iterator[None]:
+        """Have `evaluate` judge what is kept: the averaged weights if there are, and rank 0's buffers."""
+        self.model.eval()
+        if self.group.backend:
+            for buffer in self.network.buffers():
+                dist.broadcast(buffer, src=0)
+        with self._averages.in_place() if self._averages is not None else nullcontext():
+            yield
+        self.model.train()
 
     @torch.no_grad()
-    def evaluate(self, images_B1HW: Tensor, labels_B: Tensor) -> Tensor:
-        """Sum up this batch: loss, right answers, images, as one tensor of three on the device."""
-        with self._precision():
-            logits_B10 = self.network(images_B1HW)
-        loss = nn.functional.cross_entropy(logits_B10.float(), labels_B, reduction="sum")
-        right = (logits_B10.argmax(1) == labels_B).sum()
-        return torch.stack([loss, right.float(), torch.full_like(loss, len(labels_B))])
+    def evaluate(self, inputs_B: Tensor, targets_B: Tensor) -> Tensor:
+        """Sum up this batch: loss, right answers, targets, as one tensor of three on the device, float64."""
+        with self.precision.autocast():
+            logits = self.network(self._prepared(inputs_B)).flatten(0, -2)
+        targets_N = targets_B.flatten()
+        loss = nn.functional.cross_entropy(logits.to(self.precision.weights), targets_N, reduction="sum")
+        right = (logits.argmax(1) == targets_N).sum()
+        return torch.stack([loss.double(), right.double(), torch.full_like(loss, len(targets_N)).double()])
+
+    def weights(self) -> State:
+        """Gather the weights that were validated, alone; every rank must call this."""
+        with self._averages.in_place() if self._averages is not None else nullcontext():
+            return {name: each.clone() for name, each in whole(dict(self.network.state_dict())).items()}
 
     def state_dict(self) -> State:
         """Gather what the next start needs; every rank must call this, rank 0 keeps it."""
@@ -79,12 +122,17 @@ class Learner:
         mine = [torch.get_rng_state()]
         if device.type == "cuda":
             mine.append(torch.cuda.get_rng_state(device))
-        return {
-            "model": self.network.state_dict(),
-            "optimizer": self._optimizer.state_dict(),
-            "schedule": {"step": self._step, "highest_lr": self._highest_lr},
+        state = {
+            "model": whole(dict(self.network.state_dict())),
+            "optimizer": whole(self._optimizer.state_dict()),
+            "schedule": {"step": self._step, "highest_lr": self.options.lr},
             "random": self.group.all_gather(mine),
         }
+        if self._averages is not None:
+            state["averages"] = {"weights": whole(self._averages.weights), "steps": self._averages.steps}
+        if self.precision.scaler.is_enabled():
+            state["scaler"] = self.precision.scaler.state_dict()
+        return state
 
     def load_state_dict(self, state: State) -> None:
         """Bring back a `state`, also one of another number of ranks.
@@ -95,10 +143,19 @@ class Learner:
             TrainingError: It belongs to another network.
         """
         try:
-            self.network.load_state_dict(state["model"])
+            own = self.network.state_dict()
+            self.network.load_state_dict(
+                {name: parts_like(full, own.get(name, full)) for name, full in state["model"].items()}
+            )
             self._check_optimizer(state["optimizer"])
-            self._optimizer.load_state_dict(state["optimizer"])
+            self._optimizer.load_state_dict(self._optimizer_parts(state["optimizer"]))
             self._step = state["schedule"]["step"]
+            if self._averages is not None and "averages" in state:
+                self._averages.load(state["averages"]["weights"], state["averages"]["steps"])
+            elif self._averages is not None:
+                self._averages.start_from_weights()
+            if self.precision.scaler.is_enabled() and "scaler" in state:
+                self.precision.scaler.load_state_dict(state["scaler"])
         except (RuntimeError, ValueError, KeyError) as error:
             raise TrainingError(
                 "The checkpoint does not fit the network.",
@@ -111,7 +168,7 @@ class Learner:
             if self.group.device.type == "cuda" and len(random[rank]) > 1:
                 torch.cuda.set_rng_state(random[rank][1], self.group.device)
         else:
-            torch.manual_seed(self._seed * 1_000_003 + rank + 7919 * self._step)
+            torch.manual_seed(self.options.seed * 1_000_003 + rank + 7919 * self._step)
 
     def _check_optimizer(self, saved: State) -> None:
         ours = self._optimizer.param_groups[0]
@@ -122,24 +179,28 @@ class Learner:
                 "Choose the --momentum it was made with, another --checkpoint-dir, or --resume never.",
             )
 
-    def _precision(self) -> AbstractContextManager[object]:
-        if not self._bf16:
-            return nullcontext()
-        return torch.autocast(self.group.device.type, torch.bfloat16)
+    def _optimizer_parts(self, whole_state: dict[str, Any]) -> dict[str, Any]:
+        """Return an optimizer's state with this rank's part of each tensor that is as large as its weight."""
+        weights = list(self.network.parameters())
+        state = copy.copy(whole_state)
+        state["state"] = {
+            index: {
+                name: parts_like(value, weights[index])
+                if isinstance(value, Tensor) and value.shape == weights[index].shape and value.dim()
+                else value
+                for name, value in of_weight.items()
+            }
+            for index, of_weight in whole_state["state"].items()
+        }
+        return state
+
+    def _prepared(self, inputs: Tensor) -> Tensor:
+        inputs = self.precision.inputs(inputs)
+        if self.options.is_channels_last and inputs.dim() == 4:
+            return inputs.contiguous(memory_format=torch.channels_last)
+        return inputs
 
 
-def _make_optimizer(network: nn.Module, lr: float, weight_decay: float, momentum: float) -> Optimizer:
-    """Make what takes the steps: SGD where it has a momentum, else AdamW."""
-    if momentum:
-        return SGD(network.parameters(), lr=lr, weight_decay=weight_decay, momentum=momentum, fused=True)
-    return AdamW(network.parameters(), lr=lr, weight_decay=weight_decay, fused=True)
-
-
-def lr_factor(done: float) -> float:
-    """Return the factor of the highest learning rate when `done` of the training, 0 to 1, is behind.
-
-    A linear warm-up, then a cosine.
-    """
-    if done < WARM_UP_SHARE:
-        return 0.05 + 0.95 * done / WARM_UP_SHARE
-    return 0.5 * (1 + math.cos(math.pi * min(1.0, (done - WARM_UP_SHARE) / (1 - WARM_UP_SHARE))))
+def mean_loss(logits: Tensor, targets: Tensor) -> Tensor:
+    """Return the mean cross entropy of logits (B, K) with classes (B,), or (B, T, K) with tokens (B, T)."""
+    return nn.functional.cross_entropy(logits.flatten(0, -2), targets.flatten())

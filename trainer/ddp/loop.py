@@ -7,9 +7,11 @@ from dataclasses import dataclass
 import torch
 
 from trainer.ddp.checkpoint_writer import CheckpointWriter
-from trainer.ddp.datasets import Images, TrainBatches, validation_batches
+from trainer.ddp.data.samples import Samples
+from trainer.ddp.datasets import TrainBatches, validation_batches
 from trainer.ddp.interval import Interval
 from trainer.ddp.learner import Learner
+from trainer.ddp.speed.measure import SpeedScale
 from trainer.distributed.curves import CurveWriter
 from trainer.distributed.gpu_telemetry import GpuTelemetry
 from trainer.distributed.process_group import ProcessGroup
@@ -53,7 +55,8 @@ class TrainingLoop:
         self,
         learner: Learner,
         train: TrainBatches,
-        validation: Images,
+        validation: Samples,
+        scale: SpeedScale,
         *,
         epochs: int,
         log_every: int,
@@ -70,6 +73,7 @@ class TrainingLoop:
         self._group: ProcessGroup = learner.group
         self._train = train
         self._validation = validation
+        self._scale = scale
         self._epochs = epochs
         self._log_every = log_every
         self._test_batch_size = test_batch_size
@@ -118,10 +122,8 @@ class TrainingLoop:
         self._learner.model.train()
         self._interval.start()
         self._set_trained_share()
-        for images_B1HW, labels_B in self._interval.timed(
-            train.epoch_batches(progress.epoch, progress.images)
-        ):
-            self._interval.add(self._learner.train_step(images_B1HW, labels_B))
+        for inputs_B, targets_B in self._interval.timed(train.epoch_batches(progress.epoch, progress.images)):
+            self._interval.add(self._learner.train_step(inputs_B, targets_B))
             if self._profiler is not None:
                 self._profiler.step()
             progress.step += 1
@@ -145,7 +147,7 @@ class TrainingLoop:
         measured = self._interval.measure()
         loss, mine, step_s, step = measured.loss, measured.own_loss, measured.step_s, self._progress.step
         self._stop_check_steps = max(1, int(STOP_CHECK_EVERY_S / step_s)) if step_s > 0 else self._log_every
-        images_per_s = self._train.global_batch_size / step_s if step_s > 0 else 0.0
+        samples_per_s = self._train.global_batch_size / step_s if step_s > 0 else 0.0
         is_first = self._group.ranks.is_first
         log(
             progress_line(
@@ -155,15 +157,15 @@ class TrainingLoop:
                 steps=self.steps,
                 loss=loss if is_first else mine,
                 lr=self._learner.lr,
-                images_per_s=images_per_s,
+                per_s=self._scale.per_s(samples_per_s),
+                unit=self._scale.unit,
                 eta_s=(self.steps - step) * step_s,
                 times=measured.words,
             )
         )
         if self._curves is not None:
-            lr = self._learner.lr
-            values = {"train/loss": loss, "train/lr": lr, "train/images_per_s": images_per_s}
-            self._curves.write(step, values | measured.scalars)
+            values = {"train/loss": loss, "train/lr": self._learner.lr}
+            self._curves.write(step, values | self._scale.scalars(samples_per_s) | measured.scalars)
         if not math.isfinite(loss):
             raise NotFinite(
                 f"The loss became {loss} by step {step}, on this rank {mine:.4g}; all ranks stop.",
@@ -172,14 +174,15 @@ class TrainingLoop:
             )
 
     def _validate(self) -> Metrics:
-        self._learner.model.eval()
-        sums = torch.zeros(3, device=self._group.device)
-        for images_B1HW, labels_B in validation_batches(
-            self._validation, self._test_batch_size, self._group.ranks
-        ):
-            sums += self._learner.evaluate(images_B1HW, labels_B)
-        loss, right, images = self._group.all_reduce_sum(sums).tolist()
-        return Metrics(loss / images, right / images)
+        sums = torch.zeros(3, device=self._group.device, dtype=torch.float64)
+        feed, ranks = self._train.feed, self._group.ranks
+        with self._learner.validating():
+            for inputs_B, targets_B in validation_batches(
+                self._validation, self._test_batch_size, ranks, feed
+            ):
+                sums += self._learner.evaluate(inputs_B, targets_B)
+        loss, right, targets = self._group.all_reduce_sum(sums).tolist()
+        return Metrics(loss / targets, right / targets)
 
     def _log_metrics(self, metrics: Metrics) -> None:
         step = self._progress.step

@@ -11,10 +11,11 @@ import torch
 from trainer.ddp.checkpoint import State
 from trainer.ddp.checkpoint_folder import CheckpointFolder
 from trainer.ddp.checkpoint_writer import CheckpointWriter
-from trainer.ddp.datasets import Images, TrainBatches, draw_digit_images, load_mnist
+from trainer.ddp.datasets import TrainBatches
 from trainer.ddp.learner import Learner
+from trainer.ddp.learning_set import open_learning_set
 from trainer.ddp.loop import Metrics, Progress, TrainingLoop
-from trainer.ddp.model import make_model
+from trainer.ddp.setup import evaluated_at_once, how_it_computes, make_learner
 from trainer.distributed.curves import CurveWriter
 from trainer.distributed.exit_status import run_to_exit_status
 from trainer.distributed.folders import check_file, check_folder, write_whole
@@ -59,18 +60,11 @@ def train(arguments: argparse.Namespace, stop: StopRequest) -> None:
 
 def _train(arguments: argparse.Namespace, group: ProcessGroup, threads: int, stop: StopRequest) -> Metrics:
     ranks, log_dir, checkpoint_dir = group.ranks, Path(arguments.log_dir), Path(arguments.checkpoint_dir)
-    train_images, val_images = (images.to(group.device) for images in _load_images(arguments, group))
-    train = TrainBatches(train_images, arguments.batch_size, ranks, arguments.seed)
-
-    torch.manual_seed(arguments.seed)
-    learner = Learner(
-        make_model(arguments.model),
-        group,
-        lr=arguments.lr,
-        weight_decay=arguments.weight_decay,
-        bf16=arguments.precision == "bf16",
-        seed=arguments.seed,
-        momentum=arguments.momentum,
+    learning_set = open_learning_set(arguments, group)
+    learner, batch_size, scale = make_learner(arguments, learning_set, group)
+    arguments.batch_size, arguments.precision = batch_size, learner.precision.name  # as hyperparameters
+    train = TrainBatches(
+        learning_set.train, batch_size * arguments.accumulate, ranks, arguments.seed, learning_set.feed
     )
     checkpoints = CheckpointFolder(
         checkpoint_dir,
@@ -97,10 +91,11 @@ def _train(arguments: argparse.Namespace, group: ProcessGroup, threads: int, sto
         loop = TrainingLoop(
             learner,
             train,
-            val_images,
+            learning_set.validation,
+            scale,
             epochs=arguments.epochs,
             log_every=arguments.log_every,
-            test_batch_size=arguments.test_batch_size,
+            test_batch_size=evaluated_at_once(arguments.test_batch_size, batch_size, learning_set.shape),
             curves=curves,
             checkpoints=writer,
             checkpoint_every=arguments.checkpoint_every,
@@ -110,14 +105,17 @@ def _train(arguments: argparse.Namespace, group: ProcessGroup, threads: int, sto
             profiler=profiler,
         )
         if ranks.is_first:
+            samples = "images" if learning_set.unit == "images" else "sequences"
             log(
-                f"{arguments.model} on {arguments.dataset}: {len(train_images)} training images, "
-                f"{len(val_images)} validation images, {loop.steps} steps of {train.global_batch_size} images"
+                f"{arguments.model} on {arguments.dataset}: {len(learning_set.train)} training {samples}, "
+                f"{len(learning_set.validation)} validation {samples},"
+                f" {loop.steps} steps of {train.global_batch_size} {samples}"
             )
             log(
-                f"device {group.device_name}, precision {arguments.precision}, "
+                f"device {group.device_name}, precision {learner.precision.name}, "
                 f"backend {group.backend or 'none'}, world size {ranks.world_size}, threads {threads}"
             )
+            log(how_it_computes(learner, batch_size))
             log(f"event files in {log_dir.resolve()}")
             log(f"checkpoints in {checkpoint_dir.resolve()}")
             if progress.epoch >= arguments.epochs:
@@ -128,7 +126,8 @@ def _train(arguments: argparse.Namespace, group: ProcessGroup, threads: int, sto
         with profiler or nullcontext():
             metrics = loop.run()
         if arguments.save_path:
-            group.run_on_rank0(lambda: _save_weights(Path(arguments.save_path), learner))
+            weights = learner.weights()
+            group.run_on_rank0(lambda: _save_weights(Path(arguments.save_path), weights))
         return metrics
     finally:
         writer.close()
@@ -151,20 +150,9 @@ def _say_restart(ranks: Ranks) -> None:
         log(f"restart {restarts} of {most}: a rank failed, and torchrun started all of them again")
 
 
-def _save_weights(path: Path, learner: Learner) -> None:
-    weights = learner.network.state_dict()
+def _save_weights(path: Path, weights: State) -> None:
     write_whole("--save-path", path, lambda file: torch.save(weights, file))
     log(f"weights in {path.resolve()}")
-
-
-def _load_images(arguments: argparse.Namespace, group: ProcessGroup) -> tuple[Images, Images]:
-    """Get the images for training and validation; one process a machine fetches them."""
-    if arguments.dataset == "digits":
-        return draw_digit_images(arguments.train_images, arguments.val_images, arguments.seed)
-    folder = Path(arguments.data)
-    if arguments.download:
-        group.run_on_all(lambda: load_mnist(folder, download=True) if group.ranks.is_first_here else None)
-    return group.run_on_all(lambda: load_mnist(folder, download=False))
 
 
 def _resume(learner: Learner, state: State | None) -> Progress:

@@ -3,22 +3,13 @@
 The console reads them too, so nothing here imports torch or any other package.
 """
 
-import argparse
-
+from trainer.ddp_arguments.conflicts import ddp_conflict
 from trainer.ddp_arguments.keeping import KEEPING_ARGUMENTS
-from trainer.ddp_arguments.learning import DATASETS, LEARNING_ARGUMENTS, MODELS
+from trainer.ddp_arguments.learning import LEARNING_ARGUMENTS
+from trainer.ddp_arguments.names import DATASETS, FROM_FILES, MODELS, OF_TOKENS
+from trainer.ddp_arguments.steps import STEP_ARGUMENTS
 
-__all__ = ["DATASETS", "DDP_ARGUMENTS", "MODELS", "ddp_conflict"]
+__all__ = ["DATASETS", "DDP_ARGUMENTS", "FROM_FILES", "MODELS", "OF_TOKENS", "ddp_conflict"]
 
-DDP_ARGUMENTS = (*LEARNING_ARGUMENTS, *KEEPING_ARGUMENTS)
+DDP_ARGUMENTS = (*LEARNING_ARGUMENTS, *STEP_ARGUMENTS, *KEEPING_ARGUMENTS)
 """In the order a form shows them."""
-
-
-def ddp_conflict(arguments: argparse.Namespace) -> str:
-    """Say which arguments do not go together, as argparse would; "" where all do."""
-    if arguments.batch_size == 1 and arguments.model != "cnn":
-        return (
-            f"argument --batch-size: 1 is not 2 or more, which --model {arguments.model} needs"
-            " (it normalizes over the images of a step)"
-        )
-    return ""

@@ -9,8 +9,10 @@ from k8s.job_spec import JobSpec
 from trainer.catalogue import find
 from tui.text.format import count, plural
 
-MNIST_IMAGES = 60_000
-"""Training images of MNIST."""
+BATCH_SIZE = 32
+"""Images in a step of one rank where none are chosen and there is no GPU."""
+IMAGES = {"mnist": 60_000, "cifar10": 50_000, "cifar100": 50_000, "folder": None, "tokens": None}
+"""Training images of data sets that are files, None where not known; others are made as asked."""
 
 
 def batch_words(spec: JobSpec) -> str:
@@ -26,11 +28,12 @@ def batch_words(spec: JobSpec) -> str:
     except SystemExit:
         return ""
     ranks = _ranks(spec)
-    step = chosen.batch_size * ranks
-    images = MNIST_IMAGES if chosen.dataset == "mnist" else chosen.train_images
-    if step <= images:
+    batch = chosen.batch_size or BATCH_SIZE
+    step = batch * chosen.accumulate * ranks
+    images = IMAGES.get(chosen.dataset, chosen.train_images)
+    if images is None or step <= images:
         return ""
-    size = f"{count(chosen.batch_size)} × {plural(ranks, 'rank')} = {plural(step, 'image')}"
+    size = f"{count(batch * chosen.accumulate)} × {plural(ranks, 'rank')} = {plural(step, 'image')}"
     return f"would fail: a step takes {size}, and there are {count(images)}; choose a smaller batch size"
 
 

@@ -170,6 +170,16 @@ _OF_OTHERS = {
 _OF_MPI = {"slots", "launcher_policy", "mounts_on_launcher", "gpu_topology"}
 """Fields that jobs for MPI alone have."""
 
+_OF_TOKENS = {
+    *("ddp.vocabulary", "ddp.sequence-length", "ddp.layers", "ddp.heads", "ddp.width", "ddp.parallel"),
+}
+"""Arguments that sequences of tokens alone have."""
+_OF_OTHER_CHOICES = {
+    *("ddp.classes", "ddp.augment", "ddp.workers", "ddp.token-bytes", "ddp.step-epochs", "ddp.gamma"),
+    *_OF_TOKENS,
+}
+"""Arguments of data sets and schedules that are not the usual ones."""
+
 
 @pytest.mark.parametrize(
     ("values", "hidden"),
@@ -193,7 +203,26 @@ def test_fields_that_change_nothing_are_hidden(values: dict[str, str], hidden: s
     if values.get("kind") != "MPIJob":
         assert found >= _OF_MPI
         found -= _OF_MPI
-    assert found - (set() if is_about_data else usual) == hidden
+    assert found >= _OF_OTHER_CHOICES or "run" in values
+    assert found - (set() if is_about_data else usual) - _OF_OTHER_CHOICES == hidden
+
+
+@pytest.mark.parametrize(
+    ("values", "shown", "hidden"),
+    [
+        ({"ddp.dataset": "tokens"}, {*_OF_TOKENS, "ddp.data"}, {"ddp.image-size", "ddp.train-images"}),
+        ({"ddp.dataset": "sequences"}, {*_OF_TOKENS, "ddp.val-images"}, {"ddp.data", "ddp.token-bytes"}),
+        ({"ddp.dataset": "folder"}, {"ddp.data", "ddp.workers", "ddp.augment"}, {"ddp.classes"}),
+        ({"ddp.schedule": "step"}, {"ddp.gamma", "ddp.step-epochs"}, set()),
+        ({"ddp.parallel": "fsdp"}, set(), {"ddp.bucket-mb", "ddp.static-graph", "ddp.copy-buckets"}),
+    ],
+)
+def test_arguments_of_a_choice_are_shown_with_it(
+    values: dict[str, str], shown: set[str], hidden: set[str]
+) -> None:
+    found = hidden_fields({**default_values(), **values})
+    assert found >= hidden
+    assert not found & shown
 
 
 @pytest.mark.parametrize("kind", CREATABLE, ids=lambda kind: kind.title)

@@ -9,11 +9,27 @@ from types import MappingProxyType
 
 from k8s.job_spec import JobSpec
 from k8s.kinds import CREATABLE, CreatableKind
-from trainer.catalogue import DATASETS, TRAINERS
+from trainer.catalogue import DATASETS, FROM_FILES, OF_TOKENS, TRAINERS
 from tui.jobs.new_job.fields import COMMAND, CONTINUE, JOB_FORM_FIELDS, default_values
 
-_OF_DATASET = {"data": "mnist", "download": "mnist", "train-images": "digits", "val-images": "digits"}
-"""Arguments of a trainer that say something for one data set only."""
+_OF_DATASET = {
+    "data": FROM_FILES,
+    "download": ("mnist",),
+    **dict.fromkeys(("train-images", "val-images"), ("digits", "images", "sequences")),
+    "image-size": ("digits", "mnist", "cifar10", "cifar100", "folder", "images"),
+    "classes": ("images",),
+    "augment": ("cifar10", "cifar100", "folder", "images"),
+    "workers": ("folder",),
+    "token-bytes": ("tokens",),
+    **dict.fromkeys(("vocabulary", "sequence-length", "layers", "heads", "width", "parallel"), OF_TOKENS),
+}
+"""Arguments of a trainer that say something for some data sets only."""
+_OF_VALUE = {
+    "step-epochs": ("schedule", "step"),
+    "gamma": ("schedule", "step"),
+    **dict.fromkeys(("bucket-mb", "static-graph", "copy-buckets"), ("parallel", "ddp")),
+}
+"""Arguments that say something for one value of another only."""
 _PROBES = {"processes": (2, 3), "clean_pods": ("All", "Running"), "retries": (1, 2)}
 """Fields of `JobSpec` that some kinds have no place for, each with two values."""
 _OF_GIT = ("sync_branch", "sync_revision", "sync_path", "git_secret")
@@ -95,7 +111,10 @@ def _without_code(mode: str) -> set[str]:
 
 def _arguments_without_effect(trainer: str, values: Mapping[str, str], *, is_continued: bool) -> set[str]:
     dataset = values.get(f"{trainer}.dataset", "")
-    names = {name for name, needed in _OF_DATASET.items() if dataset in DATASETS and dataset != needed}
+    names = {name for name, needed in _OF_DATASET.items() if dataset in DATASETS and dataset not in needed}
+    names |= {
+        name for name, (other, value) in _OF_VALUE.items() if values.get(f"{trainer}.{other}", value) != value
+    }
     if is_continued and values[CONTINUE]:
         names.add("resume")
     return {key for name in names if (key := f"{trainer}.{name}") in values}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import re
 from collections.abc import Callable, Mapping
@@ -90,11 +91,41 @@ async def create_with_files(
 
 @cache
 def trainer_files() -> dict[str, bytes]:
-    """Return the files of the packaged trainers of this installation: `trainer/ranks.py` to its content."""
+    """Return the files of the packaged trainers of this installation: `trainer/ranks.py` to its content.
+
+    They travel without their docstrings and comments: all of them must fit into one object.
+    """
     package = Path(catalogue.__file__).parent
     return {
-        path.relative_to(package.parent).as_posix(): path.read_bytes()
+        path.relative_to(package.parent).as_posix(): without_documentation(path.read_text()).encode()
         for path in sorted(package.rglob("*.py"))
+    }
+
+
+def without_documentation(source: str) -> str:
+    """Empty the docstrings and the lines of comments of a module; every line keeps its number."""
+    lines = source.splitlines()
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.Expr) or not isinstance(node.value, ast.Constant):
+            continue
+        if isinstance(node.value.value, str) and node.end_lineno is not None:
+            emptied = [" " * node.col_offset + '""', *[""] * (node.end_lineno - node.lineno)]
+            lines[node.lineno - 1 : node.end_lineno] = emptied
+    in_text = _lines_inside_strings("\n".join(lines))
+    kept = (
+        "" if line.lstrip().startswith("#") and number not in in_text else line
+        for number, line in enumerate(lines, 1)
+    )
+    return "".join(f"{line}\n" for line in kept)
+
+
+def _lines_inside_strings(source: str) -> set[int]:
+    """Return the numbers of the lines that go on with a string of a line before."""
+    return {
+        number
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Constant | ast.JoinedStr) and node.end_lineno is not None
+        for number in range(node.lineno + 1, node.end_lineno + 1)
     }
 
 

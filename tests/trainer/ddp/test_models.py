@@ -1,0 +1,108 @@
+"""The networks: what goes in, what comes out, and that none ends in a softmax."""
+
+import importlib.util
+import warnings
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="training needs torch, which gpuconsole[trainer] brings")
+
+from trainer.catalogue import MODELS, find  # noqa: E402
+from trainer.ddp.models.gpt import GptSize  # noqa: E402
+from trainer.ddp.models.make import OWN, check_input, make_gpt, make_model  # noqa: E402
+from trainer.distributed.torchvision import import_torchvision  # noqa: E402
+from trainer.messages import InvalidArguments  # noqa: E402
+
+needs_torchvision = pytest.mark.skipif(
+    importlib.util.find_spec("torchvision") is None,
+    reason="needs torchvision, which gpuconsole[trainer] brings",
+)
+
+
+@pytest.mark.parametrize("name", OWN)
+@pytest.mark.parametrize("shape", [(1, 28, 28), (3, 32, 32)])
+def test_our_networks_take_grey_and_coloured_images_and_give_logits(
+    name: str, shape: tuple[int, int, int]
+) -> None:
+    torch.manual_seed(1)
+    logits = make_model(name, shape, classes=7).eval()(torch.randn(3, *shape))
+    assert logits.shape == (3, 7)
+    assert not torch.allclose(logits.sum(1), torch.ones(3), atol=1e-3)
+
+
+def test_the_tutorials_network_has_its_layers_but_no_softmax() -> None:
+    network = make_model("t9k-cnn")
+    assert [tuple(weight.shape) for weight in network.parameters() if weight.dim() > 1] == [
+        (32, 1, 3, 3), (64, 32, 3, 3), (64, 64, 3, 3), (64, 576), (10, 64),
+    ]  # fmt: skip
+    assert not any(isinstance(each, torch.nn.Softmax) for each in network.modules())
+
+
+def test_images_that_are_too_small_for_a_network_are_refused() -> None:
+    with pytest.raises(InvalidArguments, match=r"--model t9k-cnn takes no images of 8x8. .*--image-size"):
+        make_model("t9k-cnn", (3, 8, 8))
+
+
+@needs_torchvision
+def test_the_catalogue_lists_every_classification_network_of_torchvision() -> None:
+    models = import_torchvision("models", "--model cnn")
+    assert set(models.list_models(module=models)) <= {*MODELS}
+    with pytest.raises(InvalidArguments, match="--model resnet_9: this torchvision has no such network"):
+        make_model("resnet_9")
+
+
+@needs_torchvision
+def test_a_network_gets_images_of_the_size_it_is_asked_for_and_others_are_refused() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        network = make_model("alexnet", (3, 32, 32), 5)
+        resized = make_model("alexnet", (3, 32, 32), 5, image_size=64)
+    with pytest.raises(InvalidArguments, match="--model alexnet takes no images of 32x32"):
+        check_input(network, "alexnet", (3, 32, 32), torch.device("cpu"))
+    check_input(resized, "alexnet", (3, 32, 32), torch.device("cpu"))
+    assert resized.training
+
+
+def test_a_gpt_predicts_from_what_is_before_and_nothing_after() -> None:
+    torch.manual_seed(1)
+    gpt = make_gpt(GptSize(vocabulary=50, length=12, layers=2, heads=2, width=8))
+    tokens = torch.randint(50, (1, 12))
+    changed = tokens.clone()
+    changed[0, 7] = (tokens[0, 7] + 1) % 50
+    ours, theirs = gpt(tokens), gpt(changed)
+    assert ours.shape == (1, 12, 50)
+    assert torch.allclose(ours[:, :7], theirs[:, :7], atol=1e-6)
+    assert not torch.allclose(ours[:, 7:], theirs[:, 7:], atol=1e-6)
+    assert gpt(tokens[:, :5]).shape == (1, 5, 50)
+    with pytest.raises(InvalidArguments, match="--width 9 is no multiple of --heads 2"):
+        make_gpt(GptSize(50, 12, 2, 2, 9))
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (
+            ["--model", "gpt"],
+            "gpt does not learn from --dataset digits; choose --dataset tokens or",
+        ),
+        (["--dataset", "tokens"], "cnn does not learn from --dataset tokens; choose --model gpt"),
+        (["--parallel", "fsdp"], "fsdp is for --model gpt, not cnn"),
+        (["--model", "resnt50"], "'resnt50' is none of the 84 there are; did you mean resnet50"),
+        (["--model", "gpt", "--dataset", "sequences", "--width", "130"], "130 is no multiple of --heads 4"),
+        (
+            ["--model", "gpt", "--dataset", "tokens", "--token-bytes", "2"],
+            "argument --vocabulary: say",
+        ),
+        (
+            ["--model", "gpt", "--dataset", "sequences", "--parallel", "fsdp", "--precision", "fp16"],
+            "fp16 does not go with --parallel fsdp; choose bf16",
+        ),
+    ],
+)
+def test_arguments_that_do_not_go_together_are_refused_before_torch_is_imported(
+    capsys: pytest.CaptureFixture[str], words: list[str], error: str
+) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        find("ddp").parser().parse_args(words)
+    assert exit_.value.code == 2
+    assert error in capsys.readouterr().err

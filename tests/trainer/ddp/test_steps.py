@@ -1,0 +1,182 @@
+"""What a step does beside forward and backward: precision, schedule, clipping, averages, what is compiled."""
+
+import argparse
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="training needs torch, which gpuconsole[trainer] brings")
+
+from trainer.catalogue import find  # noqa: E402
+from trainer.ddp.learner import Learner, mean_loss  # noqa: E402
+from trainer.ddp.models.gpt import GptSize  # noqa: E402
+from trainer.ddp.models.make import make_gpt, make_model  # noqa: E402
+from trainer.ddp.setup import evaluated_at_once, step_options  # noqa: E402
+from trainer.ddp.step.optimizer import StepOptions  # noqa: E402
+from trainer.ddp.step.precision import Precision  # noqa: E402
+from trainer.ddp.step.schedule import Schedule  # noqa: E402
+from trainer.distributed.process_group import ProcessGroup  # noqa: E402
+from trainer.messages import InvalidArguments, TrainingError  # noqa: E402
+from trainer.ranks import Ranks  # noqa: E402
+
+CPU = torch.device("cpu")
+
+
+def learner_of(precision: str = "fp32", **options: Any) -> Learner:
+    torch.manual_seed(1)
+    group = ProcessGroup(Ranks(0, 1, 0, 1, "alone"), CPU, 60)
+    learner = Learner(
+        make_model("lenet"),
+        group,
+        Precision(precision, CPU),
+        StepOptions(**{"lr": 0.1, **options}),
+    )
+    learner.trained_share = 0.1
+    return learner
+
+
+def batch(scale: float = 1.0) -> tuple[Any, Any]:
+    torch.manual_seed(2)
+    return torch.randn(8, 1, 28, 28) * scale, torch.arange(8)
+
+
+def weights_of(learner: Learner) -> Any:
+    return torch.cat([each.detach().flatten().clone() for each in learner.network.parameters()])
+
+
+def test_fp16_skips_a_step_whose_gradients_are_infinite_and_halves_its_scale() -> None:
+    learner = learner_of("fp16", clip_norm=1.0)
+    before, scale = weights_of(learner), learner.precision.scaler.get_scale()
+    learner.train_step(*batch(1e4))
+    assert torch.equal(weights_of(learner), before)
+    assert learner.precision.scaler.get_scale() == scale / 2
+    for _ in range(12):
+        learner.train_step(*batch())
+    after = weights_of(learner)
+    assert after.isfinite().all() and not torch.equal(after, before)
+    again = learner_of("fp16")
+    again.load_state_dict(learner.state_dict())
+    assert again.precision.scaler.get_scale() == learner.precision.scaler.get_scale() != scale
+
+
+@pytest.mark.parametrize("precision", ["fp64", "fp32", "bf16", "fp16"])
+def test_weights_and_optimizer_are_kept_wide_whatever_is_computed_with(precision: str) -> None:
+    learner = learner_of(precision)
+    loss = learner.train_step(*batch())
+    assert loss.isfinite()
+    wide = torch.float64 if precision == "fp64" else torch.float32
+    assert {each.dtype for each in learner.network.parameters()} == {wide}
+    assert learner.evaluate(*batch()).dtype == torch.float64
+
+
+def test_what_a_processor_does_not_have_is_refused_and_auto_is_fp32_there() -> None:
+    assert Precision("auto", CPU).name == "fp32"
+    with pytest.raises(InvalidArguments, match="--precision tf32: cpu has no TF32"):
+        Precision("tf32", CPU)
+
+
+def test_a_long_gradient_is_cut_to_the_norm_asked_for() -> None:
+    moved = {}
+    for norm in (0.0, 1e-3, 1e9):
+        learner = learner_of(optimizer="sgd", clip_norm=norm)
+        before = weights_of(learner)
+        learner.train_step(*batch())
+        moved[norm] = weights_of(learner) - before
+    assert float(moved[1e-3].norm()) == pytest.approx(0.1 * 1e-3 + 0.1 * 0.01 * float(before.norm()), rel=0.3)
+    assert torch.equal(moved[0.0], moved[1e9])
+    assert moved[0.0].norm() > 2 * moved[1e-3].norm()
+
+
+def test_batches_that_are_accumulated_make_the_step_of_one_large_batch() -> None:
+    whole, parts = (learner_of("fp64", optimizer="sgd", accumulate=number) for number in (1, 4))
+    losses = whole.train_step(*batch()), parts.train_step(*batch())
+    assert torch.allclose(*losses)
+    assert torch.allclose(weights_of(whole), weights_of(parts), rtol=0, atol=1e-12)
+
+
+def test_the_average_of_the_weights_is_judged_and_the_weights_themselves_are_trained_on() -> None:
+    learner = learner_of(ema=0.9)
+    for _ in range(5):
+        learner.train_step(*batch())
+    trained = weights_of(learner)
+    with learner.validating():
+        averaged = weights_of(learner)
+    assert torch.equal(weights_of(learner), trained)
+    assert not torch.equal(averaged, trained)
+    kept = torch.cat([each.flatten() for each in learner.weights().values()])
+    assert torch.equal(kept, averaged)
+    plain, other = learner_of(), learner_of(ema=0.9)
+    plain.train_step(*batch())
+    other.load_state_dict(plain.state_dict())
+    with other.validating():
+        assert torch.equal(weights_of(other), weights_of(plain))
+
+
+@pytest.mark.parametrize(
+    ("schedule", "expected"),
+    [
+        (Schedule("constant", 0.1), {0.0: 0.05, 0.1: 1.0, 1.0: 1.0}),
+        (Schedule("constant", 0.0), {0.0: 1.0}),
+        (Schedule("cosine", 0.0), {0.0: 1.0, 0.5: 0.5, 1.0: 0.0}),
+        (Schedule("cosine", 1.0), {0.5: 0.525, 1.0: 0.0}),
+        (Schedule("step", 0.0, 1, 0.5, 10), {0.0: 1.0, 0.09: 1.0, 0.1: 0.5, 0.25: 0.25, 0.3: 0.125}),
+        (Schedule("step", 0.0, 3, 0.5, 10), {0.29: 1.0, 0.3: 0.5, 0.6: 0.25}),
+    ],
+)
+def test_the_learning_rate_follows_its_schedule(schedule: Schedule, expected: dict[float, float]) -> None:
+    assert {done: schedule.factor(done) for done in expected} == pytest.approx(expected)
+
+
+def test_the_optimizer_is_sgd_with_a_momentum_and_adamw_without() -> None:
+    for options, name in (({}, "AdamW"), ({"momentum": 0.5}, "SGD"), ({"optimizer": "sgd"}, "SGD")):
+        assert type(learner_of(**options)._optimizer).__name__ == name
+
+
+def test_a_checkpoint_of_another_network_is_refused() -> None:
+    state = learner_of().state_dict()
+    state["model"]["0.weight"] = torch.zeros(1)
+    with pytest.raises(TrainingError, match="The checkpoint does not fit the network"):
+        learner_of().load_state_dict(state)
+
+
+def chosen(*words: str) -> argparse.Namespace:
+    return find("ddp").parser().parse_args(words)
+
+
+def test_defaults_are_those_of_the_device() -> None:
+    gpu = torch.device("cuda", 0)
+    bf16, fp32 = Precision("bf16", CPU), Precision("fp32", CPU)
+    large = chosen("--model", "resnet50")
+    assert step_options(large, bf16, gpu, True).is_channels_last
+    assert not step_options(large, fp32, gpu, True).is_channels_last
+    assert not step_options(large, bf16, CPU, True).is_channels_last
+    assert not step_options(large, bf16, gpu, False).is_channels_last
+    assert step_options(chosen("--channels-last", "on"), fp32, CPU, True).is_channels_last
+    assert step_options(large, bf16, gpu, True).is_large
+    assert not step_options(chosen(), bf16, gpu, True).is_large
+
+
+def test_what_is_evaluated_at_once_fits_as_a_step_does() -> None:
+    assert evaluated_at_once(0, 32, (1, 28, 28)) == 256
+    assert evaluated_at_once(0, 32, (3, 224, 224)) == 32
+    assert evaluated_at_once(0, 8, (256,)) == 8
+    assert evaluated_at_once(7, 32, (1, 28, 28)) == 7
+
+
+def test_compiling_is_off_by_itself_where_it_cannot_work_and_an_error_where_it_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert learner_of(compile="off").not_compiled == "as chosen"
+    assert learner_of(compile="auto").not_compiled == "it would take longer than it saves"
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("CXX", raising=False)
+    assert learner_of(compile="auto").not_compiled == "there is no C++ compiler in this image"
+    with pytest.raises(InvalidArguments, match=r"--compile on: there is no C\+\+ compiler in this image"):
+        learner_of(compile="on")
+
+
+def test_a_loss_of_tokens_is_the_mean_over_all_of_them() -> None:
+    gpt = make_gpt(GptSize(11, 6, 1, 1, 4))
+    tokens = torch.randint(11, (2, 6))
+    each = torch.nn.functional.cross_entropy(gpt(tokens).transpose(1, 2), tokens, reduction="none")
+    assert torch.allclose(mean_loss(gpt(tokens), tokens), each.mean())
