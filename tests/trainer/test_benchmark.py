@@ -176,12 +176,14 @@ def test_the_steps_before_the_clock_runs_are_in_no_figure() -> None:
 
         def __call__(self) -> None:
             if "Running benchmark..." not in calls:
+                calls.append("warm-up")
                 time.sleep(0.05)
 
-    arguments = find("mpi").parser().parse_args(QUICK[1:])
+    arguments = find("mpi").parser().parse_args([*QUICK[1:], "--num-warmup-batches", "3"])
     group = ProcessGroup(Ranks(0, 1, 0, 1, "alone"), torch.device("cpu"), 1)
     result = Benchmark(arguments, group, cast(TrainStep, Step()), None, calls.append).run({})
-    assert min(result.img_per_sec) > 8 * 2 / 0.1
+    assert calls.count("warm-up") == arguments.num_warmup_batches
+    assert min(result.img_per_sec) > 8 * 2 / 0.05
 
 
 @pytest.mark.slow

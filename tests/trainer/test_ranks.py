@@ -56,6 +56,8 @@ def test_a_task_of_srun_knows_its_rank_on_its_node_and_in_the_job() -> None:
     assert Ranks.from_env(SLURM) == Ranks(5, 7, 1, 2, "Slurm")
     last = SLURM | {"SLURM_PROCID": "6", "SLURM_LOCALID": "0", "SLURM_NODEID": "3"}
     assert Ranks.from_env(last) == Ranks(6, 7, 0, 1, "Slurm")
+    larger = last | {"SLURM_STEP_TASKS_PER_NODE": "2(x3),4", "SLURM_STEP_NUM_TASKS": "10"}
+    assert Ranks.from_env(larger) == Ranks(6, 10, 0, 4, "Slurm")
     bare = {name: SLURM[name] for name in ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID")}
     assert Ranks.from_env(bare) == Ranks(5, 7, 1, 2, "Slurm")
     assert Ranks.from_env(SLURM | {"PMI_RANK": "5", "PMI_SIZE": "7"}).launcher == "Slurm"

@@ -37,21 +37,20 @@ class LogPoints:
             is_shared = line.rank is None and (len(line.source.ranks) != 1 or line.source.prints_all_ranks)
             for point in self._reader.read(line.text):
                 for tag, value in point.scalars:
-                    if self._is_repeated(tag, point.step, value, line.stamp_ns, is_shared=is_shared):
+                    if is_shared and self._is_repeated(tag, point.step, line.stamp_ns):
                         continue
                     where = array("q", [point.step]), array("d", [line.stamp_ns / 1e9]), array("d", [value])
                     self.series.setdefault(tag, ScalarSeries()).extend(Columns(tag, *where))
                     has_news = True
         return has_news
 
-    def _is_repeated(self, tag: str, step: int, value: float, now_ns: int, *, is_shared: bool) -> bool:
+    def _is_repeated(self, tag: str, step: int, now_ns: int) -> bool:
+        """Tell whether another rank printed a step just before; note it otherwise."""
         seen_ns = self._seen_ns.setdefault(tag, {})
-        first_ns = seen_ns.pop(step, None)
-        is_recent = first_ns is not None and now_ns - first_ns <= REPEATED_WITHIN_NS
-        seen_ns[step] = first_ns if is_recent and first_ns is not None else now_ns
+        if step in seen_ns and now_ns - seen_ns[step] <= REPEATED_WITHIN_NS:
+            return True
+        seen_ns.pop(step, None)
+        seen_ns[step] = now_ns
         if len(seen_ns) > REMEMBERED_STEPS:
             del seen_ns[next(iter(seen_ns))]
-        if is_shared:
-            return is_recent
-        own = self.series.get(tag)
-        return own is not None and (own.steps[-1], own.values[-1]) == (step, value)
+        return False

@@ -105,9 +105,10 @@ def restarts(*lines: LogLine) -> list[int]:
                 "  0%|          | 0/500 [00:00<?, ?it/s]\r  2%|▏         | 10/500 [00:05<04:10,  1.96it/s]"
                 "\r{'loss': 2.5, 'epoch': 0.02}\r  2%|▏         | 11/500 [00:06<04:10,  1.96it/s]",
                 "100%|██████████| 7/7 [00:01<00:00,  6.1it/s]",
+                "{'eval_loss': 1.75, 'epoch': 0.03}",
                 " 4%|▍ | 20/500 [00:10<04:00,  2.0it/s]{'loss': 2.0, 'epoch': 0.04}",
             ],
-            {"loss": [(10, 2.5), (20, 2.0)]},
+            {"loss": [(10, 2.5), (20, 2.0)], "eval_loss": [(11, 1.75)]},
             id="hugging-face-with-bars",
         ),
         pytest.param(
@@ -154,7 +155,7 @@ def test_of_ranks_that_say_who_they_are_the_first_counts() -> None:
     lines = [
         LogLine(step * S, LINE % (step, rank), target(4, 5), 0, rank=rank)
         for step in (10, 20)
-        for rank in (5, 4)
+        for rank in (4, 5)
     ]
     assert drawn(*lines) == {"loss": [(10, 4), (20, 4)]}
     assert drawn(*(LogLine(S, LINE % (7, rank), target(), 0, rank=rank) for rank in (1, 0))) == {
