@@ -176,8 +176,7 @@ class TelemetryFeed:
 
     def _take(self, read: Telemetry) -> None:
         """Keep what was read, and of what was read before what is not too old."""
-        oldest = datetime.now(UTC) - LONGEST_GAP
-        kept = {name: each for name, each in self.telemetry.nodes.items() if _is_fresh(each, oldest)}
+        kept = {name: each for name, each in self.telemetry.nodes.items() if self._is_fresh(each)}
         pods = self.telemetry.pods if len(self.telemetry.pods) < MOST_PODS else {}
         self.telemetry = replace(read, nodes={**kept, **read.nodes}, pods={**pods, **read.pods})
         rows = self._nodes()
@@ -188,6 +187,9 @@ class TelemetryFeed:
             wanted = set(self._wanted)
             self._asked_at_s = {each: at_s for each, at_s in self._asked_at_s.items() if each in wanted}
 
-
-def _is_fresh(node: NodeReadings, oldest: datetime) -> bool:
-    return node.read_at is not None and node.read_at >= oldest
+    def _is_fresh(self, node: NodeReadings) -> bool:
+        """Tell whether numbers can still be shown; why there are none holds until it is asked again."""
+        if node.read_at is not None:
+            return node.read_at >= datetime.now(UTC) - LONGEST_GAP
+        now_s = asyncio.get_running_loop().time()
+        return now_s - self._asked_at_s.get(node.node, 0.0) < 2 * self._read_s

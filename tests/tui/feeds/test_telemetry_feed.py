@@ -11,7 +11,7 @@ from k8s.snapshot import Job, NodeRow
 from k8s.telemetry.readings import Telemetry
 from tests.scripted.server import WAIT_S
 from tests.support.objects import joined, node, pod_of, pytorch_job
-from tests.support.telemetry import ScriptedReader, reading, telemetry_of
+from tests.support.telemetry import NO_EXPORTER, ScriptedReader, reading, telemetry_of
 from tui.feeds.telemetry_feed import TelemetryFeed
 
 BERT = pytorch_job("bert", 1, 8, annotations={"gpuconsole.dev/user": "li"})
@@ -110,6 +110,17 @@ async def test_numbers_of_nodes_out_of_sight_are_kept_while_they_are_fresh() -> 
     assert set(feed.telemetry.nodes) == {"a", "b"}
     reader.telemetry = WHOLE
     assert set((await feed.read_once(["c"])).nodes) == {"a", "c"}
+
+
+async def test_why_a_node_tells_nothing_is_kept_while_only_what_pods_use_is_read() -> None:
+    reader = ScriptedReader(telemetry_of(missing={"a": NO_EXPORTER}))
+    feed = feed_of(reader, read_s=3600.0)
+    feed.aim(["a"])
+    async with followed(feed) as rounds:
+        await rounds.get()
+        feed.aim(["a"], [JOBS["bert"].ref])
+        assert (await rounds.get()).nodes["a"].missing == NO_EXPORTER
+    assert reader.asked == [("a",), ()]
 
 
 async def test_history_and_hours_know_whose_a_gpu_was_though_the_exporter_does_not_say() -> None:

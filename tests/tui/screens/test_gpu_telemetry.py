@@ -225,6 +225,15 @@ async def test_usage_has_a_row_for_each_rank_and_what_its_pod_uses() -> None:
         await shown.until(lambda: isinstance(shown.app.screen, DetailScreen))
 
 
+async def test_what_is_not_known_of_pods_takes_no_room_from_what_is_known_of_gpus() -> None:
+    view, used = UsageView(bert()), PodReadings("default", MASTER)
+    async with showing(view, telemetry_of(*of_bert(), pods=[used]), (200, 40)) as shown:
+        assert '"' not in shown.app.text
+    refused = telemetry_of(missing={"a100-1": REFUSED, "a100-2": REFUSED})
+    async with showing(UsageView(bert()), refused) as shown:
+        assert shown.app.text.count("You may not get pods/proxy in namespace gpu-operator.") == 1
+
+
 async def test_one_slow_gpu_of_a_job_is_pointed_out_once_it_was_seen_often_enough() -> None:
     slow = [reading("a100-1", index, 96, MASTER) for index in range(7)]
     slow.append(reading("a100-1", 7, 20, MASTER))
@@ -272,7 +281,7 @@ async def test_users_are_shown_with_what_they_hold_and_idle_is_not_known_before_
     ) as shown:
         text = shown.app.text
         assert re.search(r"Users \(4\)  nothing observed yet  DCGM \ds ago", text)
-        assert "Of 1 of 9 nodes: Idle is not known. You may not get pods/proxy" in text
+        assert "Idle is not known for 1 of 9 nodes: You may not get pods/proxy" in text
         job = line_of(shown.app, "bert-large-ft").split()
         assert job[:6] == ["li", "bert-large-ft", "default", "16", "16", "1"] and job[-2:] == ["–", "–"]
         assert "Σ 4 users · 63 GPUs held · 32 waited for · idle hours not known" in text

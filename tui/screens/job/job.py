@@ -221,7 +221,9 @@ class JobView(View):
         return ""
 
     def _no_gpu_numbers(self) -> str:
-        """Say why nothing tells what its GPUs do, and what would; nothing where something does."""
+        """Say why nothing tells what its GPUs do, and what would; simulated ones are called so above."""
+        if self.snapshot.is_simulated:
+            return ""
         read = [each for name in self._gpu_nodes() if (each := self._telemetry.of_node(name)) is not None]
         for each in read:
             missing = each.missing

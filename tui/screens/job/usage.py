@@ -106,9 +106,8 @@ class UsageView(ListView):
         told = "  ".join(filter(None, (source_words(nodes, now), pod_source_words(pods, now))))
         typed = f"  /{self.filter_text}" if self.filter_text else ""
         self.set_title(f"Jobs › {sanitize(self.ref.name)} › usage  {told}{typed}")
-        missing = [each.missing for each in nodes if each.missing is not None]
-        why_not = (missing_words(missing[0]),) if missing else ()
-        self.put("notice", snapshot.stale or "\n".join(dict.fromkeys((*why_not, *telemetry.notices))))
+        missing = {missing_words(each.missing): each.node for each in nodes if each.missing is not None}
+        self.put("notice", snapshot.stale or "\n".join(f"{node}: {words}" for words, node in missing.items()))
         self.put("totals", self._totals())
         self._telemetry.look()
 
@@ -127,7 +126,9 @@ class UsageView(ListView):
     def _row(self, rank: RankReading, instance: Instance, used: PodReadings | None, *, is_first: bool) -> Row:
         gpu = rank.gpu
         warnings = self._warnings.get(gpu.key, ()) if gpu is not None else ()
-        of_pod = _pod_cells(used) if is_first or used is None else [Cell(_DITTO, "quiet")] * 4
+        of_pod = _pod_cells(used)
+        if not is_first:
+            of_pod = [cell if cell.text == NOTHING else Cell(_DITTO, "quiet") for cell in of_pod]
         name = NOTHING if rank.rank is None else f"{'~' * rank.is_assumed}{rank.rank}"
         return Row(
             f"{instance.name} {gpu.name if gpu is not None else name}",

@@ -106,8 +106,8 @@ class UsersView(ListView):
         ]
         if not missing:
             return ""
-        some = "" if len(missing) == len(wanted) else f"Of {len(missing)} of {plural(len(wanted), 'node')}: "
-        return f"{some}Idle is not known. {missing_words(missing[0])}"
+        some = f"{len(missing)} of {plural(len(wanted), 'node')}"
+        return f"Idle is not known for {some}: {missing_words(missing[0])}"
 
     def _totals(self) -> str:
         held = sum(each.total.gpus_held for each in self._users)
@@ -115,7 +115,7 @@ class UsersView(ListView):
         idle = [each.total.idle_hours for each in self._users if each.total.idle_hours is not None]
         hours = f"{hours_words(sum(idle))} GPU-hours idle" if idle else "idle hours not known"
         users, gpus = plural(len(self._users), "user"), plural(held, "GPU")
-        return f"Σ {users} · {gpus} held · {requested - held} waited for · {hours}"
+        return f"Σ {users} · {gpus} held · {requested - held} waited for · {hours} · c: message"
 
     def _under_cursor(self) -> tuple[UserUsage, JobUsage] | None:
         key = self.selected_row()
