@@ -1,9 +1,15 @@
 """The flags of the scripts that guides run: T9k's, Arena's and PyTorch's MNIST examples."""
 
+import errno
+import os
+from pathlib import Path
+
 import pytest
 
 from tests.trainer.jobs import SMALL, Job
 from trainer.catalogue import find
+from trainer.distributed.folders import check_file, write_whole
+from trainer.messages import TrainingError
 
 T9K = ["--backend", "nccl", "--log_dir", "log", "--save_path=./model_state_dict.pt", "--no_cuda"]
 ARENA = [
@@ -84,14 +90,31 @@ def test_a_run_with_them_leaves_curves_and_the_trained_weights(job: Job) -> None
 
 
 @pytest.mark.slow
-def test_a_checkpoint_of_another_optimizer_is_said_and_a_file_that_cannot_be_written_too(job: Job) -> None:
+def test_a_checkpoint_of_another_optimizer_is_said(job: Job) -> None:
     pytest.importorskip("torch", reason="training needs torch, which gpuconsole[trainer] brings")
-    first, second, third = job, Job(job.folder), Job(job.folder)
+    first, second = job, Job(job.folder)
     first.start(["trainer.train_ddp", *SMALL, "--epochs", "1", "--momentum", "0.5"])
     assert first.end() == [0], first.lines
     second.start(["trainer.train_ddp", *SMALL, "--epochs", "2"])
     assert second.end() == [1]
     assert second.lines[0][-1].startswith("error: The checkpoint was not made with AdamW. --momentum chooses")
-    third.start(["trainer.train_ddp", *SMALL, "--epochs", "2", "--momentum=.5", "--save-path", "."])
-    assert third.end() == [1]
-    assert third.lines[0][-1] == ("error: --save-path: . is a folder. Name a file.")
+
+
+def test_a_file_that_cannot_be_written_is_said_before_and_after_and_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match=r"--save-path: .* is a folder\. Name a file\."):
+        check_file("--save-path", tmp_path)
+    with pytest.raises(TrainingError, match=r"Cannot write to .*Choose another folder with --save-path"):
+        check_file("--save-path", Path("/dev/null/a/b.pt"))
+    check_file("--save-path", tmp_path / "new" / "a.pt")
+
+    def fill_the_disk(file: Path) -> None:
+        file.write_text("half")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    whole = tmp_path / "new" / "a.pt"
+    write_whole("--save-path", whole, lambda file: file.touch())
+    with pytest.raises(
+        TrainingError, match=r"Cannot write .*a\.pt\. No space left on device\. Choose another"
+    ):
+        write_whole("--save-path", whole, fill_the_disk)
+    assert (list(whole.parent.iterdir()), whole.read_text()) == ([whole], "")
