@@ -60,6 +60,8 @@ _HOSTS = ("Hostname", "hostname", "node", "kubernetes_node", "exported_node", "n
 """Labels that name the node, the surest first."""
 _EXPORTER = "dcgm-exporter"
 """Part of the name of an exporter's pod."""
+MOST_NAME = 253
+"""Characters of a label that are kept: the longest name that Kubernetes knows."""
 MOST_GPUS = 1024
 """GPUs and MIG instances of one node that are believed: it has at most 16 times 7."""
 
@@ -125,7 +127,12 @@ def _place(labels: Mapping[str, str]) -> tuple[int, str] | None:
     index = labels.get("gpu") or labels.get("device", "").removeprefix("nvidia")
     if not index.isdecimal() or len(index) > 4:
         return None
-    return int(index), labels.get("GPU_I_ID", "")
+    return int(index), _word(labels, "GPU_I_ID")
+
+
+def _word(labels: Mapping[str, str], *names: str) -> str:
+    """Return the first of some labels that is there, no longer than any name is."""
+    return next((labels[name] for name in names if labels.get(name)), "")[:MOST_NAME]
 
 
 def _add(gpu: _Gpu, sample: Sample, source: Source) -> None:
@@ -158,7 +165,7 @@ def _holder(labels: Mapping[str, str], source: Source) -> PodContainer | None:
         if labels.get(pod) and labels.get(namespace):
             if source is Source.PROMETHEUS and _EXPORTER in labels[pod]:
                 return None  # where no pod has the GPU, Prometheus names the pod that it scraped
-            return PodContainer(labels[namespace], labels[pod], labels.get(container, ""))
+            return PodContainer(*(_word(labels, label) for label in (namespace, pod, container)))
     return None
 
 
@@ -176,10 +183,10 @@ def _reading(gpu: _Gpu, mig_id: str, node: str, source: Source, read_at: datetim
         index=gpu.index,
         source=source,
         read_at=read_at,
-        uuid=labels.get("UUID") or labels.get("uuid") or labels.get("gpu_uuid", ""),
-        model=labels.get("modelName") or labels.get("model_name", ""),
+        uuid=_word(labels, "UUID", "uuid", "gpu_uuid"),
+        model=_word(labels, "modelName", "model_name"),
         mig_id=mig_id,
-        mig_profile=labels.get("GPU_I_PROFILE", ""),
+        mig_profile=_word(labels, "GPU_I_PROFILE"),
         utilisation=None if utilisation is None else min(100.0, utilisation),
         tensor_active=None if tensor is None else min(100.0, 100 * tensor),
         memory_used=None if used is None else int(used * _MIB),

@@ -13,7 +13,7 @@ from k8s.client.server_version import fetch_version
 from k8s.errors import Forbidden, KubeError, ServerFailed
 from k8s.models.resources import NODES
 from k8s.snapshot import SANDBOX_VERSION
-from k8s.telemetry.readings import NodeReadings, NoReadings, NoReadingsCause, Source
+from k8s.telemetry.readings import GpuReading, NodeReadings, NoReadings, NoReadingsCause, Source
 from k8s.telemetry.sources import exporters
 from k8s.telemetry.sources.dcgm import METRICS, gpu_readings
 from k8s.telemetry.sources.exporters import Exporter
@@ -147,7 +147,8 @@ class ExporterReader:
                 node, missing=self._refusals.note(("node", node), error, "read its exporter", absent)
             )
         source = Source.NVML if self._is_sandbox else Source.DCGM
-        gpus = gpu_readings(read_samples(text, METRICS), node, source, self._now())
+        # A large text takes a second, in which keys are answered.
+        gpus = await asyncio.to_thread(_parse, text, node, source, self._now())
         if gpus:
             return NodeReadings(node, gpus)
         reason = NoReadings(NoReadingsCause.UNREACHABLE, f"{exporter.pod} tells of no GPU.")
@@ -162,6 +163,10 @@ class ExporterReader:
                 raise
         exporter = self._exporters[exporter.node] = replace(exporter, scheme="https")
         return await fetch_proxied(self._client, exporter.path, doing)
+
+
+def _parse(text: bytes, node: str, source: Source, read_at: datetime) -> tuple[GpuReading, ...]:
+    return gpu_readings(read_samples(text, METRICS), node, source, read_at)
 
 
 def _wants_tls(error: KubeError) -> bool:

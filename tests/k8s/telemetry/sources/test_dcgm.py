@@ -137,6 +137,12 @@ def test_a_sample_is_found_to_be_of_a_node_by_any_of_the_labels_in_use(
     assert node_of(labels, ["gpu-a", "gpu-b"]) == node
 
 
+def test_a_label_is_no_longer_than_any_name() -> None:
+    huge = dict.fromkeys(("UUID", "modelName", "GPU_I_ID", "pod", "namespace", "container"), "x" * 10000)
+    (gpu,) = gpu_readings(samples_of(**huge), "gpu-a", Source.DCGM, NOON)
+    assert {len(word) for word in (gpu.uuid, gpu.model, gpu.mig_id, *gpu.holders[0])} == {253}
+
+
 WORDS = st.sampled_from(
     ["gpu", "UUID", "GPU_I_ID", "GPU_I_PROFILE", "pod", "namespace", "xid", "clock_event"]
 )
