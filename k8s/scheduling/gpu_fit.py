@@ -19,11 +19,7 @@ def free_gpus(node: NodeRow, matrix: LinkMatrix) -> tuple[int, ...] | None:
     """Return the numbers of the GPUs that nobody holds; None where that is not told."""
     if node.gpus_unhealthy or not node.gives_whole_gpus:
         return None
-    held: set[int] = set()
-    for holder in node.holders:
-        if len(holder.devices) != holder.gpus:
-            return None
-        held |= set(holder.devices)
+    held = {device for holder in node.holders for device in holder.devices}
     if node.gpus_allocated != len(held):
         return None
     return tuple(number for number in matrix.gpus if number not in held)

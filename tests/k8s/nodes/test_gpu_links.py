@@ -98,11 +98,11 @@ async def test_a_job_that_holds_all_gpus_sees_them_too() -> None:
         cluster.say(MAPS, refusal(403, "no", "Forbidden"))
         cluster.say(PODS, refusal(403, "not all pods", "Forbidden"))
         cluster.say("/api/v1/namespaces/*", refusal(403, "not these", "Forbidden"))
-        own = [pod("bert-0", "nlp", gpus=8), pod("vit-0", "nlp", gpus=4)]
+        own = [pod("bert-0", "nlp", gpus=8), pod("a-vit-0", "nlp", gpus=4)]
         cluster.say("/api/v1/namespaces/nlp/pods", page(own))
         cluster.say(exec_of("bert-0", "nlp"), printed())
         assert (await fetch_links(client, row(), "nlp")).source.endswith("pod nlp/bert-0")
-        assert not cluster.asked(exec_of("vit-0", "nlp"))
+        assert not cluster.asked(exec_of("a-vit-0", "nlp"))
 
 
 async def test_slices_are_not_counted_as_gpus() -> None:

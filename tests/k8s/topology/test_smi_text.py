@@ -49,6 +49,18 @@ def test_small_machines_are_read(
     assert (found.links, found.numa) == (links, numa)
 
 
+def test_an_affinity_that_is_left_out_does_not_shift_the_others() -> None:
+    text = "\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\nGPU0\t X \tPHB\t\t0\nGPU1\tPHB\t X \t8-15\t1\n"
+    found = read_topology(text)
+    assert (found.cpus, found.numa) == (("", "8-15"), ("0", "1"))
+
+
+def test_of_a_matrix_that_stands_twice_the_first_counts() -> None:
+    assert read_topology(TWO_BY_HOST_BRIDGE + OLD).links == (("X", "PHB"), ("PHB", "X"))
+    again = TWO_BY_HOST_BRIDGE + TWO_BY_HOST_BRIDGE.replace("PHB", "SYS")
+    assert read_topology(again).links == (("X", "PHB"), ("PHB", "X"))
+
+
 def test_gpus_that_are_not_all_visible_keep_their_numbers() -> None:
     assert read_topology("\tGPU2\tGPU5\nGPU2\t X \tNV4\nGPU5\tNV4\t X \n").gpus == (2, 5)
 

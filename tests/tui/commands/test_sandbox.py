@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.tui.commands.conftest import CommandLine
 
 
@@ -42,3 +44,18 @@ async def test_log_limits_that_make_no_sense_are_refused(alone: CommandLine) -> 
         ended = await alone.process("sandbox", "start", f"--container-log-max-{words[0]}={words[1]}")
         assert (ended.status, ended.out) == (2, "")
         assert f"{words[1]!r} is not a" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("--links", "dgx-1v", "--gpus-per-node", "9"), "a machine with --links dgx-1v has at most 8."),
+        (("--links", "dgx-9"), "invalid choice: 'dgx-9'"),
+    ],
+)
+async def test_links_of_machines_that_there_are_not_are_refused(
+    words: tuple[str, ...], why: str, alone: CommandLine
+) -> None:
+    ended = await alone("sandbox", "start", *words)
+    assert ended.status == 2
+    assert why in ended.err

@@ -107,8 +107,20 @@ def test_the_fit_line_heeds_excluded_nodes_and_tolerations_and_says_what_it_cann
             {"gpus": "1", "workers": "4", "kind": "MPIJob", "run": "mpi"},
             "a: 8 free, 4 of them NVLink-connected",
         ),
+        (
+            {"a": "pcie", "b": "dgx-1v"},
+            {"b": (2, 3, 4, 5, 6, 7)},
+            {"gpus": "2"},
+            "b: 2 free, NVLink-connected; a: 8 free, 2 of them over PCIe",
+        ),
+        (
+            {"a": "dgx-a100", "b": "pcie"},
+            {"a": (0, 1, 2, 3, 4, 5)},
+            {"gpus": "1", "workers": "4", "kind": "MPIJob", "run": "mpi"},
+            "b: 8 free, 4 of them over PCIe",
+        ),
     ],
-    ids=["guide", "which are free", "no NVLink", "pods of one GPU"],
+    ids=["guide", "which are free", "no NVLink", "pods of one GPU", "NVLink first", "not all pods"],
 )
 def test_how_the_gpus_would_be_linked_is_said_of_each_node(
     machines: dict[str, str], held: dict[str, tuple[int, ...]], values: dict[str, str], words: str
