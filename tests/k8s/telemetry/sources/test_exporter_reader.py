@@ -233,6 +233,17 @@ async def test_a_node_that_comes_in_sight_later_is_looked_through_once() -> None
     assert searches == ["spec.nodeName=n1", "spec.nodeName=n2"]
 
 
+async def test_who_may_not_ask_for_the_version_reads_exporters_all_the_same() -> None:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        gpu_cluster(cluster, n1=text())
+        cluster.forget("/version")
+        cluster.say("/version", refusal(403, "no", "Forbidden"))
+        reader = reader_of(client)
+        for _ in range(2):
+            assert len((await reader.read(["n1"]))["n1"].gpus) == 2
+    assert len(cluster.asked("/version")) == 1
+
+
 async def test_in_the_sandbox_the_driver_of_this_machine_is_asked() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         cluster.say("/version", Answer({"gitVersion": "v1.34.0-gpuconsole-sandbox"}))
