@@ -9,7 +9,7 @@ from collections.abc import Callable
 from itertools import combinations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from k8s.topology.gpu_set import best_set, measure, split
@@ -45,7 +45,7 @@ def cases(draw: st.DrawFn) -> tuple[LinkMatrix, list[int], int]:
     return weighted(weights), free, draw(st.integers(1, len(free)))
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=300, suppress_health_check=[HealthCheck.too_slow])
 @given(cases())
 def test_no_set_is_better_than_the_one_found(case: tuple[LinkMatrix, list[int], int]) -> None:
     matrix, free, count = case
@@ -116,8 +116,8 @@ def test_sixteen_gpus_are_chosen_while_one_types(kind: str) -> None:
     found = best_set(matrix, range(16), 8)
     took_s = time.process_time() - began_s
     assert found is not None
-    every = max((measure(matrix, gpus).bottleneck for gpus in combinations(range(16), 8)), default=0.0)
-    assert found.bottleneck == every
+    every = (measure(matrix, gpus) for gpus in combinations(range(16), 8))
+    assert (found.bottleneck, found.total) == max((each.bottleneck, each.total) for each in every)
     assert took_s < 1.0
 
 
