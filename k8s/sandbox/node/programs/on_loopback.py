@@ -39,20 +39,24 @@ _LOOPBACK_4_IN_6 = ipaddress.ip_address("::ffff:127.0.0.1").packed
 _TAKE_DESCRIPTOR = 438
 """The number of pidfd_getfd."""
 _NOT_FOUND, _SIGNALLED = 127, 128
+_LEFT_TO_PROGRAM = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+"""Signals that the program is told too; it decides how it ends."""
 _LONGEST_ADDRESS = 28
 
 
 def main(*words: str) -> int:
     """Run the program; return its exit status, as a shell counts a signal."""
     ours, theirs = socket.socketpair()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _LEFT_TO_PROGRAM)
     pid = os.fork()
     if pid == 0:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
         ours.close()
         _become(words, theirs)
     theirs.close()
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        # It is told too, and decides how it ends.
+    for number in _LEFT_TO_PROGRAM:
         signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
     has_filter, listeners, _, _ = socket.recv_fds(ours, 1, 1)
     ours.close()
     if listeners:
