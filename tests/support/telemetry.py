@@ -87,4 +87,4 @@ class ScriptedReader:
 
 def feed_of(reader: ScriptedReader, **more: Any) -> TelemetryFeed:
     """Return a feed that reads it often."""
-    return TelemetryFeed(reader, **{"read_s": 0.02, **more})
+    return TelemetryFeed(reader, **{"read_s": 0.02, "rest_s": 0.01, **more})

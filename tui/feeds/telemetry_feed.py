@@ -81,6 +81,7 @@ class TelemetryFeed:
         nodes: Callable[[], Sequence[NodeRow]] = tuple,
         *,
         read_s: float = READ_S,
+        rest_s: float = REST_S,
     ) -> None:
         """Prepare to read; nothing is asked before `follow`.
 
@@ -89,6 +90,7 @@ class TelemetryFeed:
             jobs: Returns all jobs that are known: whose each pod is.
             nodes: Returns all nodes.
             read_s: Between two readings of a node.
+            rest_s: Shortest time between two rounds.
         """
         self.telemetry = Telemetry()
         """What was read last, of each node that was looked at lately."""
@@ -96,7 +98,8 @@ class TelemetryFeed:
         """What was read before."""
         self.ledger = IdleLedger()
         """Idle GPU-hours by job."""
-        self._reader, self._jobs, self._nodes, self._read_s = reader, jobs, nodes, read_s
+        self._reader, self._jobs, self._nodes = reader, jobs, nodes
+        self._read_s, self._rest_s = read_s, rest_s
         self._wanted: tuple[str | JobRef, ...] = ()
         self._asked_at_s: dict[str | JobRef, float] = {}
         self._poked = asyncio.Event()
@@ -120,7 +123,7 @@ class TelemetryFeed:
             if due := [each for each in self._wanted if self._is_due(each, now_s)]:
                 await self._read(due)
                 on_change()
-            await asyncio.sleep(min(REST_S, self._read_s))
+            await asyncio.sleep(self._rest_s)
             await pause(self._poked, self._wait_s())
 
     async def read_once(self, nodes: Iterable[str], jobs: Iterable[JobRef] = ()) -> Telemetry:

@@ -20,7 +20,9 @@ WHOLE = telemetry_of(*(reading(name, index, 1.0) for name in "abc" for index in 
 
 
 def feed_of(reader: ScriptedReader, read_s: float = 0.02) -> TelemetryFeed:
-    return TelemetryFeed(reader, lambda: tuple(JOBS.values()), lambda: tuple(NODES.values()), read_s=read_s)
+    return TelemetryFeed(
+        reader, lambda: tuple(JOBS.values()), lambda: tuple(NODES.values()), read_s=read_s, rest_s=0.0
+    )
 
 
 @asynccontextmanager
@@ -53,6 +55,8 @@ async def test_a_node_that_comes_into_sight_is_read_at_once_and_the_others_not_b
     feed.aim(["a"])
     async with followed(feed) as rounds:
         await rounds.get()
+        for _ in range(10):  # it waits for the next round by now
+            await asyncio.sleep(0)
         feed.aim(["a", "b"])
         assert set((await rounds.get()).nodes) == {"a", "b"}
     assert reader.asked == [("a",), ("b",)]

@@ -26,9 +26,12 @@ from k8s.telemetry.readings import (
     Traffic,
     Usage,
 )
-from tests.scripted.server import WAIT_S
+from tests.scripted.server import WAIT_S, Reply, ScriptedCluster, refusal
+from tests.scripted.telemetry import PODS, gpu_cluster, proxied, proxy_path, text
 from tests.support.hosted_view import Hosted, hosted
+from tests.support.objects import node
 from tests.support.telemetry import GIB, NO_EXPORTER, ScriptedReader, feed_of, reading, telemetry_of
+from tests.tui.console.test_console import console_on
 from tests.tui.screens.test_job import job_view
 from tests.tui.screens.test_job import row as job_row
 from tests.tui.screens.test_jobs import line_of, picture
@@ -151,6 +154,7 @@ async def test_a_gpu_with_a_warning_says_what_why_and_what_now_and_enter_shows_a
         words = " ".join(shown.app.text.replace("│", " ").split())
         assert "have the node's cooling" in words and "have the node drained" in words
         assert "slowed by thermal" in words and "source DCGM" in words
+        assert shown.app.requests == []
 
 
 async def test_enter_on_a_holder_still_opens_its_job_and_tab_without_gpus_says_so() -> None:
@@ -188,6 +192,7 @@ async def test_nothing_is_read_while_another_view_is_shown() -> None:
             lambda: not any(not each.is_finished for each in view.workers if each.group == "telemetry")
         )
         asked = len(shown.reader.asked)
+        view.post_message(Table.RowHighlighted(view.query_one(Table), "a100-2"))
         await shown.pilot.pause(0.1)
         assert len(shown.reader.asked) == asked
         shown.app.pop_screen()
@@ -304,6 +309,41 @@ async def test_users_most_idle_come_first_and_c_copies_what_one_may_send_to_them
         assert "0.40 of 0.40 GPU-hours were idle" in message and message.endswith("Does it still need them?")
         await shown.pilot.press("enter")
         assert shown.app.requests[-1][0] == "open_job" and shown.app.requests[-1][2] == ("vit-h-pretrain",)
+
+
+def exporter_on(reply: Reply) -> Callable[[ScriptedCluster], None]:
+    """Let the exporter of node gpu-a answer so."""
+
+    def prepare(cluster: ScriptedCluster) -> None:
+        cluster.forget(PODS)
+        gpu_cluster(cluster, gpu_a=reply)
+
+    return prepare
+
+
+async def test_the_console_reads_an_exporter_through_the_api_server_once_a_view_shows_it(
+    tmp_path: Path,
+) -> None:
+    async with console_on(tmp_path, nodes=[node("gpu-a", 2)], prepare=exporter_on(text())) as play:
+        assert proxied(play.cluster) == []
+        await play.press("tab")
+        await play.until(lambda: "Nodes (1)  DCGM" in play.text)
+        await play.press("enter")
+        await play.until(lambda: "98%" in play.text and "387W" in play.text)
+        assert proxied(play.cluster) == [proxy_path("gpu-a")]
+
+
+async def test_what_may_not_be_read_is_said_in_one_line_and_asked_once(tmp_path: Path) -> None:
+    words = 'User "li" cannot get resource "pods/proxy" in API group "" in the namespace "gpu-operator"'
+    refused = exporter_on(refusal(403, words, "Forbidden"))
+    async with console_on(tmp_path, nodes=[node("gpu-a", 2)], prepare=refused) as play:
+        await play.press("tab", "enter")
+        said = "You may not get pods/proxy in namespace gpu-operator."
+        await play.until(lambda: said in play.text)
+        assert play.text.count(said) == 1 and "UTIL" not in play.text
+        await play.press("escape", "enter", "escape", "colon", *"users", "enter")
+        await play.until(lambda: "Users (0)" in play.text)
+        assert proxied(play.cluster) == [proxy_path("gpu-a")]
 
 
 def test_a_trend_is_blank_before_the_first_sample_a_dot_in_a_gap_and_ends_with_the_newest() -> None:
