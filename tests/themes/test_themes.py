@@ -275,7 +275,7 @@ def test_a_file_that_is_no_text_or_cannot_be_read_stops_nothing(tmp_path: Path) 
     assert set(folder.palettes) == set(themes.load())
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.text(alphabet=st.sampled_from('abcprimyent="#0f[]{}.\n, $\\é\x00'), max_size=60))
 def test_any_text_makes_a_palette_or_a_complaint(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
     folder = Folder(tmp_path_factory.mktemp("any"), any=text)

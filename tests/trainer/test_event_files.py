@@ -24,7 +24,7 @@ from trainer.tfevents import (
 from trainer.tfevents.crc32c import crc32c_in_python
 from trainer.tfevents.records import frame
 
-quick = settings(deadline=None, max_examples=60)
+quick = settings(max_examples=60)
 
 
 def written(folder: Path, points: Iterable[tuple[str, int, float]], start: float = 1000.0) -> bytes:

@@ -177,7 +177,7 @@ change = st.one_of(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.lists(change, max_size=25))
 def test_what_jobs_hold_and_nodes_give_and_holders_have_is_always_the_same(
     changes: list[tuple[str, str, Any]],
@@ -194,7 +194,7 @@ def test_what_jobs_hold_and_nodes_give_and_holders_have_is_always_the_same(
     assert {row.name for row in node_rows if row.status != NOT_LISTED} == set(world.nodes)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.lists(st.lists(change, max_size=4), max_size=10))
 def test_a_picture_kept_up_to_date_is_the_one_made_from_scratch(
     steps: list[list[tuple[str, str, Any]]],

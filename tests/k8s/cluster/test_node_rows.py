@@ -174,7 +174,7 @@ def test_the_gpus_that_were_chosen_by_topology_are_named(
     assert (found.gpus, found.devices) == (2, numbers)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.text(max_size=40) | st.sampled_from(["[1]", '{"0": 1}', '{"0": {"x": 1, "1": "y"}}', "null", "{"]))
 def test_an_annotation_that_makes_no_sense_tells_nothing(text: str) -> None:
     meta = Meta(annotations={"scheduler.framework.gpushare.allocation": text})

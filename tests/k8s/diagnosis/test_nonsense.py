@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from k8s.diagnosis.gather import answer_why
@@ -76,7 +76,7 @@ def _body(draw: st.DataObject, obj: Object) -> Say:
 
 
 @pytest.mark.slow
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40)
 @given(draw=st.data())
 def test_whatever_a_server_sends_there_is_an_answer_or_an_error_of_ours(draw: st.DataObject) -> None:
     asyncio.run(_ask_for_nonsense(draw))

@@ -161,7 +161,7 @@ def test_no_flag_and_no_title_stands_for_two_fields() -> None:
     assert [name for name, times in (flags + titles).items() if times > 1] == []
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.sampled_from(sorted(JOB_FIELDS)), st.text(max_size=40))
 def test_any_text_becomes_a_value_that_can_be_written_or_a_sentence(name: str, text: str) -> None:
     declared = JOB_FIELDS[name].type
@@ -174,7 +174,7 @@ def test_any_text_becomes_a_value_that_can_be_written_or_a_sentence(name: str, t
         assert declared.parse(declared.to_text(value)) == value
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.integers(0, 2**31 - 1))
 def test_a_duration_is_written_as_it_is_read(seconds: int) -> None:
     assert Duration().parse(Duration().to_text(seconds)) == seconds

@@ -36,7 +36,7 @@ ROLE = st.builds(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(ROLE)
 def test_any_role_is_one_line_that_is_read_as_it_was(role: Role) -> None:
     line = role.to_text()

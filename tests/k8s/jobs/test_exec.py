@@ -143,7 +143,7 @@ async def test_what_never_began_is_said_in_the_servers_words(status: dict[str, A
         await run_against(lambda speaker: speaker.end(**status))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.binary(max_size=300))
 async def test_any_end_is_a_code_or_an_error(ending: bytes) -> None:
     async def end(speaker: Speaker) -> None:

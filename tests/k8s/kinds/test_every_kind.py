@@ -193,7 +193,7 @@ def walk(obj: Any) -> list[Any]:
 
 @every_kind
 @given(data=st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_whatever_an_object_holds_it_is_read_and_joined_or_refused(
     kind: JobKind, data: st.DataObject
 ) -> None:
@@ -209,7 +209,7 @@ def test_whatever_an_object_holds_it_is_read_and_joined_or_refused(
 
 @every_kind
 @given(obj=JSON)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_whatever_json_comes_it_is_read_or_refused(kind: JobKind, obj: Any) -> None:
     body = json.dumps({"metadata": {"name": "a", "uid": "u"}, "spec": obj, "status": obj}).encode()
     try:
@@ -228,7 +228,7 @@ def test_whatever_json_comes_it_is_read_or_refused(kind: JobKind, obj: Any) -> N
     ),
     name=st.text(max_size=20),
 )
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_whatever_labels_a_pod_has_it_gets_a_place_or_none(
     kind: JobKind, labels: dict[str, str], name: str
 ) -> None:

@@ -62,7 +62,7 @@ SPECS = st.builds(
 
 
 @every_kind
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(spec=SPECS)
 def test_a_job_of_ours_is_read_back_as_it_was_asked_for(kind: CreatableKind, spec: JobSpec) -> None:
     manifest = kind.manifest(spec)

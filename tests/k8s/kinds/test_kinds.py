@@ -243,7 +243,7 @@ OBJECT = some(
 
 @every_kind
 @given(obj=OBJECT)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_whatever_an_object_holds_it_is_read_and_joined_or_refused(kind: CreatableKind, obj: Any) -> None:
     reader = JobReader(kind)
     try:

@@ -157,7 +157,7 @@ JOBS = st.builds(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(JOBS, st.lists(PARTS, max_size=5))
 def test_whatever_is_said_there_is_an_answer_and_it_does_not_claim_too_much(
     said: DeclaredStatus, instances: list[InstanceState]

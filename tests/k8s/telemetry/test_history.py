@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from k8s.telemetry.history import GpuHistory, since_gap
@@ -24,7 +24,6 @@ def test_mig_instances_of_one_gpu_have_histories_of_their_own() -> None:
     assert history.of(GpuKey("a100-1", 0)) == ()
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 1000)), max_size=80))
 def test_a_history_is_bounded_by_gpus_and_by_samples_and_in_order(found: list[tuple[int, int]]) -> None:
     history = GpuHistory(most_samples=4, most_gpus=3)

@@ -68,7 +68,7 @@ OBJECTS = [
 ]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(name=NAMES, value=ANY, place=st.sampled_from(OBJECTS))
 def test_no_secret_in_an_object_survives(name: str, value: str, place: Any) -> None:
     assume(not value.startswith("--") and not value.startswith("$"))
@@ -114,7 +114,7 @@ NAMED_TEXTS = [
 ]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     name=NAMES,
     value=SECRETS,
@@ -144,7 +144,7 @@ FORMS = [
 ]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     value=RANDOM,
     text=st.sampled_from(FORMS),
@@ -219,7 +219,7 @@ CONFIG = st.recursive(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(config=st.dictionaries(NAMES | st.just("model"), CONFIG, max_size=4))
 def test_json_stays_json_and_yaml_stays_yaml(config: Object) -> None:
     assert set(json.loads(Redactor().text(json.dumps(config)))) == set(config)
@@ -228,7 +228,7 @@ def test_json_stays_json_and_yaml_stays_yaml(config: Object) -> None:
     assert set(found) == set(config)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     config=st.dictionaries(
         NAMES | st.just("lr"), st.integers(0, 9) | SECRETS | st.text("ab 1:#'\"\n", max_size=99)
@@ -242,7 +242,7 @@ def test_a_config_that_a_job_prints_as_yaml_stays_yaml(config: Object) -> None:
     assert again == found
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(text=st.text(alphabet="token=:k ey\"'\\\n-<>redacted/@{}[]1A.", max_size=80))
 def test_any_text_is_redacted_once_and_for_all(text: str) -> None:
     found = Redactor().text(text)

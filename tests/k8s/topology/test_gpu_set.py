@@ -9,7 +9,7 @@ from collections.abc import Callable
 from itertools import combinations
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from k8s.topology.gpu_set import best_set, measure, split
@@ -45,7 +45,7 @@ def cases(draw: st.DrawFn) -> tuple[LinkMatrix, list[int], int]:
     return weighted(weights), free, draw(st.integers(1, len(free)))
 
 
-@settings(deadline=None, max_examples=300, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=300)
 @given(cases())
 def test_no_set_is_better_than_the_one_found(case: tuple[LinkMatrix, list[int], int]) -> None:
     matrix, free, count = case

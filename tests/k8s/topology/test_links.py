@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from k8s.topology.ack import config_map, node_of, read_config_map, unhealthy_gpus
@@ -110,7 +110,6 @@ def test_a_config_map_without_links_is_refused(links: Any) -> None:
         read_config_map(stored(links))
 
 
-@settings(deadline=None)
 @given(
     st.recursive(
         st.none() | st.booleans() | st.floats() | st.text(max_size=4),

@@ -6,7 +6,7 @@ import contextlib
 import re
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from k8s.topology.links import PCIE_LINKS, LinkMatrix
@@ -120,7 +120,6 @@ def matrices(draw: st.DrawFn, most: int = 10) -> LinkMatrix:
     return LinkMatrix.of(rows)
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     matrices(),
     st.lists(
@@ -143,7 +142,6 @@ def test_every_matrix_that_can_be_printed_is_read_back(
     assert found.numa == (tuple(str(at % 2) for at in range(len(matrix.links))) if headings > 1 else ())
 
 
-@settings(deadline=None)
 @given(st.data())
 def test_a_text_that_is_cut_or_changed_is_read_whole_or_refused(data: st.DataObject) -> None:
     text = data.draw(st.sampled_from([DGX_1V, H100, OLD, TWO_BY_HOST_BRIDGE]))
@@ -157,7 +155,6 @@ def test_a_text_that_is_cut_or_changed_is_read_whole_or_refused(data: st.DataObj
     assert all(found.links[at][at] == "X" for at in range(len(found.links)))
 
 
-@settings(deadline=None)
 @given(st.text(alphabet="GPU0123 X\tNV\nSYPIMLmlx5_\x1b[4m"))
 def test_no_text_does_harm(text: str) -> None:
     with contextlib.suppress(UnreadableTopology):

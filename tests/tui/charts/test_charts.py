@@ -94,7 +94,6 @@ def test_an_update_reads_only_what_is_new_unless_the_start_changed() -> None:
 
 
 @given(st.lists(st.floats(), max_size=600), st.integers(0, 600), st.integers(0, 600))
-@settings(deadline=None)
 def test_bands_know_what_a_reading_of_the_stretch_would_find(
     values: list[float], one: int, other: int
 ) -> None:
@@ -193,7 +192,6 @@ def test_every_extreme_value_is_kept() -> None:
     st.floats(-100, 500),
     st.floats(0.001, 900),
 )
-@settings(deadline=None)
 def test_spans_lie_in_order_on_the_columns_there_are(
     values: list[float], columns: int, low: float, width: float
 ) -> None:
@@ -352,7 +350,7 @@ POINTS = st.lists(
 
 
 @given(st.lists(POINTS, max_size=3), st.integers(0, 120), st.integers(0, 40), VIEWS)
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 def test_any_points_can_be_drawn_at_any_size(
     several: list[list[tuple[int, float, float]]], width: int, height: int, view: PlotOptions
 ) -> None:

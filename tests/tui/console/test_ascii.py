@@ -42,7 +42,7 @@ def test_every_glyph_that_we_draw_has_its_like() -> None:
     assert {found for found in drawn if in_ascii(found[1]) == "?"} == set()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.text(st.characters(), max_size=60))
 def test_whatever_is_written_becomes_ascii_of_the_same_width(text: str) -> None:
     (freed,) = Harmless().apply([Segment(text)], BLACK)

@@ -50,7 +50,7 @@ from tui.terminal.line_filters import AsciiOnly, Harmless
 # The gate itself
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(NASTY, max_size=5))
 def test_nothing_passes_the_gate_that_a_terminal_obeys(texts: list[str]) -> None:
     linked = Style(link="http://x\x1b]0;t\x07", bold=True)

@@ -88,7 +88,7 @@ async def show_all(texts: Sequence[str]) -> None:
             assert_all_harmless(app)
 
 
-@settings(max_examples=10, deadline=None, derandomize=True)
+@settings(max_examples=10, derandomize=True)
 @given(st.lists(NASTY, min_size=5, max_size=10))
 def test_widgets_draw_any_words_harmlessly(texts: list[str]) -> None:
     asyncio.run(show_all(texts))

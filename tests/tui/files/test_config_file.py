@@ -94,7 +94,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         read_config(tmp_path / "folder")
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.text(alphabet=st.characters(codec="utf-8"), max_size=60))
 def test_any_text_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
     path = written(tmp_path_factory.mktemp("any"), text)

@@ -24,7 +24,7 @@ from tui.jobs.new_job.draft import (
 )
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.dictionaries(st.text(max_size=10), st.text(max_size=50)))
 def test_a_draft_comes_back_as_it_was_kept(
     tmp_path_factory: pytest.TempPathFactory, values: dict[str, str]

@@ -66,7 +66,7 @@ def texts_of(name: str) -> st.SearchStrategy[str]:
 PLAIN = [name for name in JOB_FIELDS if name not in ("trainer", "user", "command", "mounts", "elastic_min")]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.fixed_dictionaries({}, optional={name: texts_of(name) for name in PLAIN}))
 def test_a_job_with_any_fields_comes_back_from_its_spec(values: dict[str, str]) -> None:
     values = {"name": "a", "run": COMMAND, COMMAND: "python x.py", **values}

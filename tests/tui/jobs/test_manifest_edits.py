@@ -128,7 +128,7 @@ TREES = st.recursive(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(TREES, TREES, TREES)
 def test_any_three_are_merged_to_yaml_that_reads_as_what_it_means(one: Any, two: Any, three: Any) -> None:
     edits = ManifestEdits()

@@ -42,7 +42,7 @@ TEXT = st.text(max_size=60) | st.sampled_from(
 )
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.dictionaries(st.sampled_from(KEYS) | st.text(max_size=5), TEXT))
 def test_any_values_become_a_spec_or_a_sentence_for_each_wrong_field(values: dict[str, str]) -> None:
     result = parse_values(values, "li")
@@ -53,7 +53,7 @@ def test_any_values_become_a_spec_or_a_sentence_for_each_wrong_field(values: dic
         assert to_yaml(result.kind.manifest(result.spec))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.dictionaries(st.sampled_from(KEYS), TEXT))
 def test_a_job_without_problems_is_the_same_job_when_it_is_cloned(values: dict[str, str]) -> None:
     result = parse_values(form_values(**values), "li")
@@ -61,7 +61,7 @@ def test_a_job_without_problems_is_the_same_job_when_it_is_cloned(values: dict[s
         assert parse_values(values_from_spec(result.spec, result.kind), "li").spec == result.spec
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     env=st.dictionaries(st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True), st.text(max_size=30)),
     words=st.lists(st.text(alphabet="ab '\"$\\-=", min_size=1, max_size=8), min_size=1, max_size=5),

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tui.text.natural_order import natural_key
@@ -148,7 +148,6 @@ def plainly(rows: Sequence[Row], pattern: str, order: tuple[str, bool] | None) -
     return [each.key for each in (*known, *(each for each in shown if each not in known))]
 
 
-@settings(deadline=None)
 @given(_STEPS, st.booleans())
 def test_what_is_shown_is_what_filtering_and_sorting_all_rows_anew_would_show(
     steps: list[tuple[str, Any]], keeps_objects: bool

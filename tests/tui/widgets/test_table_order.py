@@ -362,7 +362,7 @@ def _hold(table: Table, wanted: Sequence[str]) -> None:
 
 
 # Examples take long enough as they are found; making them smaller takes minutes.
-@settings(deadline=None, max_examples=30, phases=(Phase.explicit, Phase.generate))
+@settings(max_examples=30, phases=(Phase.explicit, Phase.generate))
 @given(_ROWS, _STEPS)
 def test_whatever_happens_the_screen_shows_the_rows_as_they_are_with_the_cursor_in_sight(
     rows: list[Row], steps: list[tuple[str, Any]]

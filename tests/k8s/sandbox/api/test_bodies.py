@@ -130,7 +130,6 @@ json_values = st.recursive(
 )
 
 
-@settings(deadline=None)
 @given(value=json_values, depth=st.integers(0, 2 * decoding.DEEPEST))
 def test_json_is_read_as_it_is_up_to_the_depth_that_is_allowed(value: object, depth: int) -> None:
     value = msgspec.json.decode(msgspec.json.encode(value))
@@ -150,7 +149,7 @@ def _depth(value: object) -> int:
     return 0 if members is None else 1 + max(map(_depth, members), default=0)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(body=st.binary(max_size=60) | st.text(alphabet='[]{}"\\&*a:,-\n <!|>', max_size=60).map(str.encode))
 def test_any_bytes_are_read_or_refused(body: bytes) -> None:
     for read in (decoding.from_json, decoding.from_yaml):
@@ -162,7 +161,6 @@ def test_any_bytes_are_read_or_refused(body: bytes) -> None:
             json.dumps(found)
 
 
-@settings(deadline=None)
 @given(value=json_values.filter(lambda value: _depth(value) < 20))
 def test_yaml_says_what_json_says(value: object) -> None:
     value = msgspec.json.decode(msgspec.json.encode(value))

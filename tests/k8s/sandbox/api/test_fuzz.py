@@ -63,9 +63,8 @@ kinds = st.sampled_from(
         "namespaces",
     ]
 )
-settled = settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+UNCHECKED = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+settled = settings(max_examples=150, suppress_health_check=UNCHECKED)
 
 
 @settled
@@ -176,7 +175,7 @@ CPU_LIMIT = "pods", ("spec", "containers", 0, "resources", "limits", "cpu")
 assert CPU_LIMIT in ALL_PLACES
 
 
-@settings(max_examples=600, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=600, suppress_health_check=UNCHECKED)
 @given(place=st.sampled_from(ALL_PLACES), value=anything)
 @example(place=CPU_LIMIT, value=1e100)
 def test_one_wrong_value_anywhere_is_stored_or_refused(

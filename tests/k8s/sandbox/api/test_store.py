@@ -88,7 +88,7 @@ def test_a_list_can_be_had_as_it_was(store: Store) -> None:
     assert names(store, 0) == []
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(writes=st.lists(st.tuples(st.booleans(), st.sampled_from("abcd")), max_size=30))
 def test_every_past_list_is_what_it_was(
     writes: list[tuple[bool, str]], tmp_path_factory: pytest.TempPathFactory

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from k8s.telemetry.readings import GpuReading, PodContainer, Source, Throttle
@@ -149,7 +149,6 @@ WORDS = st.sampled_from(
 VALUES = st.sampled_from(["", "0", "1", "٣", "-1", "9" * 400, "hw_slowdown", "n", "a\n"])
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.lists(
         st.builds(

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import math
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from k8s.telemetry.sources.prometheus_text import MOST_LINE_BYTES, Sample, known, read_samples
@@ -13,7 +13,6 @@ LABELS = st.dictionaries(
     st.text(st.characters(exclude_categories=["Cs"]), max_size=20),
     max_size=4,
 )
-UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 FLOATS = st.floats(allow_nan=False)
 
 
@@ -27,21 +26,18 @@ def line(name: str, labels: dict[str, str], value: float) -> str:
     return f"{name}{{{inside}}} {value!r}"
 
 
-@UNHURRIED
 @given(st.lists(st.tuples(NAMES, LABELS, FLOATS), max_size=6))
 def test_what_an_exporter_writes_is_read_as_it_was(written: list[tuple[str, dict[str, str], float]]) -> None:
     text = "\n".join(["# HELP a b", *(line(*each) for each in written), ""]).encode()
     assert list(read_samples(text)) == [Sample(*each) for each in written]
 
 
-@UNHURRIED
 @given(st.binary(max_size=300))
 def test_any_bytes_are_read_without_an_error(text: bytes) -> None:
     for sample in read_samples(text):
         assert isinstance(sample.value, float)
 
 
-@UNHURRIED
 @given(st.data())
 def test_a_text_that_ends_anywhere_or_is_broken_anywhere_is_read_without_an_error(
     data: st.DataObject,
