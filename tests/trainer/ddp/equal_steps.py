@@ -79,6 +79,7 @@ def learn(case: str, rank: int, port: str) -> None:
         kept["moments"] = state["optimizer"]["state"][0]["exp_avg"], again["optimizer"]["state"][0]["exp_avg"]
         torch.save(kept, f"{case}.pt")
     group.destroy()
+    os._exit(0)  # taking torch's threads down in a fork may wait for ever
 
 
 def _all_batches(batches: TrainBatches) -> Iterator[tuple[Tensor, Tensor]]:
