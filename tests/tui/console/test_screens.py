@@ -24,7 +24,7 @@ from tests.tui.console.test_console import Playground, console_on
 from tui.app import Console
 from tui.feeds.telemetry_feed import TelemetryFeed
 
-OVER_JOBS = ("delete", "jump", "themes", "quit")
+OVER_JOBS = ("delete", "jump", "themes", "quit", "help")
 """Dialogs that are looked at over the list of jobs."""
 SIZES = ((60, 15), (80, 24), (120, 40), (200, 60))
 PODS = "api/v1/namespaces/default/pods"
