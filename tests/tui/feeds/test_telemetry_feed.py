@@ -16,7 +16,11 @@ from tui.feeds.telemetry_feed import TelemetryFeed
 
 BERT = pytorch_job("bert", 1, 8, annotations={"gpuconsole.dev/user": "li"})
 NODES, JOBS = joined([node("a"), node("b"), node("c")], [pod_of(BERT, "master-0", on="a")], [BERT])
-WHOLE = telemetry_of(*(reading(name, index, 1.0) for name in "abc" for index in range(8)))
+
+
+def whole() -> Telemetry:
+    """Return what all three nodes tell just now."""
+    return telemetry_of(*(reading(name, index, 1.0) for name in "abc" for index in range(8)))
 
 
 def feed_of(reader: ScriptedReader, read_s: float = 0.02) -> TelemetryFeed:
@@ -40,7 +44,7 @@ async def followed(feed: TelemetryFeed) -> AsyncIterator[asyncio.Queue[Telemetry
 
 
 async def test_only_what_is_wanted_is_read_and_again_and_again() -> None:
-    reader = ScriptedReader(WHOLE)
+    reader = ScriptedReader(whole())
     feed = feed_of(reader)
     feed.aim(["b"])
     async with followed(feed) as rounds:
@@ -50,7 +54,7 @@ async def test_only_what_is_wanted_is_read_and_again_and_again() -> None:
 
 
 async def test_a_node_that_comes_into_sight_is_read_at_once_and_the_others_not_before_their_time() -> None:
-    reader = ScriptedReader(WHOLE)
+    reader = ScriptedReader(whole())
     feed = feed_of(reader, read_s=3600.0)
     feed.aim(["a"])
     async with followed(feed) as rounds:
@@ -63,7 +67,7 @@ async def test_a_node_that_comes_into_sight_is_read_at_once_and_the_others_not_b
 
 
 async def test_nothing_is_asked_while_nothing_is_wanted() -> None:
-    reader = ScriptedReader(WHOLE)
+    reader = ScriptedReader(whole())
     feed = feed_of(reader)
     async with followed(feed) as rounds:
         await asyncio.sleep(0.1)
@@ -74,7 +78,7 @@ async def test_nothing_is_asked_while_nothing_is_wanted() -> None:
 
 
 async def test_retrying_asks_for_all_of_it_again() -> None:
-    reader = ScriptedReader(WHOLE)
+    reader = ScriptedReader(whole())
     feed = feed_of(reader, read_s=3600.0)
     feed.aim(["a"])
     async with followed(feed) as rounds:
@@ -95,7 +99,7 @@ class Unanswered(ScriptedReader):
 
 
 async def test_while_the_cluster_is_away_the_last_numbers_stay_and_it_is_asked_on() -> None:
-    reader = Unanswered(WHOLE)
+    reader = Unanswered(whole())
     feed = feed_of(reader)
     feed.aim(["a"])
     async with followed(feed) as rounds:
@@ -105,14 +109,14 @@ async def test_while_the_cluster_is_away_the_last_numbers_stay_and_it_is_asked_o
 
 
 async def test_numbers_of_nodes_out_of_sight_are_kept_while_they_are_fresh() -> None:
-    reader = ScriptedReader(WHOLE)
+    reader = ScriptedReader(whole())
     feed = feed_of(reader)
     await feed.read_once(["a"])
     old = telemetry_of(*(reading("b", index, 1.0, ago_s=600) for index in range(8)))
     reader.telemetry = old
     await feed.read_once(["b"])
     assert set(feed.telemetry.nodes) == {"a", "b"}
-    reader.telemetry = WHOLE
+    reader.telemetry = whole()
     assert set((await feed.read_once(["c"])).nodes) == {"a", "c"}
 
 
@@ -128,10 +132,10 @@ async def test_why_a_node_tells_nothing_is_kept_while_only_what_pods_use_is_read
 
 
 async def test_history_and_hours_know_whose_a_gpu_was_though_the_exporter_does_not_say() -> None:
-    reader = ScriptedReader(WHOLE)
+    reader = ScriptedReader(whole())
     feed = feed_of(reader)
     await feed.read_once(["a"])
-    key = next(iter(WHOLE.gpus)).key
+    key = next(iter(whole().gpus)).key
     assert [each.pod for each in feed.history.of(key)[0].holders] == ["bert-master-0"]
     later = [reading("a", index, 1.0, ago_s=-60) for index in range(8)]
     reader.telemetry = telemetry_of(*later)
@@ -141,7 +145,7 @@ async def test_history_and_hours_know_whose_a_gpu_was_though_the_exporter_does_n
 
 
 async def test_an_allocated_gpu_that_was_idle_for_half_an_hour_is_a_warning_of_its_job() -> None:
-    reader = ScriptedReader(WHOLE)
+    reader = ScriptedReader(whole())
     feed = feed_of(reader)
     job = JOBS["bert"]
     for minutes in range(0, 34, 4):
