@@ -32,7 +32,7 @@ until mkdir "$lock" 2>/dev/null; do
     sleep 1
 done
 trap 'kill $alive 2>/dev/null; rmdir "$lock" 2>/dev/null; rm -rf "$HOME"' EXIT
-while sleep 60; do touch -c "$lock"; done >/dev/null 2>&1 &
+while sleep 60 && kill -0 $$; do touch -c "$lock"; done >/dev/null 2>&1 &
 alive=$!
 if [ ! -e "$dir/.git" ]; then
     if [ -d "$dir" ] && [ -n "$(ls -A "$dir")" ]; then
