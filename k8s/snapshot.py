@@ -109,6 +109,7 @@ class NodeRow:
     """Where it is in the network: a value for each of `k8s.topology.network.LEVELS`, empty where unknown."""
     schedule: str = ""
     """Its label `ack.node.gpu.schedule`, by which Alibaba Cloud's schedulers share its GPUs."""
+    labels: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     @property
     def takes_pods(self) -> bool:

@@ -125,6 +125,8 @@ def _run(words: list[str]) -> int:
         config_theme=config.theme,
         finished_days=config.finished_days,
         prometheus=config.prometheus,
+        strip_by=config.strip_by,
+        has_loss=config.loss,
     )
     with recognising(config.accelerators):
         return _do(options, flags)

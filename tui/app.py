@@ -27,6 +27,7 @@ import themes
 from k8s.errors import KubeError
 from k8s.snapshot import ClusterSnapshot
 from k8s.text.sanitize import sanitize, sanitize_lines
+from tui.files.layout_file import KeptLayouts
 from tui.keys import ACTIONS, EVERYWHERE, Action, ActionTable, Argument, UserKeys
 from tui.keys.advice import console_advice
 from tui.options import ConsoleOptions
@@ -64,7 +65,10 @@ class Console(PacedApp[int]):
     CSS_PATH = [  # noqa: RUF012
         themes.STYLESHEET,
         # Home's own too: what a view brings later makes everything be read anew.
-        *(Path(__file__).parent / "screens" / "base" / name for name in ("view.tcss", "list_view.tcss")),
+        *(
+            Path(__file__).parent / "screens" / name
+            for name in ("base/view.tcss", "base/list_view.tcss", "lists/jobs.tcss")
+        ),
     ]
     BINDINGS: ClassVar[list[BindingType]] = bindings(
         key for key in ACTIONS.keys(EVERYWHERE) if key.id == INTERRUPT
@@ -115,7 +119,11 @@ class Console(PacedApp[int]):
             self._names,
             client=lambda: self.client,
             telemetry=lambda: self.telemetry_feed,
+            permissions=lambda: self.permissions,
             finished_days=options.finished_days,
+            strip_by=options.strip_by,
+            has_loss=options.has_loss,
+            layouts=KeptLayouts(options.state_folder),
             actions=actions,
         )
         """What every view gets."""

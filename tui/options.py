@@ -39,6 +39,10 @@ class ConsoleOptions:
     """How long the list shows jobs that have finished."""
     prometheus: str = ""
     """Service that config.yaml names, as `monitoring/prometheus-k8s:web`; empty to look for one."""
+    strip_by: str = ""
+    """The label of nodes by which home sums up those that it has no room for; empty for the GPUs' model."""
+    has_loss: bool = True
+    """Home reads the loss of running jobs, unless that is switched off there."""
     is_mono: bool = False
     """Without colours."""
     is_ascii: bool = False

@@ -102,6 +102,7 @@ def node_row(node: Node, holders: Sequence[Holder]) -> NodeRow:
         conditions=tuple(node.status.conditions or ()),
         network=network_path(meta.labels),
         schedule=meta.label(SCHEDULE_LABEL),
+        labels=meta.labels or {},
     )
 
 

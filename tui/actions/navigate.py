@@ -38,10 +38,11 @@ def jobs(console: Console, request: ActionRequest) -> None:
 
 
 def nodes(console: Console, request: ActionRequest) -> None:
-    """Show the list of nodes."""
+    """Show the list of nodes; above the view that is shown where it begins with one of them."""
     from tui.screens.lists.nodes import NodesView
 
-    console.views.switch(Route("nodes"), NodesView())
+    show = console.views.show if request.argument else console.views.switch
+    show(Route("nodes", request.argument), NodesView(request.argument))
 
 
 def users(console: Console, request: ActionRequest) -> None:

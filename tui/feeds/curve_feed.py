@@ -163,6 +163,29 @@ class CurveFeed:
         else:
             self.problem = _NO_FOLDER
 
+    async def read_local(self) -> bool:
+        """Read what is new in event files on this machine; tell whether they are on this machine.
+
+        Raises:
+            KubeError: The job cannot be read.
+        """
+        if not isinstance(self.events, EventFolder):
+            declared = await self._declared()
+            if not declared.log_dir or not await self._find_local(declared, _writer(declared)):
+                return False
+        assert isinstance(self.events, EventFolder)
+        await asyncio.to_thread(self.events.read_new)
+        return True
+
+    async def _find_local(self, declared: DeclaredJob, writer: Replica | None) -> bool:
+        """Take the folder of the event files, if it is on this machine; tell whether it is."""
+        template = writer.template if writer is not None else {}
+        folder = await pod_files.local_folder(self._client, template, self._ref.namespace, declared.log_dir)
+        if folder is not None:
+            self.source = f"{declared.log_dir} on this machine"
+            self.events = EventFolder(folder)
+        return folder is not None
+
     async def _declared(self) -> DeclaredJob:
         obj = await self._client.get(resource_of(self._ref), self._ref.name, self._ref.namespace)
         return kind_of(self._ref).parse(obj)
@@ -172,11 +195,7 @@ class CurveFeed:
         if isinstance(self.events, EventFolder):
             return bool(await asyncio.to_thread(self.events.read_new)), LOCAL_S
         writer = _writer(declared)
-        template = writer.template if writer is not None else {}
-        folder = await pod_files.local_folder(self._client, template, self._ref.namespace, declared.log_dir)
-        if folder is not None:
-            self.source = f"{declared.log_dir} on this machine"
-            self.events = EventFolder(folder)
+        if await self._find_local(declared, writer) and isinstance(self.events, EventFolder):
             return bool(await asyncio.to_thread(self.events.read_new)), LOCAL_S
         return await self._read_from_pod(writer.instance if writer else "", declared.log_dir), REMOTE_S
 

@@ -1,4 +1,4 @@
-"""What the preview of a job asks the cluster for: its last events, and the last lines of rank 0."""
+"""What the preview of a job asks the cluster for: its last events."""
 
 from __future__ import annotations
 
@@ -6,15 +6,13 @@ import asyncio
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 import msgspec
 
 from k8s.client.client import Client
-from k8s.client.transport import translated
 from k8s.errors import KubeError
-from k8s.logs.prefixes import RankReader
-from k8s.models import LONG_AGO, Event, convert
+from k8s.jobs.permissions import Permissions, ResourceAttributes
+from k8s.models import Event, convert
 from k8s.models.resources import EVENTS
 from k8s.snapshot import Instance, Job
 from k8s.status import Status
@@ -22,15 +20,6 @@ from tui.jobs.events import event_order, fold
 
 MOST_EVENTS = 8
 """Events that are kept, the newest ones."""
-MOST_LINES = 60
-"""Lines of a log that are kept, the last ones."""
-MOST_RANKS = 8
-"""For so many ranks in one log lines are asked for, so that enough are left of one of them."""
-MOST_BYTES = 512 * 1024
-"""Of a log no more is read, however long its lines are."""
-IDLE_S = 10.0
-"""Longest silence of a log that is being read."""
-_NOT_STARTED = (Status.QUEUED, Status.PENDING, Status.STARTING, Status.SUSPENDED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,21 +29,21 @@ class PreviewData:
     events: tuple[Event, ...] = ()
     """The newest first; those that say the same are one, with their number."""
     events_problem: str = ""
-    log: tuple[bytes, ...] = ()
-    """As they were written, the last one last."""
-    log_of: str = ""
-    """Whose lines these are, as in `rank 0 · master-0`; empty where nobody says anything yet."""
-    log_problem: str = ""
-    at: datetime = LONG_AGO
-    """When it was seen, by our clock."""
 
 
-async def fetch_preview(client: Client, job: Job) -> PreviewData:
-    """Look at a job, behind whatever the user waits for. Three requests at most; it never raises."""
-    (events, events_problem), (log, log_of, log_problem) = await asyncio.gather(
-        _events(client, job), _log(client, job)
-    )
-    return PreviewData(events, events_problem, log, log_of, log_problem, datetime.now(UTC))
+async def fetch_preview(client: Client, job: Job, permissions: Permissions | None = None) -> PreviewData:
+    """Look at a job, behind whatever the user waits for. Two requests at most; it never raises.
+
+    Args:
+        client: The cluster.
+        job: The job.
+        permissions: What the user may do there; what is known to be refused is not asked for.
+    """
+    if permissions is not None:
+        found = await permissions.ask(ResourceAttributes.of("list", EVENTS), job.ref.namespace)
+        if found.is_allowed is False:
+            return PreviewData(events_problem=f"{found.why[:1].upper()}{found.why[1:]}.")
+    return PreviewData(*await _events(client, job))
 
 
 async def _events(client: Client, job: Job) -> tuple[tuple[Event, ...], str]:
@@ -102,40 +91,6 @@ def _telling(job: Job) -> Instance | None:
 def _chief(job: Job) -> Instance | None:
     with_pod = [each for each in job.instances if each.pod]
     return next((each for each in with_pod if each.is_chief), with_pod[0] if with_pod else None)
-
-
-async def _log(client: Client, job: Job) -> tuple[tuple[bytes, ...], str, str]:
-    """Return the last lines of the first rank, whose they are, and why they cannot be read."""
-    chief = _chief(job)
-    if chief is None or (chief.status in _NOT_STARTED and not chief.restarts):
-        return (), "", ""
-    rank = min(chief.ranks, default=None)
-    whose = chief.name if rank is None else f"rank {rank} · {chief.name}"
-    ranks_here = min(max(1, len(chief.ranks)), MOST_RANKS)
-    body = bytearray()
-    try:
-        async with client.log(
-            chief.pod,
-            job.ref.namespace,
-            container=chief.containers[0] if chief.containers else "",
-            tail=MOST_LINES * ranks_here,
-            idle_s=IDLE_S,
-            is_urgent=False,
-        ) as stream:
-            with translated(f"read the log of {chief.pod}"):
-                async for chunk in stream.iter_any():
-                    body += chunk
-                    if len(body) > MOST_BYTES:
-                        break
-    except KubeError as error:
-        return (), whose, said(error)
-    reader = RankReader(chief.ranks, prints_all_ranks=chief.role == "launcher")
-    lines = []
-    for raw in bytes(body).removesuffix(b"\n").split(b"\n"):
-        owner = reader.owner(raw)
-        if owner.rank in (None, rank):
-            lines.append(raw[owner.prefix_bytes :])
-    return tuple(lines[-MOST_LINES:]), whose, ""
 
 
 def said(error: KubeError) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from k8s.snapshot import Holder, Job, NodeRow
 from k8s.status import Status
-from k8s.text.sanitize import log_text, sanitize
+from k8s.text.sanitize import sanitize
 from tui.text.cells import cell_len, elide_end, elide_middle, head, pad
 from tui.text.format import NOTHING, Clock, Look, Run, compact_ranges, memory, status_run
 from tui.text.gpu_bar import job_mark, node_cells
@@ -100,14 +100,14 @@ def telling_taints(node: NodeRow) -> tuple[Taint, ...]:
 
 
 def job_preview(job: Job, preview: PreviewData | None, clock: Clock, width: int, height: int) -> Lines:
-    """Tell what a job is, why it is so, what happened to it, and what it says.
+    """Tell what a job is, why it is so, and what happened to it.
 
     Args:
         job: The job.
         preview: What was seen of it; None before that.
         clock: Now.
         width: Cells of a line.
-        height: Lines that there are; the log gets what the rest leaves.
+        height: Lines that there are.
     """
     lines: Lines = [[(elide_end(sanitize(job.ref.name), width), "bright")]]
     about = " · ".join(
@@ -136,19 +136,9 @@ def job_preview(job: Job, preview: PreviewData | None, clock: Clock, width: int,
     elif not preview.events:
         lines += _said("None; a cluster forgets them after an hour.", width, "quiet")
     for event in preview.events:
-        if len(lines) > height * 2 // 3:
+        if len(lines) > height:
             break
         lines += _event(event, clock, width)
-    read = f" of {preview.log_of} · read {preview.at.astimezone():%H:%M:%S}" if preview.log_of else ""
-    lines += [[], _heading(f"log{read}", width)]
-    if preview.log_problem:
-        lines += _said(preview.log_problem, width, "pending")
-    elif not preview.log:
-        words = "It says nothing yet." if preview.log_of else "Nothing runs yet that could say anything."
-        lines += _said(words, width, "quiet")
-    room = max(0, height - len(lines))
-    for raw in preview.log[max(0, len(preview.log) - room) :] if room else ():
-        lines.append([(elide_end(log_text(raw), width), "")])
     return lines[:height]
 
 

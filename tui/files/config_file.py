@@ -34,6 +34,10 @@ class Config:
     """How long the list shows jobs that have finished."""
     prometheus: str = ""
     """The service of the cluster's Prometheus, as `monitoring/prometheus-k8s:web`; empty to look for it."""
+    strip_by: str = ""
+    """The label of nodes by which home sums up those that it has no room for; empty for the GPUs' model."""
+    loss: bool = True
+    """Whether home reads the loss of running jobs."""
 
 
 def read_config(path: Path) -> Config:
@@ -72,27 +76,39 @@ def _root(path: Path, text: str) -> yaml.MappingNode | None:
 def _config(path: Path, root: yaml.MappingNode | None) -> Config:
     accelerators: tuple[str, ...] = ()
     theme, finished_days, prometheus = "", FINISHED_DAYS, ""
+    strip_by, loss = "", True
     unknown = []
     for key, value in root.value if root else ():
         if key.value == "accelerators":
             accelerators = tuple(_patterns(path, value))
         elif key.value == "theme":
-            theme = _name(path, value)
+            theme = _text_value(path, value, "theme", "the name of a theme is expected, as dark")
         elif key.value == "finished_days":
             finished_days = _days(path, value)
         elif key.value == "prometheus":
             prometheus = _service(path, value)
+        elif key.value == "strip_by":
+            why = "a label of nodes is expected, as topology.kubernetes.io/zone"
+            strip_by = _text_value(path, value, "strip_by", why)
+        elif key.value == "loss":
+            loss = _switch(path, value, "loss")
         else:
             name = key.value if isinstance(key, yaml.ScalarNode) else "a key of several parts"
             unknown.append(f"{name} (line {_line(key)})")
-    return Config(accelerators, tuple(unknown), theme, finished_days, prometheus)
+    return Config(accelerators, tuple(unknown), theme, finished_days, prometheus, strip_by, loss)
 
 
-def _name(path: Path, value: yaml.Node) -> str:
+def _switch(path: Path, value: yaml.Node, key: str) -> bool:
+    if value.tag != "tag:yaml.org,2002:bool":
+        raise _refusal(path, _line(value), key, "true or false is expected")
+    return bool(yaml.safe_load(value.value))
+
+
+def _text_value(path: Path, value: yaml.Node, key: str, why: str) -> str:
     if not isinstance(value, yaml.ScalarNode) or value.tag != _TEXT or not value.value:
-        raise _refusal(path, _line(value), "theme", "the name of a theme is expected, as dark")
-    name: str = value.value
-    return name
+        raise _refusal(path, _line(value), key, why)
+    text: str = value.value
+    return text
 
 
 def _service(path: Path, value: yaml.Node) -> str:

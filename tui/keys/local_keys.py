@@ -19,10 +19,29 @@ JOBS = (
     Key("jobs.mine", "M", "mine", "Only my jobs (toggle)", "mine"),
     Key("jobs.faults", "F", "faults", "Only failed, restarting, silent or stuck jobs (toggle)", "faults"),
     Key("jobs.older", "o", "older", "Include jobs that finished more than 7 days ago (toggle)"),
+    Key("jobs.loss", "L", "loss", "The loss of running jobs (toggle)"),
+    Key("jobs.nodes_pane", "1", "focus_pane('nodes')", "Go to the nodes above the list"),
+    Key("jobs.list_pane", "2", "focus_pane('list')", "Go to the list"),
+    Key("jobs.job_pane", "3", "focus_pane('job')", "Go to what the job says"),
     _sort("jobs", "N", "name", "name"),
     _sort("jobs", "A", "age", "age"),
     _sort("jobs", "S", "status", "status"),
 )
+STRIP = (
+    Key("strip.left", "h,left", "step(-1)", "Left"),
+    Key("strip.right", "l,right", "step(1)", "Right"),
+    Key("strip.down", "j,down", "step_rows(1)", "Down"),
+    Key("strip.up", "k,up", "step_rows(-1)", "Up"),
+    Key("strip.first", "g,home", "go(0)", "First node"),
+    Key("strip.last", "G,end", "go(-1)", "Last node"),
+    Key("strip.open", "enter", "open", "Only the jobs on the node; again: the node in the list of nodes"),
+)
+JOB_PANE = (
+    Key("job_pane.open", "enter", "open_logs", "The logs in full"),
+    Key("job_pane.next_rank", "full_stop", "step_rank(1)", "Next rank"),
+    Key("job_pane.previous_rank", "comma", "step_rank(-1)", "Previous rank"),
+)
+"""The log in it has the keys of any log."""
 NODES = (
     Key("nodes.largest_job", "o", "largest_job", "Open the job that holds most of the node", "its job"),
     _sort("nodes", "1", "free", "free GPUs", "by free"),

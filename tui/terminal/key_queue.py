@@ -55,6 +55,11 @@ class KeyQueue:
         """Whether all that was typed was handed on, and what it caused is done."""
         return not self._is_looking and not self._is_busy(self._app)
 
+    @property
+    def has_keys(self) -> bool:
+        """Whether something was typed that is not handed on yet."""
+        return bool(self._waiting)
+
     async def put(self, typed: Typed) -> None:
         """Hand on a key or a paste, at once where nothing is before it. Called among the app's messages."""
         if self._is_looking or self._is_busy() or not self._takes_keys():

@@ -6,6 +6,7 @@ Two jobs beside each other have different shapes too, and they come in the order
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import lru_cache
 from itertools import groupby
 from zlib import crc32
@@ -17,6 +18,8 @@ COLOURS: tuple[Look, ...] = ("series-1", "series-2", "series-3", "series-4", "se
 """What jobs are told apart by; more jobs than these share them."""
 HELD, FREE, BAD = "▮▰", "▯", "✕"
 """Held, in two shapes by turns; free; unhealthy."""
+LIT, OFFERED = "◆", "◇"
+"""Held by the job that is pointed at; free, and a job that waits could take it."""
 MOST_CELLS = 16
 """Cells that a node gets at most: one for each GPU of the largest usual machine."""
 
@@ -41,11 +44,19 @@ def job_marks(names: tuple[str, ...]) -> tuple[Run, ...]:
     return tuple(marks)
 
 
-def node_cells(node: NodeRow, width: int = MOST_CELLS) -> list[Run]:
+def node_cells(
+    node: NodeRow, width: int = MOST_CELLS, *, lit: Collection[tuple[str, str]] = (), offered: int = 0
+) -> list[Run]:
     """Draw the GPUs of a node; beyond `width` cells are shares, and whatever exists keeps one.
 
     GPUs are where they are on the node where all holders' numbers are known, else those of
     the first holder come first.
+
+    Args:
+        node: The node.
+        width: How many cells it gets at most.
+        lit: The jobs that are pointed at, each by its namespace and name.
+        offered: How many of the free GPUs are pointed at.
     """
     jobs = [(name, _units(node, namespace, name)) for namespace, name, _ in node.jobs]
     total, bad = node.gpus_total, node.gpus_unhealthy
@@ -60,11 +71,19 @@ def node_cells(node: NodeRow, width: int = MOST_CELLS) -> list[Run]:
         cells = [place for place, amount in enumerate(each) for _ in range(amount)]
         cells += [None] * free
         bad = lost
+    are_lit = [(namespace, name) in lit for namespace, name, _ in node.jobs]
     runs: list[Run] = []
     for place, group in groupby(cells):
-        free_mark: Run = (FREE, "gpu-free")
-        mark, look = free_mark if place is None else job_mark(node, place)
-        runs.append((mark * len(list(group)), look))
+        amount = len(list(group))
+        if place is None:
+            shown = min(offered, amount)
+            offered -= shown
+            runs += [(OFFERED * shown, "running")] * bool(shown)
+            runs += [(FREE * (amount - shown), "gpu-free")] * (amount > shown)
+        else:
+            lit_mark: Run = (LIT, "bright")
+            mark, look = lit_mark if are_lit[place] else job_mark(node, place)
+            runs.append((mark * amount, look))
     return [*runs, (BAD * bad, "gpu-bad")] if bad else runs
 
 

@@ -1,4 +1,4 @@
-"""The pane beside a list: what there is to say of the row under the cursor, read only while the cursor rests.
+"""What there is to say of the row under the cursor, read only while the cursor rests.
 
 What the snapshot has is shown at once. The cluster is asked when the cursor has rested, and
 again when that row has changed; while nothing happens nothing is asked.
@@ -25,6 +25,7 @@ from tui.widgets.table.flashes import SHORTEST_TIMER_S
 
 if TYPE_CHECKING:
     from k8s.client.client import Client
+    from k8s.jobs.permissions import Permissions
     from tui.feeds.preview_data import PreviewData
 
 DRAW_S = 0.06
@@ -38,14 +39,23 @@ MOST_KEPT = 50
 
 
 class Preview(Widget):
-    """Shows why a job waits or fails, its events and last lines; or who holds a node."""
+    """Shows why a job waits or fails, and its events; or who holds a node."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"table--{look}" for look in filter(None, get_args(Look))}
 
-    def __init__(self, client: Callable[[], Client | None]) -> None:
-        """Show nothing yet; `client` returns the cluster once it is reached."""
+    def __init__(
+        self,
+        client: Callable[[], Client | None],
+        permissions: Callable[[], Permissions | None] = lambda: None,
+    ) -> None:
+        """Show nothing yet.
+
+        Args:
+            client: Returns the cluster once it is reached.
+            permissions: Returns what this user may do there; what is refused is not asked for.
+        """
         super().__init__()
-        self._client = client
+        self._client, self._permissions = client, permissions
         self._subject: Job | NodeRow | None = None
         self._snapshot = ClusterSnapshot()
         self._lines: Lines = []
@@ -111,7 +121,7 @@ class Preview(Widget):
     async def _look(self, client: Client, job: Job) -> None:
         from tui.feeds.preview_data import fetch_preview
 
-        preview = await fetch_preview(client, job)
+        preview = await fetch_preview(client, job, self._permissions())
         self._previews.pop(job.uid, None)
         self._previews[job.uid] = (job, preview, asyncio.get_running_loop().time())
         for uid in list(self._previews)[:-MOST_KEPT]:
@@ -136,13 +146,14 @@ class Preview(Widget):
 
     def _compose_lines(self) -> Lines:
         subject, snapshot = self._subject, self._snapshot
-        width, height = self.size
+        width, height = self.content_size
         if subject is None or not self.display or width < 1:
             return []
         clock = Clock.ahead(snapshot.clock_offset_s)
         if isinstance(subject, Job):
             seen = self._previews.get(subject.uid)
-            return job_preview(subject, seen[1] if seen else None, clock, width, height)
+            preview = seen[1] if seen else None
+            return job_preview(subject, preview, clock, width, height)
         users = {(job.ref.namespace, job.ref.name): job.user for job in snapshot.jobs}
         return node_preview(subject, users, clock, width)
 
@@ -155,10 +166,10 @@ class Preview(Widget):
         """Draw one line."""
         base = self.rich_style
         if y >= len(self._lines):
-            return Strip.blank(self.size.width, base)
+            return Strip.blank(self.content_size.width, base)
         segments = [Segment(text, self._style(look)) for text, look in self._lines[y]]
         cells = sum(cell_len(text) for text, _ in self._lines[y])
-        return Strip(segments, cells).adjust_cell_length(self.size.width, base)
+        return Strip(segments, cells).adjust_cell_length(self.content_size.width, base)
 
     def _style(self, look: Look) -> Style:
         if look not in self._styles:

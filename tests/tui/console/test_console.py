@@ -29,6 +29,7 @@ from tui.screens.job.job import JobView
 from tui.screens.lists.jobs import JobsView
 from tui.screens.lists.nodes import NodesView
 from tui.terminal.key_queue import QUIET_TURNS
+from tui.widgets.home.job_pane import JobPane
 from tui.widgets.preview import Preview
 from tui.widgets.table.table import Table
 
@@ -89,12 +90,14 @@ class Playground:
         screens = self.console.screen_stack
         feeds = (view for view in screens if isinstance(view, FeedView) and view.is_shown)
         jobs = (view for view in screens if isinstance(view, JobView) and view.is_shown)
+        panes = (pane for view in screens for pane in view.query(JobPane) if pane.is_live)
         previews = (pane for view in screens for pane in view.query(Preview) if pane.display)
         waits = (
             any(worker.group in FILLS and not worker.is_finished for worker in self.console.workers),
             any(not view.is_synced for view in feeds),
             any(not view._events.state.is_synced for view in jobs),
             any(pane._timer is not None for pane in previews),
+            any(not pane.is_settled for pane in panes),
         )
         return self.console.snapshot.is_synced and not any(waits)
 

@@ -31,7 +31,7 @@ async def test_keys_of_every_view_go_back_and_ask_what_is_wanted(tmp_path: Path)
         await hands.press("app.command", lambda: prompt(play) == ":", undo=back)
         await hands.press("app.help", seen(play, "This view", "Open the job: instances"), undo=back)
         await hands.press("app.palette", seen(play, "enter d     Open the job: instances"), undo=back)
-        await hands.press("app.jump", seen(play, "\n a NAME", "waits"), undo=back)
+        await hands.press("app.jump", seen(play, "\n a nodes", "\n s NAME", "waits"), undo=back)
         await play.press("N", "slash", *"bert", "enter")
         await play.until(lambda: "/bert" in title(play) and "waits" not in play.text)
         await hands.press("app.back", ordered(play, "bert", "paused", "waits"))
@@ -47,7 +47,7 @@ async def test_keys_of_every_view_keep_ask_again_and_leave(tmp_path: Path) -> No
         hands, state = Hands.on(play), tmp_path / "state"
         await play.press("N", "g")
         await play.until(seen(play, "─ events ─"))
-        await hands.press("app.preview", unseen(play, "─ events ─"), undo=["z"])
+        await hands.press("app.preview", unseen(play, "─ events ─"), undo=["z", "z", "z"])
         copied = state / "clipboard.txt"
         await hands.press("app.copy", lambda: copied.is_file() and copied.read_text() == "bert")
         await hands.press("app.save", lambda: list((state / "saved").glob("jobs-*.csv")))

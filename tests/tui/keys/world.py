@@ -10,6 +10,7 @@ from typing import Any
 
 from aiohttp import web
 from textual import events
+from textual.geometry import Region
 from textual.keys import _character_to_key
 
 from k8s.jobs.port_forward import CARRIED, FAILED
@@ -29,6 +30,7 @@ from tests.support.namespace_objects import EVENTS as ALL_EVENTS
 from tests.support.objects import Object, batch_job, node, pod_of, pytorch_job
 from tests.support.sample_cluster import ago
 from tests.tui.console.test_console import Playground, console_on
+from tui.widgets.table.table import Table
 
 PODS = "/api/v1/namespaces/default/pods"
 PYTORCH_JOBS = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs"
@@ -185,14 +187,17 @@ for _claim, _days in zip(VOLUMES, (3, 2, 1), strict=True):
 
 def title(play: Playground) -> str:
     """Return the line that says what is shown."""
-    return "".join(play.text.splitlines()[1:2])
+    lines = play.console.screen.query("#title")
+    y = lines.first().region.y if lines else 1
+    return "".join(play.text.splitlines()[y : y + 1])
 
 
 def order(play: Playground, *names: str) -> list[str]:
-    """Return the first of these words in each line that has one, from above."""
-    found = (
-        next((word for word in line.split() if word in names), "") for line in play.text.splitlines()[2:-2]
-    )
+    """Return the first of these words in each line of the table that has one, from above."""
+    tables = play.console.screen.query(Table)
+    region = tables.first().region if tables else Region(0, 2, 1000, max(0, len(play.text.splitlines()) - 4))
+    lines = [line[region.x : region.right] for line in play.text.splitlines()[region.y : region.bottom]]
+    found = (next((word for word in line.split() if word in names), "") for line in lines)
     return [name for name in found if name]
 
 

@@ -8,31 +8,30 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from k8s.client.auth.kubeconfig import Kubeconfig
+from k8s.jobs.permissions import Permissions
 from k8s.models import Event, convert
 from k8s.snapshot import NodeRow
 from k8s.text.sanitize import UNSAFE, sanitize
 from tests.scripted.server import Answer, Reply, ScriptedCluster, Stall, page, refusal
 from tests.support.hosted_view import hosted
 from tests.support.idle import until
-from tests.support.objects import Object, joined, node, pod_of, pytorch_job
+from tests.support.objects import joined, node, pod_of, pytorch_job
 from tests.tui.console.test_console import EVENTS, Playground, bert, console_on, some_objects
+from tests.tui.keys.world import REVIEWS
 from tests.tui.screens.test_jobs import job, picture
-from tui.feeds.preview_data import MOST_EVENTS, MOST_LINES, PreviewData, fetch_preview
+from tui.feeds.preview_data import MOST_EVENTS, PreviewData, fetch_preview
 from tui.feeds.preview_text import Lines, job_preview, node_preview, wrapped
 from tui.screens.lists.contexts import ContextsView
-from tui.screens.lists.jobs import JobsView
 from tui.screens.lists.nodes import NodesView
 from tui.text.cells import cell_len
 from tui.text.format import Clock
 from tui.widgets.preview import Preview
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
-LOG = "/api/v1/namespaces/default/pods/bert-master-0/log"
 WIDE = (160, 40)
 
 
@@ -55,13 +54,12 @@ def text_of(lines: Lines) -> str:
     return "\n".join("".join(text for text, _ in line) for line in lines)
 
 
-def says(*said: Reply | Object) -> Callable[[ScriptedCluster], None]:
-    """Return what lets a cluster tell of bert these logs, one for each time it is asked, and events."""
+def says(*said: Reply) -> Callable[[ScriptedCluster], None]:
+    """Return what lets a cluster answer so when it is asked for bert's events, once after the other."""
 
     def say(cluster: ScriptedCluster) -> None:
         cluster.forget(EVENTS)
-        cluster.say(EVENTS, page([each for each in said if isinstance(each, dict)]))
-        cluster.say(LOG, *(each for each in said if not isinstance(each, dict)))
+        cluster.say(EVENTS, *said)
 
     return say
 
@@ -80,30 +78,23 @@ def test_wrapped_words_fit_their_width_and_none_is_lost(text: str, width: int) -
     assert "".join("".join(lines).split()) == "".join(sanitize(text).split())
 
 
-def test_a_job_tells_why_what_happened_and_what_it_says_last() -> None:
+def test_a_job_tells_why_and_what_happened() -> None:
     found = replace(job("bert", user="li"), reason="worker-1 exit 1, restarted once")
     glance = PreviewData(
         (event(type="Warning", reason="BackOff", count=3, message="restarting failed container"),),
-        log=tuple(f"step {number}".encode() for number in range(60)),
-        log_of="rank 0 · master-0",
-        at=NOW,
     )
     told = text_of(job_preview(found, glance, Clock(NOW), 60, 20))
-    for words in ("PyTorchJob · default · li", "worker-1 exit 1", "1h00m BackOff ×3: restarting", "step 59"):
+    for words in ("PyTorchJob · default · li", "worker-1 exit 1", "1h00m BackOff ×3: restarting"):
         assert words in told
-    assert "log of rank 0 · master-0 · read" in told and "step 30" not in told
-    assert len(told.split("\n")) == 20
+    assert len(text_of(job_preview(found, glance, Clock(NOW), 60, 4)).split("\n")) == 4
 
 
 def test_a_job_tells_what_could_not_be_seen_and_that_there_is_nothing() -> None:
-    refused = PreviewData(
-        events_problem="May not list events.", log_problem="No log.", log_of="master-0", at=NOW
-    )
+    refused = PreviewData(events_problem="May not list events.")
     told = text_of(job_preview(job("a"), refused, Clock(NOW), 60, 30))
-    assert "May not list events." in told and "No log." in told
-    silent = text_of(job_preview(job("a"), PreviewData(log_of="master-0", at=NOW), Clock(NOW), 60, 30))
-    assert "None; a cluster forgets them after an hour." in silent and "It says nothing yet." in silent
-    assert "Nothing runs yet" in text_of(job_preview(job("a"), PreviewData(), Clock(NOW), 60, 30))
+    assert "May not list events." in told
+    silent = text_of(job_preview(job("a"), PreviewData(), Clock(NOW), 60, 30))
+    assert "None; a cluster forgets them after an hour." in silent
 
 
 def test_a_node_tells_who_holds_it_what_keeps_pods_away_and_what_is_wrong_with_it() -> None:
@@ -131,38 +122,29 @@ def test_a_node_tells_who_holds_it_what_keeps_pods_away_and_what_is_wrong_with_i
 
 
 @settings(max_examples=60)
-@given(st.text(max_size=80), st.binary(max_size=200), st.integers(4, 70), st.integers(1, 40))
-def test_whatever_a_cluster_says_the_story_is_harmless_and_fits(
-    words: str, raw: bytes, width: int, height: int
-) -> None:
+@given(st.text(max_size=80), st.integers(4, 70), st.integers(1, 40))
+def test_whatever_a_cluster_says_the_story_is_harmless_and_fits(words: str, width: int, height: int) -> None:
     told = event(type="Warning", reason=words, message=words)
     found = replace(job("a", user=words, progress=words), reason=words)
-    glance = PreviewData((told,) * 3, log=(raw,) * 50, log_of="master-0", at=NOW)
+    glance = PreviewData((told,) * 3)
     lines = job_preview(found, glance, Clock(NOW), width, height)
     assert len(lines) <= height
     for line in lines:
         assert not any(UNSAFE.search(text) for text, _ in line)
 
 
-async def test_a_wide_terminal_shows_why_events_and_log_of_the_job_the_cursor_rests_on(
-    tmp_path: Path,
-) -> None:
-    said = says(Answer(b"[rank0]: step 7\n[rank3]: step 8\n"), happened("e", message="pulled [/b] the image"))
+async def test_a_wide_terminal_shows_why_and_events_of_the_job_the_cursor_rests_on(tmp_path: Path) -> None:
+    said = says(page([happened("e", message="pulled [/b] the image")]))
     async with console_on(tmp_path, size=WIDE, prepare=said, **some_objects()) as play:
         await play.press("N", "g")
-        await play.until(lambda: "step 7" in pane(play))
-        assert "pulled [/b] the image" in pane(play) and "step 8" not in pane(play)
+        await play.until(lambda: "pulled [/b] the image" in pane(play))
         await play.press("j")
         await play.until(lambda: "Waits for GPUs: room for" in pane(play))
-        await play.until(lambda: "Nothing runs yet" in pane(play))
-        assert "step 7" not in pane(play)
+        assert "Running" not in pane(play)
 
 
-@pytest.mark.parametrize("view", [JobsView, NodesView])
-async def test_a_narrow_terminal_has_no_preview_and_z_says_what_it_needs(
-    view: type[JobsView | NodesView],
-) -> None:
-    async with hosted(view(), picture(), (139, 40)) as (app, pilot):
+async def test_a_narrow_terminal_has_no_preview_and_z_says_what_it_needs() -> None:
+    async with hosted(NodesView(), picture(), (139, 40)) as (app, pilot):
         assert not app.screen.query_one(Preview).display
         await pilot.press("z")
         await until(pilot, lambda: "The preview needs 140 columns; this terminal has 139." in app.text)
@@ -171,11 +153,12 @@ async def test_a_narrow_terminal_has_no_preview_and_z_says_what_it_needs(
         assert app.screen.query_one(Preview).display
 
 
-async def test_z_hides_the_preview_everywhere_until_it_is_pressed_again(tmp_path: Path) -> None:
+async def test_z_hides_the_preview_until_it_is_pressed_again(tmp_path: Path) -> None:
     async with console_on(tmp_path, size=WIDE, **some_objects()) as play:
-        assert play.console.screen.query_one(Preview).display
-        await play.press("z", "tab")
+        await play.press("tab")
         assert isinstance(play.console.screen, NodesView)
+        assert play.console.screen.query_one(Preview).display
+        await play.press("z")
         assert not play.console.screen.query_one(Preview).display
         await play.press("z")
         assert play.console.screen.query_one(Preview).display
@@ -193,33 +176,34 @@ async def test_other_lists_have_no_preview_and_z_says_which_have() -> None:
 
 
 async def test_nothing_is_asked_while_nothing_happens_and_again_when_the_row_changes(tmp_path: Path) -> None:
-    async with console_on(tmp_path, size=WIDE, prepare=says(Answer(b"step 7\n")), **some_objects()) as play:
+    said = says(page([happened("e", message="pulled")]))
+    async with console_on(tmp_path, size=WIDE, prepare=said, **some_objects()) as play:
         await play.press("N", "g")
-        await play.until(lambda: "step 7" in pane(play))
+        await play.until(lambda: "pulled" in pane(play))
         await play.until(lambda: play.is_filled)  # its pods may come after the job
         preview = play.console.screen.query_one(Preview)
-        asked = len(play.cluster.asked(LOG))
+        asked = len(play.cluster.asked(EVENTS))
         for _ in range(3):
             play.console.screen.redraw()  # type: ignore[attr-defined]
         assert preview._timer is None
         await play.rest()
-        assert len(play.cluster.asked(LOG)) == asked
+        assert len(play.cluster.asked(EVENTS)) == asked
 
 
 async def test_a_row_that_changes_while_it_is_asked_about_is_asked_about_again(tmp_path: Path) -> None:
-    said = says(Stall(), Answer(b"step 7\n"))
+    said = says(Stall(), Stall(), page([happened("e", message="pulled")]))
     async with console_on(tmp_path, size=WIDE, prepare=said, **some_objects()) as play:
         await play.press("N", "g")
-        await play.cluster.until_asked(LOG)
+        await play.cluster.until_asked(EVENTS, 2)
         changed = {**bert["metadata"], "annotations": {"gpuconsole.dev/user": "maria"}}
         play.watches["jobs"].event("MODIFIED", bert | {"metadata": changed})
-        await play.until(lambda: "step 7" in pane(play))
+        await play.until(lambda: "pulled" in pane(play))
 
 
 async def test_what_the_cursor_has_left_is_not_asked_for_any_more(tmp_path: Path) -> None:
     async with console_on(tmp_path, size=WIDE, prepare=says(Stall()), **some_objects()) as play:
         await play.press("N", "g")
-        await play.cluster.until_asked(LOG)
+        await play.cluster.until_asked(EVENTS)
         preview = play.console.screen.query_one(Preview)
         await play.press("j")
         await play.until(
@@ -229,7 +213,7 @@ async def test_what_the_cursor_has_left_is_not_asked_for_any_more(tmp_path: Path
         assert "bert" not in pane(play)
 
 
-async def test_a_glance_is_three_requests_behind_what_the_user_waits_for() -> None:
+async def test_a_glance_is_two_requests_behind_what_the_user_waits_for() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         found = joined([], [pod_of(bert, "master-0", on="a", gpus=4)], [bert])[1]["bert"]
         many = [
@@ -237,18 +221,14 @@ async def test_a_glance_is_three_requests_behind_what_the_user_waits_for() -> No
             for number in range(2 * MOST_EVENTS)
         ]
         cluster.say(EVENTS, page([*many, happened("other", about_uid="an-older-namesake")]))
-        lines = "".join(f"[rank0]: step {number}\n[rank1]: no\n" for number in range(2 * MOST_LINES))
-        cluster.say(LOG, Answer(lines.encode()))
         glance = await fetch_preview(client, found)
-        assert len(cluster.requests) == 3
+        assert len(cluster.requests) == 2
         assert sorted(each.query["fieldSelector"] for each in cluster.asked(EVENTS)) == [
             "involvedObject.name=bert",
             "involvedObject.name=bert-master-0",
         ]
         assert len(glance.events) == MOST_EVENTS
         assert "other" not in {each.metadata.uid for each in glance.events}
-        assert glance.log == tuple(f"step {number}".encode() for number in range(MOST_LINES, 2 * MOST_LINES))
-        assert glance.log_of == "rank 0 · master-0"
 
 
 async def test_a_glance_shows_events_that_say_the_same_once_with_their_number() -> None:
@@ -260,7 +240,6 @@ async def test_a_glance_shows_events_that_say_the_same_once_with_their_number() 
         ]
         other = happened("o", about_uid="job-bert", message="Pulled", reason="Pulled")
         cluster.say(EVENTS, page([*same, other]))
-        cluster.say(LOG, Answer(b""))
         glance = await fetch_preview(client, found)
         assert sorted((each.reason, each.count) for each in glance.events) == [("BackOff", 10), ("Pulled", 1)]
 
@@ -269,8 +248,15 @@ async def test_a_glance_that_is_refused_says_so_in_a_sentence() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         found = joined([], [pod_of(bert, "master-0", on="a", gpus=4)], [bert])[1]["bert"]
         cluster.say(EVENTS, refusal(403, "events is forbidden", "Forbidden"))
-        cluster.say(LOG, refusal(403, "pods/log is forbidden", "Forbidden"))
         glance = await fetch_preview(client, found)
         assert "events is forbidden" in glance.events_problem
-        assert "pods/log is forbidden" in glance.log_problem
-        assert (glance.events, glance.log) == ((), ())
+        assert glance.events == ()
+
+
+async def test_events_that_are_known_to_be_refused_are_not_asked_for() -> None:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        found = joined([], [pod_of(bert, "master-0", on="a", gpus=4)], [bert])[1]["bert"]
+        cluster.say(REVIEWS, Answer({"status": {"allowed": False}}), method="POST")
+        glance = await fetch_preview(client, found, Permissions(client))
+        assert "may not list events" in glance.events_problem
+        assert cluster.asked(EVENTS) == []

@@ -16,6 +16,7 @@ from textual.widgets import Input, Label
 
 from k8s.snapshot import ClusterSnapshot
 from k8s.text.sanitize import sanitize_lines
+from tui.files.layout_file import KeptLayouts
 from tui.keys import ACTIONS, EVERYWHERE, PROMPT, ActionTable, Argument, Key, remapped, view_keys
 from tui.keys.completion import complete
 from tui.options import FINISHED_DAYS
@@ -29,6 +30,7 @@ from tui.widgets.table.table import Table
 
 if TYPE_CHECKING:
     from k8s.client.client import Client
+    from k8s.jobs.permissions import Permissions
     from k8s.kinds import JobRef
     from tui.feeds.telemetry_feed import TelemetryFeed
 
@@ -54,6 +56,10 @@ def _no_telemetry() -> TelemetryFeed | None:
     return None
 
 
+def _no_permissions() -> Permissions | None:
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class ViewContext:
     """What the application gives each view."""
@@ -72,8 +78,16 @@ class ViewContext:
     """Returns what the cluster's GPUs do, once it is reached."""
     switches: dict[str, bool] = field(default_factory=dict)
     """What the user switched on or off for as long as the console runs, by the switch's name."""
+    permissions: Callable[[], Permissions | None] = _no_permissions
+    """Returns what this user may do there, once that can be asked."""
     finished_days: float = FINISHED_DAYS
     """How long the list shows jobs that have finished."""
+    strip_by: str = ""
+    """The label of nodes by which home sums up those that it has no room for; empty for the GPUs' model."""
+    has_loss: bool = True
+    """Whether home reads the loss of running jobs, unless that is switched."""
+    layouts: KeptLayouts = field(default_factory=KeptLayouts)
+    """Which panes home shows in each context."""
     forwarded: dict[JobRef, str] = field(default_factory=dict)
     """Jobs whose TensorBoard is forwarded, and its address here."""
     recent: list[str] = field(default_factory=list)
@@ -141,12 +155,16 @@ class View(Screen[None]):
     def compose(self) -> ComposeResult:
         """Lay out the frame around the body."""
         yield StatusLine(is_read_only=self.context.is_read_only).data_bind(View.snapshot)
-        yield Label("", id="title", markup=False)
+        yield from self.compose_heading()
         yield from self.compose_body()
         yield Label("", id="totals", markup=False)
         yield Label("", id="flash", markup=False)
         yield Prompt(remapped(PROMPT, self.context.keymap))
-        yield KeyBar((*self.keys, *self.context.everywhere_keys)).data_bind(View.refused)
+        yield KeyBar(self.bar_keys).data_bind(View.refused)
+
+    def compose_heading(self) -> ComposeResult:
+        """Lay out the title."""
+        yield Label("", id="title", markup=False)
 
     def compose_body(self) -> ComposeResult:
         """Lay out the middle of the view."""
@@ -163,6 +181,11 @@ class View(Screen[None]):
     def keys(self) -> tuple[Key, ...]:
         """Return the keys of this view, without those of every view."""
         return self.context.view_keys(self.NAME)
+
+    @property
+    def bar_keys(self) -> tuple[Key, ...]:
+        """Return the keys of the line below, as far as they have words there."""
+        return (*self.keys, *self.context.everywhere_keys)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Leave `/` and `:` to a field that is being typed in."""

@@ -1,38 +1,40 @@
-"""Home: every job, its status in one honest word, and why it is not running."""
+"""Home: every job, its status in one honest word, and why it is not running.
+
+Above it the nodes, below it or beside it what the job under the cursor says, as far as there is room.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, ClassVar
 
-from k8s.snapshot import ClusterSnapshot, Job, Missing
-from k8s.status import Status
-from tui.feeds.preview_text import status_words
-from tui.jobs.filters import FilteredJobs, filter_jobs, gpu_totals, is_loud, own_names, silent_ranks
+from textual import work
+from textual.app import ComposeResult
+from textual.containers import Container
+from textual.widgets import Label
+
+from k8s.snapshot import ClusterSnapshot, Job
+from tui.jobs.filters import FilteredJobs, filter_jobs, gpu_totals, own_names
+from tui.keys import EVERYWHERE, Key
 from tui.screens.base.list_view import ListView, progress_of
+from tui.screens.base.request import ActionRequest
+from tui.screens.lists.home_layout import PaneName
+from tui.screens.lists.home_light import jobs_on
+from tui.screens.lists.home_panes import HomePanes
+from tui.screens.lists.job_rows import COLUMNS, age_s, duration_s, job_row, missing_words
 from tui.text.empty_states import no_faults, no_jobs, only_older
-from tui.text.format import NOTHING, Clock, Run, compact_ranges, count, plural
+from tui.text.format import Clock, count, plural
+from tui.widgets.home.job_pane import JobPane
+from tui.widgets.home.node_strip import NodeStrip
 from tui.widgets.table.row_cache import RowCache
-from tui.widgets.table.table import Cell, Column, Row, Table
+from tui.widgets.table.table import Column, Table
 
 if TYPE_CHECKING:
     from k8s.kinds import JobRef
-
-COLUMNS = (
-    Column("name", "NAME", min_width=16, elide="middle", max_width=48),
-    Column("namespace", "NAMESPACE", priority=4, elide="end", min_width=9, max_width=20),
-    Column("kind", "KIND", priority=3, elide="end", min_width=10),
-    Column("status", "STATUS", min_width=11, flashes=True),
-    Column("gpus", "GPUS", align="right", sorts_largest_first=True, flashes=True),
-    Column("pods", "PODS", align="right", priority=1, sorts_largest_first=True, flashes=True),
-    Column("ranks", "RANKS", align="right", priority=5, sorts_largest_first=True),
-    Column("nodes", "NODES", priority=6, elide="end", min_width=10, max_width=28),
-    Column("user", "USER", priority=7, elide="end", min_width=4, max_width=14),
-    Column("age", "AGE", align="right", is_age=True),
-    Column("reason", "REASON", elide="end", min_width=10, max_width=120),
-)
-_STATUSES = tuple(Status)
+    from tui.feeds.loss_feed import LossFeed
 
 
 class JobsView(ListView):
@@ -42,7 +44,7 @@ class JobsView(ListView):
     COLUMNS: ClassVar[tuple[Column, ...]] = COLUMNS
     ORDER: ClassVar[tuple[str, bool] | None] = ("age", False)
     ON_ENTER: ClassVar[str] = "open_job"
-    PREVIEWS: ClassVar[bool] = True
+    CSS_PATH: ClassVar[list[str | PurePath]] = [Path(__file__).with_name("jobs.tcss")]
 
     def __init__(self) -> None:
         """Make the view."""
@@ -52,6 +54,36 @@ class JobsView(ListView):
         self._only_faults = False
         self._created: JobRef | None = None
         """The job to put the cursor on once its row comes."""
+        self._panes: HomePanes | None = None
+        self._losses: LossFeed | None = None
+        self._context_name = ""
+
+    @property
+    def panes(self) -> HomePanes:
+        """The panes around the list; made when the context is known."""
+        if self._panes is None:
+            self._panes = HomePanes(lambda: self.context, lambda: self.query_one(Table))
+        return self._panes
+
+    def compose_heading(self) -> ComposeResult:
+        """Lay out the nodes above the title."""
+        yield self.panes.strip
+        yield from super().compose_heading()
+
+    def compose_body(self) -> ComposeResult:
+        """Lay out the list, and what the job under the cursor says."""
+        yield Label("", id="notice", markup=False)
+        with Container(id="home"):
+            yield Table(self.COLUMNS)
+            yield self.panes.job_pane
+
+    @property
+    def bar_keys(self) -> tuple[Key, ...]:
+        """Return the keys of the line below, with that of the layouts."""
+        keys = super().bar_keys
+        (layout,) = (key for key in keys if key.id == f"{EVERYWHERE}.preview")
+        at = next((place for place, key in enumerate(keys) if key.id == "jobs.next_view"), 0)
+        return (*keys[:at], replace(layout, footer="layout"), *keys[at:])
 
     def on_mount(self) -> None:
         """Let ages grow though nothing changes."""
@@ -60,6 +92,72 @@ class JobsView(ListView):
         if self.route is not None and self.route.argument == "all":
             self.context.switches["older"] = True
         self.set_interval(10, self.redraw)
+
+    def on_resize(self) -> None:
+        """Show the panes that there is room for."""
+        if self.is_drawable:
+            self.panes.arrange(self.app.size, self.snapshot.context)
+            self.show_preview()
+
+    def on_screen_resume(self) -> None:
+        """Let the job's pane go on."""
+        super().on_screen_resume()
+        self.panes.job_pane.consider()
+
+    def on_screen_suspend(self) -> None:
+        """Let it ask for nothing while something covers it."""
+        super().on_screen_suspend()
+        self.panes.job_pane.consider()
+
+    def show_preview(self) -> None:
+        """Tell the panes what is under the cursor."""
+        if self.is_drawable:
+            self.panes.show(self.subject(self.query_one(Table).cursor_key), self.snapshot)
+
+    def watch_snapshot(self) -> None:
+        """Show the new picture; of another context with the panes that were chosen there."""
+        if self._context_name != self.snapshot.context:
+            self._context_name = self.snapshot.context
+            self.on_resize()
+        self.redraw()
+
+    def action_preview(self) -> None:
+        """Go to the next layout."""
+        self.flash(self.panes.cycle(self.snapshot.context))
+
+    def action_focus_pane(self, name: PaneName) -> None:
+        """Give the keys to a pane."""
+        if problem := self.panes.focus(name):
+            self.flash(problem)
+
+    def on_node_strip_node_highlighted(self, event: NodeStrip.NodeHighlighted) -> None:
+        """Point at the jobs of the node."""
+        event.stop()
+        self.show_preview()
+
+    def on_node_strip_node_selected(self, event: NodeStrip.NodeSelected) -> None:
+        """List only the jobs of the node; where that is so already, show the node among the others."""
+        event.stop()
+        if self.panes.filter_to_cursor():
+            self.post_message(ActionRequest("nodes", self.panes.nodes_argument))
+        else:
+            self.redraw()
+
+    def on_job_pane_logs_wanted(self, event: JobPane.LogsWanted) -> None:
+        """Show the log in full."""
+        event.stop()
+        if (job := self.current_job()) is not None:
+            self.post_message(ActionRequest("logs", targets=[job], instance=event.instance))
+
+    def step_back(self) -> bool:
+        """List the jobs of all nodes again, go back to the list, or clear the filter."""
+        if self.panes.clear_filter():
+            self.redraw()
+        elif self.panes.strip.has_focus or self.panes.job_pane.holds_focus:
+            self.focus_body()
+        else:
+            return super().step_back()
+        return True
 
     def draw(self, table: Table) -> None:
         """Fill the table and the lines around it from the snapshot."""
@@ -71,13 +169,16 @@ class JobsView(ListView):
         left_out = {"namespace"} if snapshot.namespace else set[str]()
         if not table.is_wide:
             left_out.add("reason")
+        losses = self._follow_losses(table)
+        if losses is None:
+            left_out.add("loss")
         columns = tuple(column for column in self.COLUMNS if column.key not in left_out)
         rows = self._kept.rows(
             chosen.jobs,
-            lambda job: _row(job, columns, clock, has_detail=not table.is_wide),
+            lambda job: job_row(job, columns, clock, losses or {}, has_detail=not table.is_wide),
             drawn_for=(columns, clock.is_rough),
             now_s=clock.now.timestamp(),
-            age_s=lambda job: _age_s(job, clock.now),
+            age_s=lambda job: age_s(job, clock.now),
         )
         if columns == table.columns:
             table.set_rows(rows)
@@ -85,6 +186,46 @@ class JobsView(ListView):
             table.set_columns(columns, rows)
         self._go_to_created(table)
         self._say(chosen)
+
+    def _follow_losses(self, table: Table) -> Mapping[str, Sequence[float]] | None:
+        """Have the loss of the jobs in sight read; return what is known, None where nobody wants to know."""
+        if not self.context.switches.get("loss", self.context.has_loss):
+            self._stop_losses()
+            return None
+        client = self.context.client()
+        is_other = self._losses is not None and self._losses.client is not client
+        if (self._losses is None or is_other) and client is not None and self.is_shown:
+            from tui.feeds.loss_feed import LossFeed
+
+            self._stop_losses()
+            self._losses = LossFeed(client, self.context.permissions(), self._take_loss)
+        if self._losses is None:
+            return {}
+        jobs = (self._by_uid.get(row.key) for row in table.rows_in_sight)
+        self._losses.want([job for job in jobs if job is not None])
+        is_read = any(each.group == "losses" and not each.is_finished for each in self.workers)
+        if self.is_shown and not is_read:
+            self._read_losses(self._losses)
+        return self._losses.values
+
+    @work(group="losses", exclusive=True)
+    async def _read_losses(self, losses: LossFeed) -> None:
+        await losses.run()
+
+    def _take_loss(self, job: Job) -> None:
+        self._kept.renew(self._by_uid.get(job.uid, job))
+        self.redraw()
+
+    def _stop_losses(self) -> None:
+        self.workers.cancel_group(self, "losses")
+
+    def covered(self) -> None:
+        """Read no losses."""
+        self._stop_losses()
+
+    def action_loss(self) -> None:
+        """Show the loss of running jobs, or not."""
+        self._turn("loss", self.context.has_loss)
 
     def go_to_created(self, ref: JobRef) -> None:
         """Put the cursor on a job that was created, as soon as the cluster lists it."""
@@ -98,8 +239,9 @@ class JobsView(ListView):
 
     def _choose(self, snapshot: ClusterSnapshot, now: datetime) -> FilteredJobs:
         switches = self.context.switches
+        nodes = self.panes.nodes
         return filter_jobs(
-            snapshot.jobs,
+            jobs_on(nodes, snapshot) if nodes else snapshot.jobs,
             own_names(snapshot.user),
             now,
             only_mine=switches.get("mine", False),
@@ -111,6 +253,8 @@ class JobsView(ListView):
     def _empty(self, snapshot: ClusterSnapshot, chosen: FilteredJobs) -> str:
         if not snapshot.jobs:
             return no_jobs(snapshot, is_read_only=self.context.is_read_only)
+        if self.panes.nodes and not chosen.older and not self._only_faults:
+            return f"No job has a pod on {self.panes.nodes_words}.\nesc shows all jobs."
         if chosen.older:
             return only_older(chosen.older, self.context.finished_days)
         return no_faults(len(snapshot.jobs))
@@ -120,11 +264,13 @@ class JobsView(ListView):
         shown, total = count(table.row_count), count(len(snapshot.jobs))
         which = ", ".join(filter(None, ("mine" * chosen.is_mine, "faults" * self._only_faults)))
         amount = total if not which and shown == total else f"{shown} of {total}"
-        parts = [f"Jobs ({which} {amount})" if which else f"Jobs ({amount})", *progress_of(snapshot)]
+        parts = [f"2 Jobs ({which} {amount})" if which else f"2 Jobs ({amount})", *progress_of(snapshot)]
         if self.context.switches.get("mine") and not chosen.is_mine and snapshot.jobs:
             parts.append("none is known to be yours, so all are shown")
         if chosen.older:
             parts.append(f"{count(chosen.older)} older hidden")
+        if self.panes.nodes:
+            parts.append(f"on {self.panes.nodes_words}")
         if self.filter_text:
             parts.append(f"/{self.filter_text}")
         if table.marks:
@@ -137,12 +283,13 @@ class JobsView(ListView):
             f"Σ {plural(len(snapshot.jobs), 'job')} · {plural(held, 'GPU')} held"
             f" · {waiting} requested and waiting",
         )
-        self.put("notice", snapshot.stale or _missing_words(snapshot.missing_jobs))
+        self.put("notice", snapshot.stale or missing_words(snapshot.missing_jobs))
 
     def on_table_row_highlighted(self, event: Table.RowHighlighted) -> None:
         """Tell of the row; whoever moves the cursor is not taken elsewhere after that."""
         self._created = None
         super().on_table_row_highlighted(event)
+        self._follow_losses(event.table)
 
     def labels_of(self, key: str) -> Mapping[str, str]:
         """Return a job's labels."""
@@ -156,7 +303,7 @@ class JobsView(ListView):
         now = Clock.ahead(self.snapshot.clock_offset_s).now
         for row, shown in zip(rows, self.query_one(Table).shown_rows, strict=True):
             job = self._by_uid[shown.key]
-            row[place : place + 1] = [str(job.status), _duration_s(job, now)]
+            row[place : place + 1] = [str(job.status), duration_s(job, now)]
         return [*titles[: place + 1], "DURATION", *titles[place + 1 :]], rows
 
     def subject(self, key: str | None) -> Job | None:
@@ -190,63 +337,11 @@ class JobsView(ListView):
         """Show also the jobs that finished long ago, or not."""
         self._turn("older")
 
-    def _turn(self, switch: str) -> None:
-        self.context.switches[switch] = not self.context.switches.get(switch, False)
+    def _turn(self, switch: str, by_default: bool = False) -> None:
+        self.context.switches[switch] = not self.context.switches.get(switch, by_default)
         self.redraw()
 
     def action_faults(self) -> None:
         """Show only the jobs that need somebody, or all."""
         self._only_faults = not self._only_faults
         self.redraw()
-
-
-def _missing_words(missing: Sequence[Missing]) -> str:
-    """Say what is missing in one line or two: of many kinds refused for one reason, the first."""
-    if not missing:
-        return ""
-    first = min(missing, key=lambda each: bool(each.shown))
-    others = [
-        each.resource for each in missing if each is not first and bool(each.shown) == bool(first.shown)
-    ]
-    return first.words + (f" The same for {', '.join(others)}." if others else "")
-
-
-def _row(job: Job, columns: Sequence[Column], clock: Clock, *, has_detail: bool) -> Row:
-    is_told = is_loud(job)
-    requested, allocated = job.gpus_requested, job.gpus_allocated
-    running, pods = job.instances_running, len(job.instances)
-    cells = {
-        "name": Cell(job.ref.name, "bright" if not job.status.is_final else ""),
-        "namespace": Cell(job.ref.namespace, "quiet"),
-        "kind": Cell(job.ref.kind, "quiet"),
-        "status": Cell(*status_words(job, clock), sort=float(_STATUSES.index(job.status))),
-        "gpus": Cell(
-            f"{allocated}/{requested}" if requested or allocated else NOTHING, sort=float(requested)
-        ),
-        "pods": Cell(f"{running}/{pods}", sort=float(pods)),
-        "ranks": _ranks(job),
-        "nodes": Cell(compact_ranges(job.nodes) or NOTHING, "quiet"),
-        "user": Cell(job.user or NOTHING, "quiet"),
-        "age": Cell(clock.age(job.created), "quiet", sort=-job.created.timestamp() if job.created else None),
-        "reason": Cell(job.reason or NOTHING, "" if is_told else "quiet"),
-    }
-    detail = f"└ {job.reason}" if is_told and has_detail else None
-    return Row(job.uid, tuple(cells[column.key] for column in columns), detail)
-
-
-def _ranks(job: Job) -> Cell:
-    """Count a job's ranks, and those that are silent: `8 !1`."""
-    silent, total = silent_ranks(job), job.ranks_total
-    runs: tuple[Run, ...] = ((str(total) if total else NOTHING, "quiet"),)
-    return Cell.of(*runs, *(((f" !{silent}", "failed"),) if silent else ()), sort=float(total))
-
-
-def _age_s(job: Job, now: datetime) -> float:
-    """Return the smallest of the ages that a job's row tells and that still grow."""
-    since = job.started if job.status is Status.RUNNING else None
-    return (now - (since or job.created or now)).total_seconds()
-
-
-def _duration_s(job: Job, now: datetime) -> int | None:
-    """Return how long a job runs or ran; None when it has not started."""
-    return None if job.started is None else max(0, int(((job.finished or now) - job.started).total_seconds()))

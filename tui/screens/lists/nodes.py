@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import ClassVar
 
@@ -57,15 +57,33 @@ class NodesView(ListView):
     COLUMNS: ClassVar[tuple[Column, ...]] = COLUMNS
     PREVIEWS: ClassVar[bool] = True
 
-    def __init__(self) -> None:
-        """Make the view."""
+    def __init__(self, begin_with: str = "") -> None:
+        """Make the view.
+
+        Args:
+            begin_with: The node on which the cursor is at first, or a filter behind a slash.
+        """
         super().__init__()
         self._kept: RowCache[NodeRow] = RowCache()
         self._telemetry = TelemetryWatch(self, self._nodes_in_sight)
+        self._first_node = "" if begin_with.startswith("/") else begin_with
+        self._first_filter = begin_with.removeprefix("/") if begin_with.startswith("/") else ""
 
     def on_mount(self) -> None:
         """Let ages grow though nothing changes."""
         self.set_interval(10, self.redraw)
+        self.filter_text = self._first_filter
+
+    def paint(self) -> None:
+        """Draw the table, with the cursor at first where it is to be."""
+        super().paint()
+        if self._first_node and self.query_one(Table).move_to(self._first_node):
+            self._first_node = ""
+
+    def labels_of(self, key: str) -> Mapping[str, str]:
+        """Return a node's labels."""
+        node = self.subject(key)
+        return node.labels if node is not None else {}
 
     def uncovered(self) -> None:
         """Begin to ask what the GPUs do, or go on."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from tui.text.format import count
 from tui.widgets.table.columns import Row
@@ -22,6 +22,8 @@ class LinesInSight:
         """What the first line says."""
         self.lines: Sequence[Line | None] = ()
         """What each line says; None for nothing."""
+        self.lit: Collection[str] = ()
+        """The keys of the rows that something outside the table points at."""
         self._rows = rows
         self._view = view
         self._marks = marks
@@ -64,7 +66,8 @@ class LinesInSight:
         row = self._rows.shown[place]
         is_marked, flashing = row.key in self._marks, self._flashes.of(row.key)
         is_detail, at_cursor = lines.first[place] != line, place == self._view.cursor
-        return RowLine(row, is_detail, at_cursor, is_marked, flashing, y - 1 in thumb)
+        is_lit = row.key in self.lit
+        return RowLine(row, is_detail, at_cursor, is_marked, flashing, y - 1 in thumb, is_lit)
 
     def _words_at(self, y: int, height: int, empty: str) -> Words | None:
         """Return what is said where there is no row; a filter that hides all says how many."""

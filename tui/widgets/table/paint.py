@@ -13,6 +13,7 @@ from textual.strip import Strip
 from k8s.text.sanitize import sanitize
 from tui.text.cells import cell_len, elide_end, elide_middle
 from tui.text.format import Run
+from tui.text.gpu_bar import LIT
 from tui.widgets.table.column_layout import GAP, Fit
 from tui.widgets.table.columns import Cell, Column, Row
 
@@ -33,6 +34,8 @@ class RowLine(NamedTuple):
     """The columns in which it has just changed."""
     has_thumb: bool
     """Whether the bar that shows where the view is passes it."""
+    is_lit: bool = False
+    """Whether something outside the table points at the row."""
 
 
 class Header(NamedTuple):
@@ -144,10 +147,10 @@ class RowPainter:
 
     def _row(self, line: RowLine) -> list[tuple[str, Style]]:
         beneath = _beneath(line)
-        mark = "●" if line.is_marked else " "
+        mark = "●" if line.is_marked else LIT if line.is_lit else " "
         cursor = "▸" if line.at_cursor else " "
         runs = [
-            (mark, self._style(*beneath, "mark" if line.is_marked else "")),
+            (mark, self._style(*beneath, "mark" if mark != " " else "")),
             (cursor + " ", self._style(*beneath, "cursor-mark" if line.at_cursor else "")),
         ]
         for index, cells in self._fit.widths:

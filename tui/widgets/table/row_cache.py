@@ -25,6 +25,10 @@ class RowCache(Generic[T]):
         self._kept: dict[int, tuple[T, float, Row]] = {}
         self._drawn_for: object = None
 
+    def renew(self, thing: T) -> None:
+        """Make the row of a thing anew the next time, though it is the same."""
+        self._kept.pop(id(thing), None)
+
     def rows(
         self,
         things: Iterable[T],

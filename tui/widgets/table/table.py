@@ -6,7 +6,7 @@ sorted or filtered under them. Rows are scrolled here, see `tui.widgets.viewport
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from time import monotonic
 from typing import ClassVar, get_args
@@ -149,8 +149,7 @@ class Table(Widget, can_focus=True):
     @property
     def cursor_key(self) -> str | None:
         """The key of the row under the cursor."""
-        row = self._view.cursor_row
-        return row.key if row is not None else None
+        return row.key if (row := self._view.cursor_row) is not None else None
 
     @property
     def marks(self) -> tuple[str, ...]:
@@ -184,6 +183,11 @@ class Table(Widget, can_focus=True):
         """Show only rows that `accepts` lets through; None shows all; `hint` says why it may be none."""
         with self._keeping_place():
             self._rows.filter(accepts, hint)
+
+    def point_at(self, keys: Collection[str]) -> None:
+        """Bear a mark before the rows with these keys, and before no others."""
+        self._lines.lit = keys
+        self._repaint()
 
     def move_to(self, key: str) -> bool:
         """Put the cursor on the row with this key; return whether it is shown."""
@@ -261,14 +265,11 @@ class Table(Widget, can_focus=True):
 
     def on_click(self, event: events.Click) -> None:
         """Put the cursor where the mouse is; a double click opens the row, one on a title sorts."""
-        place = event.get_content_offset(self)
-        if place is None:
+        if (place := event.get_content_offset(self)) is None:
             return
         if place.y == 0:
             self.action_sort(self._layout.column_at(place.x - GUTTER))
-            return
-        line = place.y - 1 + self.top
-        if line < len(self._rows.lines.rows):
+        elif (line := place.y - 1 + self.top) < len(self._rows.lines.rows):
             self._move_cursor(self._view.move_to(self._view.row_at(line)))
             if event.chain == 2:
                 self.action_open()
@@ -363,8 +364,7 @@ class Table(Widget, can_focus=True):
     def _repaint(self) -> None:
         """Have those lines drawn again that say something else than when they were last drawn."""
         width, height = self.size
-        changed = self._lines.update(height, self.empty)
-        if changed == [range(height)]:
+        if (changed := self._lines.update(height, self.empty)) == [range(height)]:
             self.refresh()
         elif changed:
             self.refresh(*(Region(0, lines.start, width, len(lines)) for lines in changed))

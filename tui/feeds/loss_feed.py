@@ -1,0 +1,164 @@
+"""The loss of the running jobs in sight, read sparsely: for the column of the list.
+
+One job is read after the other, each at most every half minute, behind whatever the user waits for: from
+its event files where they are on this machine, else from the last lines of its chief's log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from k8s.client.client import Client
+from k8s.client.rate_limiter import background_requests
+from k8s.client.transport import translated
+from k8s.errors import KubeError
+from k8s.jobs.permissions import Permissions
+from k8s.logs import LogLine, Target, targets_of
+from k8s.logs.lines import Splitter
+from k8s.logs.prefixes import RankReader
+from k8s.snapshot import Job
+from k8s.status import Status
+from tui.feeds.curve_feed import CurveFeed
+from tui.feeds.log_points import LogPoints
+from tui.text.natural_order import tag_key
+
+READ_S = 30.0
+"""How long a job is not read again."""
+LINES = 200
+"""How many of the last lines of a log are read."""
+MOST_BYTES = 256 * 1024
+"""Of a log no more is read, however long its lines are."""
+MOST_VALUES = 64
+"""Values that are kept of each job, evenly spread over what was read."""
+IDLE_S = 10.0
+"""Longest silence of a log that is being read."""
+LOG_PERMISSION = "get pods/log"
+"""What the user must be allowed to do, else no log is asked for."""
+
+
+class LossFeed:
+    """Reads the loss of some jobs, again and again while it runs."""
+
+    def __init__(
+        self,
+        client: Client,
+        permissions: Permissions | None,
+        on_change: Callable[[Job], None],
+        *,
+        read_s: float = READ_S,
+    ) -> None:
+        """Prepare; nothing is asked until `run`.
+
+        Args:
+            client: The cluster.
+            permissions: What the user may do there.
+            on_change: Called with a job of which something new was read.
+            read_s: How long a job is not read again.
+        """
+        self.values: dict[str, Sequence[float]] = {}
+        """The loss of each job by its uid, the newest value last."""
+        self.client = client
+        """The cluster."""
+        self._permissions = permissions
+        self._on_change = on_change
+        self._read_s = read_s
+        self._wanted: dict[str, Job] = {}
+        self._read_at_s: dict[str, float] = {}
+        self._files: dict[str, CurveFeed] = {}
+        self._changed = asyncio.Event()
+
+    def want(self, jobs: Sequence[Job]) -> None:
+        """Read these jobs from now on, as far as they run, and no others."""
+        wanted = {job.uid: job for job in jobs if job.status is Status.RUNNING}
+        if wanted.keys() - self._wanted.keys():
+            self._changed.set()
+        self._wanted = wanted
+
+    async def run(self) -> None:
+        """Read until cancelled."""
+        clock = asyncio.get_running_loop().time
+        with background_requests():
+            while True:
+                self._changed.clear()
+                uid, due_s = self._next()
+                wait_s = due_s - clock()
+                if wait_s > 0:
+                    with suppress(TimeoutError):
+                        await asyncio.wait_for(self._changed.wait(), wait_s if uid else None)
+                    continue
+                job = self._wanted[uid]
+                self._read_at_s[uid] = clock()
+                await self._read(job)
+
+    def _next(self) -> tuple[str, float]:
+        """Return the job that is to be read next, and when; no job where none is wanted."""
+        due = [(self._read_at_s.get(uid, -self._read_s) + self._read_s, uid) for uid in self._wanted]
+        due_s, uid = min(due, default=(float("inf"), ""))
+        return uid, due_s
+
+    async def _read(self, job: Job) -> None:
+        """Read one job; what cannot be read has no loss, and why is said where it is looked at."""
+        try:
+            values = await self._from_files(job) or await self._from_log(job)
+        except KubeError:
+            return
+        if values and values != self.values.get(job.uid):
+            self.values[job.uid] = values
+            self._on_change(job)
+
+    async def _from_files(self, job: Job) -> Sequence[float]:
+        if not job.log_dir:
+            return ()
+        files = self._files.setdefault(job.uid, CurveFeed(self.client, job.ref, lambda: job))
+        if not await files.read_local():
+            return ()
+        return _loss_of({each.tag: each.values for each in files.curves() if len(each)})
+
+    async def _from_log(self, job: Job) -> Sequence[float]:
+        target = next(iter(targets_of(job)), None)
+        if target is None:
+            return ()
+        if self._permissions is not None:
+            found = await self._permissions.fetch(LOG_PERMISSION, job.ref.namespace)
+            if found.is_allowed is False:
+                return ()
+        points = LogPoints()
+        points.add(await self._last_lines(target))
+        return _loss_of({tag: series.values for tag, series in points.series.items()})
+
+    async def _last_lines(self, target: Target) -> list[LogLine]:
+        """Return the last lines of a container, each with the rank that wrote it."""
+        splitter, reader = Splitter(), RankReader(target.ranks, prints_all_ranks=target.prints_all_ranks)
+        body = bytearray()
+        async with self.client.log(
+            target.pod,
+            target.namespace,
+            container=target.container,
+            tail=LINES,
+            timestamps=True,
+            idle_s=IDLE_S,
+            is_urgent=False,
+        ) as stream:
+            with translated(f"read the log of {target.pod}"):
+                async for chunk in stream.iter_any():
+                    body += chunk
+                    if len(body) > MOST_BYTES:
+                        break
+        pieces = [*splitter.feed(bytes(body)), *splitter.finish()]
+        owned = ((piece, reader.owner(piece.raw)) for piece in pieces)
+        return [
+            LogLine(piece.stamp_ns, piece.raw, target, 0, owner.rank, prefix_bytes=owner.prefix_bytes)
+            for piece, owner in owned
+        ]
+
+
+def _loss_of(values_by_tag: dict[str, Sequence[float]]) -> Sequence[float]:
+    """Return the values of the loss among these curves, a few of them; nothing where none is a loss."""
+    tag = min((tag for tag in values_by_tag if "loss" in tag.lower()), key=tag_key, default="")
+    values = values_by_tag.get(tag, ())
+    if len(values) <= MOST_VALUES:
+        return tuple(values)
+    step = (len(values) - 1) / (MOST_VALUES - 1)
+    return tuple(values[round(place * step)] for place in range(MOST_VALUES))

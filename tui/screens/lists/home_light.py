@@ -1,0 +1,46 @@
+"""What the panes of home point at in each other: a job's GPUs, the blocks it could take, a node's jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from k8s.snapshot import ClusterSnapshot, Job
+from tui.text.format import plural
+from tui.text.gpu_bar import LIT, OFFERED
+from tui.widgets.home.free_blocks import free_blocks
+from tui.widgets.home.gpu_strip import StripLight, where_words
+
+
+def light_of(job: Job | None, snapshot: ClusterSnapshot) -> StripLight:
+    """Return what to point at for the job under the cursor.
+
+    Its GPUs; while it waits the free ones that it could take, or nothing at all with the reason.
+    """
+    if job is None:
+        return StripLight()
+    key = (job.ref.namespace, job.ref.name)
+    held: dict[str, int] = {}
+    for each in job.instances:
+        if each.node and not each.status.is_final:
+            held[each.node] = held.get(each.node, 0) + each.gpus
+    if not job.gpus_waiting or held:
+        return StripLight(frozenset({key}), held, words=where_words(LIT, list(held)))
+    offered = free_blocks(job, snapshot.nodes)
+    if offered is None:
+        return StripLight(is_dim=True, words=job.reason or "There is no room for all of its pods.")
+    amount = plural(sum(offered.values()), "free GPU")
+    return StripLight(offered=offered, words=where_words(f"{OFFERED} {amount}", list(offered)))
+
+
+def light_of_jobs(jobs: Collection[Job]) -> StripLight:
+    """Return what to point at for all jobs of a node: their GPUs, wherever they are."""
+    return StripLight(jobs=frozenset((job.ref.namespace, job.ref.name) for job in jobs))
+
+
+def jobs_on(nodes: Collection[str], snapshot: ClusterSnapshot) -> list[Job]:
+    """Return the jobs that have a pod on one of these nodes, and that is not over."""
+    return [
+        job
+        for job in snapshot.jobs
+        if any(each.node in nodes and not each.status.is_final for each in job.instances)
+    ]

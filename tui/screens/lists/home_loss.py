@@ -1,0 +1,22 @@
+"""What the cells of the column of the loss say."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from tui.text.format import NOTHING, Look, number
+from tui.text.trend import BROKEN, trend
+from tui.widgets.table.table import Cell
+
+
+def loss_cell(values_by_uid: Mapping[str, Sequence[float]], uid: str) -> Cell:
+    """Return what the column says of a job: its last loss, and how it came to be so."""
+    values = values_by_uid.get(uid, ())
+    if not values:
+        return Cell(NOTHING, "quiet")
+    last = values[-1]
+    is_broken = not math.isfinite(last)
+    look: Look = "failed" if is_broken else ""
+    bars = BROKEN if is_broken else trend(values)
+    return Cell.of((number(last), look), (f" {bars}" if bars else "", look or "quiet"), sort=last)
