@@ -68,6 +68,12 @@ class LossFeed:
         self._read_at_s: dict[str, float] = {}
         self._files: dict[str, CurveFeed] = {}
         self._changed = asyncio.Event()
+        self._reads = ""
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether all that is wanted was read once."""
+        return not self._reads and self._wanted.keys() <= self._read_at_s.keys()
 
     def want(self, jobs: Sequence[Job]) -> None:
         """Read these jobs from now on, as far as they run, and no others."""
@@ -89,8 +95,9 @@ class LossFeed:
                         await asyncio.wait_for(self._changed.wait(), wait_s if uid else None)
                     continue
                 job = self._wanted[uid]
-                self._read_at_s[uid] = clock()
+                self._read_at_s[uid], self._reads = clock(), uid
                 await self._read(job)
+                self._reads = ""
 
     def _next(self) -> tuple[str, float]:
         """Return the job that is to be read next, and when; no job where none is wanted."""

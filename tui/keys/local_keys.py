@@ -19,7 +19,7 @@ JOBS = (
     Key("jobs.mine", "M", "mine", "Only my jobs (toggle)", "mine"),
     Key("jobs.faults", "F", "faults", "Only failed, restarting, silent or stuck jobs (toggle)", "faults"),
     Key("jobs.older", "o", "older", "Include jobs that finished more than 7 days ago (toggle)"),
-    Key("jobs.loss", "L", "loss", "The loss of running jobs (toggle)"),
+    Key("jobs.loss", "x", "loss", "The loss of running jobs (toggle)"),
     Key("jobs.nodes_pane", "1", "focus_pane('nodes')", "Go to the nodes above the list"),
     Key("jobs.list_pane", "2", "focus_pane('list')", "Go to the list"),
     Key("jobs.job_pane", "3", "focus_pane('job')", "Go to what the job says"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -23,6 +24,7 @@ from tests.tui.console.test_console import EVENTS as OWN_EVENTS
 from tests.tui.console.test_console import Playground, console_on
 from tui.app import Console
 from tui.feeds.telemetry_feed import TelemetryFeed
+from tui.files.layout_file import FILE
 
 OVER_JOBS = ("delete", "jump", "themes", "quit", "help")
 """Dialogs that are looked at over the list of jobs."""
@@ -31,6 +33,7 @@ PODS = "api/v1/namespaces/default/pods"
 THEMES = {"dark": "gpuconsole-dark", "light": "gpuconsole-light", "mono": "gpuconsole-mono"}
 VIEWS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "jobs": ((), ("llm-70b-eval",)),
+    "home": (("N", "g", "3", "t", "2"), ("step 300", "loss  0.03", "on a100-[1-2]")),
     "nodes": (("tab",), ("a100-7",)),
     "node_gpus": (("tab", "enter"), ("bert-large-ft-m", "exporter")),
     "node_gpus_read": (("tab", "enter"), ("bert-large-ft-m", "Last XID 79")),
@@ -86,10 +89,11 @@ async def test_a_view_looks_as_it_was_accepted(
 @asynccontextmanager
 async def on_the_lab(tmp_path: Path, view: str, **options: Any) -> AsyncIterator[Playground]:
     """Open the console on the lab, and go to a view."""
+    if view in OVER_JOBS:  # behind a dialog the log would say when it was written: a clock
+        (tmp_path / "state").mkdir(exist_ok=True)
+        (tmp_path / "state" / FILE).write_text(json.dumps({"lab": "list"}))
     shown = {"is_all_namespaces": True, "prepare": say, **lab(), **options}
     async with console_on(tmp_path, size=(120, 40), **shown) as play:
-        # Behind a dialog the preview would say when its log was read: a clock.
-        play.console.context.switches["preview"] = view not in OVER_JOBS
         keys, words = VIEWS[view]
         console = play.console
         console.telemetry_feed = telemetry_of_the_lab(console, is_read=view in WITH_TELEMETRY)

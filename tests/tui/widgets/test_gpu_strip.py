@@ -12,8 +12,8 @@ from k8s.snapshot import NodeRow, Share
 from tests.support.objects import joined, node, pod_of, pytorch_job
 from tui.text.cells import cell_len
 from tui.widgets.home.free_blocks import free_blocks
-from tui.widgets.home.gpu_groups import NO_LABEL, GpuGroups
 from tui.widgets.home.gpu_strip import GpuStrip, StripLight
+from tui.widgets.home.node_groups import NO_LABEL, NodeGroups
 
 UNLIT = StripLight()
 
@@ -95,7 +95,7 @@ def test_no_line_is_wider_than_there_is_room(width: int) -> None:
 
 
 def test_groups_stay_right_while_nodes_change_come_and_go() -> None:
-    groups = GpuGroups()
+    groups = NodeGroups()
     nodes = many(20)
     for changed in (
         nodes,
@@ -106,7 +106,7 @@ def test_groups_stay_right_while_nodes_change_come_and_go() -> None:
         [],
     ):
         groups.update(changed)
-        anew = GpuGroups()
+        anew = NodeGroups()
         anew.update(changed)
         assert {name: _told(each) for name, each in groups.groups.items()} == {
             name: _told(each) for name, each in anew.groups.items()

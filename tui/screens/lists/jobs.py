@@ -21,7 +21,7 @@ from tui.jobs.filters import FilteredJobs, filter_jobs, gpu_totals, own_names
 from tui.keys import EVERYWHERE, Key
 from tui.screens.base.list_view import ListView, progress_of
 from tui.screens.base.request import ActionRequest
-from tui.screens.lists.home_layout import PaneName
+from tui.screens.lists.home_layout import HomeLayout, PaneName
 from tui.screens.lists.home_light import jobs_on
 from tui.screens.lists.home_panes import HomePanes
 from tui.screens.lists.job_rows import COLUMNS, age_s, duration_s, job_row, missing_words
@@ -97,7 +97,7 @@ class JobsView(ListView):
         """Show the panes that there is room for."""
         if self.is_drawable:
             self.panes.arrange(self.app.size, self.snapshot.context)
-            self.show_preview()
+            self.redraw()
 
     def on_screen_resume(self) -> None:
         """Let the job's pane go on."""
@@ -124,11 +124,13 @@ class JobsView(ListView):
     def action_preview(self) -> None:
         """Go to the next layout."""
         self.flash(self.panes.cycle(self.snapshot.context))
+        self.redraw()
 
     def action_focus_pane(self, name: PaneName) -> None:
         """Give the keys to a pane."""
         if problem := self.panes.focus(name):
             self.flash(problem)
+        self.redraw()
 
     def on_node_strip_node_highlighted(self, event: NodeStrip.NodeHighlighted) -> None:
         """Point at the jobs of the node."""
@@ -264,7 +266,9 @@ class JobsView(ListView):
         shown, total = count(table.row_count), count(len(snapshot.jobs))
         which = ", ".join(filter(None, ("mine" * chosen.is_mine, "faults" * self._only_faults)))
         amount = total if not which and shown == total else f"{shown} of {total}"
-        parts = [f"2 Jobs ({which} {amount})" if which else f"2 Jobs ({amount})", *progress_of(snapshot)]
+        number = "" if self.panes.layout is HomeLayout.LIST else "2 "
+        shown_words = f"{which} {amount}" if which else amount
+        parts = [f"{number}Jobs ({shown_words})", *progress_of(snapshot)]
         if self.context.switches.get("mine") and not chosen.is_mine and snapshot.jobs:
             parts.append("none is known to be yours, so all are shown")
         if chosen.older:

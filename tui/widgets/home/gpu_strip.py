@@ -14,7 +14,7 @@ from k8s.text.sanitize import sanitize
 from tui.text.cells import cell_len, elide_end, elide_middle, pad
 from tui.text.format import Look, Run, compact_ranges, count, plural, shares
 from tui.text.gpu_bar import BAD, FREE, HELD, LIT, MOST_CELLS, OFFERED, node_cells
-from tui.widgets.home.gpu_groups import GpuGroup, GpuGroups, block_words, is_cordoned, is_unready
+from tui.widgets.home.node_groups import NodeGroup, NodeGroups, block_words, is_cordoned, is_unready
 
 Lines = list[list[Run]]
 """Lines of the strip, each in pieces."""
@@ -58,7 +58,7 @@ class GpuStrip:
 
     def __init__(self, label: str = "") -> None:
         """Show nothing yet; `label` groups nodes, where they do not all fit, by this label of theirs."""
-        self.groups = GpuGroups(label)
+        self.groups = NodeGroups(label)
         """The nodes, counted."""
         self.entries: Sequence[StripEntry] = ()
         """What is shown below the heading, in its order."""
@@ -182,7 +182,7 @@ def _node_tail(node: NodeRow) -> Run:
 
 
 def _group_entries(
-    groups: Sequence[GpuGroup],
+    groups: Sequence[NodeGroup],
     light: StripLight,
     lit: Mapping[str, int],
     offered: Mapping[str, int],
@@ -204,7 +204,7 @@ def _group_entries(
     return found, name_cells + GROUP_CELLS + tail_cells + 3
 
 
-def _group_cells(group: GpuGroup, lit: int, offered: int) -> list[Run]:
+def _group_cells(group: NodeGroup, lit: int, offered: int) -> list[Run]:
     free = max(0, group.total - group.held)
     lit, offered = min(lit, group.held), min(offered, free)
     amounts = (lit, group.held - lit, offered, free - offered, group.bad)
@@ -215,7 +215,7 @@ def _group_cells(group: GpuGroup, lit: int, offered: int) -> list[Run]:
     return [*drawn, (" " * (GROUP_CELLS - sum(cells)), "")]
 
 
-def _group_tail(group: GpuGroup) -> str:
+def _group_tail(group: NodeGroup) -> str:
     words = [f"{count(group.held)}/{count(group.total)}", plural(group.nodes, "node")]
     if group.whole:
         words.append(f"{count(group.whole)} whole free")
@@ -230,7 +230,7 @@ def _group_tail(group: GpuGroup) -> str:
     return " · ".join(words)
 
 
-def _short_tail(group: GpuGroup) -> str:
+def _short_tail(group: NodeGroup) -> str:
     """Return the same where there is little room for many groups."""
     is_closed = group.unready + group.cordoned == group.nodes
     return "closed" if is_closed else f"{count(group.held)}/{count(group.total)}"

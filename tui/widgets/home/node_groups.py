@@ -19,7 +19,7 @@ NO_LABEL = "no label"
 
 
 @dataclass(slots=True)
-class GpuGroup:
+class NodeGroup:
     """The nodes of one group, counted."""
 
     name: str
@@ -57,15 +57,15 @@ class GpuGroup:
             self.blocks[free] += sign
 
 
-class GpuGroups:
+class NodeGroups:
     """The nodes that have GPUs, each in its group; those without any are left out."""
 
     def __init__(self, label: str = "") -> None:
         """Group by this label of the nodes; without one by the model of their GPUs."""
-        self.groups: dict[str, GpuGroup] = {}
+        self.groups: dict[str, NodeGroup] = {}
         """The groups, by name."""
         self.blocks: Counter[int] = Counter()
-        """Free blocks of all nodes together: see `GpuGroup.blocks`."""
+        """Free blocks of all nodes together: see `NodeGroup.blocks`."""
         self._label = label
         self._all: Sequence[NodeRow] = ()
         self._group_by_node: dict[str, str] = {}
@@ -81,7 +81,7 @@ class GpuGroups:
         return [node for node in self._all if node.name in self._group_by_node]
 
     @property
-    def by_size(self) -> list[GpuGroup]:
+    def by_size(self) -> list[NodeGroup]:
         """Return the groups, that with the most GPUs first."""
         return sorted(self.groups.values(), key=lambda each: (-each.total, each.name))
 
@@ -108,7 +108,7 @@ class GpuGroups:
                 self._count(name, node, 1)
 
     def _count(self, name: str, node: NodeRow, sign: int) -> None:
-        group = self.groups.setdefault(name, GpuGroup(name))
+        group = self.groups.setdefault(name, NodeGroup(name))
         group.count(node, sign)
         if node.largest_free:
             self.blocks[node.largest_free] += sign
