@@ -98,6 +98,7 @@ async def on_the_lab(tmp_path: Path, view: str, **options: Any) -> AsyncIterator
         console = play.console
         console.telemetry_feed = telemetry_of_the_lab(console, is_read=view in WITH_TELEMETRY)
         for key in keys:
+            await play.until(lambda: play.is_filled)
             await play.press("colon" if key == ":" else key)
         await play.until(lambda: all(play.text.count(word) >= words.count(word) for word in words))
         yield play
