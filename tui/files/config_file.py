@@ -99,9 +99,10 @@ def _config(path: Path, root: yaml.MappingNode | None) -> Config:
 
 
 def _switch(path: Path, value: yaml.Node, key: str) -> bool:
-    if value.tag != "tag:yaml.org,2002:bool":
+    found = yaml.safe_load(value.value) if isinstance(value, yaml.ScalarNode) else None
+    if value.tag != "tag:yaml.org,2002:bool" or not isinstance(found, bool):
         raise _refusal(path, _line(value), key, "true or false is expected")
-    return bool(yaml.safe_load(value.value))
+    return found
 
 
 def _text_value(path: Path, value: yaml.Node, key: str, why: str) -> str:

@@ -37,6 +37,12 @@ def test_how_long_finished_jobs_are_shown_is_read(tmp_path: Path, text: str, day
     assert read_config(written(tmp_path, f"finished_days: {text}\n")) == Config(finished_days=days)
 
 
+def test_how_home_sums_nodes_up_and_whether_it_reads_losses_is_read(tmp_path: Path) -> None:
+    path = written(tmp_path, "strip_by: topology.kubernetes.io/zone\nloss: off\n")
+    assert read_config(path) == Config(strip_by="topology.kubernetes.io/zone", loss=False)
+    assert read_config(written(tmp_path, "loss: true\n")) == Config()
+
+
 def test_a_key_that_is_no_setting_is_named_with_its_line(tmp_path: Path) -> None:
     path = written(tmp_path, "accelerators: [a.com/b]\nacelerators: [c.com/d]\n? [x]\n: 1\n")
     assert read_config(path) == Config(
@@ -52,6 +58,12 @@ def test_a_key_that_is_no_setting_is_named_with_its_line(tmp_path: Path) -> None
         ("accelerators: ['']\n", "line 1, accelerators: a resource name is expected"),
         ("accelerators: [[a]]\n", "line 1, accelerators: a resource name is expected"),
         ("accelerators:\n- '*'\n", "line 2, accelerators: * matches resources that are no GPUs."),
+        ("strip_by: [zone]\n", "line 1, strip_by: a label of nodes is expected"),
+        ("a: 1\nstrip_by:\n", "line 2, strip_by: a label of nodes is expected"),
+        ("loss: soon\n", "line 1, loss: true or false is expected."),
+        ("loss: !!bool soon\n", "line 1, loss: true or false is expected."),
+        ("loss: [true]\n", "line 1, loss: true or false is expected."),
+        ("loss: 0\n", "line 1, loss: true or false is expected."),
         ("theme: [dark]\n", "line 1, theme: the name of a theme is expected, as dark."),
         ("a: 1\ntheme:\n", "line 2, theme: the name of a theme is expected"),
         ("a: 1\nfinished_days: 0\n", "line 2, finished_days: a number of days is expected, more than 0"),
