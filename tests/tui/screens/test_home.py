@@ -151,6 +151,17 @@ async def test_one_log_is_read_that_of_the_job_on_which_the_cursor_rests(tmp_pat
         await play.until(lambda: "3 job-001" in says(play) and "step 99/99" in says(play))
 
 
+async def test_a_log_is_left_at_once_when_the_cursor_moves_on(tmp_path: Path) -> None:
+    objects, logs, _ = lab_of(2)
+    async with console_on(tmp_path, **objects) as play:
+        await play.press("N", "g")
+        await play.until(lambda: len(logs.open) == 1)
+        (reading,) = [each for each in pane(play).workers if each.group == "tail"]
+        other = next(job for job in play.console.snapshot.jobs if job.ref.name == "job-001")
+        pane(play).show(other, play.console.snapshot)
+        assert reading.is_cancelled and not pane(play).is_settled
+
+
 async def test_a_burst_of_moves_opens_two_logs_at_most(tmp_path: Path) -> None:
     objects, logs, _ = lab_of(200)
     async with console_on(tmp_path, **objects) as play:
