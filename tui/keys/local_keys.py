@@ -34,11 +34,17 @@ STRIP = (
     Key("strip.up", "k,up", "step_rows(-1)", "Up"),
     Key("strip.first", "g,home", "go(0)", "First node"),
     Key("strip.last", "G,end", "go(-1)", "Last node"),
-    Key("strip.open", "enter", "open", "Only the jobs on the node; again: the node in the list of nodes"),
+    Key(
+        "strip.open",
+        "enter",
+        "open",
+        "Only the jobs on the node; again: the node in the list of nodes",
+        "its jobs",
+    ),
 )
 JOB_PANE = (
-    Key("job_pane.open", "enter", "open_logs", "The logs in full"),
-    Key("job_pane.next_rank", "full_stop", "step_rank(1)", "Next rank"),
+    Key("job_pane.open", "enter", "open_logs", "The logs in full", "logs in full"),
+    Key("job_pane.next_rank", "full_stop", "step_rank(1)", "Next rank", "next rank"),
     Key("job_pane.previous_rank", "comma", "step_rank(-1)", "Previous rank"),
 )
 """The log in it has the keys of any log."""

@@ -31,6 +31,13 @@ class KeyBar(Widget):
         super().__init__()
         self._keys = [key for key in keys if key.footer]
 
+    def show(self, keys: Sequence[Key]) -> None:
+        """Show those of `keys` that have short words, in place of those before."""
+        shown = [key for key in keys if key.footer]
+        if shown != self._keys:
+            self._keys = shown
+            self.refresh()
+
     def render(self) -> Text:
         """Draw the keys; where they do not all fit, those in the middle go first."""
         parts = [self._part(key) for key in self._keys]

@@ -18,7 +18,7 @@ from textual.timer import Timer
 from textual.widget import Widget
 
 from k8s.snapshot import ClusterSnapshot, Job, NodeRow
-from tui.feeds.preview_text import Lines, job_preview, node_preview
+from tui.feeds.preview_text import Lines, job_preview, node_preview, wrapped
 from tui.text.cells import cell_len
 from tui.text.format import Clock, Look
 from tui.widgets.table.flashes import SHORTEST_TIMER_S
@@ -56,6 +56,8 @@ class Preview(Widget):
         """
         super().__init__()
         self._client, self._permissions = client, permissions
+        self.empty = ""
+        """What it says while there is nothing under the cursor."""
         self._subject: Job | NodeRow | None = None
         self._snapshot = ClusterSnapshot()
         self._lines: Lines = []
@@ -147,8 +149,10 @@ class Preview(Widget):
     def _compose_lines(self) -> Lines:
         subject, snapshot = self._subject, self._snapshot
         width, height = self.content_size
-        if subject is None or not self.display or width < 1:
+        if not self.display or width < 1:
             return []
+        if subject is None:
+            return [[(line, "quiet")] for line in wrapped(self.empty, width)]
         clock = Clock.ahead(snapshot.clock_offset_s)
         if isinstance(subject, Job):
             seen = self._previews.get(subject.uid)

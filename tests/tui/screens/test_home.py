@@ -229,7 +229,7 @@ async def test_who_may_not_list_nodes_is_told_so_above_those_that_pods_are_on(tm
 async def test_a_job_that_has_not_started_says_so_and_why(tmp_path: Path) -> None:
     waits = pytorch_job("waits", gpus=16)
     async with console_on(tmp_path, nodes=[node("a", 8)], jobs=[waits]) as play:
-        await play.until(lambda: "Nothing runs yet that could say anything." in says(play))
+        await play.until(lambda: "No pod runs yet, so there is no log." in says(play))
 
 
 async def test_the_cursor_lights_the_gpus_of_its_job_and_the_blocks_that_one_could_take() -> None:
@@ -283,3 +283,42 @@ async def test_home_comes_back_as_it_was_left(tmp_path: Path) -> None:
 
 def titled_logs(play: Playground) -> Callable[[], bool]:
     return titled(play, "Jobs › job-029 › logs")
+
+
+async def test_the_line_below_tells_the_keys_of_the_pane_that_has_them(tmp_path: Path) -> None:
+    objects, _, _ = lab_of(2)
+    async with console_on(tmp_path, **objects) as play:
+
+        def last_line() -> str:
+            return play.text.splitlines()[-1]
+
+        assert last_line().startswith(" enter job  l logs") and "z layout  b clone" in last_line()
+        await play.press("1")
+        await play.until(lambda: last_line().startswith(" enter its jobs  esc list"))
+        assert "l logs" not in last_line()
+        await play.press("3")
+        await play.until(lambda: last_line().startswith(" enter logs in full  . next rank"))
+        assert "n match" not in last_line() and "esc list" in last_line()
+        await play.press("escape")
+        await play.until(lambda: last_line().startswith(" enter job  l logs"))
+        await play.pilot.resize_terminal(60, 15)
+        await play.until(lambda: "z layout" not in last_line())
+
+
+async def test_the_cursor_on_a_node_names_its_jobs_and_lights_its_entry(tmp_path: Path) -> None:
+    objects, _, _ = lab_of(2)
+    async with console_on(tmp_path, **objects) as play:
+        await play.press("1")
+        await play.until(lambda: "◆ job-000, job-001" in play.text)
+        strip = play.console.screen.query_one(NodeStrip)
+        cursor = strip.get_component_rich_style("table--cursor", partial=True).bgcolor
+        lit = [each for each in strip.render_line(1) if each.style and each.style.bgcolor == cursor]
+        assert "".join(each.text for each in lit).startswith("▸a ◆◆")
+        await play.press("l")
+        await play.until(lambda: "no job here" in play.text)
+
+
+async def test_a_list_without_jobs_leaves_no_empty_pane(tmp_path: Path) -> None:
+    async with console_on(tmp_path, nodes=[node("a", 8)]) as play:
+        await play.until(lambda: "What the job under the cursor says is shown here" in says(play))
+        assert "│" not in says(play)

@@ -45,14 +45,42 @@ def test_every_node_is_shown_while_all_fit_and_their_sums_by_model_from_there_on
     assert not strip.is_grouped and len(strip.entries) == 48 and strip.rows <= 12
     strip = laid_out(many(400) + many(50, "NVIDIA-H100", 400))
     assert strip.is_grouped and [entry.key for entry in strip.entries] == ["A100", "H100"]
-    assert "A100 ▯▯▯▯▯▯▯▯▯▯▯▯ 0/3,200 · 400 nodes · 400 whole free · largest block 8" in shown(strip)[1]
+    assert "A100 ▯▯▯▯▯▯▯▯▯▯▯▯ 0/3,200  400 nodes  400 whole free  largest block 8" in shown(strip)[1]
     assert shown(strip)[0] == "nodes 450 · free in blocks 8×450"
+
+
+def test_groups_say_less_where_there_is_little_room_and_the_heading_keeps_what_is_pointed_at() -> None:
+    models = ("NVIDIA-A100-SXM4-80GB", "NVIDIA-H100-80GB-HBM3", "NVIDIA-L40S", "Tesla-V100-SXM2-32GB")
+    nodes = [row for place, model in enumerate(models) for row in many(250, model, 250 * place)]
+    nodes += [replace(row("shut", 2), name="n-cordoned", status="Ready, cordoned", gpu_model=models[0])]
+    light = StripLight(words="◆ on n-[0001-0004]")
+    full, brief, tight = (
+        laid_out(nodes, width=width, rows=rows) for width, rows in ((160, 8), (90, 8), (80, 1))
+    )
+    assert "2/2,008  251 nodes  250 whole free  largest block 8  1 cordoned" in shown(full)[1]
+    assert "0/2,000  250 nodes  250 whole free  largest block 8" in shown(full)[2]
+    assert shown(full)[1].index("whole") == shown(full)[2].index("whole")
+    assert "2/2,008  251 nodes  250 whole  block 8  1 cordoned" in shown(brief)[1]
+    lines = shown(tight, light, 76)
+    assert lines == [
+        "nodes 1,001 · free in blocks 8×1000 · 1 cordoned · ◆ on n-[0001-0004]",
+        "  A100 ▮▯▯▯▯▯ 0%  H100 ▯▯▯▯▯▯ 0%  L40S ▯▯▯▯▯▯ 0%  V100 ▯▯▯▯▯▯ 0%",
+    ]
+    assert shown(tight, light, 62)[0] == "nodes 1,001 · free 8×1000 · 1 cordoned · ◆ on n-[0001-0004]"
+    hidden = tight.heading(light, "", 3, 45)
+    assert "".join(text for text, _ in hidden).endswith("… · +3 lines")
+
+
+def test_nodes_stand_in_the_order_in_which_people_count() -> None:
+    strip = laid_out([row(f"a-{number}") for number in (1, 10, 2, 21)])
+    assert [entry.key for entry in strip.entries] == ["a-1", "a-2", "a-10", "a-21"]
 
 
 def test_nodes_without_gpus_are_no_part_of_it() -> None:
     cpu = joined([node("cpu", 0)], [], [])[0]["cpu"]
     assert shown(laid_out([cpu, row("a")]))[0] == "nodes 1 · free in blocks 8"
-    assert shown(laid_out([])) == ["nodes 0"]
+    assert shown(laid_out([])) == ["no nodes, so nothing can run"]
+    assert shown(laid_out([cpu])) == ["no node has a GPU"]
     assert shown(laid_out([row("a", 8)]))[0] == "nodes 1 · no GPU is free"
 
 
@@ -65,7 +93,7 @@ def test_what_takes_no_pods_is_seen_without_colour() -> None:
         assert words in line
     others = [row("a", status="Ready, cordoned"), row("b", 8, status="NotReady"), bad]
     line = shown(laid_out([*many(400), *others]))[2]
-    assert "GPUs" in line and "1 not ready · 1 cordoned · 2 unhealthy" in line
+    assert "GPUs" in line and "1 not ready  1 cordoned  2 unhealthy" in line
 
 
 def test_groups_go_by_a_label_where_one_is_set() -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from textwrap import wrap
 from typing import ClassVar, Literal
 
 from rich.text import Text
+from textual import events
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Container
@@ -24,6 +25,25 @@ Line = tuple[str, str, Literal["heading", "key", "refused"]]
 """What is pressed or typed, what it does, and how that is meant."""
 KEY_CELLS = 11
 """What the keys take at the left; longer ones have a line of their own."""
+
+
+class HelpColumn(Static):
+    """Lines that are written anew for every width that they are given."""
+
+    def __init__(self, text_for: Callable[[int], Text]) -> None:
+        """Show nothing yet; `text_for` returns the text for a width in cells."""
+        super().__init__(markup=False)
+        self._text_for = text_for
+        self._width = 0
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Write anew where it is wider or narrower; the text itself makes it higher."""
+        if event.size.width != self._width:
+            self._width = event.size.width
+            self.call_after_refresh(self._write)
+
+    def _write(self) -> None:
+        self.update(self._text_for(self._width))
 
 
 class HelpScreen(ModalScreen[None]):
@@ -54,15 +74,6 @@ class HelpScreen(ModalScreen[None]):
 
     def compose(self) -> ComposeResult:
         """Lay out two columns, which lie below each other where it is narrow."""
-        with ScrollPane(), Container(id="columns"):
-            yield Static(id="here", markup=False)
-            yield Static(id="everywhere", markup=False)
-
-    def on_resize(self) -> None:
-        """Write anew for the new width."""
-        self.call_after_refresh(self._write)
-
-    def _write(self) -> None:
         here = [*self._section(self._view, self._keys), *self._section("In tables", TABLE)]
         everywhere = [
             *self._section("Everywhere", self._view_context.everywhere_keys),
@@ -70,9 +81,9 @@ class HelpScreen(ModalScreen[None]):
             *_filters(),
             *self._commands(),
         ]
-        for place, lines in (("#here", here), ("#everywhere", everywhere)):
-            column = self.query_one(place, Static)
-            column.update(self._text(lines, column.size.width))
+        with ScrollPane(), Container(id="columns"):
+            yield HelpColumn(lambda width: self._text(here, width))
+            yield HelpColumn(lambda width: self._text(everywhere, width))
 
     def _section(self, title: str, keys: Sequence[Key]) -> Iterator[Line]:
         if not keys:

@@ -10,6 +10,9 @@ from tui.text.gpu_bar import LIT, OFFERED
 from tui.widgets.home.free_blocks import free_blocks
 from tui.widgets.home.gpu_strip import StripLight, where_words
 
+MOST_NAMES = 3
+"""Jobs of a node that are named; more are counted."""
+
 
 def light_of(job: Job | None, snapshot: ClusterSnapshot) -> StripLight:
     """Return what to point at for the job under the cursor.
@@ -34,7 +37,9 @@ def light_of(job: Job | None, snapshot: ClusterSnapshot) -> StripLight:
 
 def light_of_jobs(jobs: Collection[Job]) -> StripLight:
     """Return what to point at for all jobs of a node: their GPUs, wherever they are."""
-    return StripLight(jobs=frozenset((job.ref.namespace, job.ref.name) for job in jobs))
+    names = ", ".join(job.ref.name for job in jobs) if len(jobs) <= MOST_NAMES else plural(len(jobs), "job")
+    keys = frozenset((job.ref.namespace, job.ref.name) for job in jobs)
+    return StripLight(jobs=keys, words=f"{LIT} {names}" if jobs else "no job here")
 
 
 def jobs_on(nodes: Collection[str], snapshot: ClusterSnapshot) -> list[Job]:

@@ -61,6 +61,14 @@ class HomePanes:
         return self._layout
 
     @property
+    def focused(self) -> PaneName:
+        """The pane that has the keys."""
+        focused = self.strip.screen.focused if self.strip.is_attached else None
+        if focused is self.strip:
+            return "nodes"
+        return "job" if focused is not None and self.job_pane in focused.ancestors_with_self else "list"
+
+    @property
     def _room_words(self) -> str:
         width, height = self._size
         return f"More than the list needs {MIN_COLUMNS}x{MIN_LINES}; this terminal has {width}x{height}."

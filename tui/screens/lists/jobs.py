@@ -6,7 +6,6 @@ Above it the nodes, below it or beside it what the job under the cursor says, as
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, ClassVar
@@ -18,10 +17,11 @@ from textual.widgets import Label
 
 from k8s.snapshot import ClusterSnapshot, Job
 from tui.jobs.filters import FilteredJobs, filter_jobs, gpu_totals, own_names
-from tui.keys import EVERYWHERE, Key
+from tui.keys import Key
 from tui.screens.base.list_view import ListView, progress_of
 from tui.screens.base.request import ActionRequest
-from tui.screens.lists.home_layout import HomeLayout, PaneName
+from tui.screens.lists.home_keys import bar_keys
+from tui.screens.lists.home_layout import HomeLayout, PaneName, has_room
 from tui.screens.lists.home_light import jobs_on
 from tui.screens.lists.home_panes import HomePanes
 from tui.screens.lists.job_rows import COLUMNS, age_s, duration_s, job_row, missing_words
@@ -29,6 +29,7 @@ from tui.text.empty_states import no_faults, no_jobs, only_older
 from tui.text.format import Clock, count, plural
 from tui.widgets.home.job_pane import JobPane
 from tui.widgets.home.node_strip import NodeStrip
+from tui.widgets.key_bar import KeyBar
 from tui.widgets.table.row_cache import RowCache
 from tui.widgets.table.table import Column, Table
 
@@ -79,11 +80,9 @@ class JobsView(ListView):
 
     @property
     def bar_keys(self) -> tuple[Key, ...]:
-        """Return the keys of the line below, with that of the layouts."""
-        keys = super().bar_keys
-        (layout,) = (key for key in keys if key.id == f"{EVERYWHERE}.preview")
-        at = next((place for place, key in enumerate(keys) if key.id == "jobs.next_view"), 0)
-        return (*keys[:at], replace(layout, footer="layout"), *keys[at:])
+        """Return the keys of the line below: those of the pane that has the focus first."""
+        has_layouts = has_room(*self.app.size)
+        return bar_keys(self.panes.focused, super().bar_keys, self.context.keymap, has_room=has_layouts)
 
     def on_mount(self) -> None:
         """Let ages grow though nothing changes."""
@@ -91,12 +90,18 @@ class JobsView(ListView):
             self.watch(table, "is_wide", self.redraw, init=False)
         if self.route is not None and self.route.argument == "all":
             self.context.switches["older"] = True
+        self.watch(self, "focused", self._show_keys, init=False)
         self.set_interval(10, self.redraw)
+
+    def _show_keys(self) -> None:
+        for bar in self.query(KeyBar):
+            bar.show(self.bar_keys)
 
     def on_resize(self) -> None:
         """Show the panes that there is room for."""
         if self.is_drawable:
             self.panes.arrange(self.app.size, self.snapshot.context)
+            self._show_keys()
             self.redraw()
 
     def on_screen_resume(self) -> None:

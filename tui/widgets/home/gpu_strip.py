@@ -14,16 +14,18 @@ from k8s.text.sanitize import sanitize
 from tui.text.cells import cell_len, elide_end, elide_middle, pad
 from tui.text.format import Look, Run, compact_ranges, count, plural, shares
 from tui.text.gpu_bar import BAD, FREE, HELD, LIT, MOST_CELLS, OFFERED, node_cells
+from tui.text.natural_order import natural_key
+from tui.widgets.home.group_words import GroupWords, variants
 from tui.widgets.home.node_groups import NodeGroup, NodeGroups, block_words, is_cordoned, is_unready
 
 Lines = list[list[Run]]
 """Lines of the strip, each in pieces."""
 MOST_NAME = 18
 """Cells that the name of a node gets at most."""
-GROUP_CELLS = 12
-"""Cells of the bar of a group."""
 _TAIL = 8
 """Cells of what stands behind a node's GPUs: `6/8`, `cordoned`, `NotReady`."""
+_HEADINGS = ((6, "free in blocks"), (6, "free"), (2, "free"), (1, "free"))
+"""Ways to say in the heading which blocks are free: how many sizes, after which words."""
 _GAP = 2
 _INDENT = 1
 
@@ -66,6 +68,7 @@ class GpuStrip:
         """Whether the entries are groups and not nodes."""
         self.columns = 1
         """How many entries stand beside each other."""
+        self._entry_cells = 1
 
     @property
     def rows(self) -> int:
@@ -85,18 +88,18 @@ class GpuStrip:
         # An entry takes 18 cells at least: what cannot fit is not laid out.
         most = most_rows * max(1, width // 18)
         shown = self.groups.nodes if self.groups.node_count <= most else []
-        entries, cells = _node_entries(shown, light)
+        entries, cells = _node_entries(sorted(shown, key=lambda node: natural_key(node.name)), light)
         columns = max(1, (width - _INDENT) // (cells + _GAP))
         self.is_grouped = self.groups.node_count > min(most, columns * most_rows)
         if self.is_grouped:
             held = self._held_in_groups(light.held), self._held_in_groups(light.offered)
             groups = self.groups.by_size
-            for tail_of in (_group_tail, _short_tail):
-                entries, cells = _group_entries(groups, light, *held, [tail_of(each) for each in groups])
+            for words_of in variants(groups):
+                entries, cells = _group_entries(groups, light, *held, words_of())
                 columns = max(1, (width - _INDENT) // (cells + _GAP))
-                if columns * most_rows >= len(entries):
+                if columns * most_rows >= len(entries) and _INDENT + 1 + cells <= width:
                     break
-        self.entries, self.columns = entries, columns
+        self.entries, self.columns, self._entry_cells = entries, columns, cells
 
     def _held_in_groups(self, held: Mapping[str, int]) -> dict[str, int]:
         found: dict[str, int] = {}
@@ -111,10 +114,19 @@ class GpuStrip:
 
     def heading(self, light: StripLight, problem: str, hidden_rows: int, width: int) -> list[Run]:
         """Return the first line: how many nodes, which blocks are free, what is pointed at."""
-        runs: list[Run] = [(f"nodes {count(self.groups.node_count)}", "bright")]
+        more: Run = (f" · +{plural(hidden_rows, 'line')}" if hidden_rows else "", "quiet")
+        room = width - cell_len(more[0])
+        for blocks, words in _HEADINGS:
+            runs = self._heading(light, problem, blocks, words)
+            if sum(cell_len(text) for text, _ in runs) <= room:
+                break
+        return _cut([*_cut(runs, room), more], width)
+
+    def _heading(self, light: StripLight, problem: str, most_blocks: int, free_words: str) -> list[Run]:
         groups = self.groups.groups.values()
-        if blocks := block_words(self.groups.blocks):
-            runs.append((f" · free in blocks {blocks}", "quiet"))
+        runs: list[Run] = [(self._amount_words(problem), "bright")]
+        if blocks := block_words(self.groups.blocks, most_blocks):
+            runs.append((f" · {free_words} {blocks}", "quiet"))
         elif self.groups.node_count and not problem:
             runs.append((" · no GPU is free", "quiet"))
         if unready := sum(each.unready for each in groups):
@@ -125,9 +137,18 @@ class GpuStrip:
             runs.append((f" · {sanitize(problem)}", "pending"))
         elif light.words:
             runs.append((f" · {sanitize(light.words)}", "pending" if light.is_dim else "bright"))
-        if hidden_rows:
-            runs.append((f" · {plural(hidden_rows, 'more line')}", "quiet"))
-        return _cut(runs, width)
+        return runs
+
+    def _amount_words(self, problem: str) -> str:
+        if self.groups.node_count or problem:
+            return f"nodes {count(self.groups.node_count)}"
+        return "no node has a GPU" if self.groups.has_nodes else "no nodes, so nothing can run"
+
+    def place_of(self, key: str) -> tuple[int, range]:
+        """Return the line of an entry among the lines of entries, and which cells of it are the entry's."""
+        row, column = divmod([entry.key for entry in self.entries].index(key), self.columns)
+        first = _INDENT + column * (self._entry_cells + _GAP)
+        return row, range(first, first + 1 + self._entry_cells)
 
     def row(self, number: int, cursor: str | None) -> list[Run]:
         """Return one line of entries; that under the cursor bears its mark."""
@@ -186,54 +207,34 @@ def _group_entries(
     light: StripLight,
     lit: Mapping[str, int],
     offered: Mapping[str, int],
-    tails: Sequence[str],
+    words: GroupWords,
 ) -> tuple[list[StripEntry], int]:
     """Return an entry for each group, and how many cells each of them takes."""
     if not groups:
         return [], 1
-    name_cells = min(2 * MOST_NAME, max(cell_len(sanitize(each.name)) for each in groups))
-    tail_cells = max(map(cell_len, tails))
+    name_cells = min(2 * MOST_NAME, max(map(cell_len, words.names)))
+    tail_cells = max(map(cell_len, words.tails))
     found = []
-    for group, tail in zip(groups, tails, strict=True):
+    for group, name, tail in zip(groups, words.names, words.tails, strict=True):
+        at = group.name
         runs: list[Run] = [
-            (pad(elide_middle(sanitize(group.name), name_cells), name_cells) + " ", ""),
-            *_group_cells(group, lit.get(group.name, 0), offered.get(group.name, 0)),
+            (pad(elide_middle(name, name_cells), name_cells) + " ", "bright" if lit.get(at) else ""),
+            *_group_cells(group, lit.get(at, 0), offered.get(at, 0), words.bar_cells),
             (" " + pad(tail, tail_cells), "quiet"),
         ]
-        found.append(StripEntry(group.name, _dimmed(runs, light)))
-    return found, name_cells + GROUP_CELLS + tail_cells + 3
+        found.append(StripEntry(at, _dimmed(runs, light)))
+    return found, name_cells + words.bar_cells + tail_cells + 2
 
 
-def _group_cells(group: NodeGroup, lit: int, offered: int) -> list[Run]:
+def _group_cells(group: NodeGroup, lit: int, offered: int, width: int) -> list[Run]:
     free = max(0, group.total - group.held)
     lit, offered = min(lit, group.held), min(offered, free)
     amounts = (lit, group.held - lit, offered, free - offered, group.bad)
-    cells = shares(amounts, GROUP_CELLS)
+    cells = shares(amounts, width)
     marks = (LIT, HELD[0], OFFERED, FREE, BAD)
     looks: tuple[Look, ...] = ("bright", "gpu-busy", "running", "gpu-free", "gpu-bad")
     drawn = [(mark * amount, look) for mark, amount, look in zip(marks, cells, looks, strict=True) if amount]
-    return [*drawn, (" " * (GROUP_CELLS - sum(cells)), "")]
-
-
-def _group_tail(group: NodeGroup) -> str:
-    words = [f"{count(group.held)}/{count(group.total)}", plural(group.nodes, "node")]
-    if group.whole:
-        words.append(f"{count(group.whole)} whole free")
-    words.append(f"largest block {group.largest_free}" if group.largest_free else "none free")
-    for amount, what in (
-        (group.unready, "not ready"),
-        (group.cordoned, "cordoned"),
-        (group.bad, "unhealthy"),
-    ):
-        if amount:
-            words.append(f"{count(amount)} {what}")
-    return " · ".join(words)
-
-
-def _short_tail(group: NodeGroup) -> str:
-    """Return the same where there is little room for many groups."""
-    is_closed = group.unready + group.cordoned == group.nodes
-    return "closed" if is_closed else f"{count(group.held)}/{count(group.total)}"
+    return [*drawn, (" " * (width - sum(cells)), "")]
 
 
 def _dimmed(runs: Sequence[Run], light: StripLight) -> tuple[Run, ...]:

@@ -44,6 +44,7 @@ KEPT_S = 60.0
 """How long a log that was left is taken up again where it was left; after that it begins near its end."""
 LOG_PERMISSION = "get pods/log"
 """What the user must be allowed to do, else nothing is asked."""
+_NO_JOB = "What the job under the cursor says is shown here, and how its loss goes."
 _NOT_STARTED = (Status.QUEUED, Status.PENDING, Status.STARTING, Status.SUSPENDED)
 
 
@@ -91,6 +92,7 @@ class JobPane(Container, can_focus=True):
         super().__init__(id="job_pane")
         self._client, self._permissions = client, permissions
         self._facts = Preview(client, permissions)
+        self._facts.empty = _NO_JOB
         self._job: Job | None = None
         self._snapshot = ClusterSnapshot()
         self._log: LogView | None = None
@@ -134,6 +136,7 @@ class JobPane(Container, can_focus=True):
     def show(self, job: Job | None, snapshot: ClusterSnapshot) -> None:
         """Show the job under the cursor, which may be the one that was there before."""
         was, self._job, self._snapshot = self._job, job, snapshot
+        self.set_class(job is None, "-empty")
         if not self.display:
             return
         self._facts.show(job, snapshot)
@@ -197,7 +200,7 @@ class JobPane(Container, can_focus=True):
         log = await self._filled()
         choice = choose(job, self._wanted)
         if choice is None or (job.status in _NOT_STARTED and not job.instances_running):
-            log.say_when_empty("Nothing runs yet that could say anything.")
+            log.say_when_empty("No pod runs yet, so there is no log.")
             return
         if refusal := await self._refusal(job.ref.namespace):
             log.say_when_empty(refusal)

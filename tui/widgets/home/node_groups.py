@@ -12,8 +12,6 @@ from itertools import zip_longest
 
 from k8s.snapshot import NodeRow
 
-MOST_BLOCKS = 6
-"""Sizes of free blocks that are named."""
 NO_LABEL = "no label"
 """The group of the nodes that do not have the label."""
 
@@ -76,6 +74,11 @@ class NodeGroups:
         return len(self._group_by_node)
 
     @property
+    def has_nodes(self) -> bool:
+        """Whether there are any nodes at all."""
+        return bool(self._all)
+
+    @property
     def nodes(self) -> list[NodeRow]:
         """Return the nodes that have GPUs, in their order."""
         return [node for node in self._all if node.name in self._group_by_node]
@@ -131,8 +134,8 @@ def is_cordoned(node: NodeRow) -> bool:
     return not is_unready(node) and "cordoned" in node.status
 
 
-def block_words(blocks: Counter[int]) -> str:
-    """Say in which blocks GPUs are free: `8×3 4 2`."""
+def block_words(blocks: Counter[int], most: int) -> str:
+    """Say in which blocks GPUs are free, naming so many sizes of them at most: `8×3 4 2`."""
     sizes = sorted((size for size, nodes in blocks.items() if nodes > 0), reverse=True)
-    words = [f"{size}×{blocks[size]}" if blocks[size] > 1 else str(size) for size in sizes[:MOST_BLOCKS]]
-    return " ".join(words) + " …" * (len(sizes) > MOST_BLOCKS)
+    words = [f"{size}×{blocks[size]}" if blocks[size] > 1 else str(size) for size in sizes[:most]]
+    return " ".join(words) + " …" * (len(sizes) > most)

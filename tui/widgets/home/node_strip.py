@@ -30,7 +30,10 @@ class NodeStrip(Widget, can_focus=True):
     DEFAULT_CSS = """
     NodeStrip { width: 1fr; height: 1; }
     """
-    COMPONENT_CLASSES: ClassVar[set[str]] = {f"table--{look}" for look in filter(None, get_args(Look))}
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        "table--cursor",
+        *(f"table--{look}" for look in filter(None, get_args(Look))),
+    }
     BINDINGS: ClassVar[list[BindingType]] = bindings(STRIP)
 
     class NodeHighlighted(Message):
@@ -169,7 +172,19 @@ class NodeStrip(Widget, can_focus=True):
         runs: Sequence[Run] = self._lines[y] if y < len(self._lines) else ()
         segments = [Segment(text, self._style(look)) for text, look in runs]
         cells = sum(cell_len(text) for text, _ in runs)
-        return Strip(segments, cells).adjust_cell_length(width, base)
+        return self._with_cursor(y, Strip(segments, cells).adjust_cell_length(width, base))
+
+    def _with_cursor(self, y: int, line: Strip) -> Strip:
+        """Draw the entry under the cursor as a table draws its row, while the keys come here."""
+        if not self.has_focus or self._cursor is None or y < 1:
+            return line
+        row, cells = self._strip.place_of(self._cursor)
+        if row - self._top != y - 1:
+            return line
+        style = self.get_component_rich_style("table--cursor", partial=True)
+        before, entry, after = line.divide([cells.start, min(cells.stop, line.cell_length), line.cell_length])
+        drawn = Strip(Segment.apply_style(entry, post_style=style), entry.cell_length)
+        return Strip.join([before, drawn, after])
 
     def _style(self, look: Look) -> Style:
         if look not in self._styles:
