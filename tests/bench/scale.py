@@ -97,7 +97,7 @@ def measure() -> Iterator[Figure]:
             yield Figure("  CPU time of it", opened[1], "", kubectl[1], "")
             yield Figure("  peak memory of it", opened[2], "", kubectl[2], "", unit="MiB")
         yield Figure("  resident memory, console open", opened[3], "", None, "< 150 MiB", unit="MiB")
-        yield from _storm(server, env)
+        yield from storm(server, env)
 
 
 def _in_process(work: str, env: dict[str, str]) -> tuple[float, float, float]:
@@ -120,9 +120,9 @@ def _kubectl(env: dict[str, str]) -> tuple[float, float, float]:
     return time.perf_counter() - began_s, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
 
 
-def _console(env: dict[str, str]) -> TimedTerminal:
+def _console(env: dict[str, str], size: tuple[int, int] = (COLUMNS, LINES)) -> TimedTerminal:
     command = [sys.executable, "-P", "-m", "tui", "-A", "--kubeconfig", env["KUBECONFIG"]]
-    return TimedTerminal(command, columns=COLUMNS, lines=LINES, env=env)
+    return TimedTerminal(command, columns=size[0], lines=size[1], env=env)
 
 
 def _open(env: dict[str, str], truth: dict[str, Any]) -> tuple[float, float, float, float]:
@@ -139,9 +139,11 @@ def _until_painted(terminal: Terminal, truth: dict[str, Any]) -> None:
     terminal.wait_for(lambda screen: "─ live" in screen and held(screen) == total, PAINTED_S)
 
 
-def _storm(server: LoadServer, env: dict[str, str]) -> Iterator[Figure]:
+def storm(
+    server: LoadServer, env: dict[str, str], size: tuple[int, int] = (COLUMNS, LINES)
+) -> Iterator[Figure]:
     """Press a key now and then while pods change, then hold what is painted against the truth."""
-    with _console(env) as terminal:
+    with _console(env, size) as terminal:
         _until_painted(terminal, server.truth())
         events = RATE * STORM_S
         server.storm(RATE, events)

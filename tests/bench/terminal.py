@@ -41,8 +41,8 @@ def measure() -> Iterator[Figure]:
         console = [sys.executable, "-P", "-m", "tui", "-A", "--kubeconfig", str(server.kubeconfig)]
         with _open(console, env, 80, 24) as terminal:
             terminal.wait_for(under_cursor, PAINTED_S)
-            _spend(terminal, 5)
-            bytes_a_second, cpu = _spend(terminal, IDLE_S)
+            spend(terminal, 5)
+            bytes_a_second, cpu = spend(terminal, IDLE_S)
             yield Figure("idle console, to the terminal", bytes_a_second, "", None, "< 200 B/s", unit="B/s")
             yield Figure("  share of a core, in hundredths", cpu * 100, "", None, "< 2", unit="")
             presses = sorted(_press(terminal) for _ in range(PRESSES))
@@ -71,11 +71,11 @@ def _open(words: list[str], env: Mapping[str, str], columns: int, lines: int) ->
 
 def _follow(terminal: TimedTerminal) -> tuple[float, float]:
     terminal.wait_for("loss=", PAINTED_S)
-    _spend(terminal, 2)
-    return _spend(terminal, LOG_S)
+    spend(terminal, 2)
+    return spend(terminal, LOG_S)
 
 
-def _spend(terminal: TimedTerminal, duration_s: float) -> tuple[float, float]:
+def spend(terminal: TimedTerminal, duration_s: float) -> tuple[float, float]:
     """Let time pass; return bytes written a second, and the share of a core."""
     terminal.catch_up()
     before, written = Cost.of(terminal.pid), len(terminal.output)

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 
 from aiohttp import web
 
@@ -16,11 +17,11 @@ LINES_A_SECOND = 200
 _FIRST, _TURN_S = 200, 0.05
 
 
-def add_routes(app: web.Application, cluster: LoadCluster) -> None:
-    """Serve single pods and their logs."""
+def add_routes(app: web.Application, cluster: LoadCluster, lines_a_second: int) -> None:
+    """Serve single pods and their logs, in which so many lines come while they are followed."""
     place = "/api/v1/namespaces/{namespace}/pods/{pod}"
     app.router.add_get(place, _answer_with_pods(cluster))
-    app.router.add_get(f"{place}/log", write_log)
+    app.router.add_get(f"{place}/log", partial(write_log, lines_a_second=lines_a_second))
 
 
 def line(number: int) -> bytes:
@@ -31,18 +32,19 @@ def line(number: int) -> bytes:
     return f"{stamp} {words}{speed:,} tokens/s data=0.{number % 10}ms mem=71.{number % 7}GiB\n".encode()
 
 
-async def write_log(request: web.Request) -> web.StreamResponse:
+async def write_log(request: web.Request, lines_a_second: int) -> web.StreamResponse:
     """Answer with a screenful of lines; go on in real time for who follows."""
     response = web.StreamResponse()
-    await response.prepare(request)
-    await response.write(b"".join(line(number) for number in range(_FIRST)))
     loop = asyncio.get_running_loop()
     began_s, written = loop.time(), _FIRST
     with suppress(ConnectionResetError):
+        await response.prepare(request)
+        await response.write(b"".join(line(number) for number in range(_FIRST)))
         while request.query.get("follow") == "true":
             await asyncio.sleep(_TURN_S)
-            due = _FIRST + int((loop.time() - began_s) * LINES_A_SECOND)
-            await response.write(b"".join(line(number) for number in range(written, due)))
+            due = _FIRST + int((loop.time() - began_s) * lines_a_second)
+            if due > written:
+                await response.write(b"".join(line(number) for number in range(written, due)))
             written = due
     return response
 

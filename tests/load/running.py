@@ -18,6 +18,7 @@ from k8s.client.client import Client
 from k8s.kinds import KINDS
 from k8s.snapshot import ClusterSnapshot
 from tests import ROOT
+from tests.load.logs import LINES_A_SECOND
 
 ANSWER_S = 300.0
 """Longest wait for the truth: that is a storm, on a slow machine."""
@@ -34,8 +35,16 @@ contexts: [{{name: load, context: {{cluster: load, user: load, namespace: defaul
 class LoadServer:
     """A cluster of some size on loopback; use it in `with`. It is ended with the block, or after its time."""
 
-    def __init__(self, nodes: int = 1000, jobs: int = 1000, *, lifetime_s: float = 600) -> None:
+    def __init__(
+        self,
+        nodes: int = 1000,
+        jobs: int = 1000,
+        *,
+        lifetime_s: float = 600,
+        log_lines: int = LINES_A_SECOND,
+    ) -> None:
         self._words = ["--nodes", str(nodes), "--jobs", str(jobs), "--lifetime", str(lifetime_s)]
+        self._words += ["--log-lines", str(log_lines)]
         self.host = ""
         """Where it is served."""
         self.kubeconfig = Path()

@@ -7,8 +7,9 @@ its event files where they are on this machine, else from the last lines of its 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from k8s.client.client import Client
 from k8s.client.rate_limiter import background_requests
@@ -20,6 +21,7 @@ from k8s.logs.lines import Splitter
 from k8s.logs.prefixes import RankReader
 from k8s.snapshot import Job
 from k8s.status import Status
+from trainer.tfevents import ScalarCurve
 from tui.feeds.curve_feed import CurveFeed
 from tui.feeds.log_points import LogPoints
 from tui.text.natural_order import tag_key
@@ -59,6 +61,8 @@ class LossFeed:
         """
         self.values: dict[str, Sequence[float]] = {}
         """The loss of each job by its uid, the newest value last."""
+        self.curves: dict[str, ScalarCurve] = {}
+        """The same with all points, by the jobs' uids, of those whose event files are on this machine."""
         self.client = client
         """The cluster."""
         self._permissions = permissions
@@ -121,7 +125,10 @@ class LossFeed:
         files = self._files.setdefault(job.uid, CurveFeed(self.client, job.ref, lambda: job))
         if not await files.read_local():
             return ()
-        return _loss_of({each.tag: each.values for each in files.curves() if len(each)})
+        curves = {each.tag: each for each in files.curves() if len(each)}
+        if tag := _loss_tag(curves):
+            self.curves[job.uid] = _copied(curves[tag])
+        return _few(curves[tag].values) if tag else ()
 
     async def _from_log(self, job: Job) -> Sequence[float]:
         target = next(iter(targets_of(job)), None)
@@ -133,7 +140,8 @@ class LossFeed:
                 return ()
         points = LogPoints()
         points.add(await self._last_lines(target))
-        return _loss_of({tag: series.values for tag, series in points.series.items()})
+        tag = _loss_tag(points.series)
+        return _few(points.series[tag].values) if tag else ()
 
     async def _last_lines(self, target: Target) -> list[LogLine]:
         """Return the last lines of a container, each with the rank that wrote it."""
@@ -161,10 +169,18 @@ class LossFeed:
         ]
 
 
-def _loss_of(values_by_tag: dict[str, Sequence[float]]) -> Sequence[float]:
-    """Return the values of the loss among these curves, a few of them; nothing where none is a loss."""
-    tag = min((tag for tag in values_by_tag if "loss" in tag.lower()), key=tag_key, default="")
-    values = values_by_tag.get(tag, ())
+def _loss_tag(tags: Iterable[str]) -> str:
+    """Return the tag of the loss among these; empty where none is a loss."""
+    return min((tag for tag in tags if "loss" in tag.lower()), key=tag_key, default="")
+
+
+def _copied(curve: ScalarCurve) -> ScalarCurve:
+    """Return the points that there are now: the reader's grow in a thread."""
+    return replace(curve, steps=curve.steps[:], wall_times=curve.wall_times[:], values=curve.values[:])
+
+
+def _few(values: Sequence[float]) -> Sequence[float]:
+    """Return so few of these values that they can be kept of many jobs, evenly spread."""
     if len(values) <= MOST_VALUES:
         return tuple(values)
     step = (len(values) - 1) / (MOST_VALUES - 1)

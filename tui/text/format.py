@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Literal, TypeAlias
 
 Look: TypeAlias = Literal[
@@ -172,6 +173,12 @@ def compact_ranges(names: Iterable[str]) -> str:
     Names are put together that differ in one number: the last of their first label, for what
     comes after a dot is the same for all. They keep their order, and zeros before a number.
     """
+    return _compact_ranges(tuple(names))
+
+
+@lru_cache(maxsize=4096)
+def _compact_ranges(names: tuple[str, ...]) -> str:
+    """Do so; a job's nodes are the same each time its row is made anew."""
     numbers_of: dict[tuple[str, str | None], list[str]] = {}
     for name in dict.fromkeys(names):
         host, dot, domain = name.partition(".")

@@ -90,7 +90,7 @@ class Playground:
         screens = self.console.screen_stack
         feeds = (view for view in screens if isinstance(view, FeedView) and view.is_shown)
         jobs = (view for view in screens if isinstance(view, JobView) and view.is_shown)
-        homes = (view for view in screens if isinstance(view, JobsView) and view.is_shown)
+        homes = [view for view in screens if isinstance(view, JobsView) and view.is_shown]
         read = (view._losses for view in homes if view._losses is not None)
         panes = (pane for view in screens for pane in view.query(JobPane) if pane.is_live)
         previews = (pane for view in screens for pane in view.query(Preview) if pane.display)
@@ -99,6 +99,7 @@ class Playground:
             any(not view.is_synced for view in feeds),
             any(not view._events.state.is_synced for view in jobs),
             any(pane._timer is not None for pane in previews),
+            any(not view.panes.is_settled for view in homes),
             any(not pane.is_settled for pane in panes),
             any(not losses.is_settled for losses in read),
         )

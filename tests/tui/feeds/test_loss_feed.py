@@ -15,7 +15,7 @@ from k8s.jobs.pod_files import LOCAL_PATH
 from k8s.snapshot import Job
 from k8s.status import Status
 from tests.scripted.server import WAIT_S, Answer, ScriptedCluster
-from tests.support.objects import joined, pod_of, pytorch_job
+from tests.support.objects import Object, joined, pod_of, pytorch_job
 from tests.support.sample_cluster import ago
 from tests.tui.keys.world import PODS, PYTORCH_JOBS, REVIEWS
 from trainer.tfevents import EventWriter
@@ -77,18 +77,24 @@ async def test_a_job_is_read_again_only_after_a_while_and_only_while_it_is_wante
         assert len(cluster.asked(LOG)) == 1 and soon.values["job-gpt"] == (8,)
 
 
-async def test_event_files_on_this_machine_come_first_and_no_log_is_read(tmp_path: Path) -> None:
-    learns = pytorch_job("learns", gpus=1, annotations={LOG_DIR_ANNOTATION: "/w/logs"})
+def with_event_files(cluster: ScriptedCluster, name: str, folder: Path, steps: int) -> Object:
+    """Return a job whose event files are on this machine, and let the cluster answer for it."""
+    learns = pytorch_job(name, gpus=1, annotations={LOG_DIR_ANNOTATION: "/w/logs"})
     pod = learns["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]
     pod["volumes"] = [{"name": "v", "persistentVolumeClaim": {"claimName": "workspace"}}]
     pod["containers"][0]["volumeMounts"] = [{"name": "v", "mountPath": "/w"}]
-    claim = {"metadata": {"name": "workspace", "annotations": {LOCAL_PATH: str(tmp_path / "volume")}}}
-    with EventWriter(tmp_path / "volume" / "logs", flush_s=0) as writer:
-        for step in range(1000):
+    claim = {"metadata": {"name": "workspace", "annotations": {LOCAL_PATH: str(folder / "volume")}}}
+    with EventWriter(folder / "volume" / "logs", flush_s=0) as writer:
+        for step in range(steps):
             writer.write_scalar("train/loss", step, 1000.0 - step)
+    cluster.say(f"{PYTORCH_JOBS}/{name}", Answer(learns))
+    cluster.say("/api/v1/namespaces/default/persistentvolumeclaims/workspace", Answer(claim))
+    return learns
+
+
+async def test_event_files_on_this_machine_come_first_and_no_log_is_read(tmp_path: Path) -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
-        cluster.say(f"{PYTORCH_JOBS}/learns", Answer(learns))
-        cluster.say("/api/v1/namespaces/default/persistentvolumeclaims/workspace", Answer(claim))
+        learns = with_event_files(cluster, "learns", tmp_path, 1000)
         job = joined([], [pod_of(learns, "master-0", on="a", gpus=1)], [learns])[1]["learns"]
         changed = asyncio.Event()
         feed = LossFeed(client, None, lambda _: changed.set())
@@ -96,6 +102,8 @@ async def test_event_files_on_this_machine_come_first_and_no_log_is_read(tmp_pat
         await read(feed, changed)
         values = feed.values[job.uid]
         assert (len(values), values[0], values[-1]) == (64, 1000.0, 1.0)
+        curve = feed.curves[job.uid]
+        assert (curve.tag, list(curve.steps)) == ("train/loss", list(range(1000)))
         assert cluster.asked(f"{PODS}/learns-master-0/log") == []
 
 

@@ -12,12 +12,14 @@ import pytest
 from aiohttp import web
 from textual import events
 
+from k8s.job_spec import LOG_DIR_ANNOTATION
 from tests.scripted.server import Answer, Asked, Compute, ScriptedCluster, Stream
 from tests.support.hosted_view import hosted
 from tests.support.idle import until
 from tests.support.objects import Object, node, pod_of, pytorch_job
 from tests.support.sample_cluster import ago
 from tests.tui.console.test_console import Playground, console_on
+from tests.tui.feeds.test_loss_feed import with_event_files
 from tests.tui.keys.world import PODS, REVIEWS, titled
 from tests.tui.screens.test_jobs import picture
 from tui.files.layout_file import FILE
@@ -160,6 +162,52 @@ async def test_a_log_is_left_at_once_when_the_cursor_moves_on(tmp_path: Path) ->
         other = next(job for job in play.console.snapshot.jobs if job.ref.name == "job-001")
         pane(play).show(other, play.console.snapshot)
         assert reading.is_cancelled and not pane(play).is_settled
+
+
+async def test_a_log_is_read_on_when_the_cursor_comes_back_before_the_pane_has_changed(
+    tmp_path: Path,
+) -> None:
+    objects, logs, _ = lab_of(2)
+    async with console_on(tmp_path, **objects) as play:
+        await play.press("N", "g")
+        await play.until(lambda: logs.open == ["job-000-master-0"])
+        screen = play.console.screen
+        assert isinstance(screen, JobsView)
+        first, second = sorted(play.console.snapshot.jobs, key=lambda job: job.ref.name)
+        screen.panes.show_soon(second, play.console.snapshot)
+        assert not screen.panes.is_settled
+        screen.panes.show_soon(first, play.console.snapshot)
+        await play.until(lambda: logs.open == [])
+        await play.until(lambda: logs.open == ["job-000-master-0"] and screen.panes.is_settled)
+        assert logs.opened == ["job-000-master-0"] * 2
+
+
+async def test_the_loss_is_drawn_from_event_files_and_from_where_they_end_from_the_log(
+    tmp_path: Path,
+) -> None:
+    objects, logs, say = lab_of(2)
+    learns: list[Object] = []
+
+    def prepare(cluster: ScriptedCluster) -> None:
+        say(cluster)
+        learns.append(with_event_files(cluster, "job-000", tmp_path, 50))
+
+    objects["jobs"][0]["metadata"]["annotations"] = {LOG_DIR_ANNOTATION: "/w/logs"}
+    async with console_on(tmp_path, **{**objects, "prepare": prepare}) as play:
+        await play.press("N", "g")
+        await play.until(lambda: logs.open == ["job-000-master-0"])
+        await play.until(lambda: _drawn(play) == ("train/loss", [1000.0 - step for step in range(50)], 99))
+        await play.press("j")
+        await play.until(lambda: _drawn(play) == ("loss", [], 99))
+
+
+def _drawn(play: Playground) -> tuple[str, list[float], int]:
+    """Return the tag, the values that are far larger than those in the log, and the last step."""
+    chart = pane(play)._chart
+    if chart is None or not len(chart._series):
+        return "", [], 0
+    series = chart._series
+    return chart._tag, [value for value in series.values if value > 100], series.steps[-1]
 
 
 async def test_a_burst_of_moves_opens_two_logs_at_most(tmp_path: Path) -> None:

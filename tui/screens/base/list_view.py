@@ -59,7 +59,7 @@ class ListView(View):
     @property
     def is_drawable(self) -> bool:
         """Tell whether its parts are there, the table among them."""
-        return super().is_drawable and bool(self.query(Table))
+        return super().is_drawable and self.query_one_optional(Table) is not None
 
     def on_mount(self) -> None:
         """Sort."""

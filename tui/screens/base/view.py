@@ -194,7 +194,7 @@ class View(Screen[None]):
     @property
     def is_drawable(self) -> bool:
         """Tell whether its parts are there: not before it is laid out, nor while it is taken down."""
-        return self.is_mounted and bool(self.query("#title"))
+        return self.is_mounted and self.query_one_optional("#title") is not None
 
     def set_title(self, text: str) -> None:
         """Say what the view shows; the text is plain."""

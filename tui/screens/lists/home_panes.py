@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from textual.geometry import Size
+from textual.timer import Timer
 from textual.widget import Widget
 
 from k8s.snapshot import ClusterSnapshot, Job
@@ -23,25 +24,33 @@ from tui.screens.lists.home_layout import (
 from tui.screens.lists.home_light import jobs_on, light_of, light_of_jobs
 from tui.widgets.home.job_pane import JobPane
 from tui.widgets.home.node_strip import NodeStrip
+from tui.widgets.preview import DRAW_S
 from tui.widgets.table.table import Table
 
 if TYPE_CHECKING:
+    from trainer.tfevents import ScalarCurve
     from tui.screens.base.view import ViewContext
 
 
 class HomePanes:
     """The strip of nodes, and the pane of the job under the cursor, around the list of a view."""
 
-    def __init__(self, context: Callable[[], ViewContext], table: Callable[[], Table]) -> None:
+    def __init__(
+        self,
+        context: Callable[[], ViewContext],
+        table: Callable[[], Table],
+        loss_of: Callable[[str], ScalarCurve | None],
+    ) -> None:
         """Make the panes.
 
         Args:
             context: Returns what the application gives the view.
             table: Returns the list between them.
+            loss_of: Returns the loss that was read from the event files of a job, by its uid.
         """
         self.strip = NodeStrip(context().strip_by)
         """The nodes."""
-        self.job_pane = JobPane(context().client, context().permissions)
+        self.job_pane = JobPane(context().client, context().permissions, loss_of)
         """What the job says."""
         self.nodes: frozenset[str] = frozenset()
         """The nodes of whose jobs alone the list consists; empty for all."""
@@ -54,6 +63,8 @@ class HomePanes:
         self._layout = HomeLayout.LIST
         self._snapshot = ClusterSnapshot()
         self._job: Job | None = None
+        self._shows_soon = False
+        self._rests: Timer | None = None
 
     @property
     def layout(self) -> HomeLayout:
@@ -122,6 +133,34 @@ class HomePanes:
             self._show_layout(self._layout.with_pane(name))
         widgets[name].focus()
         return ""
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the panes show what they were told to."""
+        return not self._shows_soon and self._rests is None
+
+    def show_soon(self, job: Job | None, snapshot: ClusterSnapshot) -> None:
+        """Show the picture, and the job under the cursor, once the list has said it and the cursor rests.
+
+        A key is answered by the list alone, and the next one need not wait for what the panes cost.
+        What was read for a job that the cursor has left is read no more from now on.
+        """
+        has_moved = self._job is not None and self._job.uid != (job and job.uid)
+        self._job, self._snapshot = job, snapshot
+        if not self.strip.is_mounted:
+            return
+        if has_moved:
+            self.job_pane.leave()
+            if self._rests is not None:
+                self._rests.stop()
+            self._rests = self.strip.set_timer(DRAW_S, self._show)
+        elif self._rests is None and not self._shows_soon:
+            self._shows_soon = True
+            self.strip.call_later(self._show)
+
+    def _show(self) -> None:
+        self._shows_soon, self._rests = False, None
+        self.show(self._job, self._snapshot)
 
     def show(self, job: Job | None, snapshot: ClusterSnapshot) -> None:
         """Show the picture, and the job under the cursor."""

@@ -35,6 +35,7 @@ from tui.widgets.table.table import Column, Table
 
 if TYPE_CHECKING:
     from k8s.kinds import JobRef
+    from trainer.tfevents import ScalarCurve
     from tui.feeds.loss_feed import LossFeed
 
 
@@ -63,7 +64,7 @@ class JobsView(ListView):
     def panes(self) -> HomePanes:
         """The panes around the list; made when the context is known."""
         if self._panes is None:
-            self._panes = HomePanes(lambda: self.context, lambda: self.query_one(Table))
+            self._panes = HomePanes(lambda: self.context, lambda: self.query_one(Table), self._loss_of)
         return self._panes
 
     def compose_heading(self) -> ComposeResult:
@@ -117,7 +118,7 @@ class JobsView(ListView):
     def show_preview(self) -> None:
         """Tell the panes what is under the cursor."""
         if self.is_drawable:
-            self.panes.show(self.subject(self.query_one(Table).cursor_key), self.snapshot)
+            self.panes.show_soon(self.subject(self.query_one(Table).cursor_key), self.snapshot)
 
     def watch_snapshot(self) -> None:
         """Show the new picture; of another context with the panes that were chosen there."""
@@ -218,6 +219,9 @@ class JobsView(ListView):
     @work(group="losses", exclusive=True)
     async def _read_losses(self, losses: LossFeed) -> None:
         await losses.run()
+
+    def _loss_of(self, uid: str) -> ScalarCurve | None:
+        return self._losses.curves.get(uid) if self._losses is not None else None
 
     def _take_loss(self, job: Job) -> None:
         self._kept.renew(self._by_uid.get(job.uid, job))

@@ -27,19 +27,24 @@ from tui.terminal.driver import PacedApp
 from tui.text.format import plural
 from tui.text.progress import progress_in
 from tui.widgets.bindings import bindings
-from tui.widgets.preview import FETCH_S, Preview
+from tui.widgets.preview import DRAW_S, FETCH_S, Preview
 from tui.widgets.table.flashes import SHORTEST_TIMER_S
 
 if TYPE_CHECKING:
     from k8s.client.client import Client
     from k8s.jobs.permissions import Permissions
     from k8s.logs import Feed, Item, JobLogs, LogSelection
+    from trainer.tfevents import ScalarCurve
     from tui.feeds.log_tail import TailChoice
     from tui.widgets.home.loss_chart import LossChart
     from tui.widgets.log.view import LogView
 
 POINTS_S = 1.0
 """How often at most the loss and the progress are looked for in new lines."""
+LINES_PER_TURN = 50
+"""How many lines are looked through before a key is answered."""
+RECENT = 20
+"""Newest lines in which the progress is looked for."""
 KEPT_S = 60.0
 """How long a log that was left is taken up again where it was left; after that it begins near its end."""
 LOG_PERMISSION = "get pods/log"
@@ -81,16 +86,20 @@ class JobPane(Container, can_focus=True):
             """The instance whose log is shown; empty for the first rank."""
 
     def __init__(
-        self, client: Callable[[], Client | None], permissions: Callable[[], Permissions | None]
+        self,
+        client: Callable[[], Client | None],
+        permissions: Callable[[], Permissions | None],
+        loss_of: Callable[[str], ScalarCurve | None] = lambda _uid: None,
     ) -> None:
         """Show nothing yet.
 
         Args:
             client: Returns the cluster once it is reached.
             permissions: Returns what this user may do there, once that can be asked.
+            loss_of: Returns the loss that was read from the event files of a job, by its uid.
         """
         super().__init__(id="job_pane")
-        self._client, self._permissions = client, permissions
+        self._client, self._permissions, self._loss_of = client, permissions, loss_of
         self._facts = Preview(client, permissions)
         self._facts.empty = _NO_JOB
         self._job: Job | None = None
@@ -102,6 +111,7 @@ class JobPane(Container, can_focus=True):
         self._rests: Timer | None = None
         self._points_timer: Timer | None = None
         self._progress = ""
+        self._is_left = self._is_looking = False
 
     def compose(self) -> ComposeResult:
         """Lay out what is known; the log and the chart come once there is something to read."""
@@ -131,7 +141,8 @@ class JobPane(Container, can_focus=True):
     def is_settled(self) -> bool:
         """Whether it shows what there is: nothing is about to be asked, or to be looked for in lines."""
         is_opening = self.is_streaming and (self._tail is None or not self._tail.logs.targets)
-        return self._rests is None and self._points_timer is None and not is_opening
+        is_looking = self._points_timer is not None or self._is_looking
+        return self._rests is None and not is_looking and not is_opening
 
     def show(self, job: Job | None, snapshot: ClusterSnapshot) -> None:
         """Show the job under the cursor, which may be the one that was there before."""
@@ -141,25 +152,29 @@ class JobPane(Container, can_focus=True):
             return
         self._facts.show(job, snapshot)
         if _uid(was) != _uid(job):
-            self._leave()
+            self.leave()
             self._forget()
-            self._begin_later()
+            self._begin_later(FETCH_S - DRAW_S)  # the cursor has rested for a while before it is shown
+        elif self._is_left:
+            self._begin_later(FETCH_S - DRAW_S)
         elif was is not job:
             self._take_targets()
+        self._show_history()
         self._say()
 
     def consider(self) -> None:
         """Go on where the pane is in sight, and ask for nothing where it is not."""
         if not self.is_live:
-            self._leave()
+            self.leave()
         elif not self.is_streaming and self._rests is None:
             self._facts.show(self._job, self._snapshot)
             self._begin_later()
         self._say()
 
-    def _begin_later(self) -> None:
+    def _begin_later(self, wait_s: float = FETCH_S) -> None:
         if self._job is not None and self.is_live:
-            self._rests = self.set_timer(max(FETCH_S, SHORTEST_TIMER_S), self._begin)
+            self._is_left = False
+            self._rests = self.set_timer(max(wait_s, SHORTEST_TIMER_S), self._begin)
 
     def _begin(self) -> None:
         """Read the log: the cursor rests. Where keys wait that may move it, it does not."""
@@ -171,8 +186,9 @@ class JobPane(Container, can_focus=True):
         if client is not None and job is not None and self.is_live:
             self._follow(client, job)
 
-    def _leave(self) -> None:
-        """Neither wait nor read."""
+    def leave(self) -> None:
+        """Neither wait nor read, until another job is shown, or this one is considered again."""
+        self._is_left = True
         if self._rests is not None:
             self._rests.stop()
             self._rests = None
@@ -189,7 +205,7 @@ class JobPane(Container, can_focus=True):
             self._log.show(None)
             self._log.say_when_empty("…")
         if self._chart is not None:
-            self._chart.clear()
+            self._chart.clear(None)
         self._arrange()
 
     @work(group="tail", exclusive=True)
@@ -232,7 +248,7 @@ class JobPane(Container, can_focus=True):
         tail.points.on_news = self._look_soon
         self._tail = tail
         if self._chart is not None:
-            self._chart.clear()
+            self._chart.clear(self._loss_of(job.uid))
         if self._log is not None:
             self._log.empty = "No lines yet."
             self._log.show(tail.feed)
@@ -250,7 +266,7 @@ class JobPane(Container, can_focus=True):
             if self.has_focus:
                 log.focus()
             self.can_focus = False  # the log takes its keys from now on
-            self._arrange()
+            self._show_history()
         return self._log
 
     def _take_targets(self) -> None:
@@ -272,16 +288,32 @@ class JobPane(Container, can_focus=True):
         if self._points_timer is None:
             self._points_timer = self.set_timer(POINTS_S, self._look)
 
-    def _look(self) -> None:
+    async def _look(self) -> None:
         self._points_timer = None
         tail, chart = self._tail, self._chart
-        if tail is None or chart is None:
-            return
+        if tail is not None and chart is not None:
+            self._is_looking = True
+            await self._look_through(tail, chart)
+            self._is_looking = False
+
+    async def _look_through(self, tail: _Tail, chart: LossChart) -> None:
         items: Sequence[Item] = tail.points.take(everything=True)
-        texts = chart.add_lines(items)
+        texts: list[bytes] = []
+        for start in range(0, len(items), LINES_PER_TURN):
+            texts = [*chart.add_lines(items[start : start + LINES_PER_TURN]), *texts][:RECENT]
+            await asyncio.sleep(0)
+            if self._tail is not tail:
+                return
+        chart.draw()
         self._progress = next(filter(None, (progress_in(log_text(each)) for each in texts)), self._progress)
         self._arrange()
         self._say()
+
+    def _show_history(self) -> None:
+        """Draw the loss from event files too, as far as it was read for the list."""
+        if self._chart is not None:
+            self._chart.set_history(self._loss_of(_uid(self._job)))
+            self._arrange()
 
     def _arrange(self) -> None:
         """Show the loss where there is any; what is known of the job has its place where there is none."""
@@ -314,7 +346,7 @@ class JobPane(Container, can_focus=True):
         from tui.feeds.log_tail import step
 
         if self._job is not None and (wanted := step(self._job, self._wanted, ranks)) is not None:
-            self._leave()
+            self.leave()
             self._forget()
             self._wanted = wanted
             self._begin_later()

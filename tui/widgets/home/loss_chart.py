@@ -1,19 +1,20 @@
-"""The loss of the job under the cursor, as far as the lines of its log that are shown tell it."""
+"""The loss of the job under the cursor: from its event files, as far as they were read, then from its log."""
 
 from __future__ import annotations
 
+from array import array
+from bisect import bisect_right
 from collections.abc import Sequence
 
 from msgspec.structs import replace
 
 from k8s.logs import Item, LogLine
+from trainer.tfevents import ScalarCurve, ScalarSeries
+from trainer.tfevents.stream import Restart
 from tui.charts.series import Series
 from tui.feeds.log_points import LogPoints
 from tui.text.natural_order import tag_key
 from tui.widgets.curve_chart import CurveChart, PlotCurve
-
-RECENT = 20
-"""Newest lines that are returned, for what else they say."""
 
 
 class LossChart(CurveChart, can_focus=False):
@@ -22,6 +23,7 @@ class LossChart(CurveChart, can_focus=False):
     def __init__(self) -> None:
         """Make an empty chart."""
         super().__init__()
+        self._history: ScalarCurve | None = None
         self._points = LogPoints()
         self._series = Series()
         self._tag = ""
@@ -29,26 +31,61 @@ class LossChart(CurveChart, can_focus=False):
     @property
     def has_points(self) -> bool:
         """Whether there is anything to draw."""
-        return bool(self._points.series)
+        return self._history is not None or bool(self._points.series)
 
-    def clear(self) -> None:
-        """Forget all points."""
+    def clear(self, history: ScalarCurve | None) -> None:
+        """Forget all points but those of a curve from event files, if there is one."""
         self._points, self._series, self._tag = LogPoints(), Series(), ""
-        self.set_curves("", [])
+        self._history = history
+        if self.has_points:
+            self.draw()
+        else:
+            self.set_curves("", [])
+
+    def set_history(self, curve: ScalarCurve | None) -> None:
+        """Begin with a curve from event files; lines count only from where it ends."""
+        if curve is not self._history:
+            self._history = curve
+            self.draw()
 
     def add_lines(self, items: Sequence[Item]) -> list[bytes]:
-        """Draw the points of further lines; return the newest of these lines, the last one first."""
+        """Take the points of further lines, see `draw`; return these lines, the last one first."""
         lines = [item for item in items if isinstance(item, LogLine)]
         # Whichever rank is chosen, its lines count: there are no others.
-        if self._points.add(replace(line, rank=None) if line.rank is not None else line for line in lines):
-            self._draw()
-        return [line.text for line in lines[: -RECENT - 1 : -1]]
+        self._points.add(replace(line, rank=None) if line.rank is not None else line for line in lines)
+        return [line.text for line in reversed(lines)]
 
-    def _draw(self) -> None:
-        tag = min(self._points.series, key=tag_key)
+    def draw(self) -> None:
+        """Draw the points that there are now."""
+        if not self.has_points:
+            return
+        history, lines = self._history, self._points.series
+        if history is None:
+            tag = min(lines, key=tag_key)
+            points = lines[tag]
+            drawn: _Drawn = points.steps, points.wall_times, points.values, points.restarts
+        else:
+            tag = history.tag
+            drawn = _continued(history, lines.get(_name_of(tag), ScalarSeries()))
         if tag != self._tag:
             self._tag, self._series = tag, Series()
-        points = self._points.series[tag]
-        restarts = [mark.step for mark in points.restarts]
-        self._series.update(points.steps, points.wall_times, points.values, restarts)
+        steps, wall_times, values, restarts = drawn
+        self._series.update(steps, wall_times, values, [mark.step for mark in restarts])
         self.set_curves(tag, [PlotCurve("", self._series)])
+
+
+_Drawn = tuple["array[int]", "array[float]", "array[float]", Sequence[Restart]]
+"""Steps, wall times, values, and where the steps went back."""
+
+
+def _continued(curve: ScalarCurve, lines: ScalarSeries) -> _Drawn:
+    """Return the points of a curve from event files, and those after them that the log tells."""
+    first = bisect_right(lines.steps, curve.steps[-1])
+    steps = curve.steps + lines.steps[first:]
+    wall_times = curve.wall_times + lines.wall_times[first:]
+    return steps, wall_times, curve.values + lines.values[first:], curve.restarts
+
+
+def _name_of(tag: str) -> str:
+    """Return what a log calls a tag of event files: `loss` for `train/loss`."""
+    return tag.rpartition("/")[2]

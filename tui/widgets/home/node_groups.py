@@ -9,11 +9,25 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
+from typing import NamedTuple
 
 from k8s.snapshot import NodeRow
 
 NO_LABEL = "no label"
 """The group of the nodes that do not have the label."""
+
+
+class _NodeCounts(NamedTuple):
+    """What one node comes to, and in which group."""
+
+    group: str
+    total: int
+    held: int
+    bad: int
+    largest_free: int
+    is_whole: bool
+    is_unready: bool
+    is_cordoned: bool
 
 
 @dataclass(slots=True)
@@ -41,18 +55,17 @@ class NodeGroup:
         """Return the most GPUs that a single pod could have."""
         return max((size for size, nodes in self.blocks.items() if nodes), default=0)
 
-    def count(self, node: NodeRow, sign: int) -> None:
+    def count(self, node: _NodeCounts, sign: int) -> None:
         """Add what a node comes to, or with the sign -1 take it away."""
-        free = node.largest_free
         self.nodes += sign
-        self.total += sign * node.gpus_total
-        self.held += sign * node.gpus_allocated
-        self.bad += sign * node.gpus_unhealthy
-        self.whole += sign * (node.takes_pods and free > 0 and not node.gpus_allocated)
-        self.unready += sign * is_unready(node)
-        self.cordoned += sign * is_cordoned(node)
-        if free:
-            self.blocks[free] += sign
+        self.total += sign * node.total
+        self.held += sign * node.held
+        self.bad += sign * node.bad
+        self.whole += sign * node.is_whole
+        self.unready += sign * node.is_unready
+        self.cordoned += sign * node.is_cordoned
+        if node.largest_free:
+            self.blocks[node.largest_free] += sign
 
 
 class NodeGroups:
@@ -66,12 +79,12 @@ class NodeGroups:
         """Free blocks of all nodes together: see `NodeGroup.blocks`."""
         self._label = label
         self._all: Sequence[NodeRow] = ()
-        self._group_by_node: dict[str, str] = {}
+        self._counts: dict[str, _NodeCounts] = {}
 
     @property
     def node_count(self) -> int:
         """How many nodes have GPUs."""
-        return len(self._group_by_node)
+        return len(self._counts)
 
     @property
     def has_nodes(self) -> bool:
@@ -81,7 +94,7 @@ class NodeGroups:
     @property
     def nodes(self) -> list[NodeRow]:
         """Return the nodes that have GPUs, in their order."""
-        return [node for node in self._all if node.name in self._group_by_node]
+        return [node for node in self._all if node.name in self._counts]
 
     @property
     def by_size(self) -> list[NodeGroup]:
@@ -90,11 +103,12 @@ class NodeGroups:
 
     def group_of(self, node: str) -> str:
         """Return the group of a node; empty for one that has no GPUs."""
-        return self._group_by_node.get(node, "")
+        counts = self._counts.get(node)
+        return counts.group if counts is not None else ""
 
     def names_in(self, group: str) -> frozenset[str]:
         """Return the names of a group's nodes."""
-        return frozenset(node for node, name in self._group_by_node.items() if name == group)
+        return frozenset(node for node, counts in self._counts.items() if counts.group == group)
 
     def update(self, nodes: Sequence[NodeRow]) -> None:
         """Take over what the nodes are now; only those that changed are counted anew."""
@@ -102,21 +116,41 @@ class NodeGroups:
             return
         before, self._all = self._all, nodes
         changed = [pair for pair in zip_longest(before, nodes) if pair[0] is not pair[1]]
-        for node, _ in changed:
-            if node is not None and (name := self._group_by_node.pop(node.name, "")):
-                self._count(name, node, -1)
-        for _, node in changed:
-            if node is not None and (node.gpus_total or node.gpus_unhealthy or node.gpus_allocated):
-                self._group_by_node[node.name] = name = self._name_of(node)
-                self._count(name, node, 1)
+        came = {new.name: new for _, new in changed if new is not None}
+        for old, _ in changed:
+            if old is not None and old.name not in came:
+                self._take(old.name, None)
+        for name, node in came.items():
+            self._take(name, self._counts_of(node))
 
-    def _count(self, name: str, node: NodeRow, sign: int) -> None:
-        group = self.groups.setdefault(name, NodeGroup(name))
+    def _take(self, name: str, counts: _NodeCounts | None) -> None:
+        """Count a node as it is now; None where it is gone, or has no GPUs."""
+        before = self._counts.get(name)
+        if counts == before:
+            return
+        if before is not None:
+            self._count(self._counts.pop(name), -1)
+        if counts is not None:
+            self._counts[name] = counts
+            self._count(counts, 1)
+
+    def _count(self, node: _NodeCounts, sign: int) -> None:
+        group = self.groups.setdefault(node.group, NodeGroup(node.group))
         group.count(node, sign)
         if node.largest_free:
             self.blocks[node.largest_free] += sign
         if not group.nodes:
-            del self.groups[name]
+            del self.groups[node.group]
+
+    def _counts_of(self, node: NodeRow) -> _NodeCounts | None:
+        total, held, bad = node.gpus_total, node.gpus_allocated, node.gpus_unhealthy
+        if not (total or held or bad):
+            return None
+        free = node.largest_free
+        is_whole = node.takes_pods and free > 0 and not held
+        return _NodeCounts(
+            self._name_of(node), total, held, bad, free, is_whole, is_unready(node), is_cordoned(node)
+        )
 
     def _name_of(self, node: NodeRow) -> str:
         if self._label:
