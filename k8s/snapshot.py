@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 if TYPE_CHECKING:  # the first frame needs these values, and not what reads objects
-    from k8s.kinds.base import JobRef
+    from k8s.kinds.base import JobRef, Replica
     from k8s.models import Condition, Taint
     from k8s.status import Status
 
@@ -110,6 +110,8 @@ class NodeRow:
     schedule: str = ""
     """Its label `ack.node.gpu.schedule`, by which Alibaba Cloud's schedulers share its GPUs."""
     labels: Mapping[str, str] = field(default_factory=dict, hash=False)
+    allocatable: Mapping[str, str | int | float] = field(default_factory=dict, hash=False, repr=False)
+    """What may be given to pods of every resource, as quantities; what it has, where it does not say."""
 
     @property
     def takes_pods(self) -> bool:
@@ -223,6 +225,10 @@ class Job:
     labels: Mapping[str, str] = field(default_factory=dict, hash=False)
     finalizers: tuple[str, ...] = ()
     """Who must be done with its object before that goes."""
+    replicas: tuple[Replica, ...] = field(default=(), hash=False, repr=False)
+    """What its object asks for, pods or not; none where that is not known."""
+    is_short: bool = False
+    """There is no room for all of its pods, as its reason says: the brief of `why`."""
 
     @property
     def gpus_waiting(self) -> int:

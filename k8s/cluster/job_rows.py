@@ -200,6 +200,7 @@ def _row(
         progress=job.progress,
         labels=job.meta.labels or {},
         finalizers=tuple(job.meta.finalizers or ()),
+        replicas=job.replicas,
     )
 
 

@@ -103,6 +103,7 @@ def node_row(node: Node, holders: Sequence[Holder]) -> NodeRow:
         network=network_path(meta.labels),
         schedule=meta.label(SCHEDULE_LABEL),
         labels=meta.labels or {},
+        allocatable=node.status.allocatable or node.status.capacity or {},
     )
 
 

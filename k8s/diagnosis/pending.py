@@ -12,6 +12,7 @@ import msgspec
 
 from k8s.diagnosis.shortage import PodSet, find_shortage, pod_sets
 from k8s.kinds import DeclaredJob
+from k8s.kinds.base import Replica
 from k8s.models import Node, Taint
 from k8s.scheduling.predicates import ClusterCapacity, NodeCapacity, UnfitNode, unfit_node
 from k8s.scheduling.scheduling_spec import Toleration, spec_from_template
@@ -94,7 +95,9 @@ class PendingReasons:
             found = self._waiting.get(uid)
             job, of_job = unschedulable[uid], objects[uid]
             if found is None or not found.is_of(job, of_job, self._taints):
-                found = _Waiting(job, of_job, self._taints, _pod_sets(job, of_job, self._taints), job)
+                found = _Waiting(
+                    job, of_job, self._taints, waiting_pod_sets(job, of_job.replicas, self._taints), job
+                )
             yield
             key = tuple((each.subject, each.signature) for each in found.pod_sets)
             if key not in sentences and key in self._sentences:
@@ -110,7 +113,7 @@ class PendingReasons:
                 if each.signature in self._verdicts
             }
             if found.shown.reason != (sentences[key] or job.reason):
-                found.shown = replace(job, reason=sentences[key]) if sentences[key] else job
+                found.shown = replace(job, reason=sentences[key], is_short=True) if sentences[key] else job
             waiting[uid] = found
         self._sentences, self._verdicts, self._waiting = sentences, verdicts, waiting
         self._show(jobs, {uid: each.shown for uid, each in waiting.items() if each.shown is not each.job})
@@ -165,13 +168,18 @@ def _is_unschedulable(job: Job) -> bool:
     return job.status is Status.PENDING and TRIED in job.reason and CLAIM not in job.reason.lower()
 
 
-def _pod_sets(job: Job, declared: DeclaredJob, taints: Iterable[Taint]) -> tuple[PodSet, ...]:
+def waiting_pod_sets(job: Job, replicas: Iterable[Replica], taints: Iterable[Taint]) -> tuple[PodSet, ...]:
     """Return what the pods without a node request by their templates; nothing where one has none.
 
     Clusters add tolerations to pods, as ExtendedResourceToleration does, so that a template does
     not tell which taints keep its pods away. The scheduler's message does: it names them.
+
+    Args:
+        job: The job.
+        replicas: What its object asks for.
+        taints: Those of which the pods tolerate all that the scheduler's message does not name.
     """
-    templates = {(each.role, each.index): each.template for each in declared.replicas}
+    templates = {(each.role, each.index): each.template for each in replicas}
     specs = {id(each): spec_from_template(each) for each in {id(t): t for t in templates.values()}.values()}
     unscheduled = [each for each in job.instances if not each.node and not each.status.is_final]
     if not all(templates.get((each.role, each.index)) for each in unscheduled):

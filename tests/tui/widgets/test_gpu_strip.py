@@ -9,9 +9,8 @@ from dataclasses import replace
 import pytest
 
 from k8s.snapshot import NodeRow, Share
-from tests.support.objects import joined, node, pod_of, pytorch_job
+from tests.support.objects import joined, node
 from tui.text.cells import cell_len
-from tui.widgets.home.free_blocks import free_blocks
 from tui.widgets.home.gpu_strip import GpuStrip, StripLight
 from tui.widgets.home.node_groups import NO_LABEL, NodeGroups
 
@@ -161,13 +160,3 @@ def test_thousands_of_nodes_of_which_one_changes_cost_little_more_than_fifty() -
         return best
 
     assert cost_s(5000) < cost_s(50) + 0.004
-
-
-def test_a_job_that_waits_could_take_the_smallest_blocks_that_hold_its_pods() -> None:
-    waits = pytorch_job("waits", workers=3, gpus=4)
-    pods = [pod_of(waits, name, phase="Pending", gpus=4) for name in ("master-0", "worker-0", "worker-1")]
-    job = joined([], pods, [waits])[1]["waits"]
-    assert free_blocks(job, [row("a"), row("b", 4)]) == {"b": 4, "a": 8}
-    assert free_blocks(job, [row("a"), row("b", 5)]) is None
-    assert free_blocks(job, []) is None
-    assert free_blocks(replace(job, instances=()), [row("a")]) is None

@@ -21,7 +21,7 @@ from tui.screens.lists.home_layout import (
     layout_for,
     strip_lines,
 )
-from tui.screens.lists.home_light import jobs_on, light_of, light_of_jobs
+from tui.screens.lists.home_light import HomeLight, jobs_on, light_of_jobs
 from tui.widgets.home.job_pane import JobPane
 from tui.widgets.home.node_strip import NodeStrip
 from tui.widgets.preview import DRAW_S
@@ -63,6 +63,7 @@ class HomePanes:
         self._layout = HomeLayout.LIST
         self._snapshot = ClusterSnapshot()
         self._job: Job | None = None
+        self._light = HomeLight()
         self._shows_soon = False
         self._rests: Timer | None = None
 
@@ -169,7 +170,7 @@ class HomePanes:
             return
         is_on_nodes = self.strip.has_focus
         under = jobs_on(self.strip.nodes_under_cursor, snapshot) if is_on_nodes else []
-        light = light_of_jobs(under) if is_on_nodes else light_of(job, snapshot)
+        light = light_of_jobs(under) if is_on_nodes else self._light.of(job, snapshot)
         if self._layout.has_nodes:
             self.strip.show(snapshot, light, strip_lines(self._size.height))
         self._table().point_at(frozenset(each.uid for each in under))

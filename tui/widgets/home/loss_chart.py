@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from k8s.logs import Item, LogLine
-from trainer.tfevents import ScalarCurve, ScalarSeries
-from trainer.tfevents.stream import Restart
+from trainer.tfevents import Restart, ScalarCurve, ScalarSeries
 from tui.charts.series import Series
 from tui.feeds.log_points import LogPoints
 from tui.text.natural_order import tag_key
