@@ -32,7 +32,8 @@ def bar_keys(
     others = [key for key in keys if taken.isdisjoint(key.keys.split(","))]
     shown = [key for key in own if key.id not in _OF_THE_LIST]
     if pane != "list":
-        shown += [replace(key, footer="list") for key in others if key.id == _BACK]
+        at = next((place for place, key in enumerate(shown) if key in LOG), len(shown))
+        shown[at:at] = [replace(key, footer="list") for key in others if key.id == _BACK]
         others = [key for key in others if key.id != _BACK]
     if has_room:
         at = next((place for place, key in enumerate(others) if key.id in _LAYOUT_BEFORE), 0)

@@ -9,6 +9,9 @@ from tui.text.format import NOTHING, Look, number
 from tui.text.trend import BROKEN, trend
 from tui.widgets.table.table import Cell
 
+NUMBER_CELLS = 6
+"""Cells of the number before the bars, so that those of all jobs stand below each other."""
+
 
 def loss_cell(values_by_uid: Mapping[str, Sequence[float]], uid: str) -> Cell:
     """Return what the column says of a job: its last loss, and how it came to be so."""
@@ -19,4 +22,5 @@ def loss_cell(values_by_uid: Mapping[str, Sequence[float]], uid: str) -> Cell:
     is_broken = not math.isfinite(last)
     look: Look = "failed" if is_broken else ""
     bars = BROKEN if is_broken else trend(values)
-    return Cell.of((number(last), look), (f" {bars}" if bars else "", look or "quiet"), sort=last)
+    words = number(last).ljust(NUMBER_CELLS if bars else 0)
+    return Cell.of((words, look), (f" {bars}" if bars else "", look or "quiet"), sort=last)

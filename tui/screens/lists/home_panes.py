@@ -83,7 +83,7 @@ class HomePanes:
     @property
     def _room_words(self) -> str:
         width, height = self._size
-        return f"More than the list needs {MIN_COLUMNS}x{MIN_LINES}; this terminal has {width}x{height}."
+        return f"More panes need {MIN_COLUMNS}x{MIN_LINES}; this terminal has {width}x{height}."
 
     def arrange(self, size: Size, context_name: str) -> None:
         """Show the panes that there is room for, and that were chosen for this context."""

@@ -21,7 +21,7 @@ COLUMNS = (
     Column("gpus", "GPUS", align="right", sorts_largest_first=True, flashes=True),
     Column("pods", "PODS", align="right", priority=1, sorts_largest_first=True, flashes=True),
     Column("ranks", "RANKS", align="right", priority=5, sorts_largest_first=True),
-    Column("loss", "LOSS", priority=4, max_width=14),
+    Column("loss", "LOSS", priority=4, max_width=16),
     Column("nodes", "NODES", priority=6, elide="end", min_width=10, max_width=28),
     Column("user", "USER", priority=7, elide="end", min_width=4, max_width=14),
     Column("age", "AGE", align="right", is_age=True),

@@ -283,7 +283,7 @@ class JobsView(ListView):
         if chosen.older:
             parts.append(f"{count(chosen.older)} older hidden")
         if self.panes.nodes:
-            parts.append(f"on {self.panes.nodes_words}")
+            parts.append(f"on {self.panes.nodes_words} (esc: all)")
         if self.filter_text:
             parts.append(f"/{self.filter_text}")
         if table.marks:
