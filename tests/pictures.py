@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -14,11 +15,13 @@ from textual.pilot import Pilot
 
 from k8s.status import Status
 from tests import ROOT
+from tests.support.screen_text import text_of
 from tui.app import Console
 from tui.options import ConsoleOptions
 
 FOLDER = ROOT / ".github" / "pictures"
 SIZE = (120, 40)
+SANDBOX = ("--nodes", "3", "--gpus-per-node", "8", "--links", "dgx-a100")
 WAIT_S = 180.0
 RAN = ("sh", "-c", "echo 'accuracy 0.9871'")
 FAILED = ("sh", "-c", "echo 'CUDA error: out of memory' >&2; exit 1")
@@ -31,6 +34,7 @@ def main() -> int:
         for key in ("XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME"):
             os.environ[key] = name
         try:
+            gpuconsole("sandbox", "start", *SANDBOX)
             submit_jobs()
             kubeconfig = gpuconsole("sandbox", "kubeconfig").strip()
             options = ConsoleOptions(kubeconfig=kubeconfig, state_folder=Path(name))
@@ -47,14 +51,16 @@ def gpuconsole(*words: str) -> str:
 
 
 def submit_jobs() -> None:
-    """Start a job that learns, one that waits, and two that end."""
+    """Start two jobs that learn, one that waits, one that sleeps, and two that end."""
     image = ("--image", "pytorch/pytorch:2.6.0-cuda12.4-cudnn9-runtime")
     pytorch = ("--sandbox", "submit", "pytorch", *image)
     gpuconsole(*pytorch, "--name", "lr-sweep-3e4", "--gpus", "1", "--", *RAN)
     gpuconsole(*pytorch, "--name", "vit-h-probe", "--gpus", "2", "--", *FAILED)
-    ddp = ("--trainer", "ddp", "--", "--epochs", "3")
+    ddp = ("--trainer", "ddp", "--", "--epochs", "60")
     gpuconsole(*pytorch, "--name", "digits-baseline", "--workers", "2", "--gpus", "2", *ddp)
-    gpuconsole(*pytorch, "--name", "llm-70b-eval", "--workers", "3", "--gpus", "4", "--force", "--", *RAN)
+    gpuconsole(*pytorch, "--name", "digits-wide", "--gpus", "2", *ddp)
+    gpuconsole(*pytorch, "--name", "notebook-chen", "--gpus", "3", "--", "sleep", "3600")
+    gpuconsole(*pytorch, "--name", "llm-70b-eval", "--workers", "3", "--gpus", "8", "--force", "--", *RAN)
 
 
 async def visit(options: ConsoleOptions) -> None:
@@ -72,8 +78,14 @@ async def visit(options: ConsoleOptions) -> None:
 
         await until(pilot, is_running)
         await pilot.press("N", "g")
-        await until(pilot, lambda: "loss" in log_of("digits-baseline"))
-        await show("jobs")
+        await until(pilot, lambda: all("loss" in log_of(job) for job in ("digits-baseline", "digits-wide")))
+        await asyncio.to_thread(wait_for_lines, 16)
+        await until(pilot, lambda: " ETA " in text_of(console))
+        await until(pilot, lambda: len(re.findall(r"[▇▆▅▄▃▂▁]{6}", text_of(console))) >= 2)
+        await show("home")
+        await show("node_jobs", "1", "l")
+        await show("jobs", "escape", "z")
+        await pilot.press("z", "z", "z")
         await show("nodes", "tab")
         await show("node_gpus", "enter")
         await show("events", "escape", "tab")
@@ -91,7 +103,7 @@ async def visit(options: ConsoleOptions) -> None:
         await show("curves")
         await show("why", "escape", "escape", *":why llm-70b-eval", "enter")
         await show("palette", "escape", "ctrl+p", *"logs")
-        await show("delete", "escape", "N", "g", "space", "j", "space", "ctrl+d")
+        await show("delete", "escape", "g", "space", "j", "space", "ctrl+d")
         await show("help", "escape", "question_mark")
         await pilot.press("escape", "n")
         await asyncio.sleep(2)
@@ -99,7 +111,7 @@ async def visit(options: ConsoleOptions) -> None:
     make_tour()
 
 
-TOUR = ("jobs", "why", "nodes", "job", "logs", "curves", "new", "delete")
+TOUR = ("home", "why", "nodes", "job", "logs", "curves", "new", "delete")
 """The pictures of the tour, in their order."""
 STEP_S = 3
 """How long each of them is seen."""

@@ -19,12 +19,6 @@ class TailChoice:
     selection: LogSelection
     target: Target
 
-    @property
-    def words(self) -> str:
-        """Return whose log it is: `rank 5 worker-0`."""
-        rank = self.selection.rank
-        return self.target.name if rank is None else f"rank {rank} {self.target.name}"
-
 
 def choices(job: Job) -> list[TailChoice]:
     """Return what can be shown of a job: its ranks in order, then the instances without a rank."""

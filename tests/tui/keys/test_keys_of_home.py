@@ -96,8 +96,8 @@ async def test_a_key_shows_the_loss_of_running_jobs_or_reads_none(tmp_path: Path
     async with console_on(tmp_path, **objects) as play:
         hands = Hands.on(play)
         await play.press("z")
-        await play.until(seen(play, "LOSS", "0.091 ▇▂▁▁▁▁▁▁"))
-        await play.until(lambda: play.text.count("0.091 ▇") == 2)
+        await play.until(seen(play, "LOSS", "0.091  ▇▂▁▁▁▁▁▁"))
+        await play.until(lambda: play.text.count("0.091  ▇") == 2)
         await hands.press("jobs.loss", unseen(play, "LOSS"), undo=["x"])
         assert sorted(logs.glanced) == ["job-000-master-0", "job-001-master-0"]
 

@@ -27,6 +27,7 @@ from tui.screens.lists.home_layout import HomeLayout, layout_for
 from tui.screens.lists.jobs import JobsView
 from tui.widgets.home.job_pane import JobPane
 from tui.widgets.home.node_strip import NodeStrip
+from tui.widgets.preview import Preview
 from tui.widgets.table.table import Table
 
 _RUNS = {"name": "pytorch", "state": {"running": {"startedAt": ago(hours=2)}}, "restartCount": 0}
@@ -137,7 +138,7 @@ async def test_z_goes_round_the_layouts_and_the_choice_is_kept_for_the_context(t
         kept.write_text("{")
         await play.pilot.resize_terminal(60, 15)
         await play.press("z", "1")
-        await play.until(lambda: "needs 80x20; this terminal has 60x15" in play.text)
+        await play.until(lambda: "More panes need 80x20; this terminal has 60x15" in play.text)
         assert screen.panes.layout is HomeLayout.LIST
 
 
@@ -147,7 +148,7 @@ async def test_one_log_is_read_that_of_the_job_on_which_the_cursor_rests(tmp_pat
         await play.press("N", "g")
         await play.until(lambda: logs.open == ["job-000-master-0"])
         await play.until(lambda: "step 99/99" in says(play) and "loss" in says(play))
-        await play.until(lambda: "rank 0 master-0 · step 99/99" in says(play))
+        await play.until(lambda: "rank 0 of 1 · step 99/99 · master-0" in says(play))
         await play.press("j")
         await play.until(lambda: logs.open == ["job-001-master-0"])
         await play.until(lambda: "3 job-001" in says(play) and "step 99/99" in says(play))
@@ -278,6 +279,7 @@ async def test_a_job_that_has_not_started_says_so_and_why(tmp_path: Path) -> Non
     waits = pytorch_job("waits", gpus=16)
     async with console_on(tmp_path, nodes=[node("a", 8)], jobs=[waits]) as play:
         await play.until(lambda: "No pod runs yet, so there is no log." in says(play))
+        await play.until(lambda: pane(play).query_one(Preview).region.width > 120 // 2)
 
 
 async def test_the_cursor_lights_the_gpus_of_its_job_and_the_blocks_that_one_could_take() -> None:

@@ -216,6 +216,7 @@ class JobPane(Container, can_focus=True):
         log = await self._filled()
         choice = choose(job, self._wanted)
         if choice is None or (job.status in _NOT_STARTED and not job.instances_running):
+            self.add_class("-silent")
             log.say_when_empty("No pod runs yet, so there is no log.")
             return
         if refusal := await self._refusal(job.ref.namespace):
@@ -223,6 +224,7 @@ class JobPane(Container, can_focus=True):
             return
         tail = self._tail_of(client, job, choice)
         tail.left_at_s = None
+        self.remove_class("-silent")
         self._say()
         await tail.logs.run()
 
@@ -328,15 +330,17 @@ class JobPane(Container, can_focus=True):
         self._arrange()
 
     def _say(self) -> None:
-        """Write above the pane what is shown."""
+        """Write above the pane what is shown, what matters most first."""
         job = self._job
         words = ["no job"]
         if job is not None:
             choice = self._tail.choice if self._tail is not None else None
             progress = sanitize(job.progress) if job.progress else self._progress
             running = progress if job.status is Status.RUNNING else ""
-            ranks = plural(job.ranks_total, "rank") if job.ranks_total > 1 else ""
-            words = [sanitize(job.ref.name), choice.words if choice else "", ranks, running]
+            rank = choice.selection.rank if choice is not None else None
+            ranks = plural(job.ranks_total, "rank") if rank is None and job.ranks_total > 1 else ""
+            whose = f"rank {rank} of {job.ranks_total}" if rank is not None else ranks
+            words = [sanitize(job.ref.name), whose, running, choice.target.name if choice is not None else ""]
         title = Content(f"{'' if self.has_class('-side') else ' '}3 {' · '.join(filter(None, words))} ")
         if self.border_title != title.markup:
             self.border_title = title
