@@ -46,7 +46,7 @@ _EVERYWHERE = (
     Action("save", "Save the table as CSV", "export:save", on=_everywhere("ctrl+s")),
     Action(
         "preview",
-        "Next layout of the jobs; toggles the preview of nodes (from 140 columns)",
+        "Next layout of home; in the list of nodes: preview (toggle)",
         method="preview",
         on=_everywhere("z"),
     ),
