@@ -88,6 +88,8 @@ async def visit(options: ConsoleOptions) -> None:
         await pilot.press("z", "z", "z")
         await show("nodes", "tab")
         await show("node_gpus", "enter")
+        await show("topology", "escape", "T")
+        await show("users", "escape", "u")
         await show("events", "escape", "tab")
         await show("volumes", "tab")
         await pilot.press("tab", "N", "g", "enter")

@@ -22,5 +22,11 @@ def loss_cell(values_by_uid: Mapping[str, Sequence[float]], uid: str) -> Cell:
     is_broken = not math.isfinite(last)
     look: Look = "failed" if is_broken else ""
     bars = BROKEN if is_broken else trend(values)
-    words = number(last).ljust(NUMBER_CELLS if bars else 0)
+    words = _short(last).ljust(NUMBER_CELLS if bars else 0)
     return Cell.of((words, look), (f" {bars}" if bars else "", look or "quiet"), sort=last)
+
+
+def _short(value: float) -> str:
+    """Write a number in as many digits as there is room for: `0.00462` as `0.0046`."""
+    ways = (number(value), f"{value:.2g}", f"{value:.0e}")
+    return next((words for words in ways if len(words) <= NUMBER_CELLS), ways[-1])
