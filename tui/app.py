@@ -124,6 +124,7 @@ class Console(PacedApp[int]):
             strip_by=options.strip_by,
             has_loss=options.has_loss,
             layouts=KeptLayouts(options.state_folder),
+            log_folder=options.state_folder / "logs",
             actions=actions,
         )
         """What every view gets."""

@@ -136,7 +136,7 @@ def _show_logs(console: Console, request: ActionRequest, *, is_previous: bool) -
             *target,
             instance=request.instance,
             is_previous=is_previous,
-            folder=console.options.state_folder / "logs",
+            folder=console.context.log_folder,
         )
         name = "previous_logs" if is_previous else "logs"
         console.views.show(Route(name, job=target[1], instance=request.instance), screen)

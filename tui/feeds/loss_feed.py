@@ -100,8 +100,10 @@ class LossFeed:
                     continue
                 job = self._wanted[uid]
                 self._read_at_s[uid], self._reads = clock(), uid
-                await self._read(job)
-                self._reads = ""
+                try:
+                    await self._read(job)
+                finally:
+                    self._reads = ""
 
     def _next(self) -> tuple[str, float]:
         """Return the job that is to be read next, and when; no job where none is wanted."""

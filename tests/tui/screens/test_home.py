@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from aiohttp import web
 from textual import events
@@ -20,6 +22,7 @@ from tests.support.objects import Object, node, pod_of, pytorch_job
 from tests.support.sample_cluster import ago
 from tests.tui.console.test_console import Playground, console_on
 from tests.tui.feeds.test_loss_feed import with_event_files
+from tests.tui.keys.test_keys_of_logs import saved_lines
 from tests.tui.keys.world import PODS, REVIEWS, titled
 from tests.tui.screens.test_jobs import picture
 from tui.files.layout_file import FILE
@@ -154,6 +157,18 @@ async def test_one_log_is_read_that_of_the_job_on_which_the_cursor_rests(tmp_pat
         await play.until(lambda: "3 job-001" in says(play) and "step 99/99" in says(play))
 
 
+async def test_a_log_is_that_of_a_rank_once_it_is_known_which_ranks_there_are(tmp_path: Path) -> None:
+    objects, logs, _ = lab_of(1)
+    async with console_on(tmp_path, **objects) as play:
+        await play.until(lambda: "rank 0 master-0 · step 99/99" in says(play))
+        (job,) = play.console.snapshot.jobs
+        instances = tuple(msgspec.structs.replace(each, ranks=()) for each in job.instances)
+        pane(play).show(replace(job, instances=instances), play.console.snapshot)
+        await play.until(lambda: "3 job-000 · master-0 · step 99/99" in says(play))
+        pane(play).show(job, play.console.snapshot)
+        await play.until(lambda: "rank 0 master-0 · step 99/99" in says(play) and len(logs.open) == 1)
+
+
 async def test_a_log_is_left_at_once_when_the_cursor_moves_on(tmp_path: Path) -> None:
     objects, logs, _ = lab_of(2)
     async with console_on(tmp_path, **objects) as play:
@@ -209,6 +224,43 @@ def _drawn(play: Playground) -> tuple[str, list[float], int]:
         return "", [], 0
     series = chart._series
     return chart._tag, [value for value in series.values if value > 100], series.steps[-1]
+
+
+async def test_the_log_in_the_pane_is_copied_and_saved_as_in_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GPUCONSOLE_CLIPBOARD", "file")
+    objects, _, _ = lab_of(2)
+    async with console_on(tmp_path, **objects) as play:
+        await play.press("N", "g", "3")
+        await play.until(lambda: "rank 0 master-0 · step 99/99" in says(play))
+        await play.press("c")
+        copied = tmp_path / "state" / "clipboard.txt"
+        await play.until(lambda: copied.is_file() and "step 99/99" in copied.read_text())
+        assert "step 1/99" not in copied.read_text()
+        await play.press("ctrl+s")
+        await play.until(lambda: saved_lines(tmp_path / "state") == 99)
+        (saved,) = (tmp_path / "state" / "logs").glob("*.log")
+        assert saved.name.startswith("job-000-rank-0-")
+
+
+async def test_no_loss_is_read_while_a_question_covers_home(tmp_path: Path) -> None:
+    objects, logs, _ = lab_of(2)
+    async with console_on(tmp_path, **objects) as play:
+        screen = play.console.screen
+
+        def is_reading() -> bool:
+            return any(each.group == "losses" and each.is_running for each in screen.workers)
+
+        await play.until(lambda: len(logs.glanced) == 2 and is_reading())
+        await play.press("ctrl+d")
+        await play.until(lambda: not is_reading())
+        play.watches["jobs"].event("MODIFIED", pytorch_job("job-000", gpus=1, resourceVersion="9"))
+        play.watches["jobs"].event("ADDED", pytorch_job("job-new", gpus=1))
+        await play.until(lambda: any(job.ref.name == "job-new" for job in play.console.snapshot.jobs))
+        assert not is_reading()
+        await play.press("escape")
+        await play.until(is_reading)
 
 
 async def test_a_burst_of_moves_opens_two_logs_at_most(tmp_path: Path) -> None:

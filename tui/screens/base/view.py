@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from textual.app import ComposeResult
@@ -48,15 +49,7 @@ def _no_names() -> Mapping[Argument, Sequence[str]]:
     return {}
 
 
-def _no_client() -> Client | None:
-    return None
-
-
-def _no_telemetry() -> TelemetryFeed | None:
-    return None
-
-
-def _no_permissions() -> Permissions | None:
+def _nothing() -> None:
     return None
 
 
@@ -72,13 +65,13 @@ class ViewContext:
     """Returns what commands may take, for completion."""
     typed: dict[str, list[str]] = field(default_factory=lambda: {"/": [], ":": []})
     """What was typed before on the prompt, by its mark, the oldest first."""
-    client: Callable[[], Client | None] = _no_client
+    client: Callable[[], Client | None] = _nothing
     """Returns the cluster once it is reached, for what no snapshot tells."""
-    telemetry: Callable[[], TelemetryFeed | None] = _no_telemetry
+    telemetry: Callable[[], TelemetryFeed | None] = _nothing
     """Returns what the cluster's GPUs do, once it is reached."""
     switches: dict[str, bool] = field(default_factory=dict)
     """What the user switched on or off for as long as the console runs, by the switch's name."""
-    permissions: Callable[[], Permissions | None] = _no_permissions
+    permissions: Callable[[], Permissions | None] = _nothing
     """Returns what this user may do there, once that can be asked."""
     finished_days: float = FINISHED_DAYS
     """How long the list shows jobs that have finished."""
@@ -88,6 +81,8 @@ class ViewContext:
     """Whether home reads the loss of running jobs, unless that is switched."""
     layouts: KeptLayouts = field(default_factory=KeptLayouts)
     """Which panes home shows in each context."""
+    log_folder: Path | None = None
+    """Where logs are saved to; without one they are not."""
     forwarded: dict[JobRef, str] = field(default_factory=dict)
     """Jobs whose TensorBoard is forwarded, and its address here."""
     recent: list[str] = field(default_factory=list)

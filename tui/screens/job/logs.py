@@ -26,9 +26,9 @@ from k8s.logs import (
 )
 from k8s.text.sanitize import sanitize
 from tui.jobs.instances import rank_words
+from tui.screens.base.log_saves import LogSaves
 from tui.screens.base.request import ActionRequest
 from tui.screens.base.view import View
-from tui.screens.job.log_saves import LogSaves
 from tui.screens.job.rows import SILENT_S
 from tui.text.format import NOTHING, age, count, plural
 from tui.widgets.log.view import LogView
@@ -262,12 +262,7 @@ class LogsScreen(View):
         event.stop()
         pane = next(each for each in self._panes if each.view is event.view)
         if self._folder is not None:
-            where = f"{self.ref.name}-{pane.choice}".replace(" ", "-").replace("/", "-")
-            lines = pane.view.lines
-            items = self._logs.read_whole(pane.choice, lines.held, lines.gone)
-            self._saves.begin(
-                self.app, self._folder / f"{where}.log", items, with_names=pane.view.names_lines
-            )
+            self._saves.begin(self.app, self._folder, self.ref.name, self._logs, pane.choice, pane.view)
 
     def on_log_view_changed(self, event: LogView.Changed) -> None:
         """Say whether it follows, and which match it is at."""

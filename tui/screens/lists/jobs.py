@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from k8s.kinds import JobRef
     from trainer.tfevents import ScalarCurve
     from tui.feeds.loss_feed import LossFeed
+    from tui.screens.base.log_saves import LogSaves
+    from tui.widgets.log.view import LogView
 
 
 class JobsView(ListView):
@@ -58,6 +60,7 @@ class JobsView(ListView):
         """The job to put the cursor on once its row comes."""
         self._panes: HomePanes | None = None
         self._losses: LossFeed | None = None
+        self._saves: LogSaves | None = None
         self._context_name = ""
 
     @property
@@ -109,11 +112,14 @@ class JobsView(ListView):
         """Let the job's pane go on."""
         super().on_screen_resume()
         self.panes.job_pane.consider()
+        if self.is_drawable:
+            self._follow_losses(self.query_one(Table))
 
     def on_screen_suspend(self) -> None:
-        """Let it ask for nothing while something covers it."""
+        """Ask for nothing while something covers it, be it a question."""
         super().on_screen_suspend()
         self.panes.job_pane.consider()
+        self._stop_losses()
 
     def show_preview(self) -> None:
         """Tell the panes what is under the cursor."""
@@ -156,6 +162,21 @@ class JobsView(ListView):
         event.stop()
         if (job := self.current_job()) is not None:
             self.post_message(ActionRequest("logs", targets=[job], instance=event.instance))
+
+    def on_log_view_copy(self, event: LogView.Copy) -> None:
+        """Have the lines of the job's pane copied."""
+        event.stop()
+        self.post_message(ActionRequest("copy", event.text))
+
+    def on_log_view_save(self, event: LogView.Save) -> None:
+        """Save all of the log that is shown in part."""
+        from tui.screens.base.log_saves import LogSaves
+
+        event.stop()
+        folder, shown, job = self.context.log_folder, self.panes.job_pane.shown_log, self.current_job()
+        if folder is not None and shown is not None and job is not None:
+            self._saves = self._saves or LogSaves()
+            self._saves.begin(self.app, folder, job.name, *shown, event.view)
 
     def step_back(self) -> bool:
         """List the jobs of all nodes again, go back to the list, or clear the filter."""
@@ -212,7 +233,7 @@ class JobsView(ListView):
         jobs = (self._by_uid.get(row.key) for row in table.rows_in_sight)
         self._losses.want([job for job in jobs if job is not None])
         is_read = any(each.group == "losses" and not each.is_finished for each in self.workers)
-        if self.is_shown and not is_read:
+        if self.app.screen is self and not is_read:
             self._read_losses(self._losses)
         return self._losses.values
 
@@ -229,10 +250,6 @@ class JobsView(ListView):
 
     def _stop_losses(self) -> None:
         self.workers.cancel_group(self, "losses")
-
-    def covered(self) -> None:
-        """Read no losses."""
-        self._stop_losses()
 
     def action_loss(self) -> None:
         """Show the loss of running jobs, or not."""

@@ -133,6 +133,11 @@ class JobPane(Container, can_focus=True):
         return self.has_focus or (self._log is not None and self._log.has_focus)
 
     @property
+    def shown_log(self) -> tuple[JobLogs, LogSelection] | None:
+        """What reads the log that is shown, and which it is; None where none is."""
+        return (self._tail.logs, self._tail.choice.selection) if self._tail is not None else None
+
+    @property
     def is_streaming(self) -> bool:
         """Whether a log is being read."""
         return any(each.group == "tail" and not each.is_finished for each in self.workers)
@@ -214,12 +219,14 @@ class JobPane(Container, can_focus=True):
         from tui.feeds.log_tail import choose
 
         log = await self._filled()
+        refusal = await self._refusal(job.ref.namespace)
+        job = self._job or job  # what is known of it may be more by now: its ranks
         choice = choose(job, self._wanted)
         if choice is None or (job.status in _NOT_STARTED and not job.instances_running):
             self.add_class("-silent")
             log.say_when_empty("No pod runs yet, so there is no log.")
             return
-        if refusal := await self._refusal(job.ref.namespace):
+        if refusal:
             log.say_when_empty(refusal)
             return
         tail = self._tail_of(client, job, choice)
@@ -279,7 +286,12 @@ class JobPane(Container, can_focus=True):
         if job is None:
             return
         choice = choose(job, self._wanted)
-        if tail is not None and choice is not None and choice.selection == tail.choice.selection:
+        if tail is not None and choice is not None:
+            if choice.selection != tail.choice.selection:  # its ranks are known only now
+                self.leave()
+                self._forget()
+                self._begin_later()
+                return
             tail.choice = choice
             tail.logs.set_targets([choice.target])
         if not self.is_streaming and self._rests is None:

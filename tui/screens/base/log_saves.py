@@ -8,8 +8,9 @@ from pathlib import Path
 
 from textual.app import App
 
-from k8s.logs import Item
+from k8s.logs import Item, JobLogs, LogSelection
 from tui.files.log_file import save_log
+from tui.widgets.log.view import LogView
 
 
 class LogSaves:
@@ -19,11 +20,25 @@ class LogSaves:
         """Begin with none."""
         self._running: set[Path] = set()
 
-    def begin(self, app: App[object], path: Path, items: AsyncIterator[Item], *, with_names: bool) -> None:
-        """Write all that comes to a file; arguments as for `save_log`."""
+    def begin(
+        self, app: App[object], folder: Path, name: str, logs: JobLogs, choice: LogSelection, view: LogView
+    ) -> None:
+        """Write all of what a view shows to a file, also what it does not hold.
+
+        Args:
+            app: What tells how it goes.
+            folder: Where the file is made.
+            name: Whose log it is: the job's name.
+            logs: What reads it.
+            choice: What is shown of it.
+            view: What shows it.
+        """
+        path = folder / f"{name}-{choice}.log".replace(" ", "-").replace("/", "-")
         if path not in self._running:
             self._running.add(path)
-            app.run_worker(self._save(app, path, items, with_names=with_names), group="save")
+            items = logs.read_whole(choice, view.lines.held, view.lines.gone)
+            saving = self._save(app, path, items, with_names=view.names_lines)
+            app.run_worker(saving, group="save")
 
     async def _save(
         self, app: App[object], path: Path, items: AsyncIterator[Item], *, with_names: bool
