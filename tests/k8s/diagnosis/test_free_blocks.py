@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from k8s.diagnosis.free_blocks import FreeBlocks
-from k8s.snapshot import Job, NodeRow
+from k8s.snapshot import Job, NodeRow, Share
 from tests.k8s.diagnosis.test_pending import Cluster, labelled
 from tests.support.objects import GPU, Object, joined, node, pod_of, pytorch_job
 
@@ -40,6 +41,15 @@ def test_the_smallest_blocks_that_hold_all_pods_are_offered() -> None:
     assert offered(nodes, waiting(3, 4), [("b", 5)]) is None
     assert offered([], waiting(1, 1)) is None
     assert offered(nodes, waiting(1, 0)) == {}
+
+
+def test_pods_that_request_different_amounts_share_what_is_free() -> None:
+    job = waiting(2, 4)
+    roles = job["spec"]["pytorchReplicaSpecs"]
+    roles["Master"] = deepcopy(roles["Master"])
+    roles["Master"]["template"]["spec"]["containers"][0]["resources"]["limits"][GPU] = 2
+    assert offered([node("a")], job) == {"a": 6}
+    assert offered([node("a")], job, [("a", 3)]) is None
 
 
 @pytest.mark.parametrize(
@@ -93,6 +103,8 @@ def test_what_was_found_is_kept_until_the_job_or_the_nodes_are_others() -> None:
     assert first == {"a": 2} and blocks.find(job, nodes) is first
     cordoned = (replace(nodes[0], status="Ready, cordoned"),)
     assert blocks.find(job, cordoned) is None
+    full = (replace(nodes[0], resources={GPU: Share(8, 7, 0)}),)
+    assert blocks.find(job, full) is None
     assert blocks.find(replace(job, is_short=True), nodes) is None
     assert _finds(blocks, job, nodes) == {"a": 2}
 
