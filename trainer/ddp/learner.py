@@ -13,7 +13,7 @@ from trainer.ddp.checkpoint import State
 from trainer.ddp.step.averaged_weights import AveragedWeights
 from trainer.ddp.step.compiling import compile_network
 from trainer.ddp.step.optimizer import StepOptions, make_optimizer
-from trainer.ddp.step.parallel import make_parallel, parts_like, whole, without_sync
+from trainer.ddp.step.parallel import make_parallel, parts_like, reorders_sums, whole, without_sync
 from trainer.ddp.step.precision import Precision
 from trainer.distributed.process_group import ProcessGroup
 from trainer.messages import TrainingError
@@ -42,6 +42,7 @@ class Learner:
         self._optimizer = make_optimizer(self.network.parameters(), options)
         self._averages = AveragedWeights(self.network, options.ema) if options.ema else None
         self._step = 0
+        self._sums_in_order = not reorders_sums(self.model, group)
         self.trained_share = 0.0
         """How much of the whole training is done, 0 to 1: sets the learning rate of the next step."""
         torch.manual_seed(options.seed * 1_000_003 + group.ranks.rank)
@@ -54,6 +55,8 @@ class Learner:
     def train_step(self, inputs_B: Tensor, targets_B: Tensor) -> Tensor:
         """Take one step and return this rank's mean loss, a scalar left on the device."""
         self._optimizer.zero_grad(set_to_none=True)  # first: the forward pass takes the memory
+        if not self._sums_in_order:
+            self._settle_order(inputs_B, targets_B)
         loss = self.add_gradients(inputs_B, targets_B)
         self.update()
         return loss
@@ -75,6 +78,18 @@ class Learner:
                 self.precision.scaler.scale(loss * share if share < 1 else loss).backward()  # type: ignore[no-untyped-call]
             total = total + loss.detach() * share
         return total
+
+    def _settle_order(self, inputs_B: Tensor, targets_B: Tensor) -> None:
+        """Let DDP see backward passes that change nothing, so that the first step sums as all others do."""
+        buffers = [buffer.clone() for buffer in self.network.buffers()]
+        random = torch.get_rng_state()
+        for _ in range(2 if self.options.parallel.is_static_graph else 1):
+            self.add_gradients(inputs_B, targets_B)
+            self._optimizer.zero_grad(set_to_none=True)
+        torch.set_rng_state(random)
+        for buffer, before in zip(self.network.buffers(), buffers, strict=True):
+            buffer.copy_(before)
+        self._sums_in_order = True
 
     def update(self) -> None:
         """Change the weights by the gradients; those that fp16 could not hold are left out."""

@@ -50,9 +50,16 @@ def make_learner(
         network, shape, group, precision, len(learning_set.train)
     )
     name = torch.cuda.get_device_name(group.device) if group.device.type == "cuda" else ""
-    peak = peak_flops(name, precision.name) * group.ranks.world_size
-    scale = SpeedScale(learning_set.unit, learning_set.units_per_sample, flops, peak)
+    scale = speed_scale(learning_set, flops, name, precision.name, group.ranks.world_size)
     return Learner(network, group, precision, options), batch_size, scale
+
+
+def speed_scale(
+    learning_set: LearningSet, flops: int, gpu: str, precision: str, world_size: int
+) -> SpeedScale:
+    """Return what a sample of so many `flops` counts for on the GPUs of all ranks; "" is a processor."""
+    peak = peak_flops(gpu, precision) * world_size
+    return SpeedScale(learning_set.unit, learning_set.units_per_sample, flops, peak)
 
 
 def make_network(arguments: argparse.Namespace, learning_set: LearningSet) -> nn.Module:
