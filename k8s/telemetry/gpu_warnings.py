@@ -93,7 +93,9 @@ def warnings_of(
         GpuWarning(kind, gpu.key, words, held, is_serious)
         for kind, words, is_serious in (*_faults(gpu), *_throttles(gpu))
     ]
-    if held and (idle := idle_for(samples)) >= IDLE_FOR:
+    # The samples are of whoever had it when it was read, which may not be who has it now.
+    is_theirs = bool(held and samples) and _pods(held) == _pods(samples[-1].holders)
+    if is_theirs and (idle := idle_for(samples)) >= IDLE_FOR:
         whose = ", ".join(f"{each.namespace}/{each.pod}" for each in held)
         minutes = int(idle.total_seconds() // 60)
         words = f"Allocated to {whose}, but idle for {minutes} min."
@@ -139,14 +141,14 @@ def idle_for(samples: Sequence[GpuSample]) -> timedelta:
     for sample in reversed(observed):
         if sample.utilisation is None or sample.utilisation >= IDLE_PERCENT:
             break
-        if _pods(sample) != _pods(newest):
+        if _pods(sample.holders) != _pods(newest.holders):
             break
         since = sample.at
     return newest.at - since if since is not None else timedelta()
 
 
-def _pods(sample: GpuSample) -> frozenset[tuple[str, str]]:
-    return frozenset((each.namespace, each.pod) for each in sample.holders)
+def _pods(holders: Iterable[PodContainer]) -> frozenset[tuple[str, str]]:
+    return frozenset((each.namespace, each.pod) for each in holders)
 
 
 def slow_gpus(ranks: Iterable[RankReading], history: GpuHistory) -> tuple[GpuWarning, ...]:
