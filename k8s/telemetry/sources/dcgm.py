@@ -7,7 +7,7 @@ cluster and from version to version, so what is missing is not known, and nothin
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -111,13 +111,12 @@ def gpu_readings(
     return _ordered(_without_parents(_with_shared_numbers(readings)))
 
 
-def node_of(labels: Mapping[str, str], nodes: Iterable[str]) -> str:
+def node_of(labels: Mapping[str, str], nodes: Set[str]) -> str:
     """Return which of `nodes` a sample is of, by its host name with or without a domain; empty for none."""
-    names = frozenset(nodes)
     for label in _HOSTS:
         host = labels.get(label, "")
         for name in (host, host.partition(".")[0], host.rpartition(":")[0]):
-            if name and name in names:
+            if name and name in nodes:
                 return name
     return ""
 

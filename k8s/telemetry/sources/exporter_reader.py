@@ -124,12 +124,15 @@ class ExporterReader:
 
     async def _search_unlabelled(self, wanted: Sequence[str]) -> None:
         """Look through the pods of nodes without a known exporter; of many such nodes, of the first few."""
+        if self._refusals.get("search"):
+            return
         lacking = [node for node in wanted if node not in self._exporters and node not in self._searched]
         for node in lacking[:_MOST_SEARCHES]:
             self._searched.add(node)
             try:
                 exporter = await exporters.find_on_node(self._client, node)
-            except Forbidden:
+            except Forbidden as error:
+                self._refusals.note("search", error, "list pods")
                 return
             if exporter is not None:
                 self._exporters[node] = exporter
