@@ -18,6 +18,9 @@ from trainer.ddp.step.precision import Precision
 from trainer.distributed.process_group import ProcessGroup
 from trainer.messages import TrainingError
 
+_CHOSEN = ("weight_decay", "momentum")
+"""What a run that goes on has from its own arguments, as it has the learning rate, which each step sets."""
+
 
 class Learner:
     """A network, its optimizer and its learning rate on one rank, in step with the other ranks."""
@@ -40,6 +43,8 @@ class Learner:
         self.not_compiled = compile_network(self.model, self.network, options, group.device)
         """Why torch.compile is not used; "" if it is."""
         self._optimizer = make_optimizer(self.network.parameters(), options)
+        group_of_weights = self._optimizer.param_groups[0]
+        self._chosen = {name: group_of_weights[name] for name in _CHOSEN if name in group_of_weights}
         self._averages = AveragedWeights(self.network, options.ema) if options.ema else None
         self._step = 0
         self._sums_in_order = not reorders_sums(self.model, group)
@@ -164,6 +169,8 @@ class Learner:
             )
             self._check_optimizer(state["optimizer"])
             self._optimizer.load_state_dict(self._optimizer_parts(state["optimizer"]))
+            for parameters in self._optimizer.param_groups:
+                parameters |= self._chosen
             self._step = state["schedule"]["step"]
             if self._averages is not None and "averages" in state:
                 self._averages.load(state["averages"]["weights"], state["averages"]["steps"])
@@ -190,8 +197,8 @@ class Learner:
         if ("momentum" in saved["param_groups"][0]) != ("momentum" in ours):
             raise TrainingError(
                 f"The checkpoint was not made with {type(self._optimizer).__name__}.",
-                "--momentum chooses the optimizer: SGD, or AdamW at 0.",
-                "Choose the --momentum it was made with, another --checkpoint-dir, or --resume never.",
+                now="Choose the --optimizer and --momentum it was made with, another --checkpoint-dir,"
+                " or --resume never.",
             )
 
     def _optimizer_parts(self, whole_state: dict[str, Any]) -> dict[str, Any]:

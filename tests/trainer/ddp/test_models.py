@@ -83,7 +83,7 @@ def test_a_gpt_predicts_from_what_is_before_and_nothing_after() -> None:
     [
         (
             ["--model", "gpt"],
-            "gpt does not learn from --dataset digits; choose --dataset tokens or",
+            "gpt does not learn from --dataset digits; name a text or token file with --data, or",
         ),
         (["--dataset", "tokens"], "cnn does not learn from --dataset tokens; choose --model gpt"),
         (["--parallel", "fsdp"], "fsdp is for --model gpt, not cnn"),
