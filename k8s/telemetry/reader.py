@@ -30,8 +30,6 @@ from k8s.telemetry.sources.prometheus_address import PrometheusAddress
 from k8s.telemetry.sources.prometheus_reader import PrometheusReader
 from k8s.telemetry.sources.refusals import Refusals
 
-EACH_S = 30.0
-"""How often exporters collect: to read them more often is waste."""
 _SIMULATED = NoReadings(NoReadingsCause.NO_EXPORTER, "Its GPUs are simulated: there is nothing to measure.")
 _NO_METRICS = "The cluster has no metrics server."
 

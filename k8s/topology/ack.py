@@ -49,9 +49,7 @@ def read_config_map(config_map: Mapping[str, Any], model: str = "") -> LinkMatri
     )
     measured = _json(contents, "bandwidth")
     numbers = [[_gbytes(_cell(measured, row, column)) for column in range(size)] for row in range(size)]
-    is_measured = all(
-        numbers[row][column] > 0 for row in range(size) for column in range(row) if numbers[row]
-    ) and any(numbers)
+    is_measured = size > 1 and all(numbers[row][column] > 0 for row in range(size) for column in range(row))
     bandwidth = tuple(
         tuple(
             0.0 if row == column else numbers[row][column] if is_measured else link_bandwidth(link, model)
@@ -67,13 +65,6 @@ def given_gpus(metadata: Mapping[str, Any]) -> tuple[int, ...]:
     annotations = metadata.get("annotations") or {}
     words = str(annotations.get(GPU_GROUP) or annotations.get(GPU_VISIBLE) or "").split(",")
     return tuple(int(word) for word in words) if all(word.isdecimal() for word in words) else ()
-
-
-def unhealthy_gpus(config_map: Mapping[str, Any]) -> frozenset[int]:
-    """Return the numbers of the GPUs that a ConfigMap does not call healthy."""
-    devices = _json(config_map.get("data") or {}, "devices")
-    found = devices.items() if isinstance(devices, dict) else ()
-    return frozenset(int(number) for number, how in found if number.isdecimal() and how != "Healthy")
 
 
 def node_of(config_map: Mapping[str, Any]) -> str:

@@ -33,23 +33,15 @@ _MOST_SEARCHES = 4
 class ExporterReader:
     """Reads the exporters of some nodes, and remembers where they are and what may not be asked."""
 
-    def __init__(
-        self,
-        client: Client,
-        refusals: Refusals,
-        now: Callable[[], datetime],
-        namespaces: Sequence[str] = exporters.NAMESPACES,
-    ) -> None:
+    def __init__(self, client: Client, refusals: Refusals, now: Callable[[], datetime]) -> None:
         """Prepare; nothing is asked yet.
 
         Args:
             client: The cluster.
             refusals: What is not asked for now.
             now: This machine's clock, with a time zone.
-            namespaces: Where to look when pods may not be listed in all.
         """
         self._client, self._refusals, self._now = client, refusals, now
-        self._namespaces = namespaces
         self._exporters: dict[str, Exporter] = {}
         self._found_at_s = float("-inf")
         self._failed: set[str] = set()
@@ -118,7 +110,7 @@ class ExporterReader:
         except Forbidden as error:
             own = self._client.config.namespace
             try:
-                return await exporters.find_exporters(self._client, (*self._namespaces, own))
+                return await exporters.find_exporters(self._client, (*exporters.NAMESPACES, own))
             except KubeError:
                 raise error from None
 
