@@ -318,6 +318,14 @@ def test_a_job_that_runs_or_has_ended_well_says_so() -> None:
     assert explain(evidence_of(*done, status=Status.SUCCEEDED)).sentence == "It ended well: 4 of 4 pods."
 
 
+def test_pods_that_were_removed_when_the_job_ended_are_not_called_pending() -> None:
+    launcher = instance("launcher-0", Status.SUCCEEDED, node="a")
+    removed = [instance(f"worker-{index}", Status.UNKNOWN, has_pod=False) for index in range(2)]
+    answer = explain(evidence_of(launcher, *removed, status=Status.SUCCEEDED))
+    assert answer.sentence == "It ended well: 1 of 3 pods."
+    assert texts(answer, "pods") == ["Succeeded: launcher-0", "Gone: worker-0 and worker-1"]
+
+
 def test_a_job_that_runs_in_part_says_why_the_rest_does_not() -> None:
     up = instance("master-0", Status.RUNNING, node="a")
     answer = explain(

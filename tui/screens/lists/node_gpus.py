@@ -157,9 +157,10 @@ class NodeGpusView(TelemetryList):
         return self._jobs.get(self.selected_row())
 
     def action_request(self, name: str) -> None:
-        """Ask for it where the row has a job, otherwise say why it has none."""
+        """Ask for it where the row has a job or the node is meant, otherwise say why it has no job."""
         action = self.context.actions.find(name)
-        if self._under_cursor() or action is None or all(on.view != self.NAME for on in action.on):
+        views = [on.view for on in action.on] if action is not None else []
+        if self._under_cursor() or self.NAME not in views or "nodes" in views:
             super().action_request(name)
         elif self.selected_row() in ("free", "unhealthy", ""):
             self.flash("No job holds these GPUs.")
