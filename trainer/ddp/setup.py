@@ -117,6 +117,6 @@ def how_it_computes(learner: Learner, batch_size: int) -> str:
     """Say what was decided of a step, in one line."""
     options = learner.options
     accumulated = f", {options.accumulate} batches a step" if options.accumulate > 1 else ""
-    compiled = f"off ({learner.not_compiled})" if learner.not_compiled else "on"
+    compiled = f"off ({learner.not_compiled})" if learner.not_compiled else "on (the first steps take longer)"
     layout = "channels last" if options.is_channels_last else "channels first"
     return f"batch size {batch_size} a process{accumulated}, {layout}, torch.compile {compiled}"

@@ -106,3 +106,18 @@ def test_arguments_that_do_not_go_together_are_refused_before_torch_is_imported(
         find("ddp").parser().parse_args(words)
     assert exit_.value.code == 2
     assert error in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["cnn", "lenet", "t9k-cnn", "gpt"])
+def test_our_own_networks_are_one_graph_for_torch_compile(name: str) -> None:
+    """It leaves torch's own modules as they are, so nothing of a bare Sequential would be compiled."""
+    from torch._dynamo.utils import counters
+
+    torch._dynamo.reset()
+    counters.clear()
+    network = make_gpt(GptSize(8, 4, 1, 1, 4)).blocks[0] if name == "gpt" else make_model(name)
+    inputs = torch.zeros(2, 4, 4) if name == "gpt" else torch.zeros(2, 1, 28, 28)
+    plain = network.eval()(inputs)
+    network.compile(backend="eager")
+    assert torch.equal(network(inputs), plain)
+    assert (counters["stats"]["unique_graphs"], sum(counters["graph_break"].values())) == (1, 0)
