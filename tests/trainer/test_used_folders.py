@@ -70,7 +70,7 @@ def test_a_run_that_is_done_says_that_nothing_is_left(tmp_path: Path) -> None:
     run(tmp_path, *SMALL, "--epochs", "1")
     lines = run(tmp_path, *SMALL, "--epochs", "1")
     assert lines[0].startswith("continues step 20, saved ")
-    assert "nothing left to train: 1 epochs are done of 1" in "\n".join(lines)
+    assert "nothing left to train: 1 of 1 epochs are done" in "\n".join(lines)
 
 
 def test_checkpoints_of_which_none_can_be_read_end_the_run_with_a_status_of_their_own(tmp_path: Path) -> None:

@@ -123,7 +123,7 @@ def _train(arguments: argparse.Namespace, group: ProcessGroup, threads: int, sto
             log(f"checkpoints in {checkpoint_dir.resolve()}")
             if progress.epoch >= arguments.epochs:
                 log(
-                    f"nothing left to train: {progress.epoch} epochs are done of {arguments.epochs}"
+                    f"nothing left to train: {progress.epoch} of {arguments.epochs} epochs are done"
                     " (--epochs trains more, --resume never starts anew)"
                 )
         with profiler or nullcontext():

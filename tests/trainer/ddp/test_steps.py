@@ -87,6 +87,17 @@ def test_a_long_gradient_is_cut_to_the_norm_asked_for() -> None:
     assert moved[0.0].norm() > 2 * moved[1e-3].norm()
 
 
+def test_what_is_cut_is_the_gradient_and_not_what_fp16_scales_it_to() -> None:
+    moved = {}
+    for precision in ("fp32", "fp16"):
+        learner = learner_of(precision, optimizer="sgd", clip_norm=0.1, weight_decay=0.0)
+        before = weights_of(learner)
+        learner.train_step(*batch())
+        moved[precision] = weights_of(learner) - before
+    assert float(moved["fp32"].norm()) == pytest.approx(0.01, rel=1e-3)
+    assert float(moved["fp16"].norm()) == pytest.approx(0.01, rel=0.01)
+
+
 def test_batches_that_are_accumulated_make_the_step_of_one_large_batch() -> None:
     whole, parts = (learner_of("fp64", optimizer="sgd", accumulate=number) for number in (1, 4))
     losses = whole.train_step(*batch()), parts.train_step(*batch())
