@@ -66,6 +66,10 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         _check_container(job, flags.container)
         if not wanted.follow:
             targets = targets_of(job, container=flags.container)
+            if not targets:
+                why = f"It has no pods: {job.reason}." if job.reason else "It has no pods."
+                hint = f"Ask why with: gpuconsole why {job.ref.name}"
+                raise NotFound(f"{titles([job.ref])} has no log to read yet.", why, hint)
             await print_log(client, targets, wanted, timestamps=flags.timestamps)
             return 0
         followed = FollowedJob(feed, job.ref, flags.container)
