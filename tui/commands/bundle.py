@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from tui.commands.support.connect import cluster, read_jobs
-from tui.commands.support.job_name import NAME_HELP, add_type, find_job
+from tui.commands.support.job_name import add_job, find_job
 from tui.commands.support.output import WrongUsage, write, write_progress, write_stderr
 from tui.files.support_bundle import TAIL, Progress, bundle_name, make_bundle
 from tui.options import ConsoleOptions
@@ -16,8 +16,7 @@ from tui.text.format import plural
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Let the command take a job and a file."""
-    parser.add_argument("job", metavar="JOB", help=NAME_HELP)
-    add_type(parser)
+    add_job(parser)
     parser.add_argument(
         "-o", "--output", metavar="FILE", default="", help="path of the .tar.gz (default: in this folder)"
     )

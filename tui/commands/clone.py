@@ -13,7 +13,7 @@ from k8s.kinds import kind_of
 from k8s.text.yaml_writer import to_yaml
 from tui.commands.support.connect import check_may_change, cluster, read_jobs
 from tui.commands.support.created import write_companions
-from tui.commands.support.job_name import NAME_HELP, add_type, find_job
+from tui.commands.support.job_name import add_job, find_job
 from tui.commands.support.output import WrongUsage, confirm, is_interactive, write, write_object, write_stderr
 from tui.options import ConsoleOptions, login_name
 
@@ -24,8 +24,7 @@ _NAME = re.compile(r"[a-z0-9]([-.a-z0-9]*[a-z0-9])?")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Let the command take a job and a name."""
     add = parser.add_argument
-    add("job", metavar="JOB", help=NAME_HELP)
-    add_type(parser)
+    add_job(parser)
     add("--name", default="", help="name of the new job (default: the next free one, e.g. bert-2 after bert)")
     add(
         "--dry-run",
