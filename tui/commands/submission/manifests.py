@@ -6,7 +6,6 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
@@ -14,6 +13,7 @@ import yaml
 from k8s.errors import KubeError
 from k8s.kinds import KINDS, Manifest
 from k8s.models.resources import CLAIMS, CONFIG_MAPS, DEPLOYMENTS, SECRETS, SERVICES, Resource
+from k8s.text.home import expand_home
 from k8s.text.masked import MASK
 from tui.jobs.new_job.manifest_yaml import LARGEST_BYTES, Loader
 
@@ -72,7 +72,7 @@ def _read(path: str, where: str) -> str:
         if path == "-":
             raw = sys.stdin.buffer.read(LARGEST_BYTES + 1)
         else:
-            with Path(path).expanduser().open("rb") as file:
+            with expand_home(path).open("rb") as file:
                 raw = file.read(LARGEST_BYTES + 1)
     except OSError as error:
         raise BadManifest(f"Could not read {where}.", f"{error.strerror or error}.") from error
