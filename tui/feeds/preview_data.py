@@ -111,7 +111,9 @@ async def _log(client: Client, job: Job) -> tuple[tuple[bytes, ...], str, str]:
         return (), "", ""
     rank = min(chief.ranks, default=None)
     whose = chief.name if rank is None else f"rank {rank} · {chief.name}"
-    ranks_here = min(max(1, len(chief.ranks)), MOST_RANKS)
+    is_launcher = chief.role == "launcher"  # it prints all ranks, and declares none
+    ranks_here = MOST_RANKS if is_launcher else min(max(1, len(chief.ranks)), MOST_RANKS)
+    shown = 0 if rank is None and is_launcher else rank
     body = bytearray()
     try:
         async with client.log(
@@ -129,11 +131,11 @@ async def _log(client: Client, job: Job) -> tuple[tuple[bytes, ...], str, str]:
                         break
     except KubeError as error:
         return (), whose, said(error)
-    reader = RankReader(chief.ranks, prints_all_ranks=chief.role == "launcher")
+    reader = RankReader(chief.ranks, prints_all_ranks=is_launcher)
     lines = []
     for raw in bytes(body).removesuffix(b"\n").split(b"\n"):
         owner = reader.owner(raw)
-        if owner.rank in (None, rank):
+        if shown is None or owner.rank in (None, shown):
             lines.append(raw[owner.prefix_bytes :])
     return tuple(lines[-MOST_LINES:]), whose, ""
 

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -249,6 +250,19 @@ async def test_a_glance_is_three_requests_behind_what_the_user_waits_for() -> No
         assert "other" not in {each.metadata.uid for each in glance.events}
         assert glance.log == tuple(f"step {number}".encode() for number in range(MOST_LINES, 2 * MOST_LINES))
         assert glance.log_of == "rank 0 · master-0"
+
+
+async def test_what_a_launcher_prints_for_its_first_rank_is_shown_though_it_declares_no_ranks() -> None:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        job = joined([], [pod_of(bert, "master-0", on="a", gpus=4)], [bert])[1]["bert"]
+        launcher = msgspec.structs.replace(job.instances[0], name="launcher-0", role="launcher", ranks=())
+        cluster.say(EVENTS, page([]))
+        lines = "".join(f"[1,0]<stdout>: step {at}\n[1,1]<stdout>: no\n" for at in range(MOST_LINES))
+        cluster.say(LOG, Answer(lines.encode()))
+        glance = await fetch_preview(client, replace(job, instances=(launcher,)))
+        assert glance.log == tuple(f"step {number}".encode() for number in range(MOST_LINES))
+        assert glance.log_of == "launcher-0"
+        assert int(cluster.asked(LOG)[0].query["tailLines"]) > MOST_LINES  # the other ranks' are among them
 
 
 async def test_a_glance_shows_events_that_say_the_same_once_with_their_number() -> None:
