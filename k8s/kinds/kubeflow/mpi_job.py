@@ -34,9 +34,10 @@ from k8s.kinds.kubeflow.mpi_run import (
     with_config,
     with_container,
 )
-from k8s.kinds.parse import label_number, make_replica, nested, replica_count, text_of
+from k8s.kinds.parse import make_replica, nested, replica_count, text_of
 from k8s.models import Pod
 from k8s.models.resources import Resource
+from k8s.text.numbers import whole_number
 
 MPI_JOBS = Resource("kubeflow.org", "v2beta1", "mpijobs", "MPIJob")
 
@@ -235,7 +236,7 @@ def launcher_or_worker(pod: Pod, job_name: str, role: str) -> tuple[str, int] | 
     """
     if role == "launcher":
         return role, 0
-    index = label_number(pod.metadata.name.removeprefix(f"{job_name}-worker-"))
+    index = whole_number(pod.metadata.name.removeprefix(f"{job_name}-worker-"))
     if index is None:
-        index = label_number(pod.metadata.label(REPLICA_INDEX))
+        index = whole_number(pod.metadata.label(REPLICA_INDEX))
     return (role, index) if role and index is not None else None
