@@ -67,11 +67,6 @@ _BY_NAME: Mapping[tuple[str, str], JobKind] = {
 }
 
 
-def kinds_of_word(word: str) -> tuple[CreatableKind, ...]:
-    """Return the kinds that people call so, as in `submit mpi`, the newest version first; none for others."""
-    return tuple(kind for kind in CREATABLE if word in (kind.word, *kind.aliases))
-
-
 def kind_of(ref: JobRef) -> JobKind:
     """Return the kind of a job, or of whatever else owns pods."""
     return _BY_NAME.get((ref.kind, ref.api_version)) or AnyOwner(ref.kind, ref.api_version)
@@ -96,5 +91,4 @@ __all__ = [
     "Replica",
     "RunnableKind",
     "kind_of",
-    "kinds_of_word",
 ]

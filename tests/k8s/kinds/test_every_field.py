@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from k8s.job_spec import JOB_FIELDS, EnvSource, JobSpec
-from k8s.kinds import CREATABLE, CreatableKind, kinds_of_word
+from k8s.kinds import CREATABLE, CreatableKind
 from k8s.text.yaml_writer import to_yaml
 from tests.k8s.kinds.example_fields import BASE, EXAMPLES, IN_CODE, OF_KIND
 from tests.support.openapi import schema_errors, schema_of
@@ -116,6 +116,10 @@ def test_a_schema_finds_what_is_wrong() -> None:
     del manifest["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]["containers"][0]["name"]
     found = schema_errors(manifest, schema)
     assert [error.rpartition(": ")[2] for error in found] == ["is no string", "is missing", "is not known"]
+
+
+def kinds_of_word(word: str) -> tuple[CreatableKind, ...]:
+    return tuple(kind for kind in CREATABLE if word in (kind.word, *kind.aliases))
 
 
 def test_a_word_stands_for_all_versions_of_a_kind_the_newest_first() -> None:
