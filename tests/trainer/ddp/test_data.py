@@ -263,6 +263,12 @@ def test_augmented_images_are_windows_of_theirs_some_of_them_mirrored() -> None:
     assert torch.equal(cut, crop_and_mirror(stored, 8))
 
 
+def test_tokens_are_not_cropped_nor_mirrored() -> None:
+    tokens = noise_tokens(3, 8, 50, 1)
+    [(inputs, targets)] = BatchFeed(CPU, augments=True).train_batches(tokens, [torch.arange(3)])
+    assert all(map(torch.equal, (inputs, targets), tokens.take(torch.arange(3))))
+
+
 def test_batches_from_slow_samples_are_read_ahead_and_keep_their_order() -> None:
     taken: list[int] = []
 

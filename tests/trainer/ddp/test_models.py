@@ -2,6 +2,7 @@
 
 import importlib.util
 import warnings
+from typing import Any
 
 import pytest
 
@@ -121,3 +122,14 @@ def test_our_own_networks_are_one_graph_for_torch_compile(name: str) -> None:
     network.compile(backend="eager")
     assert torch.equal(network(inputs), plain)
     assert (counters["stats"]["unique_graphs"], sum(counters["graph_break"].values())) == (1, 0)
+
+
+def test_a_gpt_has_one_matrix_for_tokens_in_and_out_and_its_sums_start_smaller() -> None:
+    torch.manual_seed(1)
+    gpt = make_gpt(GptSize(64, 8, 8, 2, 64))
+    assert gpt.head.weight is gpt.tokens.weight
+    block: Any = gpt.blocks[0]
+    assert float(block.mlp_in.weight.detach().std()) == pytest.approx(0.02, rel=0.05)
+    for adding in (block.attention_out, block.mlp_out):
+        assert float(adding.weight.detach().std()) == pytest.approx(0.02 / 16**0.5, rel=0.05)
+        assert not adding.bias.any()
