@@ -93,6 +93,33 @@ class Argument:
 
 
 @dataclass(frozen=True, slots=True)
+class Implied:
+    """What an argument that is given says of another one that is not."""
+
+    given: str
+    """The one that is given: "data"."""
+    other: str
+    """The one that is not: "dataset"."""
+    value: str
+    """What it then is: "mnist"."""
+    where: tuple[str, str] = ("", "")
+    """Only where a third one has this value: ("model", "gpt")."""
+
+    def holds(self, words: Sequence[str]) -> bool:
+        """Say whether it says something of a command line of the trainer's own flags."""
+        values: dict[str, str] = {}
+        for word, after in zip(words, [*words, ""][1:], strict=True):
+            flag, equals, value = word.partition("=")
+            values[flag] = value if equals else after
+        name, value = self.where
+        return (
+            f"--{self.given}" in values
+            and f"--{self.other}" not in values
+            and (not name or values.get(f"--{name}") == value)
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Trainer:
     """One program that trains, and how to start it."""
 
@@ -109,8 +136,8 @@ class Trainer:
     conflict: Callable[[argparse.Namespace], str] = field(default=lambda _: "", repr=False)
     """Says which arguments do not go together, as argparse would; "" where all do."""
 
-    implied: Mapping[str, tuple[str, str]] = field(default_factory=dict, repr=False)
-    """What an argument says of another one that is not given: `data` that the `dataset` is "mnist"."""
+    implied: tuple[Implied, ...] = field(default=(), repr=False)
+    """What an argument says of another one that is not given; the first that holds counts."""
 
     def argument(self, name: str) -> Argument:
         """Look up an argument.
@@ -187,18 +214,17 @@ class Trainer:
                 found.append(word)
             else:
                 found += [known[0] + equals + value, *known[1:]]
-        flags = {word.partition("=")[0] for word in found}
-        for name, (other, value) in self.implied.items():
-            if f"--{name}" in flags and f"--{other}" not in flags:
-                found += [f"--{other}", value]
+        for implied in self.implied:
+            if implied.holds(found):
+                found += [f"--{implied.other}", implied.value]
         return found
 
     def _words(self, values: Mapping[str, str]) -> list[str]:
         words = []
         chosen = dict(values)
-        for name, (other, _) in self.implied.items():
-            if name in values:
-                chosen.setdefault(other, str(self.argument(other).default))
+        for implied in self.implied:
+            if implied.given in values:
+                chosen.setdefault(implied.other, str(self.argument(implied.other).default))
         for name, text in chosen.items():
             argument = self.argument(name)
             if isinstance(argument.default, bool):

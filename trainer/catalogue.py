@@ -3,7 +3,7 @@
 The console's forms and the trainers' own command lines are both made from here.
 """
 
-from trainer.arguments import BACKENDS, Argument, Launcher, Trainer, UnknownName
+from trainer.arguments import BACKENDS, Argument, Implied, Launcher, Trainer, UnknownName
 from trainer.ddp_arguments import DATASETS, DDP_ARGUMENTS, FROM_FILES, MODELS, OF_TOKENS, ddp_conflict
 
 __all__ = [
@@ -89,7 +89,10 @@ TRAINERS: tuple[Trainer, ...] = (
         "trainer.train_ddp",
         DDP_ARGUMENTS,
         conflict=ddp_conflict,
-        implied={"data": ("dataset", "mnist")},
+        implied=(
+            Implied("data", "dataset", "tokens", where=("model", "gpt")),
+            Implied("data", "dataset", "mnist"),
+        ),
     ),
     Trainer(
         "mpi",

@@ -55,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         write_stderr(str(error))
         return FAILED
     except WrongUsage as error:
-        write_stderr(f"{error}\nSee gpuconsole --help")
+        write_stderr(f"{error}\nSee {' '.join(filter(None, ('gpuconsole', error.command)))} --help")
         return WRONG_USAGE
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -145,7 +145,13 @@ def _do(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         gc.freeze()  # what was made so far, code and its like, stays to the end: no look need pass it
         return run_console(options, resolve_options)
     module = importlib.import_module(f"tui.commands.{flags.module}")
-    status: int = asyncio.run(module.run(options, flags))
+    from tui.commands.support.output import WrongUsage
+
+    try:
+        status: int = asyncio.run(module.run(options, flags))
+    except WrongUsage as error:
+        error.command = flags.chosen
+        raise
     return status
 
 

@@ -12,7 +12,9 @@ import socket
 import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
+from weakref import WeakSet
 
 import aiohttp
 
@@ -38,7 +40,7 @@ _KEEPALIVE: Sequence[tuple[str, int]] = (
 )
 """A silent connection is asked after 30 s whether it lives; after another 30 s of silence it is dead."""
 CLOSE_S = 1.0
-"""How long the closing handshake of a websocket may take."""
+"""How long closing may take: the handshake of a websocket, and all sockets at the end."""
 
 
 class Connection:
@@ -66,8 +68,9 @@ class Connection:
         """When the server last gave a sign of life, by the event loop's clock; 0 while it never did."""
         self._tls = config.ssl_context()
         self._tls_of = config.identity()[1]
+        self._sockets: WeakSet[socket.socket] = WeakSet()
         # Every stream keeps its connection, and there may be as many as a job has ranks: no limit.
-        connector = aiohttp.TCPConnector(limit=0, socket_factory=make_socket)
+        connector = aiohttp.TCPConnector(limit=0, socket_factory=self._make_socket)
         self._session = aiohttp.ClientSession(connector=connector, auto_decompress=True)
         self._renewal: asyncio.Task[None] | None = None
         self._renewal_ended_s = 0.0
@@ -77,6 +80,24 @@ class Connection:
         if self._renewal is not None:
             self._renewal.cancel()
         await self._session.close()
+        await self._close_sockets()
+
+    async def _close_sockets(self) -> None:
+        """Close what still waits for a server to agree to the end of a TLS connection that was left early."""
+        left = []
+        for each in list(self._sockets):
+            with suppress(OSError):  # closed, or never connected
+                each.shutdown(socket.SHUT_RDWR)
+                left.append(each)
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + CLOSE_S
+        while any(each.fileno() >= 0 for each in left) and loop.time() < until_s:
+            await asyncio.sleep(0)
+
+    def _make_socket(self, address: aiohttp.AddrInfoType) -> socket.socket:
+        made = make_socket(address)
+        self._sockets.add(made)
+        return made
 
     async def lines(self, body: aiohttp.StreamReader, doing: str) -> AsyncIterator[bytes]:
         """Yield the lines of a stream; each is a sign of life, and so is its end by the server."""
@@ -289,9 +310,7 @@ async def _send_once(
         raise aiohttp.ClientConnectionError(str(error)) from error
 
 
-def make_socket(
-    address: tuple[socket.AddressFamily | int, socket.SocketKind | int, int, str, tuple[Any, ...]],
-) -> socket.socket:
+def make_socket(address: aiohttp.AddrInfoType) -> socket.socket:
     """Return a socket on which a peer that is gone is noticed though nothing is said."""
     family, kind, protocol, _, _ = address
     made = socket.socket(family=family, type=kind, proto=protocol)

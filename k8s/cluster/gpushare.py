@@ -15,6 +15,7 @@ import msgspec
 
 from k8s.models import Meta, Node, quantity
 from k8s.snapshot import Holder, SharedGpuMemory
+from k8s.text.numbers import whole_number
 
 MEMORY = "aliyun.com/gpu-mem"
 """Gigabytes of the GPUs of a node, all together."""
@@ -34,12 +35,13 @@ def memory_by_device(meta: Meta, held_gib: int) -> dict[int, int]:
     found: dict[int, int] = {}
     for by_device in _read(meta.annotation(_ALLOCATION)).values():
         for device, amount in by_device.items() if isinstance(by_device, dict) else ():
-            if device.isdecimal() and isinstance(amount, int):
-                found[int(device)] = found.get(int(device), 0) + amount
+            number = whole_number(device)
+            if number is not None and isinstance(amount, int):
+                found[number] = found.get(number, 0) + amount
     if found:
         return found
-    device = meta.annotation(_OLD_DEVICE)
-    return {int(device): held_gib} if device.isdecimal() and held_gib else {}
+    number = whole_number(meta.annotation(_OLD_DEVICE))
+    return {number: held_gib} if number is not None and held_gib else {}
 
 
 def shared_memory(node: Node, holders: Iterable[Holder]) -> SharedGpuMemory | None:

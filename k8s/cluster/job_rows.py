@@ -285,10 +285,14 @@ def _replica_of_surplus(member: Member, slot: _Slot) -> Replica:
 
 
 def _podless(entry: JobEntry, replica: Replica, slot: _Slot, gpus: int) -> Instance:
-    """Return the Pending instance of a replica that has no pod, the same value while nothing changes."""
+    """Return the instance of a replica that has no pod, the same value while nothing changes."""
     shown = entry.podless.get(slot)
     if shown is None or shown.gpus != gpus:
-        entry.podless[slot] = shown = _instance(None, replica, "", gpus, {})
+        shown = _instance(None, replica, "", gpus, {})
+        if entry.job.outcome is not None:
+            # How it ended went with it, as a cleanPodPolicy wants it; none is to come.
+            shown = msgspec.structs.replace(shown, status=Status.UNKNOWN, reason="its pod is gone")
+        entry.podless[slot] = shown
     return shown
 
 

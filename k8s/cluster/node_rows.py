@@ -9,7 +9,7 @@ from k8s.devices import accelerators
 from k8s.devices.node_labels import gpu_memory, gpu_model, is_cut_into_slices, sharing
 from k8s.models import Node, Pod
 from k8s.snapshot import Holder, NodeRow, Share, SharedGpuMemory
-from k8s.topology.ack import GPU_GROUP, GPU_VISIBLE, SCHEDULE_LABEL, TOPOLOGY
+from k8s.topology.ack import GPU_GROUP, GPU_VISIBLE, SCHEDULE_LABEL, TOPOLOGY, gpu_numbers
 from k8s.topology.network import network_path
 
 SIMULATED = "gpuconsole.dev/simulated"
@@ -36,7 +36,7 @@ def holder_of(pod: Pod, job: str) -> Holder | None:
         return None
     meta = pod.metadata
     by_device = memory_by_device(meta, held[MEMORY]) if MEMORY in held else _ON_NO_DEVICE
-    numbers = tuple(by_device) or _numbers(meta.annotation(GPU_GROUP) or meta.annotation(GPU_VISIBLE))
+    numbers = tuple(by_device) or gpu_numbers(meta.annotation(GPU_GROUP) or meta.annotation(GPU_VISIBLE))
     return Holder(
         meta.namespace,
         meta.name,
@@ -48,12 +48,6 @@ def holder_of(pod: Pod, job: str) -> Holder | None:
         pod.status.start_time or meta.creation_timestamp,
         pod.status.phase,
     )
-
-
-def _numbers(text: str) -> tuple[int, ...]:
-    """Read `0,1,4`; nothing where that makes no sense."""
-    words = text.split(",") if text else []
-    return tuple(int(word) for word in words) if all(word.isdecimal() for word in words) else ()
 
 
 def unready_nodes(nodes: Iterable[Node]) -> dict[str, str]:

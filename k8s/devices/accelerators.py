@@ -36,6 +36,20 @@ KNOWN = (
     "gpu.example.com",
 )
 """Resources that are accelerators; `*` and `?` stand for any characters, and for one."""
+_OTHER_VENDORS = (
+    "amd.com/",
+    "gpu.amd.com",
+    "gpu.intel.com",
+    "gaudi.intel.com",
+    "habana.ai/",
+    "huawei.com/",
+    "google.com/",
+    "tpu.google.com",
+    "aws.amazon.com/",
+    "cambricon.com/",
+    "metax-tech.com/",
+)
+"""How the names begin of what is certainly not NVIDIA's."""
 Counts = dict[str, int]
 """Resource name to a number of devices."""
 _MOST_READ = 4096
@@ -62,6 +76,11 @@ def is_accelerator(resource: str) -> bool:
 @lru_cache(maxsize=4096)
 def _is_like(resource: str, added: tuple[str, ...]) -> bool:
     return any(fnmatchcase(resource, pattern) for pattern in (*KNOWN, *added))
+
+
+def may_be_nvidia(resources: Iterable[str]) -> bool:
+    """Tell whether any of these may stand for NVIDIA's GPUs, which alone DCGM and nvidia-smi know."""
+    return any(not each.startswith(_OTHER_VENDORS) for each in resources)
 
 
 def is_countable(resource: str) -> bool:

@@ -187,6 +187,14 @@ class Evidence:
                 return str(each.image)
         return ""
 
+    def command_of(self, instance: Instance, container: str) -> list[str]:
+        """Return the words that a container runs; none where they are its image's or unknown."""
+        pod = self.pods.get(instance.pod)
+        for each in pod.spec.containers if pod is not None else ():
+            if each.name == container:
+                return [*(each.command or ()), *(each.args or ())]
+        return []
+
 
 def dig(obj: object, *keys: str) -> Any:
     """Return what is inside nested mappings; None where there is no such thing."""

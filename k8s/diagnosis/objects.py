@@ -6,9 +6,13 @@ Names are the API's, in snake case. Sources: Kubernetes API reference v1, Volcan
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from datetime import datetime
 
+import msgspec
+
 from k8s.models import Condition, Meta, PodStatus, Quantities, Value
+from k8s.models.pod import Container
 from k8s.scheduling.scheduling_spec import SchedulingSpec
 
 
@@ -18,11 +22,28 @@ class WholePodStatus(PodStatus, frozen=True):
     nominated_node_name: str = ""
 
 
+class CommandContainer(Container, frozen=True):
+    """A container, and what it runs."""
+
+    command: list[str] | None = None
+    args: list[str] | None = None
+
+    def key(self) -> Hashable:
+        """Return the same for containers that are alike and run the same."""
+        return super().key(), tuple(self.command or ()), tuple(self.args or ()), "with its command"
+
+
+class WholePodSpec(SchedulingSpec, frozen=True):
+    """What decides where a pod can start, and what it runs there."""
+
+    containers: list[CommandContainer] = msgspec.field(default_factory=list)  # type: ignore[assignment]
+
+
 class WholePod(Value, frozen=True):
-    """A pod with all that decides where it can start."""
+    """A pod with all that decides where it can start, and what runs there."""
 
     metadata: Meta
-    spec: SchedulingSpec = SchedulingSpec()
+    spec: WholePodSpec = WholePodSpec()
     status: WholePodStatus = WholePodStatus()
 
     @property

@@ -172,10 +172,11 @@ def _own_words(evidence: Evidence) -> str:
 
 def _pod_facts(evidence: Evidence) -> list[Fact]:
     """Return how its instances are, those of one status together; of a suspended job those with pods."""
-    by_status: dict[Status, list[str]] = {}
-    is_suspended = evidence.job.status is Status.SUSPENDED
-    for each in (each for each in evidence.job.instances if each.pod or not is_suspended):
-        by_status.setdefault(each.status, []).append(each.name)
+    by_status: dict[str, list[str]] = {}
+    job = evidence.job
+    for each in (each for each in job.instances if each.pod or job.status is not Status.SUSPENDED):
+        is_gone = job.status.is_final and not each.pod
+        by_status.setdefault("Gone" if is_gone else each.status, []).append(each.name)
     return [Fact("pods", f"{status}: {names(found)}") for status, found in by_status.items()]
 
 

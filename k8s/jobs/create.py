@@ -23,7 +23,7 @@ from k8s.jobs.upload import Progress, upload_code
 from k8s.kinds import KINDS, CreatableKind, JobRef, Manifest, kind_of
 from k8s.models import convert
 from k8s.models.claim import Claim
-from k8s.models.resources import CLAIMS, NAMESPACES, Resource
+from k8s.models.resources import NAMESPACES, Resource
 from k8s.watch.discovery import RestMapper
 
 Found = Callable[[Companion], None]
@@ -315,12 +315,6 @@ async def delete_job(client: Client, ref: JobRef, uid: str = "", *, propagation:
 def resource_of(ref: JobRef) -> Resource:
     """Return where a job is found on the server; of a kind that is none of ours its plural is a guess."""
     return kind_of(ref).resource
-
-
-async def claim_names(client: Client, namespace: str) -> list[str]:
-    """Return the volume claims of a namespace, `workspace` first."""
-    names = [str(claim["metadata"]["name"]) for claim in await client.list(CLAIMS, namespace)]
-    return sorted(names, key=lambda name: (name != "workspace", name))
 
 
 async def _of_namespace(client: Client, error: KubeError, namespace: str) -> KubeError:

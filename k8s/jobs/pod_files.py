@@ -83,7 +83,7 @@ async def list_event_files(
     found = []
     for line in output.decode("utf-8", "replace").splitlines():
         size, _, path = line.strip().partition(" ")
-        if size.isdecimal() and path.startswith("/"):
+        if size.isdecimal() and len(size) < 19 and path.startswith("/"):
             found.append(RemoteFile(path, int(size)))
     return sorted(found, key=lambda file: file.path)
 

@@ -6,7 +6,7 @@ know a kind's name. (An annotation by which its pods are told apart must begin a
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 from k8s.kinds.base import (
     CreatableKind,
@@ -36,7 +36,6 @@ from k8s.kinds.t9k.mpi_job import T9kMPIJob
 from k8s.kinds.t9k.pytorch_job import T9kPyTorchJob
 from k8s.kinds.unknown import AnyOwner
 from k8s.kinds.volcano_job import VolcanoJob
-from k8s.models.resources import Resource
 
 CREATABLE: tuple[CreatableKind, ...] = (
     PyTorchJob(),
@@ -68,21 +67,6 @@ _BY_NAME: Mapping[tuple[str, str], JobKind] = {
 }
 
 
-def kinds_of_word(word: str) -> tuple[CreatableKind, ...]:
-    """Return the kinds that people call so, as in `submit mpi`, the newest version first; none for others."""
-    return tuple(kind for kind in CREATABLE if word in (kind.word, *kind.aliases))
-
-
-def newest_served(word: str, served: Collection[Resource]) -> CreatableKind | None:
-    """Return the newest version of what people call so that a server has; None where it has none.
-
-    Args:
-        word: As in `submit mpi`.
-        served: What the server has.
-    """
-    return next((kind for kind in kinds_of_word(word) if kind.resource in served), None)
-
-
 def kind_of(ref: JobRef) -> JobKind:
     """Return the kind of a job, or of whatever else owns pods."""
     return _BY_NAME.get((ref.kind, ref.api_version)) or AnyOwner(ref.kind, ref.api_version)
@@ -107,6 +91,4 @@ __all__ = [
     "Replica",
     "RunnableKind",
     "kind_of",
-    "kinds_of_word",
-    "newest_served",
 ]

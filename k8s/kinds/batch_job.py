@@ -19,7 +19,6 @@ from k8s.kinds.kubeflow.mpi_job import OLD_JOB_NAME
 from k8s.kinds.kubeflow.mpi_job_v1alpha1 import JOB_NAME as ARENA_JOB_NAME
 from k8s.kinds.parse import (
     count_of,
-    label_number,
     make_replica,
     nested,
     outcome_of_conditions,
@@ -30,6 +29,7 @@ from k8s.kinds.parse import (
 )
 from k8s.models import Pod
 from k8s.models.resources import JOBS, SERVICES, Resource
+from k8s.text.numbers import whole_number
 
 _OF_ANOTHER = (SET_NAME, JOB_NAME, OLD_JOB_NAME, ARENA_JOB_NAME)
 """Labels of a pod whose Job was made for a job of another kind, which they name."""
@@ -133,7 +133,7 @@ class BatchJob(CreatableKind):
 
     def instance_of(self, pod: Pod) -> tuple[str, int] | None:
         """Return the completion index; None for a Job that is not indexed."""
-        index = label_number(pod.metadata.label(INDEX) or pod.metadata.annotation(INDEX))
+        index = whole_number(pod.metadata.label(INDEX) or pod.metadata.annotation(INDEX))
         return None if index is None else ("pod", index)
 
 
@@ -166,6 +166,6 @@ def _ranges(text: object) -> Iterator[tuple[int, int]]:
     """Yield the first and the last index of each range in `1,3-5`."""
     for piece in text_of(text).split(","):
         first, _, last = piece.partition("-")
-        low, high = label_number(first), label_number(last or first)
+        low, high = whole_number(first), whole_number(last or first)
         if low is not None and high is not None:
             yield low, high

@@ -48,7 +48,8 @@ if [ ! -e "$dir/.git" ]; then
     exit
 fi
 cd "$dir"
-held=$(git config --get remote.origin.url || :)
+# Whoever cloned it by hand may have a token in its address.
+held=$(git config --get remote.origin.url | sed 's#^\(https\{0,1\}://\)[^/]*@#\1#')
 [ "$held" = "$GIT_SYNC_REPO" ] || { say "holds another repository: $held"; exit 1; }
 git fetch --quiet --tags origin
 if [ -n "$rev" ]; then

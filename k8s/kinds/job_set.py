@@ -15,7 +15,6 @@ from typing import Any
 from k8s.kinds.base import MOST_REPLICAS, DeclaredJob, JobKind, Manifest, Replica
 from k8s.kinds.parse import (
     count_of,
-    label_number,
     make_replica,
     nested,
     outcome_of_conditions,
@@ -25,6 +24,7 @@ from k8s.kinds.parse import (
 )
 from k8s.models import Pod
 from k8s.models.resources import Resource
+from k8s.text.numbers import whole_number
 
 JOB_SETS = Resource("jobset.x-k8s.io", "v1alpha2", "jobsets", "JobSet")
 
@@ -93,7 +93,7 @@ def instance_in_set(pod: Pod) -> tuple[str, int] | None:
     def label(key: str) -> str:
         return pod.metadata.label(key) or pod.metadata.annotation(key)
 
-    group, index = label(GROUP), label_number(label(POD_INDEX))
+    group, index = label(GROUP), whole_number(label(POD_INDEX))
     if not group or index is None:
         return None
     return (group if label(GROUP_SIZE) in ("", "1") else f"{group}-{label(JOB_INDEX)}"), index

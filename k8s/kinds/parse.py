@@ -86,11 +86,6 @@ def ranks_from(first: int, processes: int) -> tuple[int, ...]:
     return tuple(range(first, first + processes)) if first + processes <= _MOST_RANKS else ()
 
 
-def label_number(text: str) -> int | None:
-    """Return the number that a label holds; None when it holds none that a cluster would write."""
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None
-
-
 def time_of(value: object) -> datetime | None:
     """Return the time that an RFC 3339 string says; None for anything else."""
     try:

@@ -12,7 +12,6 @@ from k8s.kinds.base import DeclaredJob, Manifest, Replica
 from k8s.kinds.parse import (
     JobOutcome,
     count_of,
-    label_number,
     make_replica,
     nested,
     read_job,
@@ -23,6 +22,7 @@ from k8s.kinds.parse import (
 from k8s.models import Condition, Pod
 from k8s.models.resources import Resource
 from k8s.status import Status
+from k8s.text.numbers import whole_number
 
 VOLCANO_JOBS = Resource("batch.volcano.sh", "v1alpha1", "jobs", "Job")
 
@@ -118,7 +118,7 @@ class VolcanoJob:
         """Return the task, from label or annotation, and the number behind it in the pod's name."""
         meta = pod.metadata
         task = meta.label(TASK) or meta.annotation(TASK)
-        index = label_number(
+        index = whole_number(
             meta.label(TASK_INDEX) or meta.name.removeprefix(f"{meta.label(JOB_NAME)}-{task}-")
         )
         return (task, index) if task and index is not None else None

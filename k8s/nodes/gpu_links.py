@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from k8s import models
 from k8s.client.client import Client
-from k8s.devices.accelerators import of_pod
+from k8s.devices.accelerators import may_be_nvidia, of_pod
 from k8s.errors import Forbidden, KubeError, NotFound
 from k8s.jobs.pod_files import run
 from k8s.models import Pod
@@ -53,6 +53,12 @@ NEEDS = (
     "Alibaba Cloud's ConfigMap in kube-system."
 )
 """What to do where nothing tells."""
+_SIMULATED = "They are simulated, without links between them."
+_LINK_SIMULATED = (
+    "For the links of a DGX-1V: gpuconsole sandbox stop, then gpuconsole sandbox start --links dgx-1v "
+    "(or dgx-a100, dgx-h100, pcie)."
+)
+_NOT_NVIDIA = "They are not NVIDIA's: nvidia-smi, which would tell, does not know them."
 
 
 class UnknownLinks(KubeError):
@@ -88,6 +94,11 @@ async def fetch_links(client: Client, node: NodeRow, namespace: str = "") -> Lin
         pass  # most users may not read kube-system, and few clusters have one there
     except UnreadableTopology as error:
         reasons.append(str(error))
+    what = f"Could not read how the GPUs of {node.name} are linked."
+    if node.is_simulated:
+        raise UnknownLinks(what, "\n".join((*reasons, _SIMULATED)), _LINK_SIMULATED)
+    if node.resources and not may_be_nvidia(node.resources):
+        raise UnknownLinks(what, "\n".join((*reasons, _NOT_NVIDIA)))
     places, refused = await _places(client, node, namespace)
     for place in places[:MOST_TRIED]:
         where = f"{place.namespace}/{place.pod}"
@@ -105,7 +116,7 @@ async def fetch_links(client: Client, node: NodeRow, namespace: str = "") -> Lin
             reasons.append(f"{where} sees {len(matrix.links)} of {node.gpus_total} GPUs.")
     if not places:
         reasons.append(refused or "No pod on it sees all of its GPUs.")
-    raise UnknownLinks(f"Could not read how the GPUs of {node.name} are linked.", "\n".join(reasons), NEEDS)
+    raise UnknownLinks(what, "\n".join(reasons), NEEDS)
 
 
 async def fetch_known_links(client: Client, models_by_node: Mapping[str, str]) -> dict[str, LinkMatrix]:

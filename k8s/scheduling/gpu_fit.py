@@ -6,13 +6,14 @@ write it down. Where it is not told, what is said holds for whichever GPUs are f
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import combinations
 
 from k8s.snapshot import NodeRow
 from k8s.topology.gpu_set import GpuSet, best_set, measure
 from k8s.topology.links import LinkMatrix, is_nvlink
+
+_USUAL_SIZES = (2, 4, 8, 16)
 
 
 def free_gpus(node: NodeRow, matrix: LinkMatrix) -> tuple[int, ...] | None:
@@ -70,11 +71,11 @@ def _worst(matrix: LinkMatrix, best: GpuSet, count: int) -> GpuSet:
     )
 
 
-def best_sets(node: NodeRow, matrix: LinkMatrix, sizes: Iterable[int] = (2, 4, 8, 16)) -> list[GpuSet]:
-    """Return the best set of each size among the GPUs that are free, or among all where that is not told."""
+def best_sets(node: NodeRow, matrix: LinkMatrix) -> list[GpuSet]:
+    """Return the best set of each usual size of the GPUs that are free; of all where that is not told."""
     if not node.gives_whole_gpus:
         return []
     free = free_gpus(node, matrix)
     candidates = matrix.gpus if free is None else free
-    found = (best_set(matrix, candidates, size) for size in sizes)
+    found = (best_set(matrix, candidates, size) for size in _USUAL_SIZES)
     return [each for each in found if each is not None]

@@ -29,6 +29,9 @@ BUSY_PERCENT = 40.0
 FEWEST_PEERS = 3
 """GPUs of a job, the slow one among them, from which on a median says something."""
 
+HEAT_THROTTLES = frozenset({Throttle.THERMAL, Throttle.HARDWARE_THERMAL})
+"""Those that a GPU's heat is the reason for."""
+
 
 class WarningKind(StrEnum):
     """What is wrong, for sorting and for a program."""
@@ -55,7 +58,6 @@ class GpuWarning:
     """False for what may be as it should, as a GPU under full load at its power limit."""
 
 
-_THERMAL = frozenset({Throttle.THERMAL, Throttle.HARDWARE_THERMAL})
 _XID_WORDS = {
     13: "graphics engine exception, often a bug in a kernel",
     31: "memory page fault, often a bug in a kernel",
@@ -93,7 +95,9 @@ def warnings_of(
         GpuWarning(kind, gpu.key, words, held, is_serious)
         for kind, words, is_serious in (*_faults(gpu), *_throttles(gpu))
     ]
-    if held and (idle := idle_for(samples)) >= IDLE_FOR:
+    # The samples are of whoever had it when it was read, which may not be who has it now.
+    is_theirs = bool(held and samples) and _pods(held) == _pods(samples[-1].holders)
+    if is_theirs and (idle := idle_for(samples)) >= IDLE_FOR:
         whose = ", ".join(f"{each.namespace}/{each.pod}" for each in held)
         minutes = int(idle.total_seconds() // 60)
         words = f"Allocated to {whose}, but idle for {minutes} min."
@@ -118,9 +122,10 @@ def _faults(gpu: GpuReading) -> Iterable[tuple[WarningKind, str, bool]]:
 
 def _throttles(gpu: GpuReading) -> Iterable[tuple[WarningKind, str, bool]]:
     throttles = gpu.throttles or frozenset()
-    if throttles & _THERMAL or (Throttle.HARDWARE in throttles and Throttle.POWER_BRAKE not in throttles):
+    is_hot = bool(throttles & HEAT_THROTTLES)
+    if is_hot or (Throttle.HARDWARE in throttles and Throttle.POWER_BRAKE not in throttles):
         hot = "" if gpu.temperature_c is None else f" at {gpu.temperature_c:.0f} °C"
-        cause = "by its heat" if throttles & _THERMAL else "by its hardware (heat or power)"
+        cause = "by its heat" if is_hot else "by its hardware (heat or power)"
         yield WarningKind.THERMAL, f"Slowed down {cause}{hot}.", True
     if Throttle.POWER_BRAKE in throttles:
         yield WarningKind.POWER, "Slowed down by the power brake: the server lacks power.", True
@@ -139,14 +144,14 @@ def idle_for(samples: Sequence[GpuSample]) -> timedelta:
     for sample in reversed(observed):
         if sample.utilisation is None or sample.utilisation >= IDLE_PERCENT:
             break
-        if _pods(sample) != _pods(newest):
+        if _pods(sample.holders) != _pods(newest.holders):
             break
         since = sample.at
     return newest.at - since if since is not None else timedelta()
 
 
-def _pods(sample: GpuSample) -> frozenset[tuple[str, str]]:
-    return frozenset((each.namespace, each.pod) for each in sample.holders)
+def _pods(holders: Iterable[PodContainer]) -> frozenset[tuple[str, str]]:
+    return frozenset((each.namespace, each.pod) for each in holders)
 
 
 def slow_gpus(ranks: Iterable[RankReading], history: GpuHistory) -> tuple[GpuWarning, ...]:

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 
 from k8s.client.client import Client
 from k8s.client.rate_limiter import background_requests
+from k8s.devices.accelerators import may_be_nvidia
 from k8s.errors import KubeError
 from k8s.models.resources import Resource
 from k8s.snapshot import Job, NodeRow
@@ -30,9 +31,10 @@ from k8s.telemetry.sources.prometheus_address import PrometheusAddress
 from k8s.telemetry.sources.prometheus_reader import PrometheusReader
 from k8s.telemetry.sources.refusals import Refusals
 
-EACH_S = 30.0
-"""How often exporters collect: to read them more often is waste."""
 _SIMULATED = NoReadings(NoReadingsCause.NO_EXPORTER, "Its GPUs are simulated: there is nothing to measure.")
+_NOT_NVIDIA = NoReadings(
+    NoReadingsCause.NO_EXPORTER, "What its devices do is not read: only NVIDIA's GPUs are measured here."
+)
 _NO_METRICS = "The cluster has no metrics server."
 
 
@@ -105,8 +107,9 @@ class TelemetryReader:
 
     async def _read_gpus(self, rows: Sequence[NodeRow]) -> dict[str, NodeReadings]:
         found = {row.name: NodeReadings(row.name) for row in rows}
-        found |= {row.name: NodeReadings(row.name, missing=_SIMULATED) for row in rows if row.is_simulated}
-        measured = [row.name for row in rows if _has_gpus(row) and not row.is_simulated]
+        unmeasured = {row.name: reason for row in rows if (reason := _unmeasurable(row)) is not None}
+        found |= {name: NodeReadings(name, missing=reason) for name, reason in unmeasured.items()}
+        measured = [row.name for row in rows if _has_gpus(row) and row.name not in unmeasured]
         found |= await self._exporters.read(measured)
         lacking = [name for name in measured if not found[name].gpus]
         from_prometheus = await self._prometheus.gpus(lacking)
@@ -147,11 +150,22 @@ def _has_gpus(row: NodeRow) -> bool:
     return bool(row.gpus_total or row.gpus_unhealthy or row.shared is not None)
 
 
+def _unmeasurable(row: NodeRow) -> NoReadings | None:
+    """Return why nobody is asked what a node's devices do; None where somebody is."""
+    if row.is_simulated:
+        return _SIMULATED
+    return _NOT_NVIDIA if row.resources and not may_be_nvidia(row.resources) else None
+
+
 def _notices(nodes: Iterable[NodeReadings], of_prometheus: NoReadings | None) -> tuple[str, ...]:
     """Return once each what this user may not do, as far as nodes have no readings for it."""
     reasons = [node.missing for node in nodes if node.missing is not None and not node.gpus]
     refused = [each for each in reasons if each.cause is NoReadingsCause.FORBIDDEN]
-    if not refused and of_prometheus is not None and any(each is not _SIMULATED for each in reasons):
+    if (
+        not refused
+        and of_prometheus is not None
+        and any(each not in (_SIMULATED, _NOT_NVIDIA) for each in reasons)
+    ):
         refused = [of_prometheus] if of_prometheus.cause is NoReadingsCause.FORBIDDEN else []
     words = dict.fromkeys(each.words for each in refused)
     return tuple(f"GPUs are not measured: {each[0].lower()}{each[1:]}" for each in words)

@@ -211,11 +211,3 @@ class Telemetry:
         """Yield the GPUs of all nodes."""
         for node in self.nodes.values():
             yield from node.gpus
-
-    def of_pod(self, namespace: str, pod: str) -> tuple[GpuReading, ...]:
-        """Return the GPUs that a source says were given to a pod."""
-        return tuple(
-            gpu
-            for gpu in self.gpus
-            if any(holder.namespace == namespace and holder.pod == pod for holder in gpu.holders)
-        )

@@ -13,6 +13,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from k8s.text.numbers import whole_number
 from k8s.topology.links import SELF, LinkMatrix, link_bandwidth, link_name
 from k8s.topology.smi_text import UnreadableTopology
 
@@ -49,9 +50,7 @@ def read_config_map(config_map: Mapping[str, Any], model: str = "") -> LinkMatri
     )
     measured = _json(contents, "bandwidth")
     numbers = [[_gbytes(_cell(measured, row, column)) for column in range(size)] for row in range(size)]
-    is_measured = all(
-        numbers[row][column] > 0 for row in range(size) for column in range(row) if numbers[row]
-    ) and any(numbers)
+    is_measured = size > 1 and all(numbers[row][column] > 0 for row in range(size) for column in range(row))
     bandwidth = tuple(
         tuple(
             0.0 if row == column else numbers[row][column] if is_measured else link_bandwidth(link, model)
@@ -65,15 +64,14 @@ def read_config_map(config_map: Mapping[str, Any], model: str = "") -> LinkMatri
 def given_gpus(metadata: Mapping[str, Any]) -> tuple[int, ...]:
     """Return the numbers of the GPUs that a scheduler wrote on a pod; nothing where that makes no sense."""
     annotations = metadata.get("annotations") or {}
-    words = str(annotations.get(GPU_GROUP) or annotations.get(GPU_VISIBLE) or "").split(",")
-    return tuple(int(word) for word in words) if all(word.isdecimal() for word in words) else ()
+    return gpu_numbers(str(annotations.get(GPU_GROUP) or annotations.get(GPU_VISIBLE) or ""))
 
 
-def unhealthy_gpus(config_map: Mapping[str, Any]) -> frozenset[int]:
-    """Return the numbers of the GPUs that a ConfigMap does not call healthy."""
-    devices = _json(config_map.get("data") or {}, "devices")
-    found = devices.items() if isinstance(devices, dict) else ()
-    return frozenset(int(number) for number, how in found if number.isdecimal() and how != "Healthy")
+def gpu_numbers(text: str) -> tuple[int, ...]:
+    """Read `0,1,4`; nothing where that makes no sense."""
+    numbers = [whole_number(word) for word in text.split(",")]
+    known = tuple(number for number in numbers if number is not None)
+    return known if len(known) == len(numbers) else ()
 
 
 def node_of(config_map: Mapping[str, Any]) -> str:

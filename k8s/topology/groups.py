@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from k8s.topology.links import LinkMatrix, distance, is_nvlink
@@ -17,11 +18,8 @@ class GpuGroups(NamedTuple):
     """Numbers of the GPUs of each group, each GPU in one; a GPU alone is a group too."""
 
 
-_LEVELS: tuple[tuple[str, Callable[[str], bool]], ...] = (
-    ("NVLink", is_nvlink),
-    ("PCIe switch", lambda link: is_nvlink(link) or distance(link) <= distance("PXB")),
-    ("NUMA node", lambda link: is_nvlink(link) or distance(link) <= distance("NODE")),
-)
+_PCIE_LEVELS = (("PCIe switch", "PXB"), ("NUMA node", "NODE"))
+"""Titles, each with the farthest link within such a group."""
 
 
 def groups_of(matrix: LinkMatrix) -> tuple[GpuGroups, ...]:
@@ -36,11 +34,15 @@ def groups_of(matrix: LinkMatrix) -> tuple[GpuGroups, ...]:
     has_nvlink = any(len(group) > 1 for group in found[0].groups)
     if not has_nvlink:
         found += [
-            GpuGroups(title, _cliques(matrix, belongs))
-            for title, belongs in _LEVELS[1:]
+            GpuGroups(title, _cliques(matrix, partial(_is_within, farthest=farthest)))
+            for title, farthest in _PCIE_LEVELS
             if title != "NUMA node" or not matrix.numa
         ]
     return tuple(each for each in found if any(len(group) > 1 for group in each.groups))
+
+
+def _is_within(link: str, farthest: str) -> bool:
+    return distance(link) <= distance(farthest)
 
 
 def _by_numa(matrix: LinkMatrix) -> tuple[tuple[int, ...], ...]:

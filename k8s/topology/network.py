@@ -6,7 +6,7 @@ operator; GKE's compact placement; Amazon's `topology.k8s.aws`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 LEVELS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("zone", ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone")),
@@ -58,14 +58,6 @@ def network_path(labels: Mapping[str, str] | None) -> NetworkPath:
     if not labels:
         return _NOWHERE
     return tuple(next((labels[key] for key in keys if labels.get(key)), "") for _, keys in LEVELS)
-
-
-def shared_level(paths: Sequence[NetworkPath]) -> str:
-    """Return the narrowest thing that all nodes share, as `rack`; empty when none is told."""
-    for at in reversed(range(len(LEVELS))):
-        if len({path[: at + 1] for path in paths}) == 1 and paths[0][at]:
-            return LEVELS[at][0]
-    return ""
 
 
 def neighbourhoods(paths: Mapping[str, NetworkPath]) -> Iterable[list[frozenset[str]]]:

@@ -6,11 +6,11 @@ to NVSwitches reaches every other one that is, over as many links as the one of 
 
 from __future__ import annotations
 
-import importlib
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from k8s.devices.nvml import ask_driver, handles_of, text_of
 from k8s.topology.links import SELF, UNKNOWN, LinkMatrix
 
 SOURCE = "NVML"
@@ -27,22 +27,14 @@ def read_nvml(nvml: Any = None) -> LinkMatrix | None:
     Args:
         nvml: The module that speaks to the driver; `pynvml` by default.
     """
-    if nvml is None:
-        nvml = importlib.import_module("pynvml")
-    try:
-        nvml.nvmlInit()
-    except nvml.NVMLError:
+    return ask_driver(_read, nvml)
+
+
+def _read(nvml: Any) -> LinkMatrix | None:
+    handles = handles_of(nvml)
+    if not handles:
         return None
-    try:
-        handles = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())]
-        if not handles:
-            return None
-        model = _text(nvml.nvmlDeviceGetName(handles[0]))
-        return LinkMatrix.of(_links(nvml, handles), model, SOURCE)
-    except nvml.NVMLError:
-        return None
-    finally:
-        nvml.nvmlShutdown()
+    return LinkMatrix.of(_links(nvml, handles), text_of(nvml.nvmlDeviceGetName(handles[0])), SOURCE)
 
 
 def _links(nvml: Any, handles: Sequence[Any]) -> list[list[str]]:
@@ -96,9 +88,5 @@ def _ancestor(nvml: Any, one: Any, other: Any) -> str:
 
 def _bus(text: str | bytes) -> tuple[int, ...]:
     """Return a PCI address as numbers: `00000000:07:00.0` and `0000:07:00.0` are the same."""
-    words = _text(text).replace(".", ":").split(":")
+    words = text_of(text).replace(".", ":").split(":")
     return tuple(int(word, 16) for word in words)
-
-
-def _text(text: str | bytes) -> str:
-    return text.decode() if isinstance(text, bytes) else str(text)

@@ -67,6 +67,13 @@ def test_over_all_ranks_each_validation_image_counts_exactly_once(count: int, wo
     assert sorted(judged) == list(range(count))
 
 
+def test_all_ranks_validate_in_as_many_batches_for_each_waits_for_the_others() -> None:
+    sizes = [
+        [len(labels) for _, labels in validation_batches(numbered(9), 2, ranks)] for ranks in ranks_of(4)
+    ]
+    assert sizes == [[2, 1], [2, 0], [2, 0], [2, 0]]
+
+
 def test_a_batch_is_floats_from_0_to_1() -> None:
     train, validation = draw_digit_images(64, 10, seed=1)
     images, labels = next(TrainBatches(train, 32, ranks_of(1)[0], seed=1).epoch_batches(0))

@@ -1,9 +1,13 @@
 """Where ranks meet that mpirun started, whatever the job says about it."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from tests import ROOT
 from tests.trainer.jobs import open_mpi_env
 from trainer.master import DEFAULT_PORT, find_master
 from trainer.messages import InvalidArguments
@@ -37,7 +41,7 @@ def find(
     ("env", "expected"),
     [
         ({"MASTER_ADDR": "a", "MASTER_PORT": "1"}, ("a", 1)),
-        ({"MASTER_ADDR": "a"}, ("a", DEFAULT_PORT)),
+        ({"MASTER_ADDR": "a"}, ("a", MPI_SAYS[1])),
         ({"MASTER_PORT": "1"}, ("10.0.0.7", 1)),
         ({"MASTER_ADDR": "", "MASTER_PORT": ""}, MPI_SAYS),
         ({}, MPI_SAYS),
@@ -49,6 +53,10 @@ def test_what_the_job_says_comes_first_and_then_mpi_itself(
     assert find(env) == expected
 
 
+def test_a_host_that_is_named_without_a_port_has_torchruns_where_nobody_can_be_asked() -> None:
+    assert find({"MASTER_ADDR": "a"}, mpi=False) == ("a", DEFAULT_PORT)
+
+
 def test_ranks_of_one_machine_meet_there_at_a_port_that_all_of_them_and_no_other_job_know() -> None:
     jobs = [{"PMIX_NAMESPACE": "prterun-vm-1@1"}, {"PMIX_NAMESPACE": "prterun-vm-2@1"}]
     found = [{find(env, rank, local_size=4, mpi=False) for rank in range(4)} for env in jobs]
@@ -57,8 +65,25 @@ def test_ranks_of_one_machine_meet_there_at_a_port_that_all_of_them_and_no_other
     for [(address, port)] in found:
         assert address == "127.0.0.1"
         assert 20_000 <= port < 30_000
-    assert find({}, local_size=4) == ("127.0.0.1", DEFAULT_PORT)
     assert find({"MASTER_PORT": "7"}, local_size=4) == ("127.0.0.1", 7)
+    known = {find({**env, "MASTER_ADDR": "a"}, mpi=False) for env in jobs}
+    assert known == {("a", port) for [(_, port)] in found}
+
+
+HYDRA = {
+    "PMI_FD": "9", "PMI_HOSTNAME": "vm", "PMI_RANK": "1", "PMI_SIZE": "2", "MPI_LOCALRANKID": "1",
+    "MPI_LOCALNRANKS": "2", "HYDI_CONTROL_FD": "7",
+}  # fmt: skip
+"""All that MPICH 5's mpiexec says to a rank: nothing in it names the job."""
+
+
+def test_ranks_of_mpich_on_one_machine_meet_at_the_port_that_mpi_told_all_of_them() -> None:
+    ranks = Ranks.from_env(HYDRA)
+    assert find_master(ranks, HYDRA, lambda: MPI_SAYS) == ("127.0.0.1", MPI_SAYS[1])
+    with pytest.raises(InvalidArguments, match=r"where another's on this machine do\..* Set MASTER_PORT to"):
+        find_master(ranks, HYDRA, lambda: None)
+    asked = HYDRA | {"MASTER_PORT": "7"}
+    assert find_master(ranks, asked, lambda: pytest.fail("asked in vain")) == ("127.0.0.1", 7)
 
 
 @pytest.mark.parametrize(
@@ -113,3 +138,29 @@ def test_when_nothing_says_where_rank_0_is_the_error_says_how_to(
 
 def test_a_host_has_an_address_of_its_own() -> None:
     assert own_address()
+
+
+MEET = """
+import os
+from trainer.master import find_master
+from trainer.ranks import Ranks
+print(*find_master(Ranks.from_env(), os.environ, lambda: None))
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs Linux's /proc")
+def test_ranks_of_mpich_know_each_other_by_the_process_that_started_them(tmp_path: Path) -> None:
+    proxy = tmp_path / "hydra_pmi_proxy"
+    proxy.write_text('#!/bin/sh\n"$@" & PMI_RANK=0 MPI_LOCALRANKID=0 sh -c \'"$@"; true\' sh "$@"; wait\n')
+    proxy.chmod(0o755)
+    command = [str(proxy), sys.executable, "-P", "-c", MEET]
+    env = os.environ | HYDRA | {"PYTHONPATH": str(ROOT)}
+    jobs = [
+        subprocess.Popen(command, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        for _ in range(3)
+    ]
+    met = [job.communicate()[0].splitlines() for job in jobs]
+    for lines in met:
+        assert len(lines) == 2 and len(set(lines)) == 1, lines
+        assert lines[0].startswith("127.0.0.1 2")
+    assert len({lines[0] for lines in met}) > 1

@@ -51,6 +51,11 @@ def test_a_folder_of_data_is_what_is_learnt_unless_something_else_is_said() -> N
     assert parser.parse_args([]).dataset == "digits"
     assert parser.parse_args(["--data=x"]).dataset == "mnist"
     assert parser.parse_args(["--data=x", "--dataset", "digits"]).dataset == "digits"
+    for words in (["--data=x", "--model", "gpt"], ["--model=gpt", "--data", "x"]):
+        assert parser.parse_args(words).dataset == "tokens"
+        assert find("ddp").own_words(words) == [*words, "--dataset", "tokens"]
+    assert parser.parse_args(["--data=x", "--model", "gpt", "--dataset=sequences"]).dataset == "sequences"
+    assert find("ddp").own_words(["--model", "gpt", "--epochs", "2"])[-1] == "2"
 
 
 def test_what_a_script_calls_otherwise_is_checked_as_the_trainers_own(
@@ -97,7 +102,10 @@ def test_a_checkpoint_of_another_optimizer_is_said(job: Job) -> None:
     assert first.end() == [0], first.lines
     second.start(["trainer.train_ddp", *SMALL, "--epochs", "2"])
     assert second.end() == [1]
-    assert second.lines[0][-1].startswith("error: The checkpoint was not made with AdamW. --momentum chooses")
+    assert second.lines[0][-1] == (
+        "error: The checkpoint was made with --optimizer sgd (here adamw), --momentum 0.5 (here 0)."
+        " Choose what it was made with, another --checkpoint-dir, or --resume never."
+    )
 
 
 def test_a_file_that_cannot_be_written_is_said_before_and_after_and_leaves_nothing(tmp_path: Path) -> None:

@@ -13,10 +13,13 @@ from trainer.ddp.checkpoint import State
 from trainer.ddp.step.averaged_weights import AveragedWeights
 from trainer.ddp.step.compiling import compile_network
 from trainer.ddp.step.optimizer import StepOptions, make_optimizer
-from trainer.ddp.step.parallel import make_parallel, parts_like, whole, without_sync
+from trainer.ddp.step.parallel import make_parallel, parts_like, reorders_sums, whole, without_sync
 from trainer.ddp.step.precision import Precision
 from trainer.distributed.process_group import ProcessGroup
 from trainer.messages import TrainingError
+
+_CHOSEN = ("weight_decay", "momentum")
+"""What a run that goes on has from its own arguments, as it has the learning rate, which each step sets."""
 
 
 class Learner:
@@ -40,8 +43,11 @@ class Learner:
         self.not_compiled = compile_network(self.model, self.network, options, group.device)
         """Why torch.compile is not used; "" if it is."""
         self._optimizer = make_optimizer(self.network.parameters(), options)
+        group_of_weights = self._optimizer.param_groups[0]
+        self._chosen = {name: group_of_weights[name] for name in _CHOSEN if name in group_of_weights}
         self._averages = AveragedWeights(self.network, options.ema) if options.ema else None
         self._step = 0
+        self._sums_in_order = not reorders_sums(self.model, group)
         self.trained_share = 0.0
         """How much of the whole training is done, 0 to 1: sets the learning rate of the next step."""
         torch.manual_seed(options.seed * 1_000_003 + group.ranks.rank)
@@ -54,6 +60,8 @@ class Learner:
     def train_step(self, inputs_B: Tensor, targets_B: Tensor) -> Tensor:
         """Take one step and return this rank's mean loss, a scalar left on the device."""
         self._optimizer.zero_grad(set_to_none=True)  # first: the forward pass takes the memory
+        if not self._sums_in_order:
+            self._settle_order(inputs_B, targets_B)
         loss = self.add_gradients(inputs_B, targets_B)
         self.update()
         return loss
@@ -75,6 +83,18 @@ class Learner:
                 self.precision.scaler.scale(loss * share if share < 1 else loss).backward()  # type: ignore[no-untyped-call]
             total = total + loss.detach() * share
         return total
+
+    def _settle_order(self, inputs_B: Tensor, targets_B: Tensor) -> None:
+        """Let DDP see backward passes that change nothing, so that the first step sums as all others do."""
+        buffers = [buffer.clone() for buffer in self.network.buffers()]
+        random = torch.get_rng_state()
+        for _ in range(2 if self.options.parallel.is_static_graph else 1):
+            self.add_gradients(inputs_B, targets_B)
+            self._optimizer.zero_grad(set_to_none=True)
+        torch.set_rng_state(random)
+        for buffer, before in zip(self.network.buffers(), buffers, strict=True):
+            buffer.copy_(before)
+        self._sums_in_order = True
 
     def update(self) -> None:
         """Change the weights by the gradients; those that fp16 could not hold are left out."""
@@ -149,6 +169,8 @@ class Learner:
             )
             self._check_optimizer(state["optimizer"])
             self._optimizer.load_state_dict(self._optimizer_parts(state["optimizer"]))
+            for parameters in self._optimizer.param_groups:
+                parameters |= self._chosen
             self._step = state["schedule"]["step"]
             if self._averages is not None and "averages" in state:
                 self._averages.load(state["averages"]["weights"], state["averages"]["steps"])
@@ -175,8 +197,8 @@ class Learner:
         if ("momentum" in saved["param_groups"][0]) != ("momentum" in ours):
             raise TrainingError(
                 f"The checkpoint was not made with {type(self._optimizer).__name__}.",
-                "--momentum chooses the optimizer: SGD, or AdamW at 0.",
-                "Choose the --momentum it was made with, another --checkpoint-dir, or --resume never.",
+                now="Choose the --optimizer and --momentum it was made with, another --checkpoint-dir,"
+                " or --resume never.",
             )
 
     def _optimizer_parts(self, whole_state: dict[str, Any]) -> dict[str, Any]:

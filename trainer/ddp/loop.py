@@ -9,6 +9,7 @@ import torch
 from trainer.ddp.checkpoint_writer import CheckpointWriter
 from trainer.ddp.data.samples import Samples
 from trainer.ddp.datasets import TrainBatches, validation_batches
+from trainer.ddp.hyperparameters import Hyperparameters
 from trainer.ddp.interval import Interval
 from trainer.ddp.learner import Learner
 from trainer.ddp.speed.measure import SpeedScale
@@ -68,6 +69,7 @@ class TrainingLoop:
         stop: StopRequest,
         telemetry: GpuTelemetry | None = None,
         profiler: StepProfiler | None = None,
+        hyperparameters: Hyperparameters | None = None,
     ) -> None:
         self._learner = learner
         self._group: ProcessGroup = learner.group
@@ -87,6 +89,7 @@ class TrainingLoop:
         """Steps of the whole training, those before this run included."""
         self._interval = Interval(learner.model, learner.group, telemetry, log_every)
         self._profiler = profiler
+        self._hyperparameters = hyperparameters or {}
         self._stop = stop
         self._stop_check_steps = 1
 
@@ -205,6 +208,7 @@ class TrainingLoop:
         progress = self._progress
         state = self._learner.state_dict()
         state |= {"step": progress.step, "epoch": progress.epoch, "images": progress.images}
+        state |= {"hyperparameters": self._hyperparameters}
         self._group.run_on_rank0(lambda: self._checkpoints.start(state))
 
     def _finish_checkpoint(self) -> str:

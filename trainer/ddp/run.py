@@ -12,6 +12,7 @@ from trainer.ddp.checkpoint import State
 from trainer.ddp.checkpoint_folder import CheckpointFolder
 from trainer.ddp.checkpoint_writer import CheckpointWriter
 from trainer.ddp.datasets import TrainBatches
+from trainer.ddp.hyperparameters import Hyperparameters, check_continues, hyperparameters_of
 from trainer.ddp.learner import Learner
 from trainer.ddp.learning_set import open_learning_set
 from trainer.ddp.loop import Metrics, Progress, TrainingLoop
@@ -82,7 +83,8 @@ def _train(arguments: argparse.Namespace, group: ProcessGroup, threads: int, sto
         return checkpoints.load(arguments.resume)
 
     writer = CheckpointWriter(checkpoints)
-    progress = _resume(learner, group.run_on_rank0(open_folders))
+    hyperparameters = hyperparameters_of(arguments, learning_set, learner.options.optimizer_name)
+    progress = _resume(learner, group.run_on_rank0(open_folders), hyperparameters)
     profiler = None
     if arguments.profile and ranks.is_first:
         profiler = StepProfiler(log_dir / "profile", ranks.rank, group.device)
@@ -103,6 +105,7 @@ def _train(arguments: argparse.Namespace, group: ProcessGroup, threads: int, sto
             stop=stop,
             telemetry=open_telemetry(group.device, log if ranks.is_first_here else lambda _: None),
             profiler=profiler,
+            hyperparameters=hyperparameters,
         )
         if ranks.is_first:
             samples = "images" if learning_set.unit == "images" else "sequences"
@@ -120,7 +123,7 @@ def _train(arguments: argparse.Namespace, group: ProcessGroup, threads: int, sto
             log(f"checkpoints in {checkpoint_dir.resolve()}")
             if progress.epoch >= arguments.epochs:
                 log(
-                    f"nothing left to train: {progress.epoch} epochs are done of {arguments.epochs}"
+                    f"nothing left to train: {progress.epoch} of {arguments.epochs} epochs are done"
                     " (--epochs trains more, --resume never starts anew)"
                 )
         with profiler or nullcontext():
@@ -155,9 +158,12 @@ def _save_weights(path: Path, weights: State) -> None:
     log(f"weights in {path.resolve()}")
 
 
-def _resume(learner: Learner, state: State | None) -> Progress:
-    """Bring back what rank 0 read, if anything."""
+def _resume(learner: Learner, state: State | None, hyperparameters: Hyperparameters) -> Progress:
+    """Bring back what rank 0 read, if anything; it may be of a trainer that kept no hyperparameters."""
     if state is None:
         return Progress()
+    changed = check_continues(state.get("hyperparameters", {}), hyperparameters)
+    if changed and learner.group.ranks.is_first:
+        log(f"changed since then: {changed}")
     learner.load_state_dict(state)
     return Progress(state["step"], state["epoch"], state["images"])

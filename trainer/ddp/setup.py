@@ -50,9 +50,16 @@ def make_learner(
         network, shape, group, precision, len(learning_set.train)
     )
     name = torch.cuda.get_device_name(group.device) if group.device.type == "cuda" else ""
-    peak = peak_flops(name, precision.name) * group.ranks.world_size
-    scale = SpeedScale(learning_set.unit, learning_set.units_per_sample, flops, peak)
+    scale = speed_scale(learning_set, flops, name, precision.name, group.ranks.world_size)
     return Learner(network, group, precision, options), batch_size, scale
+
+
+def speed_scale(
+    learning_set: LearningSet, flops: int, gpu: str, precision: str, world_size: int
+) -> SpeedScale:
+    """Return what a sample of so many `flops` counts for on the GPUs of all ranks; "" is a processor."""
+    peak = peak_flops(gpu, precision) * world_size
+    return SpeedScale(learning_set.unit, learning_set.units_per_sample, flops, peak)
 
 
 def make_network(arguments: argparse.Namespace, learning_set: LearningSet) -> nn.Module:
@@ -110,6 +117,6 @@ def how_it_computes(learner: Learner, batch_size: int) -> str:
     """Say what was decided of a step, in one line."""
     options = learner.options
     accumulated = f", {options.accumulate} batches a step" if options.accumulate > 1 else ""
-    compiled = f"off ({learner.not_compiled})" if learner.not_compiled else "on"
+    compiled = f"off ({learner.not_compiled})" if learner.not_compiled else "on (the first steps take longer)"
     layout = "channels last" if options.is_channels_last else "channels first"
     return f"batch size {batch_size} a process{accumulated}, {layout}, torch.compile {compiled}"

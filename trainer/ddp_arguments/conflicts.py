@@ -14,7 +14,11 @@ def ddp_conflict(arguments: argparse.Namespace) -> str:
             " (it normalizes over the images of a step)"
         )
     if (model == "gpt") != (dataset in OF_TOKENS):
-        fitting = f"choose --dataset {' or '.join(OF_TOKENS)}" if model == "gpt" else "choose --model gpt"
+        fitting = (
+            f"name a text or token file with --data, or choose --dataset {' or '.join(OF_TOKENS)}"
+            if model == "gpt"
+            else "choose --model gpt"
+        )
         return f"argument --model: {model} does not learn from --dataset {dataset}; {fitting}"
     if arguments.parallel == "fsdp" and model != "gpt":
         return f"argument --parallel: fsdp is for --model gpt, not {model}"

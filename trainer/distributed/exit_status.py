@@ -42,6 +42,9 @@ def run_to_exit_status(work: Callable[[], None], stop: StopRequest, *, memory_fu
         if "allocate memory" in str(error):
             log_error(f"error: The memory is full. {memory_full}")
             return 1
+        if _is_of_compiler(error):
+            log_error(f"error: torch.compile failed. {_compilers_words(error)}. Use --compile off.")
+            return 1
         if not is_lost_rank(error):
             raise
         if stop.signal:
@@ -53,3 +56,14 @@ def run_to_exit_status(work: Callable[[], None], stop: StopRequest, *, memory_fu
         )
         return 1
     return 0
+
+
+def _is_of_compiler(error: RuntimeError) -> bool:
+    """Say whether torch.compile raised it; its classes are imported with the compiler alone."""
+    return any(each.__name__ == "TorchDynamoException" for each in type(error).__mro__)
+
+
+def _compilers_words(error: RuntimeError) -> str:
+    """Return the line in which a C or C++ compiler says what is wrong, else the first one."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    return next((line for line in lines if " error: " in f" {line}"), first_line(error)).removesuffix(".")

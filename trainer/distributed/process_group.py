@@ -113,7 +113,7 @@ class ProcessGroup:
         # torchrun's store outlives a restart, and in it the addresses of ranks that are gone.
         store = PrefixStore(f"attempt_{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", shared)
         here = [f"here/{rank}" for rank in range(ranks.world_size)]
-        store.set(here[ranks.rank], "")
+        store.set(here[ranks.rank], self.device.type)
         try:
             store.wait(here, self._join_timeout)
         except dist.DistStoreError as error:
@@ -123,6 +123,12 @@ class ProcessGroup:
                 f" {self._master} within {duration(self._join_timeout.total_seconds())}.",
                 now="Look for the reason in its log; --wait-for-others waits longer.",
             ) from error
+        devices = [device.decode() for device in store.multi_get(here)]
+        if len(set(devices)) > 1:  # nccl here and gloo there would wait for each other
+            raise TooFewGpus(
+                f"Rank {devices.index('cuda')} computes on a GPU, but rank {devices.index('cpu')} has none.",
+                now="Give each process a GPU, or use --device cpu.",
+            )
         return store
 
     @property
@@ -225,7 +231,8 @@ def choose_device(name: str, ranks: Ranks) -> torch.device:
     """Pick this rank's device: the GPU of its local rank, or the processor.
 
     Raises:
-        TooFewGpus: There is none for this rank, and one is asked for, or others have one.
+        TooFewGpus: The ranks of this node are more than its GPUs, on each of them; or a GPU is asked for
+            and there is none.
     """
     if name == "cpu" or (name == "auto" and not torch.cuda.is_available()):
         return torch.device("cpu")
@@ -233,14 +240,15 @@ def choose_device(name: str, ranks: Ranks) -> torch.device:
         raise TooFewGpus(
             "--device cuda: torch finds no GPU here.", now="Ask for a GPU, or use --device auto."
         )
-    local_rank = ranks.local_rank
-    if ranks.launcher == "Slurm" and torch.cuda.device_count() == 1:
+    local_rank, gpus = ranks.local_rank, torch.cuda.device_count()
+    if ranks.launcher == "Slurm" and gpus == 1:
         local_rank = 0  # --gpus-per-task shows each task its own GPU alone
-    if local_rank >= torch.cuda.device_count():
+    elif ranks.local_world_size > gpus:  # all of them say so: those with a GPU would wait for the others
         raise TooFewGpus(
-            f"This is process {ranks.local_rank} of {ranks.local_world_size} here,"
-            f" but there are only {torch.cuda.device_count()} GPUs.",
-            now="Start as many processes as there are GPUs, or use --device cpu.",
+            f"The job has {ranks.local_world_size} processes here,"
+            f" but there {'is only 1 GPU' if gpus == 1 else f'are only {gpus} GPUs'}.",
+            "Each needs one of its own.",
+            "Start as many processes as there are GPUs, or use --device cpu.",
         )
     device = torch.device("cuda", local_rank)
     torch.cuda.set_device(device)

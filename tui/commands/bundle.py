@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import time
-from pathlib import Path
 
+from k8s.text.home import expand_home
 from tui.commands.support.connect import cluster, read_jobs
-from tui.commands.support.job_name import NAME_HELP, add_type, find_job
+from tui.commands.support.job_name import add_job, find_job
 from tui.commands.support.output import WrongUsage, write, write_progress, write_stderr
 from tui.files.support_bundle import TAIL, Progress, bundle_name, make_bundle
 from tui.options import ConsoleOptions
@@ -16,8 +16,7 @@ from tui.text.format import plural
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Let the command take a job and a file."""
-    parser.add_argument("job", metavar="JOB", help=NAME_HELP)
-    add_type(parser)
+    add_job(parser)
     parser.add_argument(
         "-o", "--output", metavar="FILE", default="", help="path of the .tar.gz (default: in this folder)"
     )
@@ -33,7 +32,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     async with cluster(options) as client:
         snapshot = await read_jobs(options, client)
         job = find_job(snapshot, flags.job, flags.job_type)
-        path = Path(flags.output or bundle_name(job, time.time())).expanduser()
+        path = expand_home(flags.output or bundle_name(job, time.time()))
         bundle = await make_bundle(client, snapshot, job, path, tail=flags.tail, progress=_progress())
     for problem in bundle.problems:
         write_stderr(f"Left out: {problem}")

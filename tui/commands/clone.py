@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Sequence
 
 from k8s.jobs.clone import Clone, clone, copied_companions
@@ -12,16 +13,18 @@ from k8s.kinds import kind_of
 from k8s.text.yaml_writer import to_yaml
 from tui.commands.support.connect import check_may_change, cluster, read_jobs
 from tui.commands.support.created import write_companions
-from tui.commands.support.job_name import NAME_HELP, add_type, find_job
+from tui.commands.support.job_name import add_job, find_job
 from tui.commands.support.output import WrongUsage, confirm, is_interactive, write, write_object, write_stderr
 from tui.options import ConsoleOptions, login_name
+
+_NAME = re.compile(r"[a-z0-9]([-.a-z0-9]*[a-z0-9])?")
+"""What the API server takes for the name of any object; kinds of jobs may take less."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Let the command take a job and a name."""
     add = parser.add_argument
-    add("job", metavar="JOB", help=NAME_HELP)
-    add_type(parser)
+    add_job(parser)
     add("--name", default="", help="name of the new job (default: the next free one, e.g. bert-2 after bert)")
     add(
         "--dry-run",
@@ -41,6 +44,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     """Create a job like another, or show what would be created."""
+    if flags.name and not _NAME.fullmatch(flags.name):
+        raise WrongUsage(
+            "--name: Use lowercase letters, digits, '-' and '.' only; start and end with a letter or digit."
+        )
     if flags.output and not flags.yes:
         flags.dry_run = flags.dry_run or "client"
     if not flags.dry_run:

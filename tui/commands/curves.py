@@ -14,6 +14,7 @@ from k8s.client.client import Client
 from k8s.errors import KubeError
 from k8s.logs import LogLine, Options, read, targets_of
 from k8s.snapshot import Job
+from k8s.text.home import expand_home
 from trainer.tfevents import EventFiles, EventFolder, ScalarCurve
 from tui.commands.support.connect import cluster, read_jobs
 from tui.commands.support.job_name import NAME_HELP, find_job, titles
@@ -40,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     """Print the curves."""
-    folder = Path(flags.source).expanduser()
+    folder = expand_home(flags.source)
     lines, source = _from_folder(folder), str(folder)
     if not lines and flags.source.startswith((".", "/", "~")):
         raise NoCurves(f"There are no event files with scalars in {folder}.")

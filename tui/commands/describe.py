@@ -22,6 +22,9 @@ from tui.options import ConsoleOptions
 from tui.text.format import NOTHING, memory
 from tui.text.gpu_links import link_lines, place_line, schedule_line
 
+OF_JOBS = "Of jobs, gpuconsole get and gpuconsole why tell all."
+"""For those who would describe a job, as kubectl does."""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Let the command take a node, as `node NAME` or `node/NAME`."""
@@ -59,7 +62,9 @@ def node_name(words: list[str]) -> str:
         case ["node" | "nodes" | "no", name] if name:
             return name
     raise KubeError(
-        f"Cannot tell what {' '.join(words)} is.", "Only nodes are described.", "Say node NODE, or node/NODE."
+        f"Cannot tell what {' '.join(words)} is.",
+        "Only nodes are described.",
+        f"Say node NODE, or node/NODE. {OF_JOBS}",
     )
 
 
@@ -72,7 +77,9 @@ def find_node(snapshot: ClusterSnapshot, name: str) -> NodeRow:
     found = next((node for node in snapshot.nodes if node.name == name), None)
     if found is None:
         why = next((each.words for each in snapshot.missing_gpus if each.resource == "nodes"), "")
-        raise NotFound(f"There is no node {name}.", why, "" if why else "See top nodes.")
+        if why:
+            raise NotFound(f"Cannot tell whether there is a node {name}.", why)
+        raise NotFound(f"There is no node {name}.", hint="To list all nodes: gpuconsole top nodes")
     return found
 
 

@@ -12,7 +12,7 @@ from k8s.client.client import Client
 from k8s.models import Event, convert
 from k8s.models.resources import EVENTS
 from tui.commands.support.connect import cluster, read_feed, server_clock
-from tui.commands.support.job_name import NAME_HELP, add_type, find_job, titles
+from tui.commands.support.job_name import add_job, find_job, titles
 from tui.commands.support.output import OutputColumn, add_format, write_object, write_stderr, write_table
 from tui.commands.support.values import Values, seconds_since, timestamp
 from tui.jobs.events import FoldedEvent, JobEventFilter, event_order, fold_job_events, select_job_events
@@ -31,8 +31,7 @@ COLUMNS = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Let the command take a job."""
-    parser.add_argument("job", metavar="JOB", help=NAME_HELP)
-    add_type(parser)
+    add_job(parser)
     add_format(parser)
 
 

@@ -12,7 +12,7 @@ from k8s.jobs.port_forward import Forward, forward
 from k8s.jobs.tensorboard import PodPort, find_tensorboard
 from k8s.snapshot import Job
 from tui.commands.support.connect import cluster, read_jobs
-from tui.commands.support.job_name import NAME_HELP, add_type, find_job
+from tui.commands.support.job_name import add_job, find_job
 from tui.commands.support.output import WrongUsage, write, write_stderr
 from tui.jobs.instances import INSTANCE_HELP, find_instance
 from tui.options import ConsoleOptions
@@ -24,8 +24,7 @@ HIGHEST_PORT = 65535
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Let the command take a job, and which port."""
     add = parser.add_argument
-    add("job", metavar="JOB", help=NAME_HELP)
-    add_type(parser)
+    add_job(parser)
     which = parser.add_mutually_exclusive_group()
     which.add_argument(
         "port", metavar="PORT", nargs="?", type=port, help="port of the pod (default: TensorBoard's)"

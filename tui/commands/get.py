@@ -7,7 +7,7 @@ import argparse
 from k8s.jobs.tensorboard import find_tensorboard_url
 from k8s.snapshot import Instance, Job
 from tui.commands.support.connect import cluster, read_jobs, server_clock
-from tui.commands.support.job_name import NAME_HELP, add_type, find_job
+from tui.commands.support.job_name import add_job, find_job
 from tui.commands.support.output import (
     OutputColumn,
     add_format,
@@ -44,8 +44,7 @@ CONDITION_COLUMNS = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Let the command take a job."""
-    parser.add_argument("job", metavar="JOB", help=NAME_HELP)
-    add_type(parser)
+    add_job(parser)
     add_format(parser)
 
 

@@ -7,7 +7,7 @@ import argparse
 from k8s.snapshot import Job
 from tui.commands.support.connect import cluster, read_jobs, server_clock
 from tui.commands.support.job_name import add_type, jobs_of_type
-from tui.commands.support.output import OutputColumn, add_format, write_stderr, write_table
+from tui.commands.support.output import FORMATS, OutputColumn, add_format, write, write_stderr, write_table
 from tui.commands.support.partial import no_jobs, write_items, write_missing
 from tui.commands.support.values import duration_text, job_values
 from tui.options import ConsoleOptions
@@ -32,7 +32,7 @@ COLUMNS = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Let the command take `-o`, and a kind of job."""
-    add_format(parser)
+    add_format(parser, (*FORMATS, "name"))
     add_type(parser)
 
 
@@ -46,6 +46,9 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         write_items(jobs, snapshot.missing_jobs, flags.output)
     elif not snapshot.jobs:
         write_stderr(no_jobs(snapshot, flags.job_type))
+    elif flags.output == "name":
+        for job in snapshot.jobs:
+            write(f"{job.ref.kind}/{job.ref.name}")
     else:
         skipped = 1 if snapshot.namespace else 0
         rows = [_row(job, clock)[skipped:] for job in snapshot.jobs]

@@ -10,7 +10,7 @@ from k8s.errors import NotFound
 from k8s.logs import Options, targets_of
 from k8s.snapshot import Job
 from tui.commands.support.connect import cluster, read_feed
-from tui.commands.support.job_name import NAME_HELP, add_type, find_job, titles
+from tui.commands.support.job_name import add_job, find_job, titles
 from tui.commands.support.log_output import FollowedJob, print_log
 from tui.options import ConsoleOptions
 
@@ -20,8 +20,7 @@ _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Let the command take a job, and which part of its logs."""
     add = parser.add_argument
-    add("job", metavar="JOB", help=NAME_HELP)
-    add_type(parser)
+    add_job(parser)
     add("-f", "--follow", action="store_true", help="follow the log until the job ends")
     add("-t", "--tail", type=int, default=-1, metavar="N", help="print the last N lines")
     add("--since", type=seconds, metavar="TIME", help="only lines newer than this, e.g. 90s, 10m, 2h")
@@ -66,6 +65,10 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         _check_container(job, flags.container)
         if not wanted.follow:
             targets = targets_of(job, container=flags.container)
+            if not targets:
+                why = f"It has no pods: {job.reason}." if job.reason else "It has no pods."
+                hint = f"Ask why with: gpuconsole why {job.ref.name}"
+                raise NotFound(f"{titles([job.ref])} has no log to read yet.", why, hint)
             await print_log(client, targets, wanted, timestamps=flags.timestamps)
             return 0
         followed = FollowedJob(feed, job.ref, flags.container)

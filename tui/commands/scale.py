@@ -11,7 +11,7 @@ from k8s.jobs.scale import scale_job, size_of, why_not_scaled
 from k8s.kinds import ElasticSize, kind_of
 from tui.commands.support.confirm import add_yes, check_can_confirm, is_confirmed
 from tui.commands.support.connect import check_may_change, cluster, read_jobs
-from tui.commands.support.job_name import NAME_HELP, add_type, find_job, titles
+from tui.commands.support.job_name import add_job, find_job, titles
 from tui.commands.support.kind_words import KINDS_OF_OTHERS
 from tui.commands.support.output import WrongUsage, write
 from tui.options import ConsoleOptions
@@ -23,7 +23,7 @@ OF_ET_OPERATOR = "Alibaba's et-operator scales it, by objects of its own, which 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Let the command take a job and a number."""
-    parser.add_argument("job", metavar="JOB", help=NAME_HELP)
+    add_job(parser)
     parser.add_argument(
         "--replicas",
         type=int,
@@ -31,7 +31,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="replicas that it is to have, within its bounds; the workers of a PyTorchJob, its master aside",
     )
-    add_type(parser)
     add_yes(parser)
 
 

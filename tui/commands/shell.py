@@ -17,7 +17,7 @@ from k8s.errors import Unreachable
 from k8s.jobs import exec
 from k8s.snapshot import Instance
 from tui.commands.support.connect import check_may_change, cluster, read_jobs
-from tui.commands.support.job_name import NAME_HELP, add_type, find_job
+from tui.commands.support.job_name import add_job, find_job
 from tui.commands.support.output import write_stderr
 from tui.jobs.instances import INSTANCE_HELP, find_container, find_instance
 from tui.options import ConsoleOptions
@@ -30,8 +30,7 @@ _READ_BYTES = 32 * 1024
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Let the command take a job, and which of its containers."""
     parser.usage = "%(prog)s JOB [-i INSTANCE] [-c CONTAINER] [-- COMMAND …]"
-    parser.add_argument("job", metavar="JOB", help=NAME_HELP)
-    add_type(parser)
+    add_job(parser)
     parser.add_argument("-i", "--instance", default="", metavar="NAME", help=INSTANCE_HELP)
     parser.add_argument("-c", "--container", default="", metavar="NAME", help="container name")
 

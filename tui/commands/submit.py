@@ -24,7 +24,7 @@ from k8s.watch.discovery import discover
 from tui.commands.submission.continued import continued_folder, folder_without_cluster, tell_of_checkpoints
 from tui.commands.submission.git_login import ask_git_login
 from tui.commands.submission.manifest_checks import check_by_server, check_manifests, namespace_of
-from tui.commands.submission.manifests import ManifestOptions, read_manifests, versions_known
+from tui.commands.submission.manifests import ManifestObject, read_manifests, versions_known
 from tui.commands.submission.submit_flags import add_spec_arguments, complain, model_flags, spec_of
 from tui.commands.submission.template import fill_in, template_named, with_kind
 from tui.commands.support.connect import check_may_change, cluster, command_line, read_jobs
@@ -231,7 +231,7 @@ def _is_job(resource: Resource) -> bool:
     return resource in {kind.resource for kind in KINDS}
 
 
-def _from_file(flags: argparse.Namespace, namespace: str) -> list[ManifestOptions]:
+def _from_file(flags: argparse.Namespace, namespace: str) -> list[ManifestObject]:
     if flags.rest:
         raise WrongUsage("Words after -- are not allowed with -f.")
     wanted = read_manifests(flags.filename)
@@ -292,7 +292,7 @@ async def _is_checked(
 
 
 async def _file_is_checked(
-    options: ConsoleOptions, client: Client, flags: argparse.Namespace, wanted: Sequence[ManifestOptions]
+    options: ConsoleOptions, client: Client, flags: argparse.Namespace, wanted: Sequence[ManifestObject]
 ) -> bool:
     """Say what would go wrong with the objects of a file; False: they are not to be made.
 
@@ -350,7 +350,7 @@ def _print_all(
     used: Collection[Companion] = (),
 ) -> None:
     """Print a job and, with what is in Secrets masked, all that comes along; `used` was there already."""
-    objects = [ManifestOptions(*each) for each in job_objects(kind, spec, files)]
+    objects = [ManifestObject(*each) for each in job_objects(kind, spec, files)]
     if output:
         _print(objects, spec.namespace, words, output)
         return
@@ -358,7 +358,7 @@ def _print_all(
     write_companions(companions_of(kind, with_files(spec, files), files), words, used)
 
 
-def _print(wanted: Sequence[ManifestOptions], namespace: str, words: str, output: str) -> None:
+def _print(wanted: Sequence[ManifestObject], namespace: str, words: str, output: str) -> None:
     shown = [masked(manifest) for _, manifest in wanted]
     if output == "json":
         many = {"apiVersion": "v1", "kind": "List", "items": shown}

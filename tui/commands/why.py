@@ -8,7 +8,7 @@ from k8s.diagnosis.answer import Answer
 from k8s.diagnosis.gather import answer_why
 from k8s.text.sanitize import sanitize
 from tui.commands.support.connect import cluster, read_jobs
-from tui.commands.support.job_name import NAME_HELP, add_type, find_job
+from tui.commands.support.job_name import add_job, find_job
 from tui.commands.support.output import add_format, write, write_object
 from tui.commands.support.values import Values
 from tui.feeds.telemetry_feed import open_telemetry
@@ -17,8 +17,7 @@ from tui.options import ConsoleOptions
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Let the command take a job."""
-    parser.add_argument("job", metavar="JOB", help=NAME_HELP)
-    add_type(parser)
+    add_job(parser)
     add_format(parser, ("table", "json", "yaml"))
 
 

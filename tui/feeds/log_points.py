@@ -14,6 +14,9 @@ REPEATED_WITHIN_NS = 60 * 10**9
 REMEMBERED_STEPS = 512
 """Of each scalar, those in which a repeated one is looked for."""
 
+MOST_TAGS = 128
+"""Scalars that are taken from a log: a script that numbers its names would make charts without end."""
+
 
 class LogPoints:
     """Scalars by name, from the lines of one log."""
@@ -37,6 +40,8 @@ class LogPoints:
             is_shared = line.rank is None and (len(line.source.ranks) != 1 or line.source.prints_all_ranks)
             for point in self._reader.read(line.text):
                 for tag, value in point.scalars:
+                    if tag not in self.series and len(self.series) >= MOST_TAGS:
+                        continue
                     if is_shared and self._is_repeated(tag, point.step, line.stamp_ns):
                         continue
                     where = array("q", [point.step]), array("d", [line.stamp_ns / 1e9]), array("d", [value])

@@ -183,7 +183,9 @@ class TelemetryFeed:
         pods = self.telemetry.pods if len(self.telemetry.pods) < MOST_PODS else {}
         self.telemetry = replace(read, nodes={**kept, **read.nodes}, pods={**pods, **read.pods})
         rows = self._nodes()
-        gpus = [replace(gpu, holders=holders_of(gpu, rows)) for gpu in read.gpus]
+        # What a node that fails now told before is counted already, for whoever held its GPUs then.
+        told = [node for node in read.nodes.values() if node.missing is None]
+        gpus = [replace(gpu, holders=holders_of(gpu, rows)) for node in told for gpu in node.gpus]
         self.history.add(gpus)
         self.ledger.add(gpus, self._jobs())
         if len(self._asked_at_s) > 2 * MOST_NODES:

@@ -17,6 +17,8 @@ from pathlib import Path, PurePosixPath
 
 from pathspec import GitIgnoreSpec
 
+from k8s.text.home import expand_home
+
 LARGEST_FOLDER_BYTES = 256 * 2**20
 """Files of a folder that may be sent, before they are packed."""
 _NEVER = frozenset({".git", "__pycache__"})
@@ -56,7 +58,7 @@ def pack_folder(path: str | Path, *, most_bytes: int = LARGEST_FOLDER_BYTES) -> 
     Raises:
         FolderError: There is none, it is empty or too large, or a file in it cannot be read.
     """
-    root = Path(path).expanduser()
+    root = expand_home(path)
     try:
         if not root.is_dir():
             raise FolderError(f"{path} is no folder." if root.exists() else f"There is no folder {path}.")

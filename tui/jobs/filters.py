@@ -83,7 +83,7 @@ def is_loud(job: Job) -> bool:
 
 def silent_ranks(job: Job) -> int:
     """Return how many ranks are on nodes that do not answer."""
-    return sum(len(each.ranks) for each in job.instances if each.status is Status.UNKNOWN)
+    return sum(len(each.ranks) for each in job.instances if each.pod and each.status is Status.UNKNOWN)
 
 
 def _ended(job: Job, now: datetime) -> datetime:

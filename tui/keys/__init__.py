@@ -73,17 +73,17 @@ def view_keys(view: str, actions: ActionTable = ACTIONS) -> tuple[Key, ...]:
     return (*actions.keys(view), *LOCAL_KEYS.get(view, ()))
 
 
-def key_sections(actions: ActionTable = ACTIONS) -> tuple[tuple[str, tuple[Key, ...]], ...]:
+def key_sections() -> tuple[tuple[str, tuple[Key, ...]], ...]:
     """Return all keys under the headings of help and README."""
     return (
-        ("Everywhere", actions.keys(EVERYWHERE)),
+        ("Everywhere", ACTIONS.keys(EVERYWHERE)),
         ("While typing", PROMPT),
         ("In tables", TABLE),
         ("The nodes above the jobs", STRIP),
         ("What the job says, beside the jobs", JOB_PANE),
-        *((title, view_keys(view, actions)) for title, view in _VIEWS),
+        *((title, view_keys(view)) for title, view in _VIEWS),
         ("The text of a log", LOG),
-        ("Curves", view_keys("curves", actions)),
+        ("Curves", view_keys("curves")),
         ("One chart", CHART),
         ("New job", NEW_JOB),
         ("Text", TEXT),

@@ -203,9 +203,9 @@ def _runs(numbers: list[str]) -> list[str]:
     return [run[0] if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs]
 
 
-def plural(amount: int, noun: str, nouns: str = "") -> str:
-    """Say an amount with its noun: `1 job`, `3 jobs`, `2 boxes` (given `nouns`)."""
-    return f"{count(amount)} {noun if amount == 1 else nouns or noun + 's'}"
+def plural(amount: int, noun: str) -> str:
+    """Say an amount with its noun: `1 job`, `3 jobs`."""
+    return f"{count(amount)} {noun}{'s' * (amount != 1)}"
 
 
 def _trimmed(value: float, digits: int = 3) -> str:

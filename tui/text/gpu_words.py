@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
-from k8s.telemetry.gpu_warnings import GpuWarning, WarningKind
+from k8s.telemetry.gpu_warnings import HEAT_THROTTLES, IDLE_PERCENT, GpuWarning, WarningKind
 from k8s.telemetry.readings import (
     GpuReading,
     NodeReadings,
@@ -104,21 +104,29 @@ def utilisation_look(value: float | None, *, is_held: bool) -> Look:
     """Return how a utilisation is meant: a held GPU that does nothing needs somebody."""
     if value is None or not is_held:
         return "quiet"
-    return "pending" if value < 5 else ""
+    return "pending" if value < IDLE_PERCENT else ""
 
 
 def temperature_look(gpu: GpuReading) -> Look:
     """Return how a temperature is meant: loud where the GPU slows down for it."""
-    hot = {Throttle.THERMAL, Throttle.HARDWARE_THERMAL}
-    return "failed" if gpu.throttles and gpu.throttles & hot else ""
+    return "failed" if gpu.throttles and gpu.throttles & HEAT_THROTTLES else ""
 
 
-def source_words(readings: Iterable[NodeReadings], now: datetime) -> str:
+def source_words(nodes: Iterable[NodeReadings], now: datetime) -> str:
     """Say who told the numbers, and how old the oldest of them are: `DCGM 12s ago`; empty without any."""
+    return _oldest_words((gpu for node in nodes for gpu in node.gpus), now)
+
+
+def pod_source_words(pods: Iterable[PodReadings], now: datetime) -> str:
+    """Say who told what pods use, and how old that is; empty where nobody did."""
+    found = (each for pod in pods for each in (pod.usage, pod.traffic) if each is not None)
+    return _oldest_words(found, now)
+
+
+def _oldest_words(told: Iterable[GpuReading | Usage | Traffic], now: datetime) -> str:
     oldest: dict[str, datetime] = {}
-    for each in readings:
-        for gpu in each.gpus:
-            oldest[gpu.source] = min(oldest.get(gpu.source, gpu.read_at), gpu.read_at)
+    for each in told:
+        oldest[each.source] = min(oldest.get(each.source, each.read_at), each.read_at)
     return ", ".join(f"{source} {ago(at, now)}" for source, at in oldest.items())
 
 
@@ -136,14 +144,9 @@ def missing_words(missing: NoReadings) -> str:
     return f"{words}. {_REMEDIES[missing.cause]}"
 
 
-def warning_words(warning: GpuWarning, *, where: str = "") -> str:
-    """Say what is wrong with a GPU, why, and what to do now, in one line.
-
-    Args:
-        warning: What is wrong.
-        where: What the GPU is called here: `GPU 3`, `GPU 3 of a100-1`; empty where that is said beside it.
-    """
-    return f"{f'{where}: ' if where else ''}{warning.words} {ADVICE[warning.kind]}"
+def warning_words(warning: GpuWarning) -> str:
+    """Say what is wrong with a GPU, why, and what to do now, in one line."""
+    return f"{warning.words} {ADVICE[warning.kind]}"
 
 
 def warning_look(warnings: Sequence[GpuWarning]) -> Look:
@@ -151,13 +154,3 @@ def warning_look(warnings: Sequence[GpuWarning]) -> Look:
     if not warnings:
         return ""
     return "failed" if any(each.is_serious for each in warnings) else "pending"
-
-
-def pod_source_words(pods: Iterable[PodReadings], now: datetime) -> str:
-    """Say who told what pods use, and how old that is; empty where nobody did."""
-    oldest: dict[str, datetime] = {}
-    for pod in pods:
-        for each in (pod.usage, pod.traffic):
-            if each is not None:
-                oldest[each.source] = min(oldest.get(each.source, each.read_at), each.read_at)
-    return ", ".join(f"{source} {ago(at, now)}" for source, at in oldest.items())

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from k8s.errors import NoCluster
+from k8s.text.home import expand_home
 from k8s.text.sanitize import sanitize
 
 SANDBOX_HINT = "Point KUBECONFIG at one, or try the single-machine cluster: gpuconsole --sandbox"
@@ -96,7 +97,7 @@ class Kubeconfig:
 def kubeconfig_files() -> list[Path]:
     """Return the kubeconfig files that kubectl would merge, those that exist."""
     text = os.environ.get("KUBECONFIG") or "~/.kube/config"
-    return [path for part in text.split(os.pathsep) if part and (path := Path(part).expanduser()).is_file()]
+    return [path for part in text.split(os.pathsep) if part and (path := expand_home(part)).is_file()]
 
 
 def read_kubeconfig(kubeconfig: str = "") -> Kubeconfig:
@@ -107,7 +108,7 @@ def read_kubeconfig(kubeconfig: str = "") -> Kubeconfig:
     """
     if not kubeconfig:
         return merge(kubeconfig_files())
-    path = Path(kubeconfig).expanduser()
+    path = expand_home(kubeconfig)
     if not path.is_file():
         why = sanitize(f"There is no kubeconfig at {kubeconfig}.")
         raise NoCluster("No cluster to talk to.", why, SANDBOX_HINT)

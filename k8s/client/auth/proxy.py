@@ -44,7 +44,7 @@ def _is_excepted(host: str, port: int, exception: str) -> bool:
             return False
     named, colon, wanted_port = exception.rpartition(":")
     if colon and wanted_port.isdecimal() and (named.endswith("]") or ":" not in named):
-        if int(wanted_port) != port:
+        if wanted_port.lstrip("0") != str(port):
             return False
         exception = named
     if address is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import pairwise
 
 from k8s.diagnosis.answer import Cause, Fact
 from k8s.diagnosis.causes.not_started import CODE_INITS
@@ -23,6 +24,15 @@ _EXIT_CODES = {
     139: "it crashed (SIGSEGV)",
     143: "it was asked to stop (SIGTERM)",
 }
+_TRAINER_EXIT_CODES = {
+    3: "there are checkpoints, but none can be read",
+    4: "the loss or a weight is not finite",
+    5: "files to learn from are missing or damaged",
+    6: "a node has fewer GPUs than processes, or only some ranks have one",
+    7: "the port where the ranks meet is in use",
+}
+"""Of the packaged trainers and their launcher; of another program these say nothing."""
+_TRAINER_MODULES = ("trainer.train_ddp", "trainer.train_mpi")
 _LIMITS = {
     "DeadlineExceeded": ("ran longer than its deadline", "Give it more time: activeDeadlineSeconds."),
     "BackoffLimitExceeded": ("all its retries are used", "Allow more of them: backoffLimit."),
@@ -96,7 +106,7 @@ def container_ended(evidence: Evidence) -> Cause | None:
     ]
     if first.state.message:
         facts.insert(0, Fact("pods", f"{first.instance.name} says: {cut(first.state.message)}"))
-    if first.state.reason in ("", "Error") and (meaning := _EXIT_CODES.get(first.state.exit_code)):
+    if first.state.reason in ("", "Error") and (meaning := _meaning(evidence, first)):
         facts.append(Fact("pods", f"exit {first.state.exit_code} means {meaning}"))
     log = f"See what it printed: gpuconsole logs {evidence.job.ref.name} -i {first.instance.name}"
     log += f" -c {first.container}" if first.is_init else ""
@@ -106,6 +116,14 @@ def container_ended(evidence: Evidence) -> Cause | None:
         (*facts, *_operator_facts(evidence)),
         (*_memory_help(first), log + previous, *([advice] if advice else [])),
     )
+
+
+def _meaning(evidence: Evidence, end: _End) -> str:
+    """Say what an exit code means; "" where only the program knows, and it is not a packaged trainer."""
+    code, words = end.state.exit_code, evidence.command_of(end.instance, end.container)
+    runs_trainer = any(flag == "-m" and word in _TRAINER_MODULES for flag, word in pairwise(words))
+    meaning = _TRAINER_EXIT_CODES.get(code, "") if runs_trainer else ""
+    return f"that {meaning}" if meaning else _EXIT_CODES.get(code, "")
 
 
 def _ends(evidence: Evidence, instance: Instance) -> list[_End]:

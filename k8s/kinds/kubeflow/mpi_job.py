@@ -23,18 +23,21 @@ from k8s.kinds.kubeflow.common import (
 from k8s.kinds.kubeflow.mpi_manifest import MPI_ROLES, NOT_OF_MPI, mpi_manifest, spec_of_mpi
 from k8s.kinds.kubeflow.mpi_run import (
     CONFIG_FOLDER,
+    NO_GPUS,
     MPIRun,
     Named,
     config_map,
     hostfile,
     launcher_job,
     pod_metadata,
+    slots_per_worker,
     with_config,
     with_container,
 )
-from k8s.kinds.parse import count_of, label_number, make_replica, nested, replica_count, text_of
+from k8s.kinds.parse import make_replica, nested, replica_count, text_of
 from k8s.models import Pod
 from k8s.models.resources import Resource
+from k8s.text.numbers import whole_number
 
 MPI_JOBS = Resource("kubeflow.org", "v2beta1", "mpijobs", "MPIJob")
 
@@ -56,8 +59,6 @@ _LAUNCHER_ENV: Mapping[str, Named] = {
 }
 """By `mpiImplementation`: how mpirun finds the workers."""
 _SLOTS_VARIABLE = {"OpenMPI": "OMPI_MCA_orte_set_default_slots", "Intel": "I_MPI_PERHOST"}
-_NO_GPUS: Named = (("NVIDIA_VISIBLE_DEVICES", ""), ("NVIDIA_DRIVER_CAPABILITIES", ""))
-"""What a launcher that does not work itself is told."""
 
 
 class MPIJob(CreatableKind):
@@ -116,8 +117,7 @@ class MPIJob(CreatableKind):
     def run_of(self, obj: Manifest) -> MPIRun:
         """Return what the mpi-operator makes of an MPIJob v2beta1."""
         spec, policy, name = nested(obj, "spec"), run_policy(obj), str(nested(obj, "metadata")["name"])
-        slots = count_of(spec.get("slotsPerWorker"))
-        slots = 1 if slots is None else slots
+        slots = slots_per_worker(spec)
         implementation = text_of(spec.get("mpiImplementation")) or "OpenMPI"
         works_too = spec.get("runLauncherAsWorker") is True
         workers = tuple(_worker(obj, each, works_too) for each in self.replicas(obj) if each.role == "worker")
@@ -180,7 +180,7 @@ def _launcher(obj: Manifest, implementation: str, slots: int, works_too: bool) -
     if variable := _SLOTS_VARIABLE.get(implementation):
         env.append((variable, str(slots)))
     if not works_too:
-        env += _NO_GPUS
+        env += NO_GPUS
     meta = pod_metadata(template, _labels(name, "launcher"))
     if works_too:
         meta["labels"][REPLICA_INDEX] = "0"
@@ -236,7 +236,7 @@ def launcher_or_worker(pod: Pod, job_name: str, role: str) -> tuple[str, int] | 
     """
     if role == "launcher":
         return role, 0
-    index = label_number(pod.metadata.name.removeprefix(f"{job_name}-worker-"))
+    index = whole_number(pod.metadata.name.removeprefix(f"{job_name}-worker-"))
     if index is None:
-        index = label_number(pod.metadata.label(REPLICA_INDEX))
+        index = whole_number(pod.metadata.label(REPLICA_INDEX))
     return (role, index) if role and index is not None else None

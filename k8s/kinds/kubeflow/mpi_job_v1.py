@@ -28,15 +28,17 @@ from k8s.kinds.kubeflow.mpi_job import (
 )
 from k8s.kinds.kubeflow.mpi_manifest import MPI_ROLES, MPI_SHAPE, NOT_OF_MPI, mpi_manifest, spec_of_mpi
 from k8s.kinds.kubeflow.mpi_run import (
-    CONFIG_FOLDER,
     KUBEXEC,
+    KUBEXEC_ENV,
+    NO_GPUS,
     Named,
     config_map,
     hostfile,
+    slots_per_worker,
     with_config,
     with_container,
 )
-from k8s.kinds.parse import count_of, nested
+from k8s.kinds.parse import nested
 from k8s.models import Pod
 from k8s.models.resources import Resource
 
@@ -45,12 +47,6 @@ MPI_JOBS_V1 = Resource("kubeflow.org", "v1", "mpijobs", "MPIJob")
 _OPERATOR = "mpijob-controller"
 _SCRIPTS = {"kubexec.sh": 0o555}
 _LAUNCHER_FILES = {**_SCRIPTS, "hostfile": 0o444, "discover_hosts.sh": 0o555}
-_LAUNCHER_ENV: Named = (
-    ("OMPI_MCA_plm_rsh_agent", f"{CONFIG_FOLDER}/kubexec.sh"),
-    ("OMPI_MCA_orte_default_hostfile", f"{CONFIG_FOLDER}/hostfile"),
-)
-_NO_GPUS: Named = (("NVIDIA_VISIBLE_DEVICES", ""), ("NVIDIA_DRIVER_CAPABILITIES", ""))
-"""What a launcher without GPUs of its own is told."""
 
 
 class MPIJobV1(CreatableKind):
@@ -112,12 +108,12 @@ class MPIJobV1(CreatableKind):
         Its init container, which brings kubectl for `kubexec.sh`, is left out: the sandbox has its own.
         """
         name = str(nested(obj, "metadata")["name"])
-        return tuple(_made(obj, name, each) for each in self.replicas(obj))
+        return tuple(_made(name, each) for each in self.replicas(obj))
 
     def config_of(self, obj: Manifest, running: Sequence[str]) -> Manifest:
         """Return the ConfigMap `<job>-config`; of the workers Horovod discovers those that are `running`."""
         name = str(nested(obj, "metadata")["name"])
-        slots = _slots(obj)
+        slots = slots_per_worker(nested(obj, "spec"))
         launcher, *workers = self.replicas(obj)
         first = [launcher.name] if _takes_gpus(launcher) else []
         found = [f"{each}:{slots}" for each in (*first, *sorted(running))]
@@ -129,12 +125,12 @@ class MPIJobV1(CreatableKind):
         return config_map(f"{name}-config", {"app": name}, files)
 
 
-def _made(obj: Manifest, job: str, replica: Replica) -> Replica:
+def _made(job: str, replica: Replica) -> Replica:
     """Return one pod with the operator's labels, variables and files."""
     labels: Named = ((JOB_NAME, job), (OPERATOR_NAME, _OPERATOR), (REPLICA_TYPE, replica.role))
     if replica.role == "launcher":
         labels = (*labels, (JOB_ROLE, "master"))
-        env = _LAUNCHER_ENV if _takes_gpus(replica) else (*_LAUNCHER_ENV, *_NO_GPUS)
+        env = KUBEXEC_ENV if _takes_gpus(replica) else (*KUBEXEC_ENV, *NO_GPUS)
         spec, files = with_container(replica.template, env=env, mount=True), _LAUNCHER_FILES
     else:
         labels = (*labels, (REPLICA_INDEX, str(replica.index)))
@@ -151,9 +147,3 @@ def _takes_gpus(launcher: Replica) -> bool:
     """Tell whether a launcher is one of the hosts, as its limits name a GPU."""
     containers = nested(launcher.template, "spec").get("containers") or ()
     return any("gpu" in name for each in containers for name in nested(each, "resources", "limits"))
-
-
-def _slots(obj: Manifest) -> int:
-    """Return how many ranks a worker takes."""
-    slots = count_of(nested(obj, "spec").get("slotsPerWorker"))
-    return 1 if slots is None else slots

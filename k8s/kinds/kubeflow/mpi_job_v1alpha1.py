@@ -20,8 +20,8 @@ from k8s.kinds.kubeflow.mpi_manifest import (
     spec_of_arena_mpi,
 )
 from k8s.kinds.kubeflow.mpi_run import (
-    CONFIG_FOLDER,
     KUBEXEC,
+    KUBEXEC_ENV,
     MPIRun,
     config_map,
     hostfile,
@@ -47,10 +47,6 @@ from k8s.status import Status
 MPI_JOBS_V1ALPHA1 = Resource("kubeflow.org", "v1alpha1", "mpijobs", "MPIJob")
 
 JOB_NAME, ROLE = "mpi_job_name", "mpi_role_type"
-_LAUNCHER_ENV = (
-    ("OMPI_MCA_plm_rsh_agent", f"{CONFIG_FOLDER}/kubexec.sh"),
-    ("OMPI_MCA_orte_default_hostfile", f"{CONFIG_FOLDER}/hostfile"),
-)
 _ENDINGS = {"Succeeded": Status.SUCCEEDED, "Failed": Status.FAILED}
 _GPUS_PER_NODE = 8
 """What the operator puts on one worker of a job that says only how many GPUs it wants in all."""
@@ -164,7 +160,7 @@ def _worker(job: str, worker: Replica) -> Manifest:
 
 def _launcher(job: str, launcher: Replica) -> Manifest:
     """Return the template of the launcher's pods, which `replicas` has asking for `launcherResources`."""
-    spec = with_container(launcher.template, env=_LAUNCHER_ENV, mount=True)
+    spec = with_container(launcher.template, env=KUBEXEC_ENV, mount=True)
     spec = with_config(spec, f"{job}-config", {"kubexec.sh": 0o555, "hostfile": 0o444})
     spec["restartPolicy"] = "Never" if launcher.restart_policy == "Never" else "OnFailure"
     return {"metadata": pod_metadata(launcher.template, _labels(job, "launcher")), "spec": spec}

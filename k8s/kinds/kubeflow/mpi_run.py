@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from k8s.kinds.base import Manifest, Replica, RunnableKind
+from k8s.kinds.parse import count_of
 
 CONFIG_FOLDER = "/etc/mpi"
 """Where the pods of an MPIJob have their hostfile."""
@@ -25,6 +26,13 @@ exec kubexec "$POD_NAME" "$*"
 
 Named = tuple[tuple[str, str], ...]
 """Names and values."""
+KUBEXEC_ENV: Named = (
+    ("OMPI_MCA_plm_rsh_agent", f"{CONFIG_FOLDER}/kubexec.sh"),
+    ("OMPI_MCA_orte_default_hostfile", f"{CONFIG_FOLDER}/hostfile"),
+)
+"""By what the launchers of older operators reach the workers."""
+NO_GPUS: Named = (("NVIDIA_VISIBLE_DEVICES", ""), ("NVIDIA_DRIVER_CAPABILITIES", ""))
+"""What a launcher is told that takes no GPUs of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +110,12 @@ def pod_metadata(template: Mapping[str, Any], labels: Mapping[str, str]) -> Mani
     if annotations := meta.get("annotations"):
         found["annotations"] = dict(annotations)
     return found
+
+
+def slots_per_worker(spec: Mapping[str, Any]) -> int:
+    """Return how many ranks a worker takes, by a job's `spec`."""
+    slots = count_of(spec.get("slotsPerWorker"))
+    return 1 if slots is None else slots
 
 
 def launcher_job(

@@ -20,9 +20,10 @@ from k8s.kinds.kubeflow.common import (
     read_kubeflow_job,
 )
 from k8s.kinds.kubeflow.pytorch_manifest import MASTER_PORT, PYTORCH_SHAPE, pytorch_manifest, spec_of_pytorch
-from k8s.kinds.parse import count_of, label_number, nested, ranks_from, replica_count
+from k8s.kinds.parse import count_of, nested, ranks_from, replica_count
 from k8s.models import Pod
 from k8s.models.resources import Resource
+from k8s.text.numbers import whole_number
 
 PYTORCH_JOBS = Resource("kubeflow.org", "v1", "pytorchjobs", "PyTorchJob")
 
@@ -139,7 +140,7 @@ class PyTorchJob(CreatableKind):
     def instance_of(self, pod: Pod) -> tuple[str, int] | None:
         """Return `master` or `worker`, and the number."""
         role = pod.metadata.label(REPLICA_TYPE) or pod.metadata.label(_OLD_TYPE)
-        index = label_number(pod.metadata.label(REPLICA_INDEX) or pod.metadata.label(_OLD_INDEX))
+        index = whole_number(pod.metadata.label(REPLICA_INDEX) or pod.metadata.label(_OLD_INDEX))
         return (role, index) if role and index is not None else None
 
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from k8s.kinds.base import DeclaredJob, Manifest, Replica
 from k8s.kinds.kubeflow.common import JOB_NAME, OPERATOR_NAME, REPLICA_INDEX, REPLICA_TYPE, read_kubeflow_job
-from k8s.kinds.parse import label_number, make_replica, nested, replica_count
+from k8s.kinds.parse import make_replica, nested, replica_count
 from k8s.models import Pod
 from k8s.models.resources import Resource
+from k8s.text.numbers import whole_number
 
 TF_JOBS = Resource("kubeflow.org", "v1", "tfjobs", "TFJob")
 
@@ -66,5 +67,5 @@ class TFJob:
         """Return the role and the number."""
         meta = pod.metadata
         role = meta.label(REPLICA_TYPE) or meta.label(_OLD_TYPE)
-        index = label_number(meta.label(REPLICA_INDEX) or meta.label(_OLD_INDEX))
+        index = whole_number(meta.label(REPLICA_INDEX) or meta.label(_OLD_INDEX))
         return (role, index) if role and index is not None else None

@@ -15,7 +15,6 @@ from k8s.kinds.base import DeclaredJob, Manifest, Replica
 from k8s.kinds.parse import (
     JobOutcome,
     count_of,
-    label_number,
     nested,
     read_job,
     read_status,
@@ -24,6 +23,7 @@ from k8s.kinds.parse import (
 from k8s.models import Pod
 from k8s.models.resources import Resource
 from k8s.status import Status
+from k8s.text.numbers import whole_number
 
 OWNER_NAME = "tensorstack.dev/owner-name"
 _ENDINGS = {"Succeeded": Status.SUCCEEDED, "Failed": Status.FAILED}
@@ -78,7 +78,7 @@ def instance_in_t9k(pod: Pod) -> tuple[str, int] | None:
     if not job_name or not name.startswith(f"{job_name}-"):
         return None
     found = _PLACE.fullmatch(name[len(job_name) + 1 :])
-    index = label_number(found[2] or "0") if found else None
+    index = whole_number(found[2] or "0") if found else None
     return (found[1], index) if found and index is not None else None
 
 

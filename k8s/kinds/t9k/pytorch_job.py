@@ -17,7 +17,6 @@ from k8s.job_spec import JobSpec, role_spec
 from k8s.kinds.base import NO_RUNTIME, CreatableKind, DeclaredJob, ElasticSize, Manifest, Replica
 from k8s.kinds.parse import (
     count_of,
-    label_number,
     make_replica,
     nested,
     ranks_from,
@@ -35,6 +34,7 @@ from k8s.kinds.t9k.common import (
 from k8s.kinds.t9k.pytorch_manifest import RESTARTS, T9K_SHAPE, spec_of_t9k, t9k_manifest
 from k8s.models import Pod, PodSpec, convert
 from k8s.models.resources import Resource
+from k8s.text.numbers import whole_number
 
 T9K_PYTORCH_JOBS = Resource("batch.tensorstack.dev", "v1beta1", "pytorchtrainingjobs", "PyTorchTrainingJob")
 
@@ -153,5 +153,5 @@ def _processes(torchrun: Mapping[str, Any], template: Mapping[str, Any]) -> int:
             return 0
         found: int | None = accelerators.count(accelerators.of_pod(spec))
     else:
-        found = label_number(text_of(per_node)) or count_of(per_node)
+        found = whole_number(text_of(per_node)) or count_of(per_node)
     return found or 0

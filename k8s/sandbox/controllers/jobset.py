@@ -17,7 +17,6 @@ from k8s.sandbox.controllers.reconcile import (
     Plan,
     is_true,
     owner_reference,
-    set_condition,
 )
 
 ATTEMPT = "jobset.sigs.k8s.io/restart-attempt"
@@ -59,7 +58,7 @@ def _judge(plan: Plan, spec: Manifest, jobs: Sequence[Manifest]) -> None:
             plan.events.append(("Restarting", f"restarting jobset, as job {name} failed", True))
             return
         words = f"jobset failed due to one or more job failures (first failed job: {name})"
-        _say(plan, "Failed", "FailedJobs", words)
+        plan.set_condition("Failed", "FailedJobs", words)
         plan.status["terminalState"] = "Failed"
         return
     policy = spec.get("successPolicy") or {}
@@ -67,19 +66,14 @@ def _judge(plan: Plan, spec: Manifest, jobs: Sequence[Manifest]) -> None:
     wanted = sum(int(each.get("replicas", 1)) for each in spec["replicatedJobs"] if each["name"] in meant)
     done = sum(_is(job, "Complete") for job in jobs if job["metadata"]["labels"].get(GROUP) in meant)
     if done >= (min(1, wanted) if policy.get("operator") == "Any" else wanted) and done:
-        _say(plan, "Completed", "AllJobsCompleted", "jobset completed successfully")
+        plan.set_condition("Completed", "AllJobsCompleted", "jobset completed successfully")
         plan.status["terminalState"] = "Completed"
         return
     is_suspended = is_true(plan.status["conditions"], "Suspended")
     if spec.get("suspend") and not is_suspended:
-        _say(plan, "Suspended", "SuspendedJobs", "jobset is suspended")
+        plan.set_condition("Suspended", "SuspendedJobs", "jobset is suspended")
     elif not spec.get("suspend") and is_suspended:
-        _say(plan, "Suspended", "ResumeJobs", "jobset is resumed", is_so=False)
-
-
-def _say(plan: Plan, condition: str, reason: str, words: str, *, is_so: bool = True) -> None:
-    plan.status["conditions"] = set_condition(plan.status["conditions"], condition, is_so, reason, words)
-    plan.events.append((reason, words, condition == "Failed"))
+        plan.set_condition("Suspended", "ResumeJobs", "jobset is resumed", is_so=False)
 
 
 def _start(plan: Plan, observed: ObservedJob, jobs: dict[str, Manifest]) -> None:

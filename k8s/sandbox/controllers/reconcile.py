@@ -68,6 +68,11 @@ class Plan:
     requeue_after_s: float | None = None
     """After how long to look again, though nothing changes."""
 
+    def set_condition(self, condition: str, reason: str, words: str, *, is_so: bool = True) -> None:
+        """Set a condition of the job's status, and tell of it in an event."""
+        self.status["conditions"] = set_condition(self.status["conditions"], condition, is_so, reason, words)
+        self.events.append((reason, words, condition == "Failed"))
+
     def requeue_after(self, seconds: float) -> None:
         """Ask to look again after so long, or sooner."""
         seconds = max(0.0, seconds) + 0.01

@@ -22,7 +22,6 @@ from k8s.sandbox.controllers.reconcile import (
     Plan,
     is_true,
     owner_reference,
-    set_condition,
 )
 
 OWNED = (JOB_SETS,)
@@ -76,12 +75,12 @@ def decide(observed: ObservedJob) -> Plan:
     runtime = _runtime(job, observed.known)
     if runtime is None:
         words = f"{_named(spec)} is not there, or is not for PyTorch"
-        _say(plan, "Failed", "TrainingRuntimeNotSupported", words)
+        plan.set_condition("Failed", "TrainingRuntimeNotSupported", words)
         return plan
     _suspend(plan, spec)
     if _is_late(plan, job, spec):
         words = "TrainJob exceeded its active deadline"
-        _say(plan, "Failed", "DeadlineExceeded", words)
+        plan.set_condition("Failed", "DeadlineExceeded", words)
         plan.removals = [(JOB_SETS, job_set)] if job_set is not None else []
     elif job_set is None:
         plan.objects.append((JOB_SETS, _job_set(observed, runtime)))
@@ -97,7 +96,7 @@ def _follow(plan: Plan, spec: Manifest, job_set: Manifest) -> None:
     for each in found.get("conditions") or ():
         end = {"Completed": "Complete", "Failed": "Failed"}.get(str(each.get("type")))
         if end and each.get("status") == "True":
-            _say(plan, end, str(each.get("reason")), str(each.get("message")))
+            plan.set_condition(end, str(each.get("reason")), str(each.get("message")))
     is_suspended = bool(spec.get("suspend"))
     if bool(job_set["spec"].get("suspend")) != is_suspended:
         plan.patches.append((JOB_SETS, job_set["metadata"]["name"], {"spec": {"suspend": is_suspended}}))
@@ -106,14 +105,9 @@ def _follow(plan: Plan, spec: Manifest, job_set: Manifest) -> None:
 def _suspend(plan: Plan, spec: Manifest) -> None:
     is_suspended = is_true(plan.status["conditions"], "Suspended")
     if spec.get("suspend") and not is_suspended:
-        _say(plan, "Suspended", "Suspended", "TrainJob is suspended")
+        plan.set_condition("Suspended", "Suspended", "TrainJob is suspended")
     elif not spec.get("suspend") and is_suspended:
-        _say(plan, "Suspended", "Resumed", "TrainJob is resumed", is_so=False)
-
-
-def _say(plan: Plan, condition: str, reason: str, words: str, *, is_so: bool = True) -> None:
-    plan.status["conditions"] = set_condition(plan.status["conditions"], condition, is_so, reason, words)
-    plan.events.append((reason, words, condition == "Failed"))
+        plan.set_condition("Suspended", "Resumed", "TrainJob is resumed", is_so=False)
 
 
 def _is_late(plan: Plan, job: Manifest, spec: Manifest) -> bool:

@@ -8,9 +8,10 @@ Source: NVML API reference, "Device Queries"; NVIDIA/dcgm-exporter, `internal/pk
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
+
+from k8s.devices.nvml import ask_driver, handles_of, text_of
 
 _MIB = 1024 * 1024
 
@@ -31,34 +32,24 @@ def exporter_text(node: str, holders: Mapping[int, GpuHolder], nvml: Any = None)
         holders: Number of a GPU to who has it.
         nvml: The module that speaks to the driver; `pynvml` by default.
     """
-    if nvml is None:
-        nvml = importlib.import_module("pynvml")
-    try:
-        nvml.nvmlInit()
-    except nvml.NVMLError:
-        return ""
-    try:
-        lines = [
-            f"{name}{{{labels}}} {value}"
-            for index in range(nvml.nvmlDeviceGetCount())
-            for labels, (name, value) in _of_gpu(nvml, index, node, holders.get(index))
-        ]
-    except nvml.NVMLError:
-        return ""
-    finally:
-        nvml.nvmlShutdown()
+    lines = ask_driver(lambda nvml: list(_lines(nvml, node, holders)), nvml)
     return "\n".join([*sorted(lines, key=lambda line: line.partition("{")[0]), ""]) if lines else ""
 
 
+def _lines(nvml: Any, node: str, holders: Mapping[int, GpuHolder]) -> Iterator[str]:
+    for index, handle in enumerate(handles_of(nvml)):
+        for labels, (name, value) in _of_gpu(nvml, index, handle, node, holders.get(index)):
+            yield f"{name}{{{labels}}} {value}"
+
+
 def _of_gpu(
-    nvml: Any, index: int, node: str, holder: GpuHolder | None
+    nvml: Any, index: int, handle: Any, node: str, holder: GpuHolder | None
 ) -> Iterator[tuple[str, tuple[str, float]]]:
-    handle = nvml.nvmlDeviceGetHandleByIndex(index)
     labels = {
         "gpu": str(index),
-        "UUID": _text(nvml.nvmlDeviceGetUUID(handle)),
+        "UUID": text_of(nvml.nvmlDeviceGetUUID(handle)),
         "device": f"nvidia{index}",
-        "modelName": _text(nvml.nvmlDeviceGetName(handle)),
+        "modelName": text_of(nvml.nvmlDeviceGetName(handle)),
         "hostname": node,
     }
     if holder is not None:
@@ -91,10 +82,6 @@ _QUESTIONS: Mapping[str, Callable[[Any, Any], float]] = {
     "DCGM_FI_DEV_ROW_REMAP_FAILURE": lambda nvml, gpu: nvml.nvmlDeviceGetRemappedRows(gpu)[3],
 }
 """Metric to how the driver is asked for it, in the metric's unit."""
-
-
-def _text(name: Any) -> str:
-    return name.decode() if isinstance(name, bytes) else str(name)
 
 
 def _escaped(text: str) -> str:

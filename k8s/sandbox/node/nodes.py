@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from k8s.devices.accelerators import of_pod
+from k8s.devices.nvml import ask_driver, handles_of, text_of
 from k8s.models import PodSpec
 from k8s.sandbox.controller_runtime import now_text
 from k8s.topology.ack import SCHEDULE_LABEL, TOPOLOGY
@@ -70,20 +71,12 @@ def shape_of(nodes: int = 0, gpus_per_node: int = -1, links: str = "") -> Shape:
 
 def real_gpus() -> list[str]:
     """Return the models of this machine's GPUs; empty without a driver."""
-    import pynvml
+    return ask_driver(_models) or []
 
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError:
-        return []
-    try:
-        handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
-        names = [pynvml.nvmlDeviceGetName(handle) for handle in handles]
-    except pynvml.NVMLError:
-        return []
-    finally:
-        pynvml.nvmlShutdown()
-    return [(name.decode() if isinstance(name, bytes) else str(name)).replace(" ", "-") for name in names]
+
+def _models(nvml: Any) -> list[str]:
+    names = (text_of(nvml.nvmlDeviceGetName(handle)) for handle in handles_of(nvml))
+    return [name.replace(" ", "-") for name in names]
 
 
 def manifest(name: str, shape: Shape) -> dict[str, Any]:

@@ -7,13 +7,15 @@ cluster and from version to version, so what is missing is not known, and nothin
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import TypeVar
 
 from k8s.telemetry.readings import GpuReading, PodContainer, Source, Throttle
 from k8s.telemetry.sources.prometheus_text import Sample, known
 
+T = TypeVar("T")
 _MIB = 1024 * 1024
 _UTILISATION = "DCGM_FI_DEV_GPU_UTIL"
 _ENGINES = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
@@ -111,13 +113,12 @@ def gpu_readings(
     return _ordered(_without_parents(_with_shared_numbers(readings)))
 
 
-def node_of(labels: Mapping[str, str], nodes: Iterable[str]) -> str:
+def node_of(labels: Mapping[str, str], nodes: Set[str]) -> str:
     """Return which of `nodes` a sample is of, by its host name with or without a domain; empty for none."""
-    names = frozenset(nodes)
     for label in _HOSTS:
         host = labels.get(label, "")
         for name in (host, host.partition(".")[0], host.rpartition(":")[0]):
-            if name and name in names:
+            if name and name in nodes:
                 return name
     return ""
 
@@ -228,9 +229,9 @@ def _with_shared_numbers(readings: list[GpuReading]) -> list[GpuReading]:
             reading,
             temperature_c=_or(reading.temperature_c, card.temperature_c),
             memory_temperature_c=_or(reading.memory_temperature_c, card.memory_temperature_c),
-            throttles=reading.throttles if reading.throttles is not None else card.throttles,
-            xid=reading.xid if reading.xid is not None else card.xid,
-            ecc_errors=reading.ecc_errors if reading.ecc_errors is not None else card.ecc_errors,
+            throttles=_or(reading.throttles, card.throttles),
+            xid=_or(reading.xid, card.xid),
+            ecc_errors=_or(reading.ecc_errors, card.ecc_errors),
         )
         if reading.mig_id and (card := cards.get(reading.index)) is not None
         else reading
@@ -238,7 +239,7 @@ def _with_shared_numbers(readings: list[GpuReading]) -> list[GpuReading]:
     ]
 
 
-def _or(own: float | None, of_card: float | None) -> float | None:
+def _or(own: T | None, of_card: T | None) -> T | None:
     return of_card if own is None else own
 
 

@@ -33,23 +33,15 @@ _MOST_SEARCHES = 4
 class ExporterReader:
     """Reads the exporters of some nodes, and remembers where they are and what may not be asked."""
 
-    def __init__(
-        self,
-        client: Client,
-        refusals: Refusals,
-        now: Callable[[], datetime],
-        namespaces: Sequence[str] = exporters.NAMESPACES,
-    ) -> None:
+    def __init__(self, client: Client, refusals: Refusals, now: Callable[[], datetime]) -> None:
         """Prepare; nothing is asked yet.
 
         Args:
             client: The cluster.
             refusals: What is not asked for now.
             now: This machine's clock, with a time zone.
-            namespaces: Where to look when pods may not be listed in all.
         """
         self._client, self._refusals, self._now = client, refusals, now
-        self._namespaces = namespaces
         self._exporters: dict[str, Exporter] = {}
         self._found_at_s = float("-inf")
         self._failed: set[str] = set()
@@ -118,18 +110,21 @@ class ExporterReader:
         except Forbidden as error:
             own = self._client.config.namespace
             try:
-                return await exporters.find_exporters(self._client, (*self._namespaces, own))
+                return await exporters.find_exporters(self._client, (*exporters.NAMESPACES, own))
             except KubeError:
                 raise error from None
 
     async def _search_unlabelled(self, wanted: Sequence[str]) -> None:
         """Look through the pods of nodes without a known exporter; of many such nodes, of the first few."""
+        if self._refusals.get("search"):
+            return
         lacking = [node for node in wanted if node not in self._exporters and node not in self._searched]
         for node in lacking[:_MOST_SEARCHES]:
             self._searched.add(node)
             try:
                 exporter = await exporters.find_on_node(self._client, node)
-            except Forbidden:
+            except Forbidden as error:
+                self._refusals.note("search", error, "list pods")
                 return
             if exporter is not None:
                 self._exporters[node] = exporter

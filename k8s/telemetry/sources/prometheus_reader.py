@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TypeVar
@@ -53,23 +54,30 @@ class PrometheusReader:
         names = list(nodes)
         if not names:
             return {}
+        batches = _batches(names, prometheus.MOST_NODES)
+        samples = await self._query(*map(prometheus.gpu_expression, batches))
+        # Those of many nodes take a second, in which keys are answered.
+        return await asyncio.to_thread(self._by_node, samples, frozenset(names))
+
+    def _by_node(
+        self, samples: Iterable[tuple[Sample, float]], nodes: frozenset[str]
+    ) -> dict[str, NodeReadings]:
+        """Return the GPUs of the nodes that samples are of, each sample with the time it was asked for."""
+        now = self._now()
         found: dict[str, list[Sample]] = {}
         read_at: dict[str, datetime] = {}
-        batches = _batches(names, prometheus.MOST_NODES)
-        for sample, asked_s in await self._query(*map(prometheus.gpu_expression, batches)):
-            node = node_of(sample.labels, names)
+        for sample, asked_s in samples:
+            node = node_of(sample.labels, nodes)
             if not node:
                 continue
             if "read_at" in sample.labels:
-                moment = self._now() - timedelta(seconds=_age_s(asked_s, sample.value))
+                moment = now - timedelta(seconds=_age_s(asked_s, sample.value))
                 read_at[node] = min(moment, read_at.get(node, moment))
             else:
                 found.setdefault(node, []).append(sample)
         return {
-            node: NodeReadings(
-                node, gpu_readings(samples, node, Source.PROMETHEUS, read_at.get(node, self._now()))
-            )
-            for node, samples in found.items()
+            node: NodeReadings(node, gpu_readings(each, node, Source.PROMETHEUS, read_at.get(node, now)))
+            for node, each in found.items()
         }
 
     async def traffic_of_pods(self, pods: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Traffic]:

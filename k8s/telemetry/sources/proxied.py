@@ -25,14 +25,13 @@ async def fetch_proxied(
     doing: str,
     *,
     query: Mapping[str, str] | None = None,
-    most_bytes: int = MOST_BYTES,
     within_s: float = WITHIN_S,
 ) -> bytes:
     """Return what a pod or a service answers.
 
     Raises:
         Forbidden: This user may not ask, or what is asked does not let the API server in.
-        KubeError: It did not answer, in time or in `most_bytes`, or it answered with an error.
+        KubeError: It did not answer, in time or in `MOST_BYTES`, or it answered with an error.
     """
     # Waiting for a turn may take longer than the answer: only the answer is timed, here and in `stream`.
     opened = client.stream(
@@ -41,13 +40,13 @@ async def fetch_proxied(
     try:
         with translated(doing):
             async with opened as body, asyncio.timeout(within_s):
-                found = await read_at_most(body, most_bytes + 1)
+                found = await read_at_most(body, MOST_BYTES + 1)
     except Unreachable as error:
         if isinstance(error.__cause__, TimeoutError):  # the cluster may answer everything else at once
             raise Unreachable(error.what, "It did not answer in time.") from error
         raise
-    if len(found) > most_bytes:
-        why = f"It answers with more than {most_bytes // 2**20} MiB."
+    if len(found) > MOST_BYTES:
+        why = f"It answers with more than {MOST_BYTES // 2**20} MiB."
         raise ServerFailed(f"Could not {doing}.", why)
     return found
 

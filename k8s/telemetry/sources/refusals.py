@@ -48,8 +48,10 @@ class Refusals:
         return reason
 
     def keep(self, key: object, reason: NoReadings, for_s: float = REFUSED_S) -> None:
-        """Remember a reason for some time."""
-        self._until[key] = (self._now_s() + for_s, reason)
+        """Remember a reason for some time; those whose time is over are forgotten."""
+        now_s = self._now_s()
+        self._until = {each: kept for each, kept in self._until.items() if now_s < kept[0]}
+        self._until[key] = (now_s + for_s, reason)
 
     def clear(self) -> None:
         """Forget all: ask for everything again."""

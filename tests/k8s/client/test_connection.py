@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
+import aiohttp
 import pytest
 
-from k8s.client.auth.cluster_config import load
+from k8s.client.auth.cluster_config import ClusterConfig, load
 from k8s.client.client import Client
 from k8s.client.connection import make_socket
 from k8s.client.rate_limiter import RateLimiter
@@ -228,6 +231,66 @@ async def test_connections_are_made_on_such_sockets() -> None:
             while not kept_alive():
                 await asyncio.sleep(0.01)
         await watch.aclose()
+
+
+WATCHED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\none\n\r\n"
+
+
+@contextmanager
+def deaf_after(said: bytes, tls: ssl.SSLContext) -> Iterator[tuple[str, threading.Event]]:
+    """Run a server that says this to whoever asks, and hears nothing more, not even a goodbye.
+
+    Yield where it is, and what is set once it was asked.
+    """
+    asked, over = threading.Event(), threading.Event()
+
+    def serve() -> None:
+        with (
+            suppress(OSError),
+            listening.accept()[0] as plain,
+            tls.wrap_socket(plain, server_side=True) as caller,
+        ):
+            caller.recv(65536)
+            caller.sendall(said)
+            asked.set()
+            over.wait(WAIT_S)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        serving = threading.Thread(target=serve)
+        serving.start()
+        try:
+            yield f"https://127.0.0.1:{listening.getsockname()[1]}", asked
+        finally:
+            over.set()
+            listening.shutdown(socket.SHUT_RDWR)  # if nobody came
+            serving.join()
+
+
+@pytest.mark.parametrize("is_stream", [True, False], ids=["a watch", "an answer that never begins"])
+async def test_no_socket_outlives_its_client_though_the_server_never_agrees_to_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_stream: bool
+) -> None:
+    made: list[socket.socket] = []
+
+    def make(address: aiohttp.AddrInfoType) -> socket.socket:
+        made.append(make_socket(address))
+        return made[-1]
+
+    monkeypatch.setattr("k8s.client.connection.make_socket", make)
+    authority = make_authority(tmp_path)
+    with deaf_after(WATCHED if is_stream else b"", server_tls(issue(authority, "server"))) as (host, asked):
+        access = ClusterConfig(host=host, ssl_ca_cert=str(authority.path))
+        async with Client(access, limiter=RateLimiter(1000, 1000)) as client:
+            if is_stream:
+                watch = client.watch(PODS, version="1")
+                assert await anext(watch) == b"one"
+                await watch.aclose()
+            else:
+                asking = asyncio.create_task(client.get_json(VERSION))
+                assert await asyncio.to_thread(asked.wait, WAIT_S)
+                asking.cancel()
+                await asyncio.wait([asking])
+        assert [each.fileno() for each in made] == [-1]
 
 
 @asynccontextmanager

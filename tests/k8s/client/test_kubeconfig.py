@@ -160,8 +160,11 @@ def test_files_are_those_that_kubectl_would_take(tmp_path: Path, monkeypatch: py
     assert kubeconfig_files() == [other, usual]
     assert [each.name for each in read_kubeconfig().contexts] == ["other", "home"]
     assert [each.name for each in read_kubeconfig("~/other").contexts] == ["other"]
-    with pytest.raises(NoCluster, match="/nowhere"):
-        read_kubeconfig("/nowhere")
+    for nowhere in ("/nowhere", "~nobody-of-this-name/config"):
+        with pytest.raises(NoCluster, match=nowhere):
+            read_kubeconfig(nowhere)
+    monkeypatch.setenv("KUBECONFIG", "~nobody-of-this-name/config")
+    assert kubeconfig_files() == []
 
 
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")

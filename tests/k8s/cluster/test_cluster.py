@@ -83,6 +83,18 @@ def test_a_job_without_pods_asks_for_what_its_object_says() -> None:
     assert [each.reason for each in job.instances] == ["no pod yet"] * 4
 
 
+def test_a_pod_that_was_removed_when_its_job_ended_is_not_waited_for() -> None:
+    ended = [{"type": "Succeeded", "status": "True", "lastTransitionTime": "2026-11-21T12:00:00Z"}]
+    bert = pytorch_job("bert", workers=2) | {"status": {"conditions": ended}}
+    _, jobs = joined([node("a")], [pod_of(bert, "master-0", on="a", phase="Succeeded")], [bert])
+    master, worker = jobs["bert"].instances
+    assert (master.status, worker.status, worker.reason) == (
+        Status.SUCCEEDED,
+        Status.UNKNOWN,
+        "its pod is gone",
+    )
+
+
 def test_a_recreated_pod_with_its_old_name_takes_the_place_of_the_old_one() -> None:
     bert = pytorch_job("bert")
     old = pod_of(bert, "master-0", phase="Failed", uid="old")

@@ -164,6 +164,7 @@ def test_where_shared_memory_is_held_on_unknown_devices_no_fraction_is_claimed()
         ({"topology.kubernetes.io/gpu-group": "0,3", "topology.kubernetes.io/gpu-visible": "0,1"}, (0, 3)),
         ({"topology.kubernetes.io/gpu-visible": "5"}, (5,)),
         ({"topology.kubernetes.io/gpu-group": "0,x"}, ()),
+        ({"topology.kubernetes.io/gpu-group": "9" * 5000}, ()),
         ({}, ()),
     ],
 )
@@ -179,6 +180,13 @@ def test_the_gpus_that_were_chosen_by_topology_are_named(
 def test_an_annotation_that_makes_no_sense_tells_nothing(text: str) -> None:
     meta = Meta(annotations={"scheduler.framework.gpushare.allocation": text})
     assert memory_by_device(meta, 8) == {}
+
+
+def test_a_device_with_a_number_without_end_is_none() -> None:
+    endless = "9" * 5000
+    newer = Meta(annotations={"scheduler.framework.gpushare.allocation": f'{{"0": {{"{endless}": 8}}}}'})
+    older = Meta(annotations={"ALIYUN_COM_GPU_MEM_IDX": endless})
+    assert memory_by_device(newer, 8) == memory_by_device(older, 8) == {}
 
 
 @pytest.mark.parametrize(

@@ -259,7 +259,7 @@ def test_the_rank_that_failed_first_is_named_with_the_time() -> None:
 
 
 @pytest.mark.parametrize("situation", ["mpijob-v2beta1-running", "mpijob-v1-running"])
-def test_an_mpi_launcher_is_found_though_a_job_owns_its_pod_or_no_label_numbers_it(situation: str) -> None:
+def test_an_mpi_launcher_is_found_though_a_job_owns_its_pod_or_no_whole_numbers_it(situation: str) -> None:
     found = objects(situation)
     pods = [each for each in found if each["kind"] == "Pod"]
     jobs = [each for each in found if each["kind"] in ("MPIJob", "Job")]

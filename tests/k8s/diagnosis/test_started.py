@@ -25,6 +25,8 @@ from tests.support.evidence import (
     waiting,
 )
 from tests.support.objects import Object, node, pytorch_job
+from trainer.catalogue import find
+from trainer.messages import DamagedCheckpoints, MissingData, NotFinite, PortInUse, TooFewGpus
 
 MOUNTS = spec_of(volumes=[{"name": "d", "persistentVolumeClaim": {"claimName": "corpus"}}])
 
@@ -200,6 +202,49 @@ def test_out_of_memory_says_the_limit() -> None:
     assert answer.help[0].startswith("Ask for more memory")
 
 
+def told_of(code: int, *command: str, name: str = "pytorch") -> str:
+    """What an exit code is said to mean when a container ran `command`."""
+    spec = spec_of(nodeName="a")
+    spec["containers"][0] |= {"command": list(command[:1]), "args": list(command[1:])}
+    spec["containers"].append({"name": "sidecar", "command": ["serve"]})
+    answer = failed(pod("worker-0", spec, containerStatuses=[ended(code, name=name)]))
+    return "; ".join(text for text in texts(answer, "pods") if " means " in text)
+
+
+@pytest.mark.parametrize("trainer", ["ddp", "mpi"])
+@pytest.mark.parametrize("launcher", ["torchrun", "mpirun"])
+def test_the_exit_codes_of_the_packaged_trainers_are_explained(trainer: str, launcher: Any) -> None:
+    errors = [DamagedCheckpoints, NotFinite, MissingData, TooFewGpus, PortInUse]
+    command = find(trainer).command(["--epochs", "3"], launcher=launcher)
+    said = [told_of(error.exit_status, *command) for error in errors]
+    assert said == [
+        "exit 3 means that there are checkpoints, but none can be read",
+        "exit 4 means that the loss or a weight is not finite",
+        "exit 5 means that files to learn from are missing or damaged",
+        "exit 6 means that a node has fewer GPUs than processes, or only some ranks have one",
+        "exit 7 means that the port where the ranks meet is in use",
+    ]
+    assert told_of(4, "python", "-P", "-m", f"trainer.train_{trainer}") == said[1]
+    assert told_of(143, *command) == "exit 143 means it was asked to stop (SIGTERM)"
+    assert told_of(1, *command) == ""
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("python", "train.py"),
+        ("python", "-m", "trainer.other"),
+        ("python", "grep.py", "trainer.train_ddp"),
+        ("sh", "-c", "pip install x && python -m trainer.train_ddp"),
+        (),
+    ],
+)
+def test_the_same_codes_of_another_program_are_not(command: tuple[str, ...]) -> None:
+    assert [told_of(code, *command) for code in range(3, 8)] == [""] * 5
+    trained = "python", "-m", "trainer.train_ddp"
+    assert told_of(4, *trained, name="sidecar") == "", "another container of the trainer's pod"
+
+
 def test_an_eviction_and_a_preemption_are_said_in_the_clusters_words() -> None:
     evicted = starting(
         "worker-0", phase="Failed", reason="Evicted", message="The node was low on resource: memory."
@@ -271,6 +316,14 @@ def test_a_job_that_runs_or_has_ended_well_says_so() -> None:
     assert texts(answer, "pods") == ["Running: worker-0, worker-1, worker-2 and worker-3"]
     done = [instance(each.name, Status.SUCCEEDED, node="a") for each in up]
     assert explain(evidence_of(*done, status=Status.SUCCEEDED)).sentence == "It ended well: 4 of 4 pods."
+
+
+def test_pods_that_were_removed_when_the_job_ended_are_not_called_pending() -> None:
+    launcher = instance("launcher-0", Status.SUCCEEDED, node="a")
+    removed = [instance(f"worker-{index}", Status.UNKNOWN, has_pod=False) for index in range(2)]
+    answer = explain(evidence_of(launcher, *removed, status=Status.SUCCEEDED))
+    assert answer.sentence == "It ended well: 1 of 3 pods."
+    assert texts(answer, "pods") == ["Succeeded: launcher-0", "Gone: worker-0 and worker-1"]
 
 
 def test_a_job_that_runs_in_part_says_why_the_rest_does_not() -> None:

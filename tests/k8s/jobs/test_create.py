@@ -11,12 +11,12 @@ import yaml
 
 from k8s.errors import Conflict, Forbidden, Invalid, KubeError, NotFound, Unreachable
 from k8s.job_spec import SUBMISSION_ANNOTATION, JobSpec
-from k8s.jobs.create import JobRejected, check, claim_names, create_job, delete_job, resource_of
+from k8s.jobs.create import JobRejected, check, create_job, delete_job, resource_of
 from k8s.kinds import CREATABLE, CreatableKind, JobRef
 from k8s.kinds.kubeflow.pytorch_job import PyTorchJob
 from k8s.models.resources import CONFIG_MAPS
 from k8s.text.yaml_writer import to_yaml
-from tests.scripted.server import Answer, Asked, Compute, Drop, ScriptedCluster, page, refusal
+from tests.scripted.server import Answer, Asked, Compute, Drop, ScriptedCluster, refusal
 
 SPEC = JobSpec(name="bert", namespace="vision", image="b", command=("c",))
 KIND = PyTorchJob()
@@ -162,10 +162,3 @@ async def test_what_is_no_job_is_deleted_where_the_cluster_says_that_its_kind_is
         assert json.loads(cluster.requests[-1].body)["preconditions"] == {"uid": "u"}
         with pytest.raises(KubeError, match="Could not delete Cat web"):
             await delete_job(client, web)
-
-
-async def test_the_workspace_is_offered_first() -> None:
-    claims = [{"metadata": {"name": name}} for name in ("data", "workspace", "alpha")]
-    async with ScriptedCluster() as cluster, cluster.client() as client:
-        cluster.say("/api/v1/namespaces/vision/persistentvolumeclaims", page(claims))
-        assert await claim_names(client, "vision") == ["workspace", "alpha", "data"]

@@ -17,7 +17,8 @@ CLAIM = "/api/v1/namespaces/ns/persistentvolumeclaims/workspace"
 
 
 async def test_event_files_are_listed_with_their_sizes() -> None:
-    lines = b" 12 /logs/b/events.out.tfevents.2\n340 /logs/a b/events.out.tfevents.1\n352 total\n"
+    endless = b"9" * 5000 + b" /logs/c/events.out.tfevents.3\n"
+    lines = endless + b" 12 /logs/b/events.out.tfevents.2\n340 /logs/a b/events.out.tfevents.1\n352 total\n"
     async with ScriptedCluster() as cluster, cluster.client() as client:
         cluster.say(EXEC, Socket([(1, lines[:30]), (1, lines[30:]), SUCCESS]))
         assert await list_event_files(client, "a", "ns", "/logs", container="main") == [

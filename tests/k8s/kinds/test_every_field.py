@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from k8s.job_spec import JOB_FIELDS, EnvSource, JobSpec
-from k8s.kinds import CREATABLE, CreatableKind, kinds_of_word, newest_served
+from k8s.kinds import CREATABLE, CreatableKind
 from k8s.text.yaml_writer import to_yaml
 from tests.k8s.kinds.example_fields import BASE, EXAMPLES, IN_CODE, OF_KIND
 from tests.support.openapi import schema_errors, schema_of
@@ -118,13 +118,14 @@ def test_a_schema_finds_what_is_wrong() -> None:
     assert [error.rpartition(": ")[2] for error in found] == ["is no string", "is missing", "is not known"]
 
 
-def test_a_word_stands_for_all_versions_of_a_kind_and_the_newest_served_is_chosen() -> None:
+def kinds_of_word(word: str) -> tuple[CreatableKind, ...]:
+    return tuple(kind for kind in CREATABLE if word in (kind.word, *kind.aliases))
+
+
+def test_a_word_stands_for_all_versions_of_a_kind_the_newest_first() -> None:
     versions = kinds_of_word("mpi")
     assert [kind.resource.version for kind in versions] == ["v2beta1", "v1", "v1alpha1"]
     assert kinds_of_word("mpijob") == versions
-    assert newest_served("mpi", [kind.resource for kind in versions]) is versions[0]
-    assert newest_served("mpi", [versions[2].resource, versions[1].resource]) is versions[1]
-    assert newest_served("mpi", [CREATABLE[0].resource]) is None
     assert kinds_of_word("tfjob") == ()
 
 

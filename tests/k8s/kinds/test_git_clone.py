@@ -147,6 +147,18 @@ def test_what_is_in_the_way_is_left_alone(world: World) -> None:
     assert status == 1 and f"holds another repository: {world.source}" in said
 
 
+def test_a_token_in_the_address_of_what_is_there_gets_into_no_log(world: World) -> None:
+    world.run()
+    git(world.folder, "remote", "set-url", "origin", "https://li:s3cr3t@host.example/own.git")
+    status, said = world.run({"GIT_SYNC_REPO": "https://host.example/team.git"})
+    assert status == 1 and "holds another repository: https://host.example/own.git" in said
+    assert "s3cr3t" not in said
+    # The same repository by another login is the same one: what fails is that nobody answers there.
+    git(world.folder, "remote", "set-url", "origin", "https://li:s3cr3t@127.0.0.1:1/own.git")
+    status, said = world.run({"GIT_SYNC_REPO": "https://127.0.0.1:1/own.git"})
+    assert status != 0 and "holds another" not in said and "s3cr3t" not in said
+
+
 def test_what_a_pod_that_was_killed_left_does_not_stop_the_next(world: World) -> None:
     lock, half = world.folder.with_name("code.lock"), world.folder.with_name("code.new")
     lock.mkdir(parents=True)

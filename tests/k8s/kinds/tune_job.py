@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from k8s.kinds.base import DeclaredJob, Manifest, Replica
 from k8s.kinds.parse import (
-    label_number,
     make_replica,
     nested,
     outcome_of_conditions,
@@ -14,6 +13,7 @@ from k8s.kinds.parse import (
 )
 from k8s.models import Pod
 from k8s.models.resources import Resource
+from k8s.text.numbers import whole_number
 
 STUDY = "tune.example.org/study"
 TRIAL = "tune.example.org/trial"
@@ -45,4 +45,4 @@ class TuneJob:
         return pod.metadata.label(STUDY)
 
     def instance_of(self, pod: Pod) -> tuple[str, int | None] | None:
-        return ("trial", label_number(pod.metadata.label(TRIAL))) if self.job_of(pod) else None
+        return ("trial", whole_number(pod.metadata.label(TRIAL))) if self.job_of(pod) else None

@@ -160,3 +160,21 @@ def test_the_label_goes_back_to_default() -> None:
     back = schedule_words(row(8, "topology", holder, holder), "default")
     assert back[0] == "Label ack.node.gpu.schedule=default, now topology."
     assert back[-1] == "The 2 pods that hold GPUs there run on."
+
+
+@pytest.mark.parametrize(
+    ("node", "words"),
+    [
+        (replace(row(), is_simulated=True), "sandbox start --links dgx-1v"),
+        (replace(row(), resources={"amd.com/gpu": Share(8, 0, 0)}), "They are not NVIDIA's"),
+    ],
+)
+async def test_no_pod_is_asked_where_none_could_tell_and_what_could_is_said(
+    node: NodeRow, words: str
+) -> None:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say(MAPS, page([]))
+        with pytest.raises(UnknownLinks) as caught:
+            await fetch_links(client, node)
+        assert words in str(caught.value) and "DCGM" not in str(caught.value)
+        assert not cluster.asked(PODS)

@@ -53,6 +53,14 @@ def test_time_in_which_nobody_looked_does_not_count_as_idle() -> None:
     assert idle_warnings(history) == []
 
 
+def test_who_was_given_the_gpu_since_it_was_read_is_not_told_to_be_idle() -> None:
+    history = observed(gpu(pod="old", utilisation=0.0), for_s=3600)
+    last = gpu(at_s=3600, utilisation=0.0)
+    assert warnings_of(last, history.of(last.key), [PodContainer("default", "new")]) == ()
+    (warning,) = warnings_of(last, history.of(last.key), [PodContainer("default", "old")])
+    assert warning.words == "Allocated to default/old, but idle for 60 min."
+
+
 def found(**fields: Any) -> list[tuple[WarningKind, str, bool]]:
     return [(each.kind, each.words, each.is_serious) for each in warnings_of(gpu(**fields))]
 

@@ -142,3 +142,17 @@ async def test_a_cluster_that_is_away_is_an_answer_and_no_error(path: str) -> No
     missing = found.nodes["n1"].missing
     assert missing is not None
     assert (missing.cause, missing.words) == (NoReadingsCause.UNREACHABLE, "broken")
+
+
+async def test_no_exporter_of_nvidias_is_looked_for_or_recommended_where_the_devices_are_not_nvidias() -> (
+    None
+):
+    amd = node("mi300", gpus=0) | {"status": {"allocatable": {"amd.com/gpu": "8"}}}
+    rows, _ = joined([amd], [], [])
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        gpu_cluster(cluster, mi300=text())
+        found = await reader_of(client).read([rows["mi300"]])
+    assert proxied(cluster) == []
+    missing = found.nodes["mi300"].missing
+    assert missing is not None
+    assert missing.words == "What its devices do is not read: only NVIDIA's GPUs are measured here."

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from k8s.topology.ack import config_map, node_of, read_config_map, unhealthy_gpus
+from k8s.topology.ack import config_map, node_of, read_config_map
 from k8s.topology.groups import groups_of
 from k8s.topology.links import LinkMatrix, distance, link_bandwidth, link_name
 from k8s.topology.machines import MACHINES
-from k8s.topology.network import neighbourhoods, network_path, shared_level
+from k8s.topology.network import neighbourhoods, network_path
 from k8s.topology.nvml import read_nvml
 from k8s.topology.smi_text import UnreadableTopology, read_topology
 from tests.k8s.topology.texts import H100, OLD
@@ -124,9 +124,12 @@ def test_no_config_map_does_harm(content: Any) -> None:
     assert all(len(row) == len(found.links) for row in (*found.links, *found.bandwidth))
 
 
-def test_a_config_map_tells_whose_it_is_and_which_gpus_are_ill() -> None:
-    told = stored(devices={"0": "Healthy", "2": "Unhealthy", "x": "Unhealthy"})
-    assert (node_of(told), sorted(unhealthy_gpus(told)), sorted(unhealthy_gpus({}))) == ("node-a", [2], [])
+def test_a_config_map_tells_whose_it_is() -> None:
+    assert (node_of(stored()), node_of({})) == ("node-a", "")
+
+
+def test_of_a_node_with_one_gpu_nothing_was_measured() -> None:
+    assert not read_config_map(stored([["N-A"]], [[745.2]])).is_measured
 
 
 def test_a_matrix_is_written_as_ack_writes_it_and_read_back() -> None:
@@ -281,9 +284,6 @@ def test_nodes_are_near_when_they_share_rack_and_block() -> None:
         [["a", "b", "c"], ["d"]],
         [["a", "b", "c", "d", "e"]],
     ]
-    assert shared_level([paths["a"], paths["b"]]) == "rack"
-    assert shared_level([paths["a"], paths["c"]]) == "block"
-    assert (shared_level([paths["a"], paths["d"]]), shared_level([paths["e"], paths["e"]])) == ("", "")
 
 
 def test_types_of_links_are_named_nearest_first() -> None:

@@ -128,12 +128,29 @@ def test_tokens_are_windows_of_one_mapped_file_with_the_token_after_each(tmp_pat
 
 def test_a_folder_of_tokens_has_a_file_for_each_part(tmp_path: Path) -> None:
     (tmp_path / "train.txt").write_bytes(b"hello world")
-    with pytest.raises(MissingData, match=r"There is no .*val.bin"):
+    with pytest.raises(
+        MissingData, match=r"There is no .*val\.bin\. Of tokens or text there is train\.txt\."
+    ):
         open_tokens(tmp_path, 4, 1, 256)
     (tmp_path / "val.bin").write_bytes(b"hello")
     train, validation = open_tokens(tmp_path, 4, 1, 256)
     assert (len(train), len(validation)) == (2, 1)
     assert bytes(validation.take(torch.tensor([0]))[1][0].tolist()) == b"ello"
+
+
+@pytest.mark.parametrize("name", ["shakespeare.txt", "tokens.bin"])
+def test_a_folder_with_a_single_file_of_text_or_tokens_is_that_file(tmp_path: Path, name: str) -> None:
+    with pytest.raises(
+        MissingData, match=r"there is nothing\. Put train\.bin and val\.bin there, or name one"
+    ):
+        open_tokens(tmp_path, 4, 1, 256)
+    (tmp_path / name).write_bytes(bytes(range(100)))
+    (tmp_path / "README.md").write_text("not learnt from")
+    train, validation = open_tokens(tmp_path, 4, 1, 256)
+    assert (train.path, len(train), len(validation)) == (tmp_path / name, 22, 2)
+    (tmp_path / "other.txt").touch()
+    with pytest.raises(MissingData, match=rf"Of tokens or text there is .*{name}.* or name one file with"):
+        open_tokens(tmp_path, 4, 1, 256)
 
 
 @pytest.mark.parametrize(
@@ -244,6 +261,12 @@ def test_augmented_images_are_windows_of_theirs_some_of_them_mirrored() -> None:
     assert crop_and_mirror(stored, 12).shape == (64, 3, 12, 12)
     torch.manual_seed(1)
     assert torch.equal(cut, crop_and_mirror(stored, 8))
+
+
+def test_tokens_are_not_cropped_nor_mirrored() -> None:
+    tokens = noise_tokens(3, 8, 50, 1)
+    [(inputs, targets)] = BatchFeed(CPU, augments=True).train_batches(tokens, [torch.arange(3)])
+    assert all(map(torch.equal, (inputs, targets), tokens.take(torch.arange(3))))
 
 
 def test_batches_from_slow_samples_are_read_ahead_and_keep_their_order() -> None:

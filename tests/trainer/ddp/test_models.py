@@ -2,6 +2,7 @@
 
 import importlib.util
 import warnings
+from typing import Any
 
 import pytest
 
@@ -83,7 +84,7 @@ def test_a_gpt_predicts_from_what_is_before_and_nothing_after() -> None:
     [
         (
             ["--model", "gpt"],
-            "gpt does not learn from --dataset digits; choose --dataset tokens or",
+            "gpt does not learn from --dataset digits; name a text or token file with --data, or",
         ),
         (["--dataset", "tokens"], "cnn does not learn from --dataset tokens; choose --model gpt"),
         (["--parallel", "fsdp"], "fsdp is for --model gpt, not cnn"),
@@ -106,3 +107,29 @@ def test_arguments_that_do_not_go_together_are_refused_before_torch_is_imported(
         find("ddp").parser().parse_args(words)
     assert exit_.value.code == 2
     assert error in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["cnn", "lenet", "t9k-cnn", "gpt"])
+def test_our_own_networks_are_one_graph_for_torch_compile(name: str) -> None:
+    """It leaves torch's own modules as they are, so nothing of a bare Sequential would be compiled."""
+    from torch._dynamo.utils import counters
+
+    torch._dynamo.reset()
+    counters.clear()
+    network = make_gpt(GptSize(8, 4, 1, 1, 4)).blocks[0] if name == "gpt" else make_model(name)
+    inputs = torch.zeros(2, 4, 4) if name == "gpt" else torch.zeros(2, 1, 28, 28)
+    plain = network.eval()(inputs)
+    network.compile(backend="eager")
+    assert torch.equal(network(inputs), plain)
+    assert (counters["stats"]["unique_graphs"], sum(counters["graph_break"].values())) == (1, 0)
+
+
+def test_a_gpt_has_one_matrix_for_tokens_in_and_out_and_its_sums_start_smaller() -> None:
+    torch.manual_seed(1)
+    gpt = make_gpt(GptSize(64, 8, 8, 2, 64))
+    assert gpt.head.weight is gpt.tokens.weight
+    block: Any = gpt.blocks[0]
+    assert float(block.mlp_in.weight.detach().std()) == pytest.approx(0.02, rel=0.05)
+    for adding in (block.attention_out, block.mlp_out):
+        assert float(adding.weight.detach().std()) == pytest.approx(0.02 / 16**0.5, rel=0.05)
+        assert not adding.bias.any()

@@ -87,6 +87,55 @@ def test_a_long_gradient_is_cut_to_the_norm_asked_for() -> None:
     assert moved[0.0].norm() > 2 * moved[1e-3].norm()
 
 
+def test_with_channels_last_weights_and_inputs_have_the_channels_of_a_pixel_side_by_side() -> None:
+    for chosen in (False, True):
+        learner = learner_of(is_channels_last=chosen)
+        seen: list[Any] = []
+        second: Any = list(learner.network.children())[3]
+        second.register_forward_hook(lambda _, inputs, __, seen=seen: seen.append(inputs[0]))
+        inputs, targets = batch()
+        learner.train_step(inputs.expand(-1, 1, 28, 28), targets)
+        learner.evaluate(inputs, targets)
+        of_weights = second.weight.is_contiguous(memory_format=torch.channels_last)
+        assert [of_weights, *(each.is_contiguous(memory_format=torch.channels_last) for each in seen)] == (
+            [chosen] * 3
+        )
+
+
+def test_on_another_number_of_ranks_random_numbers_are_those_of_no_step_before() -> None:
+    learner, drawn = learner_of(), []
+    for step in (1, 2):
+        learner.train_step(*batch())
+        state = learner.state_dict()
+        assert state["schedule"]["step"] == step
+        state["random"] = state["random"] * 2
+        torch.manual_seed(7)
+        learner_of().load_state_dict(state)
+        drawn.append(float(torch.rand(())))
+    torch.manual_seed(7)
+    assert len({*drawn, float(torch.rand(()))}) == 3
+
+
+def test_the_average_after_a_step_is_near_the_weights_and_not_where_they_began() -> None:
+    learner = learner_of(ema=0.999)
+    before = weights_of(learner)
+    learner.train_step(*batch())
+    with learner.validating():
+        averaged = weights_of(learner)
+    assert torch.allclose(averaged, before.lerp(weights_of(learner), 10 / 11), atol=1e-6)
+
+
+def test_what_is_cut_is_the_gradient_and_not_what_fp16_scales_it_to() -> None:
+    moved = {}
+    for precision in ("fp32", "fp16"):
+        learner = learner_of(precision, optimizer="sgd", clip_norm=0.1, weight_decay=0.0)
+        before = weights_of(learner)
+        learner.train_step(*batch())
+        moved[precision] = weights_of(learner) - before
+    assert float(moved["fp32"].norm()) == pytest.approx(0.01, rel=1e-3)
+    assert float(moved["fp16"].norm()) == pytest.approx(0.01, rel=0.01)
+
+
 def test_batches_that_are_accumulated_make_the_step_of_one_large_batch() -> None:
     whole, parts = (learner_of("fp64", optimizer="sgd", accumulate=number) for number in (1, 4))
     losses = whole.train_step(*batch()), parts.train_step(*batch())

@@ -90,3 +90,12 @@ async def test_nothing_is_cloned_with_readonly(run: CommandLine, cluster: Script
     ended = await run("clone", "done", "--yes", "--readonly")
     assert ended.status == 1
     assert cluster.requests == []
+
+
+async def test_a_name_that_no_job_can_have_is_refused_before_anything_is_asked(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
+    ended = await run("clone", "done", "--name", "B A", "--yes")
+    assert (ended.status, ended.out) == (2, "")
+    assert ended.err.startswith("--name: Use lowercase letters")
+    assert not [each for each in cluster.requests if each.method == "POST"]

@@ -82,7 +82,7 @@ async def test_two_runs_in_a_folder_are_told_apart(alone: CommandLine, tmp_path:
 
 
 async def test_a_folder_without_event_files_is_told(alone: CommandLine, tmp_path: Path) -> None:
-    for path in (tmp_path, tmp_path / "missing"):
+    for path in (tmp_path, tmp_path / "missing", Path("~nobody-of-this-name/runs")):
         ended = await alone("curves", str(path))
         assert (ended.status, ended.out) == (1, "")
         assert f"There are no event files with scalars in {path}." in ended.err

@@ -91,12 +91,24 @@ async def test_only_nodes_are_described(
     ended = await run("describe", *words)
     assert (ended.status, ended.out) == (1, "")
     assert "Only nodes are described.\nSay node NODE, or node/NODE." in ended.err
+    assert "gpuconsole get" in ended.err  # for those who would describe a job
 
 
 async def test_a_node_that_is_not_there_is_said(run: CommandLine, cluster: ScriptedCluster) -> None:
     serve(cluster)
     ended = await run("describe", "node", "b")
-    assert (ended.status, ended.err) == (1, "There is no node b.\nSee top nodes.\n")
+    assert (ended.status, ended.err) == (1, "There is no node b.\nTo list all nodes: gpuconsole top nodes\n")
+
+
+async def test_a_node_is_not_denied_by_who_may_not_list_nodes(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
+    serve(cluster)
+    cluster.forget(NODES)
+    cluster.say(NODES, refusal(403, 'nodes is forbidden: User "li" cannot list', "Forbidden"))
+    ended = await run("describe", "node", "b")
+    assert ended.status == 1
+    assert ended.err.startswith("Cannot tell whether there is a node b.\nThis user may not list nodes.")
 
 
 async def test_the_guides_label_is_set(run: CommandLine, cluster: ScriptedCluster) -> None:

@@ -74,6 +74,18 @@ async def test_a_rank_that_nobody_declares_and_no_line_names_is_told(
         assert "-i NAME" in ended.err
 
 
+async def test_a_job_without_pods_has_no_log_and_the_job_to_ask_about_is_named(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
+    for path in ("/api/v1/pods", "/api/v1/namespaces/default/pods"):
+        cluster.forget(path)
+        cluster.say(path, page([]))
+    ended = await run("logs", "too-big")
+    assert ended.status == 1
+    assert ended.err.startswith("PyTorchJob default/too-big has no log to read yet.\nIt has no pods")
+    assert ended.err.endswith("Ask why with: gpuconsole why too-big\n")
+
+
 async def test_a_container_that_is_not_there_is_told(run: CommandLine) -> None:
     ended = await run("logs", "done", "-c", "sidecar")
     assert (ended.status, ended.out) == (1, "")

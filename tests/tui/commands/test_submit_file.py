@@ -106,8 +106,9 @@ async def test_a_file_that_cannot_be_read_is_named(run: CommandLine) -> None:
         ("missing.yaml", "No such file"),
         ("bytes.yaml", "not UTF-8 at byte 6"),
         (".", "director"),
+        ("~nobody-of-this-name/job.yaml", "No such file"),
     ):
-        ended = await run("submit", "-f", str(run.home / name))
+        ended = await run("submit", "-f", name if name.startswith("~") else str(run.home / name))
         assert ended.status == 1
         assert said in ended.err
 

@@ -95,6 +95,20 @@ async def test_wrong_usage_is_said_in_a_few_lines(run: CommandLine, words: tuple
     assert len(ended.err.splitlines()) <= 3
 
 
+@pytest.mark.parametrize(
+    "words", [("top", "jobs", "x"), ("get", "Nonsense/x"), ("submit", "job", "--name", "A")]
+)
+async def test_wrong_usage_leads_to_the_help_of_the_command(run: CommandLine, words: tuple[str, ...]) -> None:
+    assert (await run(*words)).err.rstrip().endswith(f"See gpuconsole {words[0]} --help")
+
+
+async def test_flags_that_name_another_cluster_than_the_sandbox_are_said_to_do_nothing(
+    alone: CommandLine,
+) -> None:
+    ended = await alone("sandbox", "kubeconfig", "--sandbox", "--context", "lab", "--kubeconfig", "x")
+    assert "Without effect here: --kubeconfig, --context." in ended.err
+
+
 async def test_abbreviated_flags_are_not_guessed(run: CommandLine) -> None:
     assert (await run("list", "--name", "x")).status == 2
 

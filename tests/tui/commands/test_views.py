@@ -331,3 +331,9 @@ async def test_top_jobs_leaves_suspended_jobs_out_of_what_is_requested(
     found = (await run("top", "jobs", "-o", "json")).values
     assert [job["status"] for job in found["items"]] == ["Pending", "Suspended"]
     assert (found["gpus_allocated"], found["gpus_requested"]) == (0, found["items"][0]["gpus_requested"])
+
+
+async def test_names_alone_can_be_given_to_another_command(run: CommandLine) -> None:
+    listed = (await run("list", "-o", "name")).out.splitlines()
+    assert "PyTorchJob/done" in listed
+    assert (await run("get", listed[0], "-o", "json")).status == 0

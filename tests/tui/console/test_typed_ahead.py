@@ -15,6 +15,7 @@ from textual.screen import Screen
 from textual.widgets import Input, OptionList, Select, TextArea
 
 from tests.scripted.server import Answer, Compute
+from tests.support.namespace_objects import CLAIMS, claim, in_namespace
 from tests.tui.console.test_console import Playground
 from tests.tui.keys.world import PYTORCH_JOBS, seen, typed, world
 from tui.screens.base.view import View
@@ -195,6 +196,8 @@ async def test_whatever_is_typed_in_one_packet_ends_as_if_it_came_one_by_one(
 async def test_enter_typed_ahead_of_the_answer_creates_a_job_once(tmp_path: Path) -> None:
     async with world(tmp_path, size=(80, 24)) as play:
         play.cluster.say(PYTORCH_JOBS, ECHO, method="POST")
+        # Nothing speaks against the job, whether or not that is known by the time of the first key.
+        play.cluster.say(f"{in_namespace(CLAIMS)}/workspace", Answer(claim("workspace")))
         await play.press("n")
         await play.until(seen(play, "Create"))
         for name in ("ctrl+o", "enter", "enter", "enter"):

@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+
+import pytest
 
 from k8s.errors import Unreachable
 from k8s.snapshot import Job, NodeRow
-from k8s.telemetry.readings import Telemetry
+from k8s.telemetry.readings import NoReadings, NoReadingsCause, Telemetry
 from tests.scripted.server import WAIT_S
 from tests.support.objects import joined, node, pod_of, pytorch_job
 from tests.support.telemetry import NO_EXPORTER, ScriptedReader, reading, telemetry_of
@@ -142,6 +145,22 @@ async def test_history_and_hours_know_whose_a_gpu_was_though_the_exporter_does_n
     await feed.read_once(["a"])
     ((user, _, _, job),) = feed.ledger.hours()
     assert (user, job) == ("li", "bert")
+
+
+async def test_an_old_reading_that_a_dead_exporter_leaves_is_not_counted_for_whoever_came_since() -> None:
+    reader = ScriptedReader(telemetry_of(reading("a", 0, 1.0, ago_s=120)))
+    rows = [replace(NODES["a"], holders=())]
+    feed = TelemetryFeed(reader, lambda: tuple(JOBS.values()), lambda: rows)
+    await feed.read_once(["a"])
+    rows = [NODES["a"]]
+    dead = NoReadings(NoReadingsCause.UNREACHABLE, "dead")
+    old = feed.telemetry.nodes["a"]
+    reader.telemetry = Telemetry({"a": replace(old, missing=dead)})
+    await feed.read_once(["a"])
+    reader.telemetry = telemetry_of(reading("a", 0, 1.0))
+    await feed.read_once(["a"])
+    assert feed.ledger.observed_s == pytest.approx(120, abs=1)
+    assert feed.ledger.hours() == {}
 
 
 async def test_an_allocated_gpu_that_was_idle_for_half_an_hour_is_a_warning_of_its_job() -> None:

@@ -129,11 +129,13 @@ def test_what_is_no_file_is_not_waited_for(folder: Path) -> None:
 def test_what_cannot_be_sent_is_said_in_a_sentence(folder: Path, tmp_path: Path) -> None:
     empty = tmp_path / "empty"
     (empty / "sub").mkdir(parents=True)
-    for path, sentence in {
+    sentences: dict[str | Path, str] = {
         tmp_path / "none": f"There is no folder {tmp_path / 'none'}.",
         folder / "train.py": f"{folder / 'train.py'} is no folder.",
         empty: f"{empty} has no files to send.",
-    }.items():
+        "~nobody-of-this-name/code": "There is no folder ~nobody-of-this-name/code.",
+    }
+    for path, sentence in sentences.items():
         with pytest.raises(FolderError) as caught:
             pack_folder(path)
         assert str(caught.value) == sentence

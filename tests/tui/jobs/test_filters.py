@@ -86,3 +86,11 @@ def test_ranks_on_a_node_that_does_not_answer_are_silent() -> None:
     bert = pytorch_job("bert", workers=2, gpus=4)
     pods = [pod_of(bert, "master-0", on="a", gpus=4), pod_of(bert, "worker-0", on="b", gpus=4)]
     assert silent_ranks(joined([node("a"), lost], pods, [bert])[1]["bert"]) == 4
+
+
+def test_ranks_whose_pods_were_removed_when_the_job_ended_are_not_silent() -> None:
+    ended = {"type": "Succeeded", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    bert = pytorch_job("bert", workers=2, gpus=4) | {"status": {"conditions": [ended]}}
+    found = joined([node("a")], [], [bert])[1]["bert"]
+    assert {each.status for each in found.instances} == {Status.UNKNOWN}
+    assert silent_ranks(found) == 0

@@ -38,6 +38,14 @@ def test_folder_config_files_and_trainers_are_read(tmp_path: Path) -> None:
     assert {"trainer/__init__.py", "trainer/launch.py", "trainer/ddp/run.py"} <= set(files.trainer)
 
 
+def test_the_home_folder_of_nobody_is_no_file() -> None:
+    there = (ConfigFile("~nobody-of-this-name/a", "/etc/x"),)
+    with pytest.raises(JobRejected) as caught:
+        read_job_files(replace(SPEC, config_files=there))
+    words = "Could not read ~nobody-of-this-name/a: No such file or directory."
+    assert caught.value.causes == {"config_files": words}
+
+
 def test_all_that_cannot_be_read_is_said_by_field(tmp_path: Path) -> None:
     spec = replace(
         SPEC,

@@ -16,7 +16,8 @@ from textual.dom import DOMNode
 import tui
 from tests.tui.keys.proofs import KEYS, Hands, proven_by, proves
 from tui.__main__ import main
-from tui.keys import key_sections
+from tui.keys import ACTIONS, key_sections, view_keys
+from tui.keys.local_keys import LOCAL_KEYS
 from tui.widgets.form.collapsible import FieldsTitle
 from tui.widgets.form.fields import ChoiceField, TextField
 
@@ -42,6 +43,12 @@ def test_every_key_of_the_table_is_pressed_by_a_test_and_no_test_claims_another(
     assert not unproven, f"no test presses: {', '.join(unproven)}; see tests/tui/keys/proofs.py"
     unknown = [f"{id} in {name}" for id, name in proven.items() if id not in KEYS]
     assert not unknown, f"there are no such keys: {', '.join(unknown)}"
+
+
+def test_every_key_stands_under_a_heading_of_help_and_readme() -> None:
+    views = dict.fromkeys([*(on.view for action in ACTIONS for on in action.on), *LOCAL_KEYS])
+    lost = [key.id for view in views for key in view_keys(view) if key.id not in KEYS]
+    assert not lost, f"no heading in tui.keys for the view of {', '.join(lost)}"
 
 
 def test_every_id_stands_once_in_the_table() -> None:

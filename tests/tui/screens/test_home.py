@@ -157,16 +157,20 @@ async def test_one_log_is_read_that_of_the_job_on_which_the_cursor_rests(tmp_pat
         await play.until(lambda: "3 job-001" in says(play) and "step 99/99" in says(play))
 
 
+def shows_rank_0(play: Playground) -> bool:
+    return "job-000 · rank 0 of 1 · step 99/99 · master-0" in says(play)
+
+
 async def test_a_log_is_that_of_a_rank_once_it_is_known_which_ranks_there_are(tmp_path: Path) -> None:
     objects, logs, _ = lab_of(1)
     async with console_on(tmp_path, **objects) as play:
-        await play.until(lambda: "rank 0 master-0 · step 99/99" in says(play))
+        await play.until(lambda: shows_rank_0(play))
         (job,) = play.console.snapshot.jobs
         instances = tuple(msgspec.structs.replace(each, ranks=()) for each in job.instances)
         pane(play).show(replace(job, instances=instances), play.console.snapshot)
-        await play.until(lambda: "3 job-000 · master-0 · step 99/99" in says(play))
+        await play.until(lambda: "3 job-000 · step 99/99 · master-0" in says(play))
         pane(play).show(job, play.console.snapshot)
-        await play.until(lambda: "rank 0 master-0 · step 99/99" in says(play) and len(logs.open) == 1)
+        await play.until(lambda: shows_rank_0(play) and len(logs.open) == 1)
 
 
 async def test_a_log_is_left_at_once_when_the_cursor_moves_on(tmp_path: Path) -> None:
@@ -233,7 +237,7 @@ async def test_the_log_in_the_pane_is_copied_and_saved_as_in_full(
     objects, _, _ = lab_of(2)
     async with console_on(tmp_path, **objects) as play:
         await play.press("N", "g", "3")
-        await play.until(lambda: "rank 0 master-0 · step 99/99" in says(play))
+        await play.until(lambda: shows_rank_0(play))
         await play.press("c")
         copied = tmp_path / "state" / "clipboard.txt"
         await play.until(lambda: copied.is_file() and "step 99/99" in copied.read_text())

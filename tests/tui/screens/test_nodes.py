@@ -280,6 +280,13 @@ async def test_free_gpus_and_other_peoples_lead_nowhere_and_that_is_said() -> No
         assert app.requests == []
 
 
+@pytest.mark.parametrize(("key", "action"), [("T", "gpu_links"), ("t", "gpu_schedule")])
+async def test_keys_of_the_node_work_on_its_free_gpus_too(key: str, action: str) -> None:
+    async with hosted(NodeGpusView("a100-4"), picture(jobs=())) as (app, pilot):
+        await pilot.press("G", key)
+        assert app.requests == [(action, "", ())]
+
+
 async def test_holders_are_sorted_by_since_when_they_hold() -> None:
     async with hosted(NodeGpusView("a100-4"), picture()) as (app, pilot):
         table = app.screen.query_one(Table)

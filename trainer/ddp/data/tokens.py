@@ -73,7 +73,8 @@ def open_tokens(
     """Map a file, whose last tenth is for validation, or a folder with `train.bin` and `val.bin`.
 
     Args:
-        path: The file or folder; the files may also end in .txt or in nothing.
+        path: The file or folder; the files may also end in .txt or in nothing. A folder may
+            hold a single such file too, of any name.
         length: Tokens of a sequence.
         token_bytes: Bytes of a token: 1, 2 or 4, little-endian.
         vocabulary: Tokens there are.
@@ -83,6 +84,8 @@ def open_tokens(
     """
     if not path.exists():
         raise MissingData(f"There is no {path}.", now="Name a file or folder of tokens with --data.")
+    if path.is_dir() and (only := _only_file(path)):
+        path = only
     if path.is_dir():
         return (
             _windows(_find(path, "train"), length, token_bytes, vocabulary),
@@ -110,14 +113,29 @@ def vocabulary_size(chosen: int, token_bytes: int) -> int:
     )
 
 
+def _only_file(folder: Path) -> Path | None:
+    """Return the file of tokens or text in a folder; None if there are several, or none."""
+    found = _files(folder)
+    return found[0] if len(found) == 1 and found[0].stem not in ("train", "val") else None
+
+
+def _files(folder: Path) -> list[Path]:
+    try:
+        return sorted(path for path in folder.iterdir() if path.suffix in (".bin", ".txt") and path.is_file())
+    except OSError as error:
+        raise MissingData(f"Cannot list {folder}.", f"{error.strerror}.") from error
+
+
 def _find(folder: Path, name: str) -> Path:
     for pattern in _NAMES:
         path = folder / pattern.format(name)
         if path.is_file():
             return path
+    there = ", ".join(path.name for path in _files(folder)[:5])
     raise MissingData(
         f"There is no {folder / name}.bin.",
-        now="Put train.bin and val.bin there, or name one file with --data.",
+        f"Of tokens or text there is {there or 'nothing'}.",
+        "Put train.bin and val.bin there, or name one file with --data.",
     )
 
 

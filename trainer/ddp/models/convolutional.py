@@ -80,4 +80,15 @@ def _with_head(shape: ImageShape, features: list[nn.Module], head: Head) -> nn.M
     """Put a head behind `features` that is as wide as what these make of an image."""
     with torch.no_grad():
         made: Tensor = nn.Sequential(*features)(torch.zeros(1, *shape))
-    return nn.Sequential(*features, nn.Flatten(), *head(made.numel()))
+    return Stack(*features, nn.Flatten(), *head(made.numel()))
+
+
+class Stack(nn.Sequential):
+    """Layers one after the other, for torch.compile too, which leaves torch's own modules as they are."""
+
+    def forward(self, images_BCHW: Tensor) -> Tensor:
+        """Return logits_BK."""
+        made = images_BCHW
+        for layer in self:
+            made = layer(made)
+        return made

@@ -41,10 +41,17 @@ class StepOptions:
     seed: int = 1
     """Of dropout."""
 
+    @property
+    def optimizer_name(self) -> str:
+        """Return adamw or sgd."""
+        if self.optimizer == "auto":
+            return "sgd" if self.momentum else "adamw"
+        return self.optimizer
+
 
 def make_optimizer(weights: Iterable[nn.Parameter], options: StepOptions) -> torch.optim.Optimizer:
     """Make the optimizer that `options` name, in one kernel for all weights."""
-    if options.optimizer == "sgd" or (options.optimizer == "auto" and options.momentum):
+    if options.optimizer_name == "sgd":
         return torch.optim.SGD(
             weights, options.lr, options.momentum, weight_decay=options.weight_decay, fused=True
         )

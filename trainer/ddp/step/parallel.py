@@ -67,6 +67,16 @@ def _shard(network: nn.Module, group: ProcessGroup) -> nn.Module:
     return cast(nn.Module, fully_shard(network))
 
 
+def reorders_sums(model: nn.Module, group: ProcessGroup) -> bool:
+    """Say whether the first step adds up the ranks' gradients in another order than those after it.
+
+    DDP puts gradients together anew once it knows in which order they come, and of three ranks or more
+    gloo's order depends on where a gradient lies: a run that is resumed would differ in the last bits.
+    """
+    is_ddp = isinstance(model, DistributedDataParallel)
+    return is_ddp and group.ranks.world_size > 2 and group.device.type == "cpu"
+
+
 def without_sync(model: nn.Module, is_last: bool) -> AbstractContextManager[None]:
     """Return what a forward and backward pass runs in: before the last, gradients stay on their rank."""
     if isinstance(model, DistributedDataParallel):

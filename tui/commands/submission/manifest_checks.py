@@ -19,7 +19,7 @@ from k8s.kinds import CREATABLE, CreatableKind, Manifest
 from k8s.models.resources import CLAIMS, CONFIG_MAPS, SECRETS, Resource
 from k8s.preflight import check_objects
 from k8s.snapshot import ClusterSnapshot
-from tui.commands.submission.manifests import ManifestOptions
+from tui.commands.submission.manifests import ManifestObject
 from tui.jobs.submit_checks import SubmitChecks, check_submit
 
 _SIZE_WORDS = (" gpus", " gpu resource", " workers", " devices", " cpu", " memory", " cpu request")
@@ -36,7 +36,7 @@ class CheckedObject(NamedTuple):
 
 async def check_manifests(
     client: Client,
-    wanted: Sequence[ManifestOptions],
+    wanted: Sequence[ManifestObject],
     namespace: str,
     fetch_nodes: Callable[[], Awaitable[ClusterSnapshot | None]],
 ) -> list[CheckedObject]:
@@ -69,7 +69,7 @@ async def check_manifests(
     return found
 
 
-def _understood(each: ManifestOptions, namespace: str) -> tuple[CreatableKind, JobSpec, bool] | None:
+def _understood(each: ManifestObject, namespace: str) -> tuple[CreatableKind, JobSpec, bool] | None:
     """Return a job's kind and spec, and whether its pods all ask for the same; None of anything else."""
     resource, manifest = each
     kind = next((kind for kind in CREATABLE if kind.resource == resource), None)
@@ -111,7 +111,7 @@ def _without(spec: JobSpec, made: Collection[tuple[Resource, str]]) -> JobSpec:
     )
 
 
-async def check_by_server(client: Client, wanted: Sequence[ManifestOptions], namespace: str) -> None:
+async def check_by_server(client: Client, wanted: Sequence[ManifestObject], namespace: str) -> None:
     """Let the server validate several objects before the first is created, so that not a part is left.
 
     Raises:

@@ -6,7 +6,6 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
@@ -14,6 +13,7 @@ import yaml
 from k8s.errors import KubeError
 from k8s.kinds import KINDS, Manifest
 from k8s.models.resources import CLAIMS, CONFIG_MAPS, DEPLOYMENTS, SECRETS, SERVICES, Resource
+from k8s.text.home import expand_home
 from k8s.text.masked import MASK
 from tui.jobs.new_job.manifest_yaml import LARGEST_BYTES, Loader
 
@@ -28,7 +28,7 @@ KNOWN: tuple[Resource, ...] = (
 """Jobs, and what jobs need."""
 
 
-class ManifestOptions(NamedTuple):
+class ManifestObject(NamedTuple):
     """One object to create."""
 
     resource: Resource
@@ -39,7 +39,7 @@ class BadManifest(KubeError):
     """A file holds no manifest of a known kind."""
 
 
-def read_manifests(path: str) -> list[ManifestOptions]:
+def read_manifests(path: str) -> list[ManifestObject]:
     """Read all objects of a file; `-` is standard input.
 
     Raises:
@@ -47,7 +47,7 @@ def read_manifests(path: str) -> list[ManifestOptions]:
     """
     where = "standard input" if path == "-" else path
     text = _read(path, where)
-    found: list[ManifestOptions] = []
+    found: list[ManifestObject] = []
     for number, obj in enumerate(_load(text, where), 1):
         each = _checked(obj, f"{where}, object {number}")
         _check_is_new(each, found, f"{where}, object {number}")
@@ -57,7 +57,7 @@ def read_manifests(path: str) -> list[ManifestOptions]:
     return found
 
 
-def _check_is_new(each: ManifestOptions, before: Sequence[ManifestOptions], where: str) -> None:
+def _check_is_new(each: ManifestObject, before: Sequence[ManifestObject], where: str) -> None:
     """Refuse a second object of a kind and name: the file as a whole could not be created."""
     meta = each.manifest["metadata"]
     for resource, manifest in before:
@@ -72,7 +72,7 @@ def _read(path: str, where: str) -> str:
         if path == "-":
             raw = sys.stdin.buffer.read(LARGEST_BYTES + 1)
         else:
-            with Path(path).expanduser().open("rb") as file:
+            with expand_home(path).open("rb") as file:
                 raw = file.read(LARGEST_BYTES + 1)
     except OSError as error:
         raise BadManifest(f"Could not read {where}.", f"{error.strerror or error}.") from error
@@ -110,7 +110,7 @@ def _items(obj: Any) -> Sequence[Any]:
     return obj["items"] if is_list and isinstance(obj.get("items"), list) else [obj]
 
 
-def _checked(obj: object, where: str) -> ManifestOptions:
+def _checked(obj: object, where: str) -> ManifestObject:
     if not isinstance(obj, dict):
         raise BadManifest(f"{where}, is not a manifest.", f"It is a {type(obj).__name__}, not an object.")
     api_version, kind, meta = obj.get("apiVersion"), obj.get("kind"), obj.get("metadata")
@@ -128,7 +128,7 @@ def _checked(obj: object, where: str) -> ManifestOptions:
     for resource in (each for each in same if each.group == group):
         # Whether there is another version than those known here, the server says.
         exact = next((each for each in same if each.api_version == api_version), None)
-        return ManifestOptions(exact or replace(resource, version=version), obj)
+        return ManifestObject(exact or replace(resource, version=version), obj)
     names = ", ".join(f"{each.kind} {each.api_version}" for each in same or KNOWN)
     raise BadManifest(f"{where}, is a {kind} {api_version}, which is not supported.", f"Supported: {names}.")
 

@@ -41,6 +41,12 @@ def split_name(words: str) -> tuple[str, str]:
     return kind_words, name
 
 
+def add_job(parser: argparse.ArgumentParser) -> None:
+    """Let a command take one job, and of which kind it is."""
+    parser.add_argument("job", metavar="JOB", help=NAME_HELP)
+    add_type(parser)
+
+
 def add_type(parser: argparse.ArgumentParser) -> None:
     """Let a command be told of which kind the jobs are that it means."""
     parser.add_argument(

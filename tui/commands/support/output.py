@@ -40,6 +40,9 @@ class OutputColumn:
 class WrongUsage(Exception):
     """The command line itself is at fault; the message says what would be right."""
 
+    command = ""
+    """Whose help has more, where that is known."""
+
 
 def write_stderr(text: str) -> None:
     """Print on stderr what is not part of the answer."""

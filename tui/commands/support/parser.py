@@ -15,6 +15,8 @@ WRONG_USAGE = 2
 """Exit status for a command line that makes no sense."""
 _INEFFECTIVE = ("--loglevel", "--arena-namespace", "--helm-binary", "--pprof", "--trace")
 """Arena's global flags that change nothing here: three with a value, two switches."""
+_CLUSTER_FLAGS = ("--kubeconfig", "--context")
+"""Flags that name a cluster; there is one sandbox."""
 
 
 class SwitchAction(argparse.Action):
@@ -50,6 +52,7 @@ class CommandParser(argparse.ArgumentParser):
         """
         flags, extra = self.parse_known_args(args, namespace)
         if extra:
+            self.prog = f"{self.prog} {getattr(flags, 'chosen', None) or ''}".rstrip()
             self._refuse(next((word for word in extra if word.startswith("-")), extra[0]))
         return flags
 
@@ -143,8 +146,12 @@ def _arena_dest(name: str) -> str:
 
 
 def ineffective_flags(flags: argparse.Namespace) -> list[str]:
-    """Return which of Arena's global flags were given that change nothing here."""
-    return [name for name in _INEFFECTIVE if _arena_dest(name) in vars(flags)]
+    """Return which global flags were given that change nothing: some of Arena's, and a cluster's name."""
+    given = vars(flags)
+    found = [name for name in _INEFFECTIVE if _arena_dest(name) in given]
+    if "sandbox" in given:
+        found += [name for name in _CLUSTER_FLAGS if name[2:] in given]
+    return found
 
 
 def make_parser() -> argparse.ArgumentParser:

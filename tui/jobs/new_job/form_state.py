@@ -57,12 +57,16 @@ class FormState:
             self._suggest_name(())
 
     def _lost(self, clone: Clone, spec: JobSpec) -> str:
-        """Name what `spec` leaves out of the object, and what this form leaves out of `spec`."""
+        """Name what `spec` leaves out of the object, what this form leaves out of it, and what it adds."""
         parsed = self.result.spec
         names = [field.name for field in fields(spec) if field.name not in _NOT_COMPARED]
-        changed = [name.replace("_", " ") for name in names if getattr(spec, name) != getattr(parsed, name)]
-        lost = ", ".join((*clone.lost, *changed))
-        return f"Not carried over: {lost}." if lost else ""
+        changed = [name for name in names if getattr(spec, name) != getattr(parsed, name)]
+        lost = [*clone.lost, *(name.replace("_", " ") for name in changed if getattr(spec, name))]
+        added = [
+            f"{name.replace('_', ' ')} {getattr(parsed, name)}" for name in changed if not getattr(spec, name)
+        ]
+        said = (("Not carried over", lost), ("Only the clone has", added))
+        return " ".join(f"{words}: {', '.join(those)}." for words, those in said if those)
 
     def _parse(self) -> None:
         namespace, root = self.values["namespace"], self.values["mount_path"]

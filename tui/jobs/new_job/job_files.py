@@ -16,6 +16,7 @@ from k8s.jobs.companions import with_files
 from k8s.jobs.create import JobRejected, create_job
 from k8s.jobs.upload import Progress
 from k8s.kinds import CreatableKind, JobRef, Manifest
+from k8s.text.home import expand_home
 from trainer import catalogue
 from tui.files.local_folder import FolderError, pack_folder
 
@@ -130,4 +131,4 @@ def _lines_inside_strings(source: str) -> set[int]:
 
 
 def _read_config(file: ConfigFile) -> bytes:
-    return Path(file.local_path).expanduser().read_bytes()
+    return expand_home(file.local_path).read_bytes()

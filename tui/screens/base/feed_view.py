@@ -94,9 +94,7 @@ class FeedView(ListView):
         """Write the title: what is shown of how many, and what chooses it."""
         shown = self.query_one(Table).row_count
         amount = count(total) if shown == total else f"{count(shown)} of {count(total)}"
-        typed = f"/{self.filter_text}" if self.filter_text else ""
-        progress = self._followed[0].progress
-        self.set_title("  ".join(filter(None, (f"{heading} ({amount})", *parts, progress, typed))))
+        self.set_list_title(f"{heading} ({amount})", *parts, self._followed[0].progress)
         self.put("notice", self.notice(self.snapshot))
 
     def notice(self, snapshot: ClusterSnapshot) -> str:

@@ -63,20 +63,20 @@ def gpu_cells(
     )
 
 
-def trend(samples: Sequence[GpuSample], cells: int = TREND_CELLS) -> str:
+def trend(samples: Sequence[GpuSample]) -> str:
     """Draw the utilisation of the last half hour; time before the first sample is blank, a gap is a dot."""
     if not samples:
         return NOTHING
     newest = samples[-1]
-    highest: list[float | None] = [None] * cells
+    highest: list[float | None] = [None] * TREND_CELLS
     for sample in samples[:-1]:
-        back = (newest.at - sample.at) / TREND * (cells - 1)
-        if back < cells - 1 and sample.utilisation is not None:
-            place = cells - 2 - int(back)
+        back = (newest.at - sample.at) / TREND * (TREND_CELLS - 1)
+        if back < TREND_CELLS - 1 and sample.utilisation is not None:
+            place = TREND_CELLS - 2 - int(back)
             highest[place] = max(highest[place] or 0.0, sample.utilisation)
     highest[-1] = newest.utilisation
-    first = next((place for place, value in enumerate(highest) if value is not None), cells - 1)
-    return sparkline(highest[first:], cells)
+    first = next((place for place, value in enumerate(highest) if value is not None), TREND_CELLS - 1)
+    return sparkline(highest[first:], TREND_CELLS)
 
 
 def warning_detail(warnings: Sequence[GpuWarning]) -> str | None:

@@ -100,6 +100,11 @@ class ListView(View):
     def draw(self, table: Table) -> None:
         """Fill the table and the lines around it from the snapshot."""
 
+    def set_list_title(self, *parts: str) -> None:
+        """Write into the title those parts that are not empty, and after them what is typed as a filter."""
+        typed = f"/{self.filter_text}" if self.filter_text else ""
+        self.set_title("  ".join(filter(None, (*parts, typed))))
+
     @property
     def is_synced(self) -> bool:
         """Whether all that is listed was read once."""

@@ -23,19 +23,17 @@ class AskTextScreen(ModalScreen[str]):
     AUTO_FOCUS: ClassVar[str] = "LineInput"
     BINDINGS: ClassVar[list[BindingType]] = bindings(DIALOG)
 
-    def __init__(self, question: str, details: str, text: str = "", *, verb: str = "save") -> None:
+    def __init__(self, question: str, details: str, *, verb: str = "save") -> None:
         """Ask a question.
 
         Args:
             question: One sentence.
             details: What the answer is for.
-            text: What stands there from the start.
             verb: What `enter` does.
         """
         super().__init__()
         self._question = question
         self._details = details
-        self._text = text
         self._verb = verb
 
     def compose(self) -> ComposeResult:
@@ -43,7 +41,7 @@ class AskTextScreen(ModalScreen[str]):
         with Vertical(id="dialog"):
             yield Label(sanitize_lines(self._question), id="question", markup=False)
             yield Label(sanitize_lines(self._details), id="details", markup=False)
-            yield LineInput(self._text, compact=True, id="answer")
+            yield LineInput(compact=True, id="answer")
             yield Label(f"enter {self._verb} · esc cancel", id="keys", markup=False)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from textual.app import App
 
 from k8s.jobs.clone import NotCloned, clone
+from k8s.text.home import expand_home
 from tui.jobs.new_job.form_state import FormState
 from tui.jobs.new_job.job_templates import TemplateError, save_template
 from tui.jobs.new_job.manifest_yaml import read_job
@@ -71,7 +72,7 @@ async def import_job(app: App[object], state: FormState) -> str:
         return ""
     with keys_held(app):
         try:
-            text = await asyncio.to_thread(_read, Path(name).expanduser())
+            text = await asyncio.to_thread(_read, expand_home(name))
             obj = read_job(text)
             found = clone(obj, name=str(obj["metadata"]["name"]), user=state.user)
         except OSError as error:

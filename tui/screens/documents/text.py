@@ -37,7 +37,8 @@ class TextView(View):
         self._heading = sanitize(heading)
         self._fetch = fetch
         self._text = ""
-        self._reader = TextLines(wraps=self.WRAPS if wraps is None else wraps)
+        self._wraps = self.WRAPS if wraps is None else wraps
+        self._reader = TextLines(wraps=self._wraps)
 
     def compose_body(self) -> ComposeResult:
         """Lay out the text."""
@@ -59,15 +60,24 @@ class TextView(View):
     @work(exclusive=True, group="read")
     async def read(self) -> None:
         """Ask for the text."""
-        self.put("notice", "" if self._text else "Reading…")
+        was_shown = bool(self._text)
+        self.put("notice", "" if was_shown else "Reading…")
         try:
             self._text = await self._fetch()
         except KubeError as error:
-            self.put("notice", "\n".join(map(sanitize, str(error).split("\n"))))
+            if was_shown:
+                self.put("notice", "\n".join(map(sanitize, str(error).split("\n"))))
+            else:
+                # Here it can be scrolled: all that was tried is more than the notice has room for.
+                self._show_lines(str(error), wraps=True)
         else:
-            self.put("notice", "")
-            self._reader.show([TextLine(line) for line in self._text.splitlines()])
-            self.say()
+            self._show_lines(self._text, wraps=self._reader.wraps if was_shown else self._wraps)
+
+    def _show_lines(self, text: str, *, wraps: bool) -> None:
+        self.put("notice", "")
+        self._reader.wraps = wraps
+        self._reader.show([TextLine(line) for line in text.splitlines()])
+        self.say()
 
     def watch_filter_text(self, text: str) -> None:
         """Mark what matches."""

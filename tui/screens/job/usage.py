@@ -13,8 +13,7 @@ from k8s.telemetry.job_ranks import RankReading
 from k8s.telemetry.readings import GpuKey, PodReadings
 from k8s.text.sanitize import sanitize
 from tui.screens.base.gpu_cells import GPU_COLUMNS, gpu_cells, gpu_text, warning_detail
-from tui.screens.base.list_view import ListView
-from tui.screens.base.telemetry_watch import TelemetryWatch
+from tui.screens.base.telemetry_list import TelemetryList
 from tui.screens.dialogs.detail import DetailScreen
 from tui.text.empty_states import no_cluster
 from tui.text.format import NOTHING, plural
@@ -46,7 +45,7 @@ _DITTO = '"'
 """Stands where the number is that of the row above: of the whole pod."""
 
 
-class UsageView(ListView):
+class UsageView(TelemetryList):
     """The ranks of one job, and what they use."""
 
     NAME: ClassVar[str] = "usage"
@@ -55,28 +54,11 @@ class UsageView(ListView):
 
     def __init__(self, ref: JobRef) -> None:
         """Make the view of a job."""
-        super().__init__()
+        super().__init__(self._gpu_nodes, lambda: (ref,))
         self.ref = ref
         """The job that is shown."""
-        self._telemetry = TelemetryWatch(self, self._gpu_nodes, lambda: (ref,))
         self._ranks: tuple[RankReading, ...] = ()
         self._warnings: Mapping[GpuKey, Sequence[GpuWarning]] = {}
-
-    def on_mount(self) -> None:
-        """Let ages grow though nothing changes."""
-        self.set_interval(10, self.redraw)
-
-    def uncovered(self) -> None:
-        """Begin to ask, or go on."""
-        self._telemetry.look()
-
-    def covered(self) -> None:
-        """Ask for nothing."""
-        self._telemetry.stop()
-
-    def refresh_feeds(self) -> None:
-        """Ask again now."""
-        self._telemetry.refresh()
 
     def current_job(self) -> JobRef:
         """Return the job."""
@@ -103,9 +85,8 @@ class UsageView(ListView):
             for (space, name), each in telemetry.pods.items()
             if space == self.ref.namespace and name in names
         ]
-        told = "  ".join(filter(None, (source_words(nodes, now), pod_source_words(pods, now))))
-        typed = f"  /{self.filter_text}" if self.filter_text else ""
-        self.set_title(f"Jobs › {sanitize(self.ref.name)} › usage  {told}{typed}")
+        told = source_words(nodes, now), pod_source_words(pods, now)
+        self.set_list_title(f"Jobs › {sanitize(self.ref.name)} › usage", *told)
         missing = {missing_words(each.missing): each.node for each in nodes if each.missing is not None}
         self.put("notice", snapshot.stale or "\n".join(f"{node}: {words}" for words, node in missing.items()))
         self.put("totals", self._totals())

@@ -63,7 +63,7 @@ class ContextsView(ListView):
         here = self.snapshot.context
         table.set_rows([_row(context, is_here=context.name == here) for context in self._contexts.values()])
         amount = len(self._contexts)
-        self.set_title(f"Contexts ({amount})" + (f"  /{self.filter_text}" if self.filter_text else ""))
+        self.set_list_title(f"Contexts ({amount})")
         self.put("notice", self._problem)
         self.put("totals", f"Σ {plural(amount, 'context')}" + (f" · now {sanitize(here)}" if here else ""))
 

@@ -144,13 +144,17 @@ class HomePanes:
         """Show the picture, and the job under the cursor, once the list has said it and the cursor rests.
 
         A key is answered by the list alone, and the next one need not wait for what the panes cost.
-        What was read for a job that the cursor has left is read no more from now on.
+        What was read for a job that the cursor has left is read no more from now on. Where there is no job
+        any more nothing is put off: it may be another cluster.
         """
         has_moved = self._job is not None and self._job.uid != (job and job.uid)
         self._job, self._snapshot = job, snapshot
         if not self.strip.is_mounted:
             return
-        if has_moved:
+        if has_moved and job is None:
+            self.job_pane.leave()
+            self._show()
+        elif has_moved:
             self.job_pane.leave()
             if self._rests is not None:
                 self._rests.stop()
@@ -160,6 +164,8 @@ class HomePanes:
             self.strip.call_later(self._show)
 
     def _show(self) -> None:
+        if self._rests is not None:
+            self._rests.stop()
         self._shows_soon, self._rests = False, None
         self.show(self._job, self._snapshot)
 

@@ -16,8 +16,7 @@ from k8s.telemetry.readings import GpuReading, NodeReadings
 from k8s.text.sanitize import sanitize
 from tui.feeds.preview_text import model_words, node_status
 from tui.screens.base.gpu_cells import GPU_COLUMNS, gpu_cells, gpu_text, warning_detail
-from tui.screens.base.list_view import ListView
-from tui.screens.base.telemetry_watch import TelemetryWatch
+from tui.screens.base.telemetry_list import TelemetryList
 from tui.screens.dialogs.detail import DetailScreen
 from tui.text.empty_states import no_cluster
 from tui.text.format import NOTHING, Clock, Look, plural, status_run
@@ -48,11 +47,11 @@ _LOOKS: tuple[tuple[str, str, str, Look], ...] = (
 )
 
 
-class NodeGpusView(ListView):
+class NodeGpusView(TelemetryList):
     """The pods that hold GPUs of one node, and those that nobody holds."""
 
     CSS_PATH: ClassVar[list[str | PurePath]] = [
-        *ListView.CSS_PATH,
+        *TelemetryList.CSS_PATH,
         Path(__file__).with_name("node_gpus.tcss"),
     ]
     NAME: ClassVar[str] = "node_gpus"
@@ -62,10 +61,9 @@ class NodeGpusView(ListView):
 
     def __init__(self, node: str) -> None:
         """Make the view of the node with this name."""
-        super().__init__()
+        super().__init__(lambda: (node,))
         self._node_name = node
         self._jobs: dict[str, tuple[Job, Instance]] = {}
-        self._telemetry = TelemetryWatch(self, lambda: (node,))
         self._devices = Table(DEVICE_COLUMNS, id="devices")
 
     def compose_body(self) -> ComposeResult:
@@ -75,26 +73,13 @@ class NodeGpusView(ListView):
         yield self._devices
 
     def on_mount(self) -> None:
-        """Keep GPUs in their order; let ages grow though nothing changes."""
+        """Keep GPUs in their order."""
         self._devices.order = None
-        self.set_interval(10, self.redraw)
 
     @property
     def is_drawable(self) -> bool:
         """Tell whether its parts are there."""
         return super().is_drawable and self._devices.is_mounted
-
-    def uncovered(self) -> None:
-        """Begin to ask what the GPUs do, or go on."""
-        self._telemetry.look()
-
-    def covered(self) -> None:
-        """Ask for nothing."""
-        self._telemetry.stop()
-
-    def refresh_feeds(self) -> None:
-        """Ask again now what the GPUs do."""
-        self._telemetry.refresh()
 
     def action_next_pane(self) -> None:
         """Go to the GPUs, or back to who holds them."""
@@ -111,9 +96,7 @@ class NodeGpusView(ListView):
         node = next((node for node in snapshot.nodes if node.name == self._node_name), None)
         table.empty = no_cluster(snapshot) or "No GPU here, and nobody who holds one."
         self.put("notice", snapshot.stale)
-        self.set_title(
-            _title(self._node_name, node, clock) + (f"  /{self.filter_text}" if self.filter_text else "")
-        )
+        self.set_list_title(_title(self._node_name, node, clock))
         self._jobs = _jobs_by_pod(snapshot, node) if node else {}
         table.set_rows(_rows(node, self._jobs, clock) if node else [])
         self._draw_devices(snapshot, self._telemetry.of_node(self._node_name))
@@ -174,9 +157,10 @@ class NodeGpusView(ListView):
         return self._jobs.get(self.selected_row())
 
     def action_request(self, name: str) -> None:
-        """Ask for it where the row has a job, otherwise say why it has none."""
+        """Ask for it where the row has a job or the node is meant, otherwise say why it has no job."""
         action = self.context.actions.find(name)
-        if self._under_cursor() or action is None or all(on.view != self.NAME for on in action.on):
+        views = [on.view for on in action.on] if action is not None else []
+        if self._under_cursor() or self.NAME not in views or "nodes" in views:
             super().action_request(name)
         elif self.selected_row() in ("free", "unhealthy", ""):
             self.flash("No job holds these GPUs.")

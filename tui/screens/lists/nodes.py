@@ -12,9 +12,9 @@ from k8s.status import Status
 from k8s.telemetry.readings import NodeReadings
 from k8s.text.sanitize import sanitize
 from tui.feeds.preview_text import node_look, node_status, taint_words, telling_taints
-from tui.screens.base.list_view import ListView, progress_of
+from tui.screens.base.list_view import progress_of
 from tui.screens.base.request import ActionRequest
-from tui.screens.base.telemetry_watch import TelemetryWatch
+from tui.screens.base.telemetry_list import TelemetryList
 from tui.text.empty_states import no_nodes
 from tui.text.format import NOTHING, Clock, count, memory, plural
 from tui.text.gpu_bar import holder_words, node_cells
@@ -49,7 +49,7 @@ MOST_BLOCKS = 6
 _WAITING = (Status.QUEUED, Status.PENDING)
 
 
-class NodesView(ListView):
+class NodesView(TelemetryList):
     """The list of nodes."""
 
     NAME: ClassVar[str] = "nodes"
@@ -63,15 +63,13 @@ class NodesView(ListView):
         Args:
             begin_with: The node on which the cursor is at first, or a filter behind a slash.
         """
-        super().__init__()
+        super().__init__(self._nodes_in_sight)
         self._kept: RowCache[NodeRow] = RowCache()
-        self._telemetry = TelemetryWatch(self, self._nodes_in_sight)
         self._first_node = "" if begin_with.startswith("/") else begin_with
         self._first_filter = begin_with.removeprefix("/") if begin_with.startswith("/") else ""
 
     def on_mount(self) -> None:
-        """Let ages grow though nothing changes."""
-        self.set_interval(10, self.redraw)
+        """Begin with the filter that was asked for."""
         self.filter_text = self._first_filter
 
     def paint(self) -> None:
@@ -84,18 +82,6 @@ class NodesView(ListView):
         """Return a node's labels."""
         node = self.subject(key)
         return node.labels if node is not None else {}
-
-    def uncovered(self) -> None:
-        """Begin to ask what the GPUs do, or go on."""
-        self._telemetry.look()
-
-    def covered(self) -> None:
-        """Ask for nothing."""
-        self._telemetry.stop()
-
-    def refresh_feeds(self) -> None:
-        """Ask again now what the GPUs do."""
-        self._telemetry.refresh()
 
     def on_table_row_highlighted(self, event: Table.RowHighlighted) -> None:
         """Ask also of the nodes that came into sight."""
@@ -129,10 +115,8 @@ class NodesView(ListView):
         self._telemetry.look()
         shown = table.row_count
         amount = count(shown) if shown == len(nodes) else f"{count(shown)} of {count(len(nodes))}"
-        filtered = (f"/{self.filter_text}",) if self.filter_text else ()
         read = source_words(telemetry.nodes.values(), datetime.now(UTC))
-        told = (read,) if read else ()
-        self.set_title("  ".join((f"Nodes ({amount})", *told, *progress_of(snapshot), *filtered)))
+        self.set_list_title(f"Nodes ({amount})", read, *progress_of(snapshot))
         self.put("notice", snapshot.stale or "\n".join(map(_partial, snapshot.missing_gpus)))
         self.put("totals", totals(snapshot))
 

@@ -17,8 +17,7 @@ from tui.jobs.idle_report import (
     observed_words,
     usage_by_user,
 )
-from tui.screens.base.list_view import ListView
-from tui.screens.base.telemetry_watch import TelemetryWatch
+from tui.screens.base.telemetry_list import TelemetryList
 from tui.text.empty_states import no_cluster
 from tui.text.format import NOTHING, Look, plural
 from tui.text.gpu_words import missing_words, source_words
@@ -38,7 +37,7 @@ _SEPARATOR = "\x1f"
 """Between the user and the job in a row's key; no name has it."""
 
 
-class UsersView(ListView):
+class UsersView(TelemetryList):
     """Users with what they hold, and below each of them their jobs."""
 
     NAME: ClassVar[str] = "users"
@@ -48,25 +47,8 @@ class UsersView(ListView):
 
     def __init__(self) -> None:
         """Make the view."""
-        super().__init__()
-        self._telemetry = TelemetryWatch(self, self._held_nodes)
+        super().__init__(self._held_nodes)
         self._users: tuple[UserUsage, ...] = ()
-
-    def on_mount(self) -> None:
-        """Let ages grow though nothing changes."""
-        self.set_interval(10, self.redraw)
-
-    def uncovered(self) -> None:
-        """Begin to observe GPUs, or go on."""
-        self._telemetry.look()
-
-    def covered(self) -> None:
-        """Ask for nothing; the time until it is shown again is not observed."""
-        self._telemetry.stop()
-
-    def refresh_feeds(self) -> None:
-        """Ask again now what the GPUs do."""
-        self._telemetry.refresh()
 
     def _held_nodes(self) -> list[str]:
         """Return the nodes of which the jobs that are shown hold GPUs."""
@@ -85,17 +67,16 @@ class UsersView(ListView):
         )
         self._users = usage_by_user(snapshot.jobs, telemetry.gpus, self._ledger, snapshot.nodes)
         table.set_rows([row for user in self._users for row in _rows(user)])
-        typed = f"  /{self.filter_text}" if self.filter_text else ""
-        self.set_title(f"Users ({len(self._users)})  {self._told()}{typed}")
+        self.set_list_title(f"Users ({len(self._users)})", *self._told())
         self.put("notice", snapshot.stale or self._why_not())
         self.put("totals", self._totals())
         self._telemetry.look()
 
-    def _told(self) -> str:
-        """Say what is known from where, and for how long it was observed."""
+    def _told(self) -> tuple[str, str]:
+        """Say for how long it was observed, and who told."""
         read = source_words(self._telemetry.newest.nodes.values(), datetime.now(UTC))
         observed = observed_words(self._ledger)
-        return "  ".join(filter(None, (f"observed {observed}" if observed else "nothing observed yet", read)))
+        return f"observed {observed}" if observed else "nothing observed yet", read
 
     def _why_not(self) -> str:
         """Say in a line why idle is not known, or not of all."""

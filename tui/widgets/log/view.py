@@ -66,31 +66,22 @@ class LogView(Widget, can_focus=True):
             self.text = text
             """What to copy: lines without anything a terminal obeys."""
 
-    class Save(Message):
+    class _OfView(Message):
+        def __init__(self, view: LogView) -> None:
+            super().__init__()
+            self.view = view
+            """The view it comes from."""
+
+        @property
+        def control(self) -> LogView:
+            """The view it comes from."""
+            return self.view
+
+    class Save(_OfView):
         """All of the log is to be saved, also what the view does not hold."""
 
-        def __init__(self, view: LogView) -> None:
-            super().__init__()
-            self.view = view
-            """The view it was asked in."""
-
-        @property
-        def control(self) -> LogView:
-            """The view it was asked in."""
-            return self.view
-
-    class Changed(Message):
+    class Changed(_OfView):
         """Whether it follows, or which match is current, is not what it was."""
-
-        def __init__(self, view: LogView) -> None:
-            super().__init__()
-            self.view = view
-            """The view it happened in."""
-
-        @property
-        def control(self) -> LogView:
-            """The view it happened in."""
-            return self.view
 
         def can_replace(self, message: Message) -> bool:
             """Let the newest state stand for those before it."""

@@ -8,6 +8,7 @@ Started as `python -I -S git_sync.py OPTIONS...`; needs only the standard librar
 """
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -42,6 +43,8 @@ _SWITCHES = frozenset(("one-time", "ssh", "ssh-known-hosts"))
 _TRUE = frozenset(("1", "t", "true"))
 _LOGIN = '!f() { echo "username=$GIT_SYNC_USERNAME"; echo "password=$GIT_SYNC_PASSWORD"; }; f'
 """A credential helper: what it tells git stands in variables, so that no list of processes shows it."""
+_LOGIN_IN_URL = re.compile(r"^(https?://)[^/]*@")
+"""Left out of what is said: it may be a token."""
 _NOT_INSTALLED = (
     "git is not installed on this machine, and the sandbox ignores images, so it cannot fetch code. "
     "Install git (apt-get install git)."
@@ -112,6 +115,7 @@ class Repository:
     def __init__(self, options: Mapping[str, str]) -> None:
         home = os.environ.get("HOME", "")
         name = options["repo"].strip("/").split("/")[-1]
+        self._address = _LOGIN_IN_URL.sub(r"\1", options["repo"])
         self._options = options
         self._root = Path(options["root"] or f"{home}/git")
         self._link = self._root / (options["dest"] or name)
@@ -134,7 +138,7 @@ class Repository:
         if os.path.basename(os.path.realpath(self._link)) == commit:
             return
         self._check_out(commit)
-        print(f"{options['repo']}: {options['branch']} is at {commit}", file=sys.stderr, flush=True)
+        print(f"{self._address}: {options['branch']} is at {commit}", file=sys.stderr, flush=True)
 
     def _clone(self) -> None:
         # What a run before this one left there is in the way.
@@ -200,7 +204,7 @@ class Repository:
         if done.returncode:
             lines = [line for line in said.splitlines() if line.startswith(("fatal:", "error:", "remote:"))]
             why = " ".join(lines or said.splitlines()[-1:]) or f"it exited with {done.returncode}"
-            raise CannotSync(f"git {words[0]} of {self._options['repo']}: {why}")
+            raise CannotSync(f"git {words[0]} of {self._address}: {why}")
         return done.stdout.decode("utf-8", "replace").strip()
 
 

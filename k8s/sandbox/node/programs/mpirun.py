@@ -140,13 +140,13 @@ def _mounts_of(folder: str, deadline: float) -> set[tuple[str, str]]:
             return {(path, real) for path, real in launch["mounts"]}
 
 
-def has_lost_worker(folder: str, within_s: float = _ENDS_WITHIN_S) -> bool:
+def has_lost_worker(folder: str) -> bool:
     """Tell whether a worker's daemon did not end by itself.
 
     `remote_shell` leaves a file for each, named by its process id: empty, then how the daemon ended. It
     may be behind mpirun, which kills it only when something went wrong.
     """
-    deadline = time.monotonic() + within_s
+    deadline = time.monotonic() + _ENDS_WITHIN_S
     while True:
         ends = {int(name): _read(os.path.join(folder, name)) for name in os.listdir(folder)}
         running = [pid for pid, end in ends.items() if not end and os.path.exists(f"/proc/{pid}")]

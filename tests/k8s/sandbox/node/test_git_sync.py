@@ -63,6 +63,12 @@ def sync(root: Path, repo: str, *words: str, **variables: str) -> tuple[int, str
     return done.returncode, done.stderr
 
 
+def test_a_login_in_the_address_gets_into_no_log(tmp_path: Path) -> None:
+    status, said = sync(tmp_path / "code", "https://li:s3cr3t@127.0.0.1:1/team/code.git")
+    assert status == 1 and "git clone of https://127.0.0.1:1/team/code.git" in said
+    assert "s3cr3t" not in said
+
+
 def test_a_branch_is_fetched_and_the_second_time_what_is_new_of_it(repository: Path, tmp_path: Path) -> None:
     root = tmp_path / "code"
     assert sync(root, f"file://{repository}") == (

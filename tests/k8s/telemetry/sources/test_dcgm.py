@@ -134,7 +134,7 @@ def test_through_prometheus_the_exporters_own_pod_is_no_holder() -> None:
 def test_a_sample_is_found_to_be_of_a_node_by_any_of_the_labels_in_use(
     labels: dict[str, str], node: str
 ) -> None:
-    assert node_of(labels, ["gpu-a", "gpu-b"]) == node
+    assert node_of(labels, {"gpu-a", "gpu-b"}) == node
 
 
 def test_a_label_is_no_longer_than_any_name() -> None:

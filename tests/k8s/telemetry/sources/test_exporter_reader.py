@@ -233,6 +233,19 @@ async def test_a_node_that_comes_in_sight_later_is_looked_through_once() -> None
     assert searches == ["spec.nodeName=n1", "spec.nodeName=n2"]
 
 
+async def test_who_may_not_search_the_pods_of_a_node_is_refused_once_whichever_nodes_come_in_sight() -> None:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say("/version", Answer({"gitVersion": "v1.34.1"}))
+        cluster.say("/api/v1/pods", refusal(403, "no", "Forbidden"))
+        say_pods(cluster, exporter_pod("n0"), path="/api/v1/namespaces/gpu-operator/pods")
+        reader = reader_of(client)
+        for node in ("n1", "n2", "n3"):
+            found = await reader.read([node])
+            assert found[node].missing is not None
+        searches = [each.query["fieldSelector"] for each in cluster.requests if "fieldSelector" in each.query]
+    assert searches == ["spec.nodeName=n1"]
+
+
 async def test_who_may_not_ask_for_the_version_reads_exporters_all_the_same() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         gpu_cluster(cluster, n1=text())

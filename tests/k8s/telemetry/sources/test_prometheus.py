@@ -1,8 +1,9 @@
 from __future__ import annotations
 
 import re
+import threading
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from urllib.parse import quote
 
@@ -84,6 +85,20 @@ async def test_gpus_come_with_their_pods_and_with_the_moment_at_which_prometheus
         (PodContainer("vision", "bert-0", "pytorch"),),
     )
     assert gpu.read_at == NOON - timedelta(seconds=21)
+
+
+async def test_keys_are_answered_while_the_samples_of_many_nodes_are_sorted() -> None:
+    threads: list[threading.Thread] = []
+
+    def now() -> datetime:
+        threads.append(threading.current_thread())
+        return NOON
+
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say(K8S.path, vector((BUSY, 87)))
+        found = await PrometheusReader(client, Refusals(), now, K8S).gpus(["gpu-a"])
+    assert len(found["gpu-a"].gpus) == 1
+    assert threads and threading.main_thread() not in threads
 
 
 async def test_all_nodes_are_asked_for_in_one_query() -> None:

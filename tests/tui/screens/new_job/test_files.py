@@ -131,8 +131,10 @@ async def test_a_file_that_holds_no_job_changes_nothing_and_says_why(tmp_path: P
             it.screen.query_one(Notice).show("")
             await import_file(it, path)
             assert words in it.said("Notice")
-        await import_file(it, tmp_path / "none.yaml")
-        await until(it, lambda: "No such file" in it.said("Notice"))
+        for nowhere in (tmp_path / "none.yaml", Path("~nobody-of-this-name/none.yaml")):
+            it.screen.query_one(Notice).show("")
+            await import_file(it, nowhere)
+            await until(it, lambda: "No such file" in it.said("Notice"))
         assert not it.screen.state.is_dirty
 
 

@@ -1,0 +1,84 @@
+"""What a rank computes on: the GPU of its place on the node, or words about why there is none."""
+
+import threading
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="training needs torch, which gpuconsole[trainer] brings")
+
+from tests.trainer.jobs import free_port  # noqa: E402
+from trainer.catalogue import find  # noqa: E402
+from trainer.ddp.run import run  # noqa: E402
+from trainer.distributed.process_group import ProcessGroup, choose_device  # noqa: E402
+from trainer.messages import TooFewGpus, TrainingError  # noqa: E402
+from trainer.ranks import Ranks  # noqa: E402
+from trainer.signals import StopRequest  # noqa: E402
+
+
+@pytest.fixture
+def two_gpus(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """A torch that finds two GPUs, and notes which of them is taken."""
+    taken: list[Any] = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "set_device", taken.append)
+    return taken
+
+
+def test_each_process_of_a_node_takes_the_gpu_of_its_place_there(two_gpus: list[Any]) -> None:
+    for name in ("auto", "cuda"):
+        assert choose_device(name, Ranks(3, 4, 1, 2, "torchrun")) == torch.device("cuda", 1)
+    assert two_gpus == [torch.device("cuda", 1)] * 2
+    assert choose_device("cpu", Ranks(3, 4, 1, 2, "torchrun")) == torch.device("cpu")
+
+
+def test_a_task_of_slurm_that_sees_its_own_gpu_alone_takes_that(
+    monkeypatch: pytest.MonkeyPatch, two_gpus: list[Any]
+) -> None:
+    with pytest.raises(TooFewGpus):
+        choose_device("auto", Ranks(1, 3, 1, 3, "Slurm"))
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    assert choose_device("auto", Ranks(1, 2, 1, 2, "Slurm")) == torch.device("cuda", 0)
+
+
+@pytest.mark.parametrize("local_rank", [0, 2])
+def test_more_processes_than_gpus_end_all_of_the_node_at_once_with_a_status_of_their_own(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    two_gpus: list[Any],
+    local_rank: int,
+) -> None:
+    ranks = {"RANK": local_rank, "WORLD_SIZE": 3, "LOCAL_RANK": local_rank, "LOCAL_WORLD_SIZE": 3}
+    meet = {"TORCHELASTIC_RUN_ID": "none", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
+    for name, value in (ranks | meet).items():
+        monkeypatch.setenv(name, str(value))
+    assert run(find("ddp").parser().parse_args([]), StopRequest()) == 6
+    assert capsys.readouterr().err == (
+        "error: The job has 3 processes here, but there are only 2 GPUs. Each needs one of its own."
+        " Start as many processes as there are GPUs, or use --device cpu.\n"
+    )
+    assert two_gpus == []
+
+
+def test_ranks_of_which_some_have_no_gpu_end_with_words_and_do_not_wait_for_each_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    monkeypatch.setenv("MASTER_PORT", free_port())
+    said: dict[int, TrainingError] = {}
+
+    def join(rank: int, device: str) -> None:
+        try:
+            ProcessGroup(Ranks(rank, 2, 0, 1, "the environment"), torch.device(device), 200).init()
+        except TrainingError as error:
+            said[rank] = error
+
+    ranks = [threading.Thread(target=join, args=each) for each in enumerate(("cpu", "cuda"))]
+    for each in ranks:
+        each.start()
+    for each in ranks:
+        each.join()
+    assert {type(each) for each in said.values()} == {TooFewGpus}
+    assert str(said[0]) == str(said[1])
+    assert str(said[0]).startswith("Rank 1 computes on a GPU, but rank 0 has none.")

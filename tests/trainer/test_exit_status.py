@@ -1,0 +1,86 @@
+"""What a rank says when its work fails, and the status it ends with."""
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="training needs torch, which gpuconsole[trainer] brings")
+
+from trainer.distributed.exit_status import run_to_exit_status  # noqa: E402
+from trainer.messages import MissingData, TrainingError  # noqa: E402
+from trainer.signals import StopRequest  # noqa: E402
+
+
+def ended(error: BaseException, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    """Return the status of work that raises `error`, and what is said."""
+
+    def work() -> None:
+        raise error
+
+    status = run_to_exit_status(work, StopRequest(), memory_full="Take less.")
+    return status, capsys.readouterr().err
+
+
+def of_compiler(words: str) -> RuntimeError:
+    """An error as torch.compile raises it when the C++ compiler has failed."""
+    exc = pytest.importorskip("torch._dynamo.exc")
+    error: RuntimeError = exc.TorchDynamoException(words)
+    return error
+
+
+INDUCTOR = """CppCompileError: C++ compile error
+
+Command:
+g++ /tmp/header.hpp -O3 -ferror-limit=1 -o /tmp/header.gch
+
+Output:
+/tmp/header.hpp:1:10: fatal error: Python.h: No such file or directory
+compilation terminated.
+"""
+
+
+def test_a_compiler_that_fails_is_quoted_and_what_to_do_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    assert ended(of_compiler(INDUCTOR), capsys) == (
+        1,
+        "error: torch.compile failed. /tmp/header.hpp:1:10: fatal error: Python.h: No such file or directory."
+        " Use --compile off.\n",
+    )
+    assert ended(of_compiler("Unsupported. More of it"), capsys)[1] == (
+        "error: torch.compile failed. Unsupported. Use --compile off.\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "words"),
+    [
+        (MissingData("No file.", now="Bring it."), 5, "error: No file. Bring it."),
+        (TrainingError("It broke."), 1, "error: It broke."),
+        (MemoryError(), 1, "error: The memory is full. Take less."),
+        (
+            RuntimeError("[enforce fail] cannot allocate memory: 8 bytes"),
+            1,
+            "error: The memory is full. Take",
+        ),
+        (
+            torch.OutOfMemoryError("Tried 2 GiB. More"),
+            1,
+            "error: The GPU's memory is full. Tried 2 GiB. Choose",
+        ),
+        (
+            torch.distributed.DistNetworkError("gone"),
+            1,
+            "error: Another rank of the job is gone, so this one",
+        ),
+    ],
+)
+def test_what_the_user_can_act_on_is_one_line(
+    capsys: pytest.CaptureFixture[str], error: BaseException, status: int, words: str
+) -> None:
+    found, said = ended(error, capsys)
+    assert found == status
+    assert said.startswith(words) and said.count("\n") == 1
+
+
+def test_a_fault_of_our_own_keeps_its_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(RuntimeError, match="shapes"):
+        ended(RuntimeError("shapes do not fit"), capsys)
+    with pytest.raises(ZeroDivisionError):
+        ended(ZeroDivisionError(), capsys)
