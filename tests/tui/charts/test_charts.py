@@ -376,8 +376,8 @@ def test_a_million_points_are_drawn_within_a_blink() -> None:
     )
     best_s = math.inf
     for _ in range(5):
-        started = time.perf_counter()
+        started = time.process_time()
         draw("train/loss", [PlotCurve("bert", series)], 200, 50, PlotOptions())
-        best_s = min(best_s, time.perf_counter() - started)
+        best_s = min(best_s, time.process_time() - started)
     assert best_s < 0.1
     assert len(series) > BLOCK

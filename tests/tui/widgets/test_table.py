@@ -265,9 +265,9 @@ async def test_ten_thousand_rows_are_set_and_moved_through_at_once() -> None:
     many = rows(10_000)
     app = TableApp(many)
     async with app.run_test(size=(200, 60)) as pilot:
-        started = time.perf_counter()
+        started = time.process_time()
         app.table.set_rows([*many[1:], row("late")])
-        set_s = time.perf_counter() - started
+        set_s = time.process_time() - started
         await pilot.press("G")
         assert app.table.cursor_key == "late"
         assert set_s < 0.5
