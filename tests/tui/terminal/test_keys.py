@@ -92,7 +92,7 @@ def opened(server: LoadServer, folder: Path, delay_ms: str) -> Iterator[Terminal
         "ESCDELAY": delay_ms,
     }
     words = [sys.executable, "-P", "-m", "tui", "-A", "--kubeconfig", str(server.kubeconfig)]
-    with Terminal(words, columns=100, lines=30, env=env) as terminal:
+    with Terminal(words, columns=100, lines=40, env=env) as terminal:
         terminal.wait_for(lambda screen: chosen(screen) and len(rows(screen)) == 12)
         yield terminal
 

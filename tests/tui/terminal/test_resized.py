@@ -29,7 +29,7 @@ def console(server: LoadServer, tmp_path: Path) -> Iterator[Terminal]:
     homes = {f"XDG_{kind}_HOME": str(tmp_path / kind) for kind in ("DATA", "STATE", "CONFIG", "CACHE")}
     env = {**os.environ, **homes, "TERM": "xterm-256color"}
     words = [sys.executable, "-P", "-m", "tui", "-A", "--kubeconfig", str(server.kubeconfig)]
-    with Terminal(words, columns=100, lines=30, env=env) as terminal:
+    with Terminal(words, columns=100, lines=40, env=env) as terminal:
         terminal.wait_for(chosen)
         yield terminal
 
@@ -45,18 +45,18 @@ def test_after_a_storm_of_sizes_the_last_one_is_painted_and_the_cursor_is_where_
     for columns, lines in STORM:
         console.resize(columns, lines)
         console.read_some(0.01)
-    console.resize(110, 34)
+    console.resize(110, 40)
     console.wait_for(lambda screen: rows(screen) == there and chosen(screen) == there[-3])
     console.wait_for(
-        lambda screen: [number for number, line in enumerate(screen.split("\n")) if "command" in line] == [33]
+        lambda screen: [number for number, line in enumerate(screen.split("\n")) if "command" in line] == [39]
     )
     console.send("k")
     console.wait_for(lambda screen: chosen(screen) == there[-4])
 
 
 def rows(screen: str) -> list[str]:
-    """Return the numbers that the jobs on the screen end with."""
-    return re.findall(r"^ [●* ]?[▸ ]? ?[\w…-]+?-(\d{4})\b", screen, re.M)
+    """Return the numbers that the jobs of the list end with; the cells of a node follow its name at once."""
+    return re.findall(r"^ [●* ]?[▸ ]? ?[\w…-]+?-(\d{4})  ", screen, re.M)
 
 
 def chosen(screen: str) -> str:
