@@ -32,6 +32,8 @@ LINES = 200
 """How many of the last lines of a log are read."""
 MOST_BYTES = 256 * 1024
 """Of a log no more is read, however long its lines are."""
+MOST_JOBS = 256
+"""Jobs that are remembered, those read last; the console is open for days."""
 MOST_VALUES = 64
 """Values that are kept of each job, evenly spread over what was read."""
 IDLE_S = 10.0
@@ -99,11 +101,21 @@ class LossFeed:
                         await asyncio.wait_for(self._changed.wait(), wait_s if uid else None)
                     continue
                 job = self._wanted[uid]
-                self._read_at_s[uid], self._reads = clock(), uid
+                self._note_read(uid, clock())
+                self._reads = uid
                 try:
                     await self._read(job)
                 finally:
                     self._reads = ""
+
+    def _note_read(self, uid: str, at_s: float) -> None:
+        """Note when a job was read, and forget those that were read longest ago and are out of sight."""
+        self._read_at_s.pop(uid, None)
+        self._read_at_s[uid] = at_s
+        known = [each for each in self._read_at_s if each not in self._wanted]
+        for old in known[: max(0, len(self._read_at_s) - MOST_JOBS)]:
+            for kept in (self._read_at_s, self.values, self.curves, self._files):
+                kept.pop(old, None)
 
     def _next(self) -> tuple[str, float]:
         """Return the job that is to be read next, and when; no job where none is wanted."""

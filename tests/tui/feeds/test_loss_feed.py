@@ -77,6 +77,22 @@ async def test_a_job_is_read_again_only_after_a_while_and_only_while_it_is_wante
         assert len(cluster.asked(LOG)) == 1 and soon.values["job-gpt"] == (8,)
 
 
+async def test_only_the_jobs_that_were_read_last_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tui.feeds.loss_feed.MOST_JOBS", 2)
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        changed = asyncio.Event()
+        feed = LossFeed(client, None, lambda _: changed.set())
+        for name in ("bert", "gpt", "vit"):
+            cluster.say(f"{PODS}/{name}-master-0/log", said("step 1 loss 9"))
+            feed.want([running(name)])
+            await read(feed, changed)
+        assert list(feed.values) == ["job-gpt", "job-vit"]
+        feed.want([running("bert"), running("gpt"), running("vit")])
+        await read(feed, changed)
+        assert sorted(feed.values) == ["job-bert", "job-gpt", "job-vit"], "none in sight is forgotten"
+        assert len(cluster.asked(LOG)) == 2
+
+
 def with_event_files(cluster: ScriptedCluster, name: str, folder: Path, steps: int) -> Object:
     """Return a job whose event files are on this machine, and let the cluster answer for it."""
     learns = pytorch_job(name, gpus=1, annotations={LOG_DIR_ANNOTATION: "/w/logs"})
