@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from k8s.jobs.permissions import Permissions
 from k8s.jobs.pod_files import LOCAL_PATH
 from k8s.snapshot import Job
 from k8s.status import Status
-from tests.scripted.server import WAIT_S, Answer, ScriptedCluster
+from tests.scripted.server import WAIT_S, Answer, Compute, ScriptedCluster
 from tests.support.objects import Object, joined, pod_of, pytorch_job
 from tests.support.sample_cluster import ago
 from tests.tui.keys.world import PODS, PYTORCH_JOBS, REVIEWS
@@ -82,8 +83,10 @@ async def test_only_the_jobs_that_were_read_last_are_remembered(monkeypatch: pyt
     async with ScriptedCluster() as cluster, cluster.client() as client:
         changed = asyncio.Event()
         feed = LossFeed(client, None, lambda _: changed.set())
+        losses = count(9)
+        another = Compute(lambda _: said(f"step 1 loss {next(losses)}"))
         for name in ("bert", "gpt", "vit"):
-            cluster.say(f"{PODS}/{name}-master-0/log", said("step 1 loss 9"))
+            cluster.say(f"{PODS}/{name}-master-0/log", another)
             feed.want([running(name)])
             await read(feed, changed)
         assert list(feed.values) == ["job-gpt", "job-vit"]
@@ -91,6 +94,11 @@ async def test_only_the_jobs_that_were_read_last_are_remembered(monkeypatch: pyt
         await read(feed, changed)
         assert sorted(feed.values) == ["job-bert", "job-gpt", "job-vit"], "none in sight is forgotten"
         assert len(cluster.asked(LOG)) == 2
+        hasty = LossFeed(client, None, lambda _: changed.set(), read_s=0.01)
+        for name in ("bert", "gpt", "bert", "vit"):
+            hasty.want([running(name)])
+            await read(hasty, changed)
+        assert sorted(hasty.values) == ["job-bert", "job-vit"], "bert was read again after gpt"
 
 
 def with_event_files(cluster: ScriptedCluster, name: str, folder: Path, steps: int) -> Object:
