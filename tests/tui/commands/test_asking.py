@@ -60,6 +60,48 @@ async def test_ctrl_c_at_a_question_is_no_answer(run: CommandLine, cluster: Scri
     assert cluster.asked(PATH, method="DELETE") == []
 
 
+PRESSED = """
+import asyncio, signal, sys
+from tui.commands.support import output
+
+class Pressed:
+    "A terminal on which ctrl+c is pressed in the moment that a question appears."
+    def write(self, text): signal.raise_signal(signal.SIGINT)
+    def flush(self): pass
+
+async def before():
+    signal.raise_signal(signal.SIGINT)
+    output.confirm("Sure?")
+
+async def while_it_appears():
+    sys.stderr = Pressed()
+    output.confirm("Sure?")
+
+try:
+    asyncio.run({moment}())
+except KeyboardInterrupt:
+    sys.exit(130)
+"""
+
+
+@pytest.mark.parametrize("moment", ["before", "while_it_appears"])
+async def test_ctrl_c_in_the_moment_of_a_question_ends_it(moment: str) -> None:
+    asking = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-P",
+        "-c",
+        PRESSED.format(moment=moment),
+        stdin=asyncio.subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    try:
+        assert await asyncio.wait_for(asking.wait(), 20) == 130
+    finally:
+        if asking.returncode is None:
+            asking.kill()
+            await asking.wait()
+
+
 async def test_more_than_a_few_jobs_are_deleted_only_for_the_words_that_say_so(
     run: CommandLine, cluster: ScriptedCluster
 ) -> None:

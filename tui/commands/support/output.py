@@ -7,6 +7,7 @@ names and the command line, and none reaches a terminal that would obey it.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import csv
 import getpass
 import json
@@ -139,16 +140,26 @@ def _ended_by_ctrl_c() -> Iterator[None]:
     # asyncio would only note ctrl+c, and go on waiting for the answer.
     noting = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
+        if _is_ctrl_c_noted():
+            raise KeyboardInterrupt
         yield
     finally:
         signal.signal(signal.SIGINT, noting)
 
 
+def _is_ctrl_c_noted() -> bool:
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:  # outside asyncio nothing is only noted
+        return False
+    return task is not None and task.cancelling() > 0
+
+
 def _answer(prompt: str) -> str | None:
     """Return what is typed on the terminal after a prompt; None for no answer at all."""
-    sys.stderr.write(prompt)
-    sys.stderr.flush()
     with _ended_by_ctrl_c():
+        sys.stderr.write(prompt)
+        sys.stderr.flush()
         answer = sys.stdin.readline()
     if not answer:
         sys.stderr.write("\n")
