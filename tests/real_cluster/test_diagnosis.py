@@ -168,7 +168,7 @@ async def test_a_process_that_ends_badly_is_blamed_with_its_exit_code(client: Cl
     await make(client, job("fails", container={"command": ["sh", "-c", "exit 3"]}))
     answer = await until(client, "fails", lambda found: found.status == "Failed" and "exit" in found.sentence)
     assert answer.sentence.startswith("Failed: pod-0 ended with exit 3, ")
-    assert answer.sentence.endswith(" UTC; all its retries are used.")
+    assert answer.sentence.endswith(" UTC; it had no retries.")
 
 
 async def test_a_job_that_runs_is_said_to_run(client: Client) -> None:

@@ -38,6 +38,8 @@ _LIMITS = {
     "BackoffLimitExceeded": ("all its retries are used", "Allow more of them: backoffLimit."),
     "PodFailurePolicy": ("its pod failure policy ended it", ""),
 }
+_NO_RETRIES = ("it had no retries", "Allow some: backoffLimit.")
+"""In place of used up retries, of a job that was given none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,8 +179,9 @@ def _limit(evidence: Evidence) -> tuple[str, str]:
     for condition in evidence.job.conditions:
         if condition.type == "Failed" and condition.status == "True":
             text = f"{condition.reason} {condition.message}"
-            if "backoff limit" in text:
-                return _LIMITS["BackoffLimitExceeded"]
+            if "backoff limit" in text or "BackoffLimitExceeded" in text:
+                had_none = evidence.declared is not None and evidence.declared.restarts_allowed == 0
+                return _NO_RETRIES if had_none else _LIMITS["BackoffLimitExceeded"]
             for reason, words in _LIMITS.items():
                 if reason in text or (reason == "DeadlineExceeded" and "deadline" in text.lower()):
                     return words

@@ -281,6 +281,24 @@ def test_deadlines_and_used_up_retries_are_said() -> None:
     assert used_up.sentence == ("Failed: worker-0 ended with exit 1, 11:59:50 UTC; all its retries are used.")
 
 
+@pytest.mark.parametrize("reached", ["Job has reached the specified backoff limit", ""])
+def test_a_job_that_was_given_no_retries_is_not_said_to_have_used_them(reached: str) -> None:
+    manifest = pytorch_job("bert") | {"status": {"conditions": []}}
+    manifest["spec"]["runPolicy"] = {"backoffLimit": 0}
+    end = {"manifest": manifest, "conditions": condition("BackoffLimitExceeded", reached)}
+    answer = failed(starting("worker-0", containerStatuses=[ended(1)]), **end)
+    assert answer.sentence == "Failed: worker-0 ended with exit 1, 11:59:50 UTC; it had no retries."
+    assert answer.help[-1] == "Allow some: backoffLimit."
+    gone = failed(instances=[instance(has_pod=False)], **end)
+    assert gone.sentence == "Failed: it had no retries; its pods are gone, and their logs with them."
+    manifest["spec"]["runPolicy"] = {"backoffLimit": 1}
+    assert "; all its retries are used" in failed(
+        **(end | {"instances": [instance(has_pod=False)]})
+    ).sentence or failed(instances=[instance(has_pod=False)], **end).sentence.startswith(
+        "Failed: all its retries are used;"
+    )
+
+
 def test_a_failure_of_which_nothing_is_left_says_what_its_operator_says() -> None:
     answer = failed(
         instances=[instance(has_pod=False)],
