@@ -36,7 +36,7 @@ SAMPLES: dict[str, st.SearchStrategy[str]] = {
     "runtime": st.sampled_from(["", "torch-distributed", "trainingruntime/mine"]),
     "torchrun_options": st.just("--log-dir '/a b'"),
     "log_dir": st.sampled_from(["", "/tb"]),
-    "working_dir": st.sampled_from(["", "/root"]),
+    "working_dir": st.sampled_from(["", "/root", "image"]),
 }
 """Valid texts of fields whose type alone does not tell."""
 

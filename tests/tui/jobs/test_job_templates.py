@@ -108,6 +108,17 @@ def test_a_packaged_trainer_is_saved_with_its_arguments(tmp_path: Path) -> None:
     assert "log_dir" not in template.fields
 
 
+@pytest.mark.parametrize("run", [COMMAND, "ddp"])
+def test_a_template_keeps_that_the_working_directory_is_the_images_own(tmp_path: Path, run: str) -> None:
+    values = {**default_values(), "name": "a", "run": run, COMMAND: "true", "claim": "data"}
+    values |= {"working_dir": "image"}
+    result = parse_values(values)
+    save_template(tmp_path, "mine", result, values)
+    template = own_templates(tmp_path)[0][0]
+    assert template.form_values()["working_dir"] == "image"
+    assert template.fields["working_dir"] == "", "what `submit --template` takes"
+
+
 @pytest.mark.parametrize("name", ["", "../x", "a/b", ".hidden", "a b", "x" * 64])
 def test_a_name_that_is_none_for_a_file_is_refused(tmp_path: Path, name: str) -> None:
     values = {**default_values(), "name": "a"}

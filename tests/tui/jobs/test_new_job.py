@@ -18,6 +18,7 @@ from trainer.catalogue import TRAINERS, find
 from tui.jobs.new_job.fields import COMMAND, JOB_FORM_FIELDS, default_values, trainer_fields
 from tui.jobs.new_job.form_spec import base_name, field_key, parse_values, values_from_spec
 from tui.jobs.new_job.form_state import FormState
+from tui.jobs.new_job.hidden_fields import hidden_fields
 from tui.jobs.new_job.preflight import preflight
 
 KEYS = sorted(default_values())
@@ -91,6 +92,30 @@ def test_defaults_with_a_name_are_ready_to_be_created() -> None:
     words = result.spec.command
     assert words[words.index("--log-dir") + 1] == "/workspace/bert-1/logs"
     assert words[words.index("--checkpoint-dir") + 1] == "/workspace/bert-1/checkpoints"
+
+
+@pytest.mark.parametrize("folder", ["", "/data", "/root"])
+@pytest.mark.parametrize("claim", ["", "data"])
+def test_a_job_keeps_its_working_directory_or_none_where_a_claim_is_mounted(folder: str, claim: str) -> None:
+    mounts = (Mount(claim, "/data"),) if claim else ()
+    spec = JobSpec(name="a", image="i", command=("true",), working_dir=folder, mounts=mounts)
+    again = parse_values(values_from_spec(spec, CREATABLE[0]))
+    assert (again.spec.working_dir, again.spec.mounts, again.problems) == (folder, mounts, {})
+
+
+def test_a_trainer_in_the_images_own_directory_writes_to_its_claim() -> None:
+    result = parse_values(form_values(working_dir=" image "))
+    assert (result.problems, result.spec.working_dir) == ({}, "")
+    assert result.spec.log_dir == "/workspace/bert-1/logs"
+    alone = parse_values(form_values(working_dir="image", claim=""))
+    assert (alone.problems, alone.spec.working_dir, alone.spec.log_dir) == ({}, "", "logs")
+    assert "continue_from" in hidden_fields(form_values(working_dir="image", claim=""))
+
+
+def test_where_relative_files_are_is_not_known_in_the_images_own_directory() -> None:
+    digits = {"ddp.dataset": "mnist", "ddp.data": "mnist"}
+    assert parse_values(form_values(**digits)).mnist == "/workspace/mnist"
+    assert parse_values(form_values(working_dir="image", **digits)).mnist == ""
 
 
 def test_without_a_claim_a_trainer_writes_to_its_scratch_folder() -> None:

@@ -30,6 +30,9 @@ DIRECTORIES: Mapping[str, str] = {"log-dir": LOGS, "checkpoint-dir": CHECKPOINTS
 OF_MPIRUN = ("master-addr", "master-port")
 """Trainer arguments for ranks that mpirun starts; without a field, as mostly they are found out."""
 
+IMAGES_FOLDER = "image"
+"""The value of `working_dir` that leaves it to the image; empty stands for the claim's mount path."""
+
 _MAIN_ARGUMENTS = ("dataset", "data", "model", "epochs", "batch-size", "lr", "num-iters")
 
 
@@ -151,12 +154,14 @@ _MORE_VOLUMES = job_field("mounts", key="more_volumes", label="More volumes")
 MADE_OTHERWISE = frozenset({"command", "trainer", "processes", "working_dir", "mounts", "log_dir", "user"})
 """Fields of `JobSpec` that are not just the text of the form's field of that name."""
 _ELSEWHERE = {*MADE_OTHERWISE, "torchrun", "workers", "gpus"} - {"working_dir"}
+_IN_FORM = {"working_dir": {"placeholder": f"the mount path; {IMAGES_FOLDER}: the image's own"}}
+"""What the form says otherwise than the declarations."""
 
 
 def _declared(*sections: Section, basic: bool) -> tuple[FormField, ...]:
     """Return the fields of some sections as declared: those that most people change, or the rest."""
     return tuple(
-        job_field(name)
+        job_field(name, **_IN_FORM.get(name, {}))
         for name, each in JOB_FIELDS.items()
         if each.section in sections and each.is_basic == basic and name not in _ELSEWHERE
     )

@@ -25,6 +25,7 @@ from tui.jobs.new_job.fields import (
     CONTINUE,
     DIRECTORIES,
     EDITED_YAML,
+    IMAGES_FOLDER,
     MADE_OTHERWISE,
     default_text,
     default_values,
@@ -104,7 +105,7 @@ def parse_values(
         **parsed,
         processes=processes,
         command=command,
-        working_dir=values["working_dir"] or (values["mount_path"] if values["claim"] else ""),
+        working_dir=_working_dir(values),
         mounts=mounts,
         trainer=values["run"] if values["run"] in _TRAINER_NAMES else "",
         log_dir=log_dir,
@@ -187,7 +188,8 @@ def _mnist(values: Values, spec: JobSpec) -> str:
     run = spec.trainer
     if values.get(f"{run}.dataset") != "mnist" or values.get(f"{run}.download") == "true":
         return ""
-    return posixpath.join(spec.working_dir, values.get(f"{run}.data", ""))
+    folder = posixpath.join(spec.working_dir, values.get(f"{run}.data", ""))
+    return folder if folder.startswith("/") else ""  # where the image's own folder is, is not known
 
 
 def _command(
@@ -243,8 +245,14 @@ def _own_command(values: Values, problems: dict[str, str]) -> tuple[str, ...]:
     return words
 
 
+def _working_dir(values: Values) -> str:
+    if values["working_dir"] == IMAGES_FOLDER:
+        return ""
+    return values["working_dir"] or (values["mount_path"] if values["claim"] else "")
+
+
 def _root(values: Values) -> str:
-    return values["mount_path"] if values["claim"] else values["working_dir"]
+    return values["mount_path"] if values["claim"] else _working_dir(values)
 
 
 def _folders(values: Values, stamp: str, continued: EarlierRun | None) -> dict[str, str]:
@@ -282,7 +290,7 @@ def values_from_spec(spec: JobSpec, kind: CreatableKind) -> dict[str, str]:
         "claim": first.claim,
         "mount_path": first.path,
         "more_volumes": JOB_FIELDS["mounts"].type.to_text(rest),
-        "working_dir": "" if spec.working_dir == (first.path if first.claim else "") else spec.working_dir,
+        "working_dir": _working_dir_value(spec, first),
     }
     for trainer in TRAINERS:
         arguments = _trainer_arguments(trainer, spec.command) if trainer.name == spec.trainer else None
@@ -294,6 +302,13 @@ def values_from_spec(spec: JobSpec, kind: CreatableKind) -> dict[str, str]:
     values[COMMAND] = spec.command[2] if is_shell_line else shlex.join(spec.command)
     values["log_dir"] = spec.log_dir
     return values
+
+
+def _working_dir_value(spec: JobSpec, first: Mount) -> str:
+    """Return the text of the field: empty where the folder follows from the claim, or from its absence."""
+    if not first.claim:
+        return spec.working_dir
+    return "" if spec.working_dir == first.path else spec.working_dir or IMAGES_FOLDER
 
 
 def _trainer_arguments(trainer: Trainer, command: Sequence[str]) -> dict[str, str] | None:

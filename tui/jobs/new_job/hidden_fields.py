@@ -10,7 +10,7 @@ from types import MappingProxyType
 from k8s.job_spec import JobSpec
 from k8s.kinds import CREATABLE, CreatableKind
 from trainer.catalogue import DATASETS, FROM_FILES, OF_TOKENS, TRAINERS
-from tui.jobs.new_job.fields import COMMAND, CONTINUE, JOB_FORM_FIELDS, default_values
+from tui.jobs.new_job.fields import COMMAND, CONTINUE, IMAGES_FOLDER, JOB_FORM_FIELDS, default_values
 
 _OF_DATASET = {
     "data": FROM_FILES,
@@ -60,7 +60,7 @@ def hidden_fields(values: Mapping[str, str]) -> frozenset[str]:
         hidden.update(_OF_TORCHRUN)
     trainer = next((each for each in TRAINERS if each.name == values["run"]), None)
     resumes = trainer is not None and any(argument.name == "resume" for argument in trainer.arguments)
-    if not (resumes and (values["claim"] or values["working_dir"])):
+    if not (resumes and (values["claim"] or values["working_dir"] not in ("", IMAGES_FOLDER))):
         hidden.add(CONTINUE)
     for trainer in TRAINERS if is_trainer else ():
         hidden |= _arguments_without_effect(trainer.name, values, is_continued=CONTINUE not in hidden)

@@ -20,7 +20,7 @@ from k8s.kinds.pod_code import without_login
 from k8s.text.yaml_writer import to_yaml
 from trainer.catalogue import TRAINERS
 from tui.files.private_file import write_private_file
-from tui.jobs.new_job.fields import COMMAND, default_values
+from tui.jobs.new_job.fields import COMMAND, IMAGES_FOLDER, default_values
 from tui.jobs.new_job.form_spec import FormResult, values_from_spec
 from tui.jobs.new_job.manifest_yaml import Loader
 
@@ -136,7 +136,8 @@ def _written(result: FormResult, values: Mapping[str, str]) -> Iterator[tuple[st
     for name, declared in JOB_FIELDS.items():
         value = getattr(spec, name)
         follows = bool(spec.trainer) and name in ("log_dir", "working_dir")
-        if name in _NOT_SAVED or value == declared.default or follows:
+        is_images = name == "working_dir" and values[name].strip() == IMAGES_FOLDER
+        if name in _NOT_SAVED or ((value == declared.default or follows) and not is_images):
             continue
         yield name, _as_yaml(name, value)
     if spec.trainer:
