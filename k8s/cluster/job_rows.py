@@ -25,6 +25,7 @@ from k8s.status.pod import ended_at, pod_status
 
 _LIVELINESS = {"Failed": 0, "Succeeded": 1}
 """Phase to how little a pod still does, below 2 for all others."""
+_END_BY_PHASE = {"Failed": Status.FAILED, "Succeeded": Status.SUCCEEDED}
 _Slot = tuple[str, int]
 """Role, and index within it."""
 
@@ -35,8 +36,8 @@ class Member(msgspec.Struct, gc=False, eq=False):
     pod: Pod
     gpus: int
     """Devices that it asks for."""
-    is_holder: bool
-    """It holds or wants accelerators."""
+    has_accelerators: bool
+    """It asks for accelerators."""
     root: Root | None
     """The job, or the topmost owner, that it belongs to."""
     age: tuple[datetime, str, str]
@@ -57,25 +58,29 @@ class Member(msgspec.Struct, gc=False, eq=False):
     def of(cls, pod: Pod, find_root: Callable[[Pod, bool], Root | None]) -> Self:
         """Make a member of a pod: all of it that does not depend on other pods."""
         held = accelerators.of_pod(pod.spec)
-        is_holder = bool(held) and not pod.is_finished
-        root = find_root(pod, is_holder)
+        root = find_root(pod, bool(held))
         meta = pod.metadata
         role, index = (kind_of(root.ref).instance_of(pod) if root is not None else None) or ("", None)
         return cls(
             pod,
             accelerators.count(held),
-            is_holder,
+            bool(held),
             root,
             (meta.creation_timestamp or LONG_AGO, meta.name, meta.uid),
             role,
             None if index is None else (role, index),
-            holder_of(pod, root.ref.name) if is_holder and root is not None else None,
+            holder_of(pod, root.ref.name) if held and root is not None else None,
         )
 
     def show_as(self, replica: Replica, instance: Instance) -> Instance:
         """Remember what is shown of it at a replica."""
         self.replica, self.instance, self.state = replica, instance, _state(instance)
         return instance
+
+    @property
+    def is_alone(self) -> bool:
+        """Tell whether it is part of nothing, so that it has a row of its own."""
+        return self.root is not None and self.root.key == self.pod.metadata.uid
 
     @property
     def liveliness(self) -> tuple[int, tuple[datetime, str, str]]:
@@ -136,11 +141,13 @@ def owner_row(
 ) -> Job:
     """Return the row of whatever else holds accelerators, of which only the pods are known.
 
+    A pod that nobody owns is a job of one pod, which ends as it does.
+
     Args:
         ref: Which it is.
         uid: Its uid.
         meta: Its metadata, if they are known.
-        members: Its pods that hold or want accelerators.
+        members: Its pods that hold or want accelerators, or the one that did.
         unready: Nodes that are not Ready, each with why in words.
     """
     if meta is None:
@@ -151,6 +158,8 @@ def owner_row(
         meta = msgspec.structs.replace(meta, creation_timestamp=oldest)
     known = AnyOwner(ref.kind, ref.api_version).parse({"metadata": msgspec.to_builtins(meta)})
     job = replace(known, ref=ref, has_status=True)
+    if members[0].is_alone and (end := _END_BY_PHASE.get(members[0].pod.status.phase)):
+        job = replace(job, outcome=end, finished=ended_at(members[0].pod))
     instances, matched = _instances(JobEntry(job), members, {}, unready)
     return _row(job, instances, matched, members, sum(each.gpus for each in members))
 
@@ -271,7 +280,11 @@ def _surplus(
         role = role_label or "pod"
         taken = (*entry.gpus, *(slot for slot, _ in found))
         free = count(1 + max((index for each, index in taken if each == role), default=-1))
-        found += [((role, next(free)), member) for member in members if not member.pod.is_finished]
+        found += [
+            ((role, next(free)), member)
+            for member in members
+            if member.is_alone or not member.pod.is_finished
+        ]
     return found
 
 

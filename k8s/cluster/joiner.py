@@ -237,7 +237,7 @@ class Joiner:
     def _find_roots_again(self, members: Mapping[int, Member]) -> None:
         """Find out anew what these pods are part of."""
         for key, member in list(members.items()):
-            root = self._chains.root_of(member.pod, member.is_holder)
+            root = self._chains.root_of(member.pod, member.has_accelerators)
             if root != member.root:
                 self._remove(key)
                 self._add(key, member.pod)

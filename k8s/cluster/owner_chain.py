@@ -48,21 +48,23 @@ class OwnerChains:
         """Return the uid of the job that has the row for the job with this one: as a rule itself."""
         return self._roots[uid].key if uid in self._roots else uid
 
-    def root_of(self, pod: Pod, is_holder: bool) -> Root | None:
+    def root_of(self, pod: Pod, has_accelerators: bool) -> Root | None:
         """Return what a pod is part of.
 
         Its chain of controllers decides, then its labels. Of no known job, a pod that
-        holds or wants accelerators is part of its topmost owner that is known, or alone.
+        holds or wants accelerators is part of its topmost owner that is known, or alone;
+        alone it stays when it has ended.
 
         Args:
             pod: The pod.
-            is_holder: It holds or wants accelerators.
+            has_accelerators: It asks for accelerators.
         """
+        is_holder = has_accelerators and not pod.is_finished
         chain, root = self._climb(pod)
         if root is not None:
             return Root(root.key, root.ref, tuple(chain)) if chain and is_holder else root
         root = self._named(pod, chain)
-        if root is not None or not is_holder:
+        if root is not None or not has_accelerators or (chain and not is_holder):
             return root
         meta = pod.metadata
         if not chain:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 
 from k8s.cluster import Joiner, join
@@ -138,10 +140,48 @@ def test_a_chain_of_unknown_owners_may_end_at_a_job() -> None:
     assert {name: row.gpus_allocated for name, row in rows.items()} == {"PyTorchJob bert": 2}
 
 
-def test_a_lone_pod_that_wants_gpus_has_a_row_until_it_has_ended() -> None:
+def test_a_lone_pod_that_wants_gpus_has_a_row() -> None:
     waits = rows_of([free_pod("alone", on="", phase="Pending")], [])["Pod x-alone"]
     assert (waits.gpus_requested, waits.gpus_allocated, waits.status) == (2, 0, Status.PENDING)
-    assert rows_of([free_pod("alone", phase="Succeeded"), free_pod("cpu", gpus=0)], []) == {}
+    assert rows_of([free_pod("cpu", gpus=0), free_pod("cpu-2", gpus=0, phase="Succeeded")], []) == {}
+
+
+def ended_pod(phase: str, code: int) -> Object:
+    pod = free_pod("alone", phase=phase)
+    state = {"terminated": {"exitCode": code, "reason": "Error", "finishedAt": "2026-11-21T12:00:00Z"}}
+    pod["status"]["containerStatuses"] = [{"name": "main", "state": state}]
+    return pod
+
+
+def test_a_lone_pod_that_has_ended_is_like_a_finished_job_and_holds_nothing() -> None:
+    [well] = rows_of([ended_pod("Succeeded", 0)], []).values()
+    [ill] = rows_of([ended_pod("Failed", 3)], []).values()
+    assert [row.status for row in (well, ill)] == [Status.SUCCEEDED, Status.FAILED]
+    assert (well.reason, ill.reason) == ("", "pod-0 exit 3, 12:00:00")
+    for row in (well, ill):
+        assert (row.gpus_requested, row.gpus_allocated, row.gpus_waiting) == (2, 0, 0)
+        assert row.finished == datetime(2026, 11, 21, 12, tzinfo=UTC)
+        assert [each.pod for each in row.instances] == ["x-alone"], "whose log can be read"
+
+
+def test_a_pod_that_has_ended_and_is_an_owners_has_no_row_of_its_own() -> None:
+    done = owned(free_pod("p0", phase="Succeeded"), by=("ReplicaSet", "web-1", "set"))
+    assert rows_of([done], []) == {}
+    up = owned(free_pod("p1"), by=("ReplicaSet", "web-1", "set"))
+    row = rows_of([done, up], [])["ReplicaSet web-1"]
+    assert (row.status, [each.pod for each in row.instances]) == (Status.RUNNING, ["x-p1"])
+
+
+def test_a_lone_pod_keeps_its_row_when_it_ends_and_loses_it_when_it_is_gone() -> None:
+    joiner = Joiner()
+
+    def row_of(*pods: Object) -> list[Status]:
+        read = Reader[Pod](Pod).read_list(listed(*pods))[1]
+        return [row.status for row in joiner.join([], read, [])[1]]
+
+    assert row_of(free_pod("alone")) == [Status.RUNNING]
+    assert row_of(ended_pod("Succeeded", 0)) == [Status.SUCCEEDED]
+    assert row_of() == []
 
 
 def test_a_pod_that_its_node_made_itself_stands_alone() -> None:
