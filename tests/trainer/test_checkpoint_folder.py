@@ -23,6 +23,14 @@ def folder_of(path: Path, job: str = "digits", continues: bool = False) -> Check
     return CheckpointFolder(path, keep=2, model="cnn", job=job, continues_when_full=continues)
 
 
+def resume(folder: CheckpointFolder, how: str) -> State:
+    """Go on from the checkpoint that is found."""
+    found = folder.load(how)
+    assert found is not None
+    folder.go_on_from(*found)
+    return found[1]
+
+
 def tree(folder: Path) -> list[str]:
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*.pt"))
 
@@ -32,8 +40,7 @@ def test_a_run_that_goes_on_says_first_of_which_job_and_since_when(
 ) -> None:
     saved = folder_of(tmp_path, "ddp-digits-1").save(state(520))
     assert saved == str(tmp_path / "step-00000520.pt")
-    loaded = folder_of(tmp_path, "another").load("auto")
-    assert loaded is not None
+    loaded = resume(folder_of(tmp_path, "another"), "auto")
     assert abs(loaded["saved_at"] - time.time()) < 200
     words, where = capsys.readouterr().out.splitlines()
     assert words.startswith("continues step 520 of ddp-digits-1, saved ")
@@ -47,7 +54,7 @@ def test_a_checkpoint_from_before_names_were_recorded_is_as_old_as_its_file(
     path = tmp_path / "step-00000007.pt"
     torch.save({"format": 1, "network": "cnn", **state(7)}, path)
     os.utime(path, (time.time() - 330, time.time() - 330))
-    assert folder_of(tmp_path).load("must") is not None
+    assert resume(folder_of(tmp_path), "must")
     assert capsys.readouterr().out.startswith("continues step 7, saved 5 min ago\n")
 
 
@@ -67,9 +74,7 @@ def test_a_new_run_moves_the_old_ones_checkpoints_aside_each_time(
     assert tree(tmp_path) == [
         "old-1/step-00000150.pt", "old-1/step-00000200.pt", "old-2/step-00000118.pt", "step-00000003.pt",
     ]  # fmt: skip
-    loaded = folder.load("auto")
-    assert loaded is not None
-    assert loaded["step"] == 3
+    assert resume(folder, "auto")["step"] == 3
 
 
 def test_a_new_run_in_an_empty_folder_moves_nothing_and_says_nothing(
@@ -88,10 +93,22 @@ def test_what_is_damaged_and_ahead_goes_aside_so_that_the_next_checkpoint_is_the
     for step in (150, 200):
         folder.save(state(step))
     (tmp_path / "step-00000200.pt").write_bytes(b"torn")
-    assert folder.load("auto") is not None
+    assert resume(folder, "auto")["step"] == 150
     folder.save(state(175))
     assert tree(tmp_path) == ["old-1/step-00000200.pt", "step-00000150.pt", "step-00000175.pt"]
     assert f"What could not be read is now in {tmp_path}/old-1." in capsys.readouterr().err
+
+
+def test_a_checkpoint_that_is_only_read_is_not_said_to_be_gone_on_from(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = folder_of(tmp_path)
+    for step in (150, 200):
+        folder.save(state(step))
+    (tmp_path / "step-00000200.pt").write_bytes(b"torn")
+    assert folder.load("auto") is not None
+    assert capsys.readouterr().out == ""
+    assert tree(tmp_path) == ["step-00000150.pt", "step-00000200.pt"], "it may be refused yet"
 
 
 def test_a_file_that_has_the_name_of_the_folder_aside_is_left_alone(tmp_path: Path) -> None:

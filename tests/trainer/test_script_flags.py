@@ -106,6 +106,7 @@ def test_a_checkpoint_of_another_optimizer_is_said(job: Job) -> None:
         "error: The checkpoint was made with --optimizer sgd (here adamw), --momentum 0.5 (here 0)."
         " Choose what it was made with, another --checkpoint-dir, or --resume never."
     )
+    assert not [line for line in second.lines[0] if line.startswith(("continues ", "resumed "))]
 
 
 def test_a_file_that_cannot_be_written_is_said_before_and_after_and_leaves_nothing(tmp_path: Path) -> None:

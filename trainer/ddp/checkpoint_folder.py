@@ -31,11 +31,10 @@ class CheckpointFolder:
     continues_when_full: bool
     """Whether training goes on when the disk is full."""
 
-    def load(self, resume: str) -> State | None:
-        """Read the checkpoint to go on from, as `resume` says, and log whose it is; None to start anew.
+    def load(self, resume: str) -> tuple[Path, State] | None:
+        """Read the checkpoint to go on from, as `resume` says, with its file; None to start anew.
 
-        What is then still there of later steps, and all of it if training starts anew,
-        is moved aside: this run's checkpoints are the highest from the first on.
+        If training starts anew, all that is there is moved aside: see `go_on_from`.
 
         Raises:
             TrainingError: There is none but must be one, or it cannot be used.
@@ -60,14 +59,24 @@ class CheckpointFolder:
                 f"The checkpoint {path} holds a {state['network']}, not a {self.model}.",
                 now="Choose that --model, another --checkpoint-dir, or --resume never.",
             )
+        return path, state
+
+    def go_on_from(self, path: Path, state: State) -> None:
+        """Log whose checkpoint the run goes on from, once all ranks have taken it.
+
+        What is still there of later steps is damaged and moved aside: this run's
+        checkpoints are the highest from the first on.
+
+        Raises:
+            TrainingError: It cannot be moved.
+        """
         saved_at = state.get("saved_at", path.stat().st_mtime)
         job = f" of {state['job']}" if state.get("job") else ""
         log(f"continues step {state['step']}{job}, saved {ago(time.time() - saved_at)}")
         log(f"resumed from {path}: epoch {state['epoch'] + 1}, step {state['step']}")
-        damaged = [each for each in there if step_of(each) > step_of(path)]
+        damaged = [each for each in list_checkpoints(self.path) if step_of(each) > step_of(path)]
         if damaged:
             _warn(f"What could not be read is now in {set_aside(self.path, damaged)}.")
-        return state
 
     def save(self, state: State) -> str:
         """Write a checkpoint of `state`; returns its path, or "" if the disk is full and training goes on.

@@ -75,7 +75,7 @@ def _train(arguments: argparse.Namespace, group: ProcessGroup, threads: int, sto
         continues_when_full=arguments.on_full_disk == "continue",
     )
 
-    def open_folders() -> State | None:
+    def open_folders() -> tuple[Path, State] | None:
         check_folder("--log-dir", log_dir, may_be_full=True)
         check_folder("--checkpoint-dir", checkpoint_dir, checkpoints.continues_when_full)
         if arguments.save_path:
@@ -84,7 +84,8 @@ def _train(arguments: argparse.Namespace, group: ProcessGroup, threads: int, sto
 
     writer = CheckpointWriter(checkpoints)
     hyperparameters = hyperparameters_of(arguments, learning_set, learner.options.optimizer_name)
-    progress = _resume(learner, group.run_on_rank0(open_folders), hyperparameters)
+    found = group.run_on_rank0(open_folders)
+    progress = _resume(learner, checkpoints, *found, hyperparameters) if found else Progress()
     profiler = None
     if arguments.profile and ranks.is_first:
         profiler = StepProfiler(log_dir / "profile", ranks.rank, group.device)
@@ -158,12 +159,17 @@ def _save_weights(path: Path, weights: State) -> None:
     log(f"weights in {path.resolve()}")
 
 
-def _resume(learner: Learner, state: State | None, hyperparameters: Hyperparameters) -> Progress:
-    """Bring back what rank 0 read, if anything; it may be of a trainer that kept no hyperparameters."""
-    if state is None:
-        return Progress()
+def _resume(
+    learner: Learner,
+    checkpoints: CheckpointFolder,
+    path: Path,
+    state: State,
+    hyperparameters: Hyperparameters,
+) -> Progress:
+    """Bring back what rank 0 read, and say so; it may be of a trainer that kept no hyperparameters."""
     changed = check_continues(state.get("hyperparameters", {}), hyperparameters)
+    learner.load_state_dict(state)
+    learner.group.run_on_rank0(lambda: checkpoints.go_on_from(path, state))
     if changed and learner.group.ranks.is_first:
         log(f"changed since then: {changed}")
-    learner.load_state_dict(state)
     return Progress(state["step"], state["epoch"], state["images"])
