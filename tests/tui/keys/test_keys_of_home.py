@@ -8,7 +8,7 @@ from tests.support.objects import node
 from tests.tui.console.test_console import Playground, console_on
 from tests.tui.keys.proofs import Hands, proves
 from tests.tui.keys.world import PODS, changes, order, seen, title, titled, unseen, world
-from tests.tui.screens.test_home import lab_of
+from tests.tui.screens.home_lab import lab_of
 from tui.screens.lists.jobs import JobsView
 from tui.widgets.home.job_pane import JobPane
 from tui.widgets.home.node_strip import NodeStrip

@@ -1,0 +1,205 @@
+"""Home reads one log at most, that of the job on which the cursor rests, and its loss."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import pytest
+from textual import events
+
+from k8s.job_spec import LOG_DIR_ANNOTATION
+from tests.scripted.server import Answer, Asked, Compute, ScriptedCluster
+from tests.support.objects import Object, node, pytorch_job
+from tests.tui.console.test_console import Playground, console_on
+from tests.tui.feeds.test_loss_feed import with_event_files
+from tests.tui.keys.test_keys_of_logs import saved_lines
+from tests.tui.keys.world import REVIEWS
+from tests.tui.screens.home_lab import lab_of, pane, says, shows_rank_0
+from tui.screens.lists.jobs import JobsView
+from tui.widgets.preview import Preview
+
+
+async def test_one_log_is_read_that_of_the_job_on_which_the_cursor_rests(tmp_path: Path) -> None:
+    objects, logs, _ = lab_of(3)
+    async with console_on(tmp_path, **objects) as play:
+        await play.press("N", "g")
+        await play.until(lambda: logs.open == ["job-000-master-0"])
+        await play.until(lambda: "step 99/99" in says(play) and "loss" in says(play))
+        await play.until(lambda: "rank 0 of 1 · step 99/99 · master-0" in says(play))
+        await play.press("j")
+        await play.until(lambda: logs.open == ["job-001-master-0"])
+        await play.until(lambda: "3 job-001" in says(play) and "step 99/99" in says(play))
+
+
+async def test_a_log_is_that_of_a_rank_once_it_is_known_which_ranks_there_are(tmp_path: Path) -> None:
+    objects, logs, _ = lab_of(1)
+    async with console_on(tmp_path, **objects) as play:
+        await play.until(lambda: shows_rank_0(play))
+        (job,) = play.console.snapshot.jobs
+        instances = tuple(msgspec.structs.replace(each, ranks=()) for each in job.instances)
+        pane(play).show(replace(job, instances=instances), play.console.snapshot)
+        await play.until(lambda: "3 job-000 · step 99/99 · master-0" in says(play))
+        pane(play).show(job, play.console.snapshot)
+        await play.until(lambda: shows_rank_0(play) and len(logs.open) == 1)
+
+
+async def test_a_log_is_left_at_once_when_the_cursor_moves_on(tmp_path: Path) -> None:
+    objects, logs, _ = lab_of(2)
+    async with console_on(tmp_path, **objects) as play:
+        await play.press("N", "g")
+        await play.until(lambda: len(logs.open) == 1)
+        (reading,) = [each for each in pane(play).workers if each.group == "tail"]
+        other = next(job for job in play.console.snapshot.jobs if job.ref.name == "job-001")
+        pane(play).show(other, play.console.snapshot)
+        assert reading.is_cancelled and not pane(play).is_settled
+
+
+async def test_a_log_is_read_on_when_the_cursor_comes_back_before_the_pane_has_changed(
+    tmp_path: Path,
+) -> None:
+    objects, logs, _ = lab_of(2)
+    async with console_on(tmp_path, **objects) as play:
+        await play.press("N", "g")
+        await play.until(lambda: logs.open == ["job-000-master-0"])
+        screen = play.console.screen
+        assert isinstance(screen, JobsView)
+        first, second = sorted(play.console.snapshot.jobs, key=lambda job: job.ref.name)
+        opened = len(logs.opened)
+        screen.panes.show_soon(second, play.console.snapshot)
+        assert not screen.panes.is_settled
+        screen.panes.show_soon(first, play.console.snapshot)
+        await play.until(lambda: logs.open == [])
+        await play.until(lambda: logs.open == ["job-000-master-0"] and screen.panes.is_settled)
+        assert logs.opened[opened:] == ["job-000-master-0"]
+
+
+async def test_the_loss_is_drawn_from_event_files_and_from_where_they_end_from_the_log(
+    tmp_path: Path,
+) -> None:
+    objects, logs, say = lab_of(2)
+    learns: list[Object] = []
+
+    def prepare(cluster: ScriptedCluster) -> None:
+        say(cluster)
+        learns.append(with_event_files(cluster, "job-000", tmp_path, 50))
+
+    objects["jobs"][0]["metadata"]["annotations"] = {LOG_DIR_ANNOTATION: "/w/logs"}
+    async with console_on(tmp_path, **{**objects, "prepare": prepare}) as play:
+        await play.press("N", "g")
+        await play.until(lambda: logs.open == ["job-000-master-0"])
+        await play.until(lambda: _drawn(play) == ("train/loss", [1000.0 - step for step in range(50)], 99))
+        await play.press("j")
+        await play.until(lambda: _drawn(play) == ("loss", [], 99))
+
+
+def _drawn(play: Playground) -> tuple[str, list[float], int]:
+    """Return the tag, the values that are far larger than those in the log, and the last step."""
+    chart = pane(play)._chart
+    if chart is None or not len(chart._series):
+        return "", [], 0
+    series = chart._series
+    return chart._tag, [value for value in series.values if value > 100], series.steps[-1]
+
+
+async def test_the_log_in_the_pane_is_copied_and_saved_as_in_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GPUCONSOLE_CLIPBOARD", "file")
+    objects, _, _ = lab_of(2)
+    async with console_on(tmp_path, **objects) as play:
+        await play.press("N", "g", "3")
+        await play.until(lambda: shows_rank_0(play))
+        await play.press("c")
+        copied = tmp_path / "state" / "clipboard.txt"
+        await play.until(lambda: copied.is_file() and "step 99/99" in copied.read_text())
+        assert "step 1/99" not in copied.read_text()
+        await play.press("ctrl+s")
+        await play.until(lambda: saved_lines(tmp_path / "state") == 99)
+        (saved,) = (tmp_path / "state" / "logs").glob("*.log")
+        assert saved.name.startswith("job-000-rank-0-")
+
+
+async def test_no_loss_is_read_while_a_question_covers_home(tmp_path: Path) -> None:
+    objects, logs, _ = lab_of(2)
+    async with console_on(tmp_path, **objects) as play:
+        screen = play.console.screen
+
+        def is_reading() -> bool:
+            return any(each.group == "losses" and each.is_running for each in screen.workers)
+
+        await play.until(lambda: len(logs.glanced) == 2 and is_reading())
+        await play.press("ctrl+d")
+        await play.until(lambda: not is_reading())
+        play.watches["jobs"].event("MODIFIED", pytorch_job("job-000", gpus=1, resourceVersion="9"))
+        play.watches["jobs"].event("ADDED", pytorch_job("job-new", gpus=1))
+        await play.until(lambda: any(job.ref.name == "job-new" for job in play.console.snapshot.jobs))
+        assert not is_reading()
+        await play.press("escape")
+        await play.until(is_reading)
+
+
+async def test_a_burst_of_moves_opens_two_logs_at_most(tmp_path: Path) -> None:
+    objects, logs, _ = lab_of(200)
+    async with console_on(tmp_path, **objects) as play:
+        await play.press("N", "g")
+        await play.until(lambda: len(logs.open) == 1)
+        first = len(logs.opened)
+        for _ in range(199):  # as they come in one packet
+            play.console.post_message(events.Key("j", "j"))
+        await play.until(lambda: logs.open == ["job-199-master-0"])
+        assert len(logs.opened) - first <= 1
+
+
+@pytest.mark.parametrize(
+    ("keys", "back"),
+    [
+        (("ctrl+d",), ("escape",)),
+        (("question_mark",), ("escape",)),
+        (("ctrl+p",), ("escape",)),
+        (("tab",), ("minus",)),
+        (("y",), ("escape",)),
+        (("z",), ("z", "z", "z")),
+    ],
+)
+async def test_no_log_is_read_that_nobody_sees_and_it_is_taken_up_where_it_was_left(
+    tmp_path: Path, keys: tuple[str, ...], back: tuple[str, ...]
+) -> None:
+    objects, logs, _ = lab_of(2)
+    async with console_on(tmp_path, **objects) as play:
+        await play.press("N", "g")
+        await play.until(lambda: "step 99/99" in says(play) and len(logs.open) == 1)
+        await play.press(*keys)
+        await play.until(lambda: logs.open == [])
+        await play.press(*back)
+        await play.until(lambda: len(logs.open) == 1)
+        log = pane(play)._log
+        assert log is not None
+        await play.until(lambda: len(log.lines.items) >= 99)
+        texts = [each.text for each in log.lines.items if hasattr(each, "rank")]
+        assert len(texts) == len(set(texts)) == 99
+
+
+async def test_who_may_not_read_logs_is_told_so_and_none_is_asked_for(tmp_path: Path) -> None:
+    objects, logs, say = lab_of(2)
+
+    def refuse(asked: Asked) -> Answer:
+        attributes = json.loads(asked.body)["spec"]["resourceAttributes"]
+        return Answer({"status": {"allowed": attributes["subresource"] != "log"}})
+
+    def prepare(cluster: ScriptedCluster) -> None:
+        say(cluster)
+        cluster.say(REVIEWS, Compute(refuse), method="POST")
+
+    async with console_on(tmp_path, **{**objects, "prepare": prepare}) as play:
+        await play.until(lambda: "may not get pods/log" in says(play))
+        assert logs.opened == logs.glanced == []
+
+
+async def test_a_job_that_has_not_started_says_so_and_why(tmp_path: Path) -> None:
+    waits = pytorch_job("waits", gpus=16)
+    async with console_on(tmp_path, nodes=[node("a", 8)], jobs=[waits]) as play:
+        await play.until(lambda: "No pod runs yet, so there is no log." in says(play))
+        await play.until(lambda: pane(play).query_one(Preview).region.width > 120 // 2)
