@@ -32,7 +32,8 @@ from tui.keys import ACTIONS, EVERYWHERE, Action, ActionTable, Argument, UserKey
 from tui.keys.advice import console_advice
 from tui.options import ConsoleOptions
 from tui.screens.base.request import ActionRequest, Route
-from tui.screens.base.view import FLASH_S, INTERRUPT, View, ViewContext
+from tui.screens.base.view import FLASH_S, INTERRUPT, View
+from tui.screens.base.view_context import ViewContext
 from tui.screens.base.view_stack import ViewStack
 from tui.screens.dialogs.too_small import TooSmall, is_too_small
 from tui.screens.lists.jobs import JobsView

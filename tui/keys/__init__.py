@@ -79,7 +79,7 @@ def key_sections() -> tuple[tuple[str, tuple[Key, ...]], ...]:
         ("Everywhere", ACTIONS.keys(EVERYWHERE)),
         ("While typing", PROMPT),
         ("In tables", TABLE),
-        ("The nodes above the jobs", STRIP),
+        ("The nodes above the jobs", (*STRIP, *ACTIONS.keys("strip"))),
         ("What the job says, beside the jobs", JOB_PANE),
         *((title, view_keys(view)) for title, view in _VIEWS),
         ("The text of a log", LOG),

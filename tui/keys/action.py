@@ -20,7 +20,7 @@ class On:
     """The keys of an action in one view."""
 
     view: str
-    """The view's `NAME`; `app` for every view."""
+    """The view's `NAME`, `strip` for the nodes above the jobs; `app` for every view."""
     keys: str
     """As Textual names them, with commas between: `j,down`."""
     help: str = ""
@@ -54,6 +54,8 @@ class Action:
     """What the user must be allowed to do, as `delete job`: see `k8s.jobs.permissions.needs_of`."""
     changes_cluster: bool = False
     """With `--readonly` it is not there."""
+    acts_on_job: bool = False
+    """It is about a job: the one that is named, or selected; without one it is not done."""
     takes_many: bool = False
     """It takes all marked rows, not only the one under the cursor."""
     opens_prompt: bool = False

@@ -109,6 +109,7 @@ _JOB = (
             On("node_gpus", "enter,d", "Open the pod's job"),
             On("users", "enter,d", "Open the job"),
         ),
+        acts_on_job=True,
     ),
     Action(
         "logs",
@@ -123,6 +124,7 @@ _JOB = (
         commands=("logs", "log"),
         argument="job",
         permission="get pods/log",
+        acts_on_job=True,
     ),
     Action(
         "previous_logs",
@@ -130,6 +132,7 @@ _JOB = (
         "navigate:previous_logs",
         on=(On("jobs", "p"), On("job", "p")),
         permission="get pods/log",
+        acts_on_job=True,
     ),
     Action(
         "curves",
@@ -142,6 +145,7 @@ _JOB = (
         ),
         commands=("curves", "curve"),
         argument="job",
+        acts_on_job=True,
     ),
     Action(
         "why",
@@ -151,6 +155,7 @@ _JOB = (
         on=(On("jobs", "W"), On("node_gpus", "W"), On("job", "W"), On("logs", "W", footer="")),
         commands=("why",),
         argument="job",
+        acts_on_job=True,
     ),
     Action(
         "usage",
@@ -160,8 +165,15 @@ _JOB = (
         on=(On("jobs", "u", footer=""), On("job", "u")),
         commands=("usage",),
         argument="job",
+        acts_on_job=True,
     ),
-    Action("job_events", "Events of the job and its pods", "navigate:job_events", on=(On("jobs", "v"),)),
+    Action(
+        "job_events",
+        "Events of the job and its pods",
+        "navigate:job_events",
+        on=(On("jobs", "v"),),
+        acts_on_job=True,
+    ),
     Action(
         "yaml",
         "YAML of a job, pod/NAME, secret/NAME…",
@@ -174,8 +186,16 @@ _JOB = (
         commands=("yaml", "y"),
         argument="job",
         permission="get job",
+        acts_on_job=True,
     ),
-    Action("job_yaml", "YAML of the job", "navigate:job_yaml", on=(On("job", "Y"),), permission="get job"),
+    Action(
+        "job_yaml",
+        "YAML of the job",
+        "navigate:job_yaml",
+        on=(On("job", "Y"),),
+        permission="get job",
+        acts_on_job=True,
+    ),
     Action(
         "shell",
         "Shell into one of its pods",
@@ -184,6 +204,7 @@ _JOB = (
         on=(On("jobs", "s", footer=""), On("job", "s", "Shell into the selected instance")),
         permission="get pods/exec",
         changes_cluster=True,
+        acts_on_job=True,
     ),
     Action(
         "port_forward",
@@ -191,6 +212,7 @@ _JOB = (
         "pods:port_forward",
         on=(On("jobs", "f"), On("job", "F")),
         permission="get pods/portforward",
+        acts_on_job=True,
     ),
     Action(
         "bundle",
@@ -198,6 +220,7 @@ _JOB = (
         "export:bundle",
         commands=("bundle",),
         argument="job",
+        acts_on_job=True,
     ),
     Action(
         "new",
@@ -217,6 +240,7 @@ _JOB = (
         on=(On("jobs", "b"), On("job", "b")),
         permission="create job",
         changes_cluster=True,
+        acts_on_job=True,
     ),
     Action(
         "delete",
@@ -227,6 +251,7 @@ _JOB = (
         permission="delete job",
         changes_cluster=True,
         takes_many=True,
+        acts_on_job=True,
     ),
     Action(
         "suspend",
@@ -236,6 +261,7 @@ _JOB = (
         permission="patch job",
         changes_cluster=True,
         takes_many=True,
+        acts_on_job=True,
     ),
     Action(
         "resume",
@@ -245,6 +271,7 @@ _JOB = (
         permission="patch job",
         changes_cluster=True,
         takes_many=True,
+        acts_on_job=True,
     ),
 )
 _ROWS = (
@@ -253,20 +280,20 @@ _ROWS = (
         "Who holds each GPU of the node, and since when",
         "navigate:node_gpus",
         footer="GPUs",
-        on=(On("nodes", "enter,d"),),
+        on=(On("nodes", "enter,d"), On("strip", "d")),
     ),
     Action(
         "gpu_links",
         "Topology: how the node's GPUs are linked, and which are best together",
         "nodes:gpu_links",
         footer="topology",
-        on=(On("nodes", "T"), On("node_gpus", "T", footer="")),
+        on=(On("nodes", "T"), On("strip", "T"), On("node_gpus", "T", footer="")),
     ),
     Action(
         "gpu_schedule",
         "Give the node's GPUs by their links, or as usual again (ACK's label; asks first)",
         "nodes:gpu_schedule",
-        on=(On("nodes", "t"), On("node_gpus", "t")),
+        on=(On("nodes", "t"), On("strip", "t"), On("node_gpus", "t")),
         permission="patch nodes",
         changes_cluster=True,
     ),

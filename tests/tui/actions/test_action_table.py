@@ -24,6 +24,7 @@ from tui.keys import ACTIONS, EVERYWHERE, Action, On, view_keys
 from tui.keys.local_keys import LOCAL_KEYS
 from tui.screens.base.request import ActionRequest
 from tui.screens.base.view import View
+from tui.screens.lists.jobs import JobsView
 
 JOB = JobRef("lab", "bert", "PyTorchJob", "kubeflow.org/v1")
 
@@ -43,13 +44,14 @@ def subclasses(owner: type[DOMNode]) -> Iterator[type[DOMNode]]:
 
 VIEWS = {each.NAME: each for each in subclasses(View) if issubclass(each, View) and each.NAME}
 """The views that have keys of their own, by their names."""
+VIEWS["strip"] = JobsView  # a part of it that is bound to keys of its own, for which the view is asked
 
 
 def has_method(owner: type[object], action: str) -> bool:
     """Tell whether a Textual action, as `sort('name')` or `app.focus_next`, has a method there."""
-    name = action.partition("(")[0]
-    owner = Console if name.startswith("app.") else owner
-    return callable(getattr(owner, f"action_{name.removeprefix('app.')}", None))
+    place, _, name = action.partition("(")[0].rpartition(".")
+    owners: dict[str, type[object]] = {"app": Console, "screen": View}
+    return callable(getattr(owners.get(place, owner), f"action_{name}", None))
 
 
 @pytest.mark.parametrize("action", ACTIONS.actions, ids=lambda action: action.name)

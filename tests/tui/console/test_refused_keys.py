@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 from tests.scripted.server import Answer, Asked, Compute, ScriptedCluster
@@ -64,6 +65,10 @@ async def test_moving_the_cursor_does_not_ask_again(tmp_path: Path) -> None:
         assert len(play.cluster.asked(REVIEWS, method="POST")) == asked
 
 
+def is_refused(play: Playground, id: str) -> bool:
+    return id in play.console.screen.query_one(KeyBar).refused
+
+
 async def test_who_may_not_change_nodes_is_told_so_where_they_are_labelled(tmp_path: Path) -> None:
     def refuse_patching(cluster: ScriptedCluster) -> None:
         def reply(asked: Asked) -> Answer:
@@ -74,10 +79,9 @@ async def test_who_may_not_change_nodes_is_told_so_where_they_are_labelled(tmp_p
         cluster.say(REVIEWS, Compute(reply), method="POST")
 
     async with console_on(tmp_path, prepare=refuse_patching, **some_objects()) as play:
-        await play.press("tab")
-        await play.until(lambda: "Nodes (" in play.text)
-        bar = play.console.screen.query_one(KeyBar)
-        await play.until(lambda: "nodes.gpu_schedule" in bar.refused)
-        await play.press("t")
-        await play.until(lambda: 'User "li" may not patch nodes.' in play.text)
+        for key, id in (("1", "strip.gpu_schedule"), ("tab", "nodes.gpu_schedule")):
+            await play.press(key)
+            await play.until(partial(is_refused, play, id))
+            await play.press("t")
+            await play.until(lambda: 'User "li" may not patch nodes.' in play.text)
         assert play.cluster.asked("/api/v1/nodes/a", method="PATCH") == []

@@ -90,6 +90,19 @@ async def test_keys_of_the_nodes_move_among_them_and_list_their_jobs(tmp_path: P
         assert changes(play) == []
 
 
+@proves("strip.node_gpus", "strip.gpu_links", "strip.gpu_schedule")
+async def test_keys_of_the_nodes_act_on_the_node_under_their_cursor(tmp_path: Path) -> None:
+    async with world(tmp_path) as play:
+        hands, back = Hands.on(play), ["escape"]
+        await play.press("1", "l")
+        question = seen(play, "Give the GPUs of b by the links between them?")
+        await hands.press("strip.gpu_schedule", question, undo=back)
+        await hands.press("strip.gpu_links", titled(play, "Nodes › b › topology"), undo=back)
+        await hands.press("strip.node_gpus", titled(play, "Nodes › b "), undo=back)
+        assert strip(play).has_focus and strip(play).cursor == "b"
+        assert changes(play) == []
+
+
 @proves("jobs.loss")
 async def test_a_key_shows_the_loss_of_running_jobs_or_reads_none(tmp_path: Path) -> None:
     objects, logs, _ = lab_of(2)

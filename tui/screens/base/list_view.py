@@ -40,6 +40,9 @@ class ListView(View):
     PREVIEWS: ClassVar[bool] = False
     """Whether a wide terminal shows beside the table what is under the cursor: see `subject`."""
 
+    KEEPS_ROW: ClassVar[bool] = False
+    """Whether the cursor is on the row on which it was left, when the list is shown again."""
+
     _was_synced = False
     """Whether the first lists were in when it was drawn last: only after that something changes."""
     _first_row: str | None = ""
@@ -123,6 +126,9 @@ class ListView(View):
         """Keep the cursor on the first row while the first lists come in, until it is moved."""
         if self._first_row is None:
             return
+        if self.KEEPS_ROW and not self._first_row and table.move_to(self.context.rows.get(self.NAME, "")):
+            self._first_row = None
+            return
         # A row may go again: of a Job that was read before the job whose part it is.
         is_gone = all(row.key != self._first_row for row in table.shown_rows)
         if is_gone or self._first_row == table.cursor_key:
@@ -144,6 +150,8 @@ class ListView(View):
     def on_table_row_highlighted(self, event: Table.RowHighlighted) -> None:
         """Tell of what the cursor is on now, and find out what may be done with it."""
         event.stop()
+        if self.KEEPS_ROW and event.table.cursor_key is not None:
+            self.context.rows[self.NAME] = event.table.cursor_key
         self.show_preview()
         self.ask_permissions()
 

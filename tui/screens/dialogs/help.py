@@ -16,7 +16,7 @@ from textual.widgets import Static
 
 from k8s.text.sanitize import sanitize
 from tui.keys import HELP, PROMPT, TABLE, Key
-from tui.screens.base.view import ViewContext
+from tui.screens.base.view_context import ViewContext
 from tui.text.filter_query import FILTERS
 from tui.widgets.bindings import bindings
 from tui.widgets.scroll_pane import ScrollPane

@@ -1,11 +1,11 @@
-"""The keys in the line below home: those of the pane that has the focus first. Pure."""
+"""The keys of home, by the pane that has the focus: what they act on is there. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from tui.keys import EVERYWHERE, JOB_PANE, LOG, STRIP, Key, remapped
+from tui.keys import EVERYWHERE, JOB_PANE, LOG, STRIP, ActionTable, Key, remapped
 from tui.screens.lists.home_layout import PaneName
 
 _KEYS: Mapping[PaneName, tuple[Key, ...]] = {"nodes": STRIP, "list": (), "job": (*JOB_PANE, *LOG)}
@@ -14,6 +14,23 @@ _LAYOUT_BEFORE = ("jobs.clone", "jobs.next_view")
 """Before the first of these stands the key of the layouts, so that it is seen where there is no pane 3."""
 _OF_THE_LIST = ("log.next", "log.previous")
 """Keys of the log that have nothing to do on home: what is searched is the list."""
+
+
+def pane_keys(
+    pane: PaneName, keys: Sequence[Key], of_nodes: Sequence[Key], actions: ActionTable
+) -> tuple[Key, ...]:
+    """Return the keys of the view that do something while a pane has the focus.
+
+    Args:
+        pane: What has the focus.
+        keys: Those of the view.
+        of_nodes: Those that act on the node under the cursor.
+        actions: The table that tells what acts on a job.
+    """
+    if pane != "nodes":
+        return tuple(keys)
+    of_jobs = {f"jobs.{action.name}" for action in actions if action.acts_on_job}
+    return (*of_nodes, *(key for key in keys if key.id not in of_jobs))
 
 
 def bar_keys(

@@ -22,6 +22,7 @@ from tui.screens.lists.home_layout import (
     strip_lines,
 )
 from tui.screens.lists.home_light import HomeLight, jobs_on, light_of_jobs
+from tui.text.natural_order import natural_key
 from tui.widgets.home.job_pane import JobPane
 from tui.widgets.home.node_strip import NodeStrip
 from tui.widgets.preview import DRAW_S
@@ -29,7 +30,8 @@ from tui.widgets.table.table import Table
 
 if TYPE_CHECKING:
     from trainer.tfevents import ScalarCurve
-    from tui.screens.base.view import ViewContext
+    from tui.keys import Action
+    from tui.screens.base.view_context import ViewContext
 
 
 class HomePanes:
@@ -79,6 +81,27 @@ class HomePanes:
         if focused is self.strip:
             return "nodes"
         return "job" if focused is not None and self.job_pane in focused.ancestors_with_self else "list"
+
+    @property
+    def node(self) -> str:
+        """The one node on which keys act; empty where the list or the job has the focus, or a group has."""
+        return self.strip.cursor if self.focused == "nodes" and not self.strip.is_grouped else ""
+
+    def copy_text(self) -> str | None:
+        """Return the names of the nodes, or of the job, with the focus; None where the list has it."""
+        if self.focused == "nodes":
+            return "\n".join(sorted(self.strip.nodes_under_cursor, key=natural_key))
+        return self._job.ref.name if self.focused == "job" and self._job is not None else None
+
+    def refusal(self, action: Action | None) -> str:
+        """Return why an action makes no sense on what has the focus; empty where it does."""
+        if self.focused != "nodes" or action is None:
+            return ""
+        if action.acts_on_job:
+            return "That key is for a job, and the cursor is on a node; esc goes to the list."
+        if any(on.view == "strip" for on in action.on) and not self.node:
+            return "That key is for one node." + " These are several." * bool(self.strip.cursor)
+        return ""
 
     @property
     def _room_words(self) -> str:

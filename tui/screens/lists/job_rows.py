@@ -8,9 +8,9 @@ from datetime import datetime
 from k8s.snapshot import Job, Missing
 from k8s.status import Status
 from tui.feeds.preview_text import status_words
-from tui.jobs.filters import is_loud, silent_ranks
+from tui.jobs.filters import gpu_totals, is_loud, silent_ranks
 from tui.screens.lists.home_loss import loss_cell
-from tui.text.format import NOTHING, Clock, Run, compact_ranges
+from tui.text.format import NOTHING, Clock, Run, compact_ranges, plural
 from tui.widgets.table.table import Cell, Column, Row
 
 COLUMNS = (
@@ -39,6 +39,12 @@ def missing_words(missing: Sequence[Missing]) -> str:
         each.resource for each in missing if each is not first and bool(each.shown) == bool(first.shown)
     ]
     return first.words + (f" The same for {', '.join(others)}." if others else "")
+
+
+def totals_words(jobs: Sequence[Job]) -> str:
+    """Say what all jobs come to."""
+    held, waiting = gpu_totals(jobs)
+    return f"Σ {plural(len(jobs), 'job')} · {plural(held, 'GPU')} held · {waiting} requested and waiting"
 
 
 def job_row(

@@ -16,17 +16,17 @@ from textual.containers import Container
 from textual.widgets import Label
 
 from k8s.snapshot import ClusterSnapshot, Job
-from tui.jobs.filters import FilteredJobs, filter_jobs, gpu_totals, own_names
+from tui.jobs.filters import FilteredJobs, filter_jobs, own_names
 from tui.keys import Key
 from tui.screens.base.list_view import ListView, progress_of
 from tui.screens.base.request import ActionRequest
-from tui.screens.lists.home_keys import bar_keys
+from tui.screens.lists.home_keys import bar_keys, pane_keys
 from tui.screens.lists.home_layout import HomeLayout, PaneName, has_room
 from tui.screens.lists.home_light import jobs_on
 from tui.screens.lists.home_panes import HomePanes
-from tui.screens.lists.job_rows import COLUMNS, age_s, duration_s, job_row, missing_words
+from tui.screens.lists.job_rows import COLUMNS, age_s, duration_s, job_row, missing_words, totals_words
 from tui.text.empty_states import no_faults, no_jobs, only_older
-from tui.text.format import Clock, count, plural
+from tui.text.format import Clock, count
 from tui.widgets.home.job_pane import JobPane
 from tui.widgets.home.node_strip import NodeStrip
 from tui.widgets.key_bar import KeyBar
@@ -48,6 +48,7 @@ class JobsView(ListView):
     COLUMNS: ClassVar[tuple[Column, ...]] = COLUMNS
     ORDER: ClassVar[tuple[str, bool] | None] = ("age", False)
     ON_ENTER: ClassVar[str] = "open_job"
+    KEEPS_ROW: ClassVar[bool] = True
     CSS_PATH: ClassVar[list[str | PurePath]] = [Path(__file__).with_name("jobs.tcss")]
 
     def __init__(self) -> None:
@@ -83,6 +84,20 @@ class JobsView(ListView):
             yield self.panes.job_pane
 
     @property
+    def keys(self) -> tuple[Key, ...]:
+        """Return the keys that act on what has the focus."""
+        context = self.context
+        of_nodes = context.keys(context.actions.keys("strip"))
+        return pane_keys(self.panes.focused, super().keys, of_nodes, context.actions)
+
+    def action_request(self, name: str) -> None:
+        """Ask for what makes sense on what has the focus, otherwise say why it makes none."""
+        if problem := self.panes.refusal(self.context.actions.find(name)):
+            self.flash(problem, "warning")
+        else:
+            super().action_request(name)
+
+    @property
     def bar_keys(self) -> tuple[Key, ...]:
         """Return the keys of the line below: those of the pane that has the focus first."""
         has_layouts = has_room(*self.app.size)
@@ -100,6 +115,7 @@ class JobsView(ListView):
     def _show_keys(self) -> None:
         for bar in self.query(KeyBar):
             bar.show(self.bar_keys)
+        self.ask_permissions()
 
     def on_resize(self) -> None:
         """Show the panes that there is room for."""
@@ -307,18 +323,12 @@ class JobsView(ListView):
             hidden = f", {table.hidden_marks} hidden by the filter" if table.hidden_marks else ""
             parts.append(f"{len(table.marks)} marked{hidden}")
         self.set_title("  ".join(parts))
-        held, waiting = gpu_totals(snapshot.jobs)
-        self.put(
-            "totals",
-            f"Σ {plural(len(snapshot.jobs), 'job')} · {plural(held, 'GPU')} held"
-            f" · {waiting} requested and waiting",
-        )
+        self.put("totals", totals_words(snapshot.jobs))
         self.put("notice", snapshot.stale or missing_words(snapshot.missing_jobs))
 
     def on_table_row_highlighted(self, event: Table.RowHighlighted) -> None:
-        """Tell of the row; whoever moves the cursor is not taken elsewhere after that."""
+        """Read the loss of what came into sight; go to no job that was created after that."""
         self._created = None
-        super().on_table_row_highlighted(event)
         self._follow_losses(event.table)
 
     def labels_of(self, key: str) -> Mapping[str, str]:
@@ -341,18 +351,27 @@ class JobsView(ListView):
         return self._by_uid.get(key or "")
 
     def current_job(self) -> JobRef | None:
-        """Return the job under the cursor."""
-        job = self.subject(self.selected_row())
+        """Return the job under the cursor; none while the cursor that is seen is on a node."""
+        job = self.subject(self.selected_row()) if self.panes.focused != "nodes" else None
         return job.ref if job is not None else None
 
+    def selected_object(self) -> str:
+        """Return the node that has the focus."""
+        return self.panes.node
+
     def targets(self) -> Sequence[JobRef]:
-        """Return the marked jobs, or the one under the cursor."""
-        marks = self.query_one(Table).marks
+        """Return the marked jobs while the list has the focus, otherwise the one that has it."""
+        marks = self.query_one(Table).marks if self.panes.focused == "list" else ()
         return [self._by_uid[key].ref for key in marks if key in self._by_uid] or super().targets()
 
     def hidden_targets(self) -> int:
         """Return how many of the marked jobs the filter hides."""
-        return self.query_one(Table).hidden_marks
+        return self.query_one(Table).hidden_marks if self.panes.focused == "list" else 0
+
+    def copy_text(self) -> str:
+        """Return the names of what has the focus."""
+        words = self.panes.copy_text()
+        return super().copy_text() if words is None else words
 
     def on_table_row_marked(self, event: Table.RowMarked) -> None:
         """Count the marks."""

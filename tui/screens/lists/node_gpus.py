@@ -159,8 +159,7 @@ class NodeGpusView(TelemetryList):
     def action_request(self, name: str) -> None:
         """Ask for it where the row has a job or the node is meant, otherwise say why it has no job."""
         action = self.context.actions.find(name)
-        views = [on.view for on in action.on] if action is not None else []
-        if self._under_cursor() or self.NAME not in views or "nodes" in views:
+        if self._under_cursor() or action is None or not action.acts_on_job:
             super().action_request(name)
         elif self.selected_row() in ("free", "unhealthy", ""):
             self.flash("No job holds these GPUs.")

@@ -54,6 +54,7 @@ class NodesView(TelemetryList):
 
     NAME: ClassVar[str] = "nodes"
     ON_ENTER: ClassVar[str] = "node_gpus"
+    KEEPS_ROW: ClassVar[bool] = True
     COLUMNS: ClassVar[tuple[Column, ...]] = COLUMNS
     PREVIEWS: ClassVar[bool] = True
 

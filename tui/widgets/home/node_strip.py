@@ -6,6 +6,7 @@ Lines are composed anew for every picture, and drawn only where they say somethi
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import ClassVar, get_args
 
 from rich.segment import Segment
@@ -17,11 +18,16 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from k8s.snapshot import ClusterSnapshot, NodeRow
-from tui.keys import STRIP
+from tui.keys import ACTIONS, STRIP, Key
 from tui.text.cells import cell_len
 from tui.text.format import Look, Run
 from tui.widgets.bindings import bindings
 from tui.widgets.home.gpu_strip import GpuStrip, Lines, StripLight
+
+
+def _of_the_view(key: Key) -> Key:
+    """Have the view asked for an action: it knows what is selected."""
+    return replace(key, action=f"screen.{key.action}")
 
 
 class NodeStrip(Widget, can_focus=True):
@@ -34,7 +40,7 @@ class NodeStrip(Widget, can_focus=True):
         "table--cursor",
         *(f"table--{look}" for look in filter(None, get_args(Look))),
     }
-    BINDINGS: ClassVar[list[BindingType]] = bindings(STRIP)
+    BINDINGS: ClassVar[list[BindingType]] = bindings((*STRIP, *map(_of_the_view, ACTIONS.keys("strip"))))
 
     class NodeHighlighted(Message):
         """The cursor is on another entry, or the strip got or lost the focus."""
