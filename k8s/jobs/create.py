@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import MappingProxyType
 
@@ -48,6 +49,8 @@ _FIELD_ENDINGS: Mapping[str, str] = {
     "[memory]": "memory",
 }
 """How the path of a refused field ends, and which of the form's fields made it."""
+_LIMIT = re.compile(r"\b(cpu|memory) limit\b")
+"""In the sentence about requests that are more than a limit, whose path names no resource."""
 
 
 async def _nothing() -> None:
@@ -342,15 +345,17 @@ def _by_field(causes: Mapping[str, str]) -> dict[str, str]:
     """Return the server's sentences by the fields that made what is wrong."""
     found: dict[str, str] = {}
     for path, sentence in causes.items():
-        field = _field_of(path)
+        field = _field_of(path, sentence)
         found[field] = f"{found[field]}; {sentence}" if field in found else sentence
     return found
 
 
-def _field_of(path: str) -> str:
+def _field_of(path: str, sentence: str) -> str:
     for ending, name in _FIELD_ENDINGS.items():
         if path.endswith(ending):
             return name
+    if path.endswith(".resources.requests") and (limit := _LIMIT.search(sentence)):
+        return f"{limit[1]}_request"
     if ".resources." in path:
         return "gpus"
     if ".env" in path:

@@ -92,9 +92,10 @@ async def served_findings(client: Client, resource: Resource) -> list[Finding]:
     title = f"{resource.kind} {resource.api_version}"
     if others:
         text = f"would be refused: this cluster does not serve {title}, but {', '.join(others)}"
-        return [error("kind", text, f"write apiVersion: {others[0]}")]
+        return [error("kind", text, f"write apiVersion: {others[0]}", resource.kind)]
     text = f"would be refused: this cluster does not serve {title}"
-    return [error("kind", text, "choose another kind of job, or ask for its operator to be installed")]
+    remedy = "choose another kind of job, or ask for its operator to be installed"
+    return [error("kind", text, remedy, resource.kind)]
 
 
 async def _served_versions(client: Client, resource: Resource) -> list[str]:
@@ -116,11 +117,12 @@ async def permission_findings(client: Client, resources: Iterable[Resource], nam
     Raises:
         KubeError: The cluster does not tell.
     """
-    needs = [ResourceAttributes.of("create", resource) for resource in resources]
-    answers = await asyncio.gather(*(review(client, need, namespace) for need in needs))
+    kinds = {resource: ResourceAttributes.of("create", resource) for resource in resources}
+    answers = await asyncio.gather(*(review(client, need, namespace) for need in kinds.values()))
+    remedy = "pick another namespace, or ask for that role"
     return [
-        error("namespace", f"would be refused: {answer.why}", "pick another namespace, or ask for that role")
-        for answer in answers
+        error("namespace", f"would be refused: {answer.why}", remedy, resource.kind)
+        for resource, answer in zip(kinds, answers, strict=True)
         if answer.is_allowed is False
     ]
 
@@ -134,7 +136,7 @@ async def name_findings(client: Client, resource: Resource, name: str, namespace
     if await find(client, resource, name, namespace) is None:
         return []
     text = f"would be refused: {resource.kind} {name} already exists in {namespace}"
-    return [error("name", text, "choose another name, or delete that one first")]
+    return [error("name", text, "choose another name, or delete that one first", f"{resource.kind} {name}")]
 
 
 async def find(client: Client, resource: Resource, name: str, namespace: str = "") -> dict[str, Any] | None:

@@ -23,8 +23,14 @@ from k8s.text.yaml_writer import to_yaml
 from k8s.watch.discovery import discover
 from tui.commands.submission.continued import continued_folder, folder_without_cluster, tell_of_checkpoints
 from tui.commands.submission.git_login import ask_git_login
-from tui.commands.submission.manifest_checks import check_by_server, check_manifests, namespace_of
+from tui.commands.submission.manifest_checks import (
+    CheckedObject,
+    check_by_server,
+    check_manifests,
+    namespace_of,
+)
 from tui.commands.submission.manifests import ManifestObject, read_manifests, versions_known
+from tui.commands.submission.refusals import Refusal, said_once, warn_of
 from tui.commands.submission.submit_flags import add_spec_arguments, complain, model_flags, spec_of
 from tui.commands.submission.template import fill_in, template_named, with_kind
 from tui.commands.support.connect import check_may_change, cluster, command_line, read_jobs
@@ -34,7 +40,7 @@ from tui.commands.support.log_output import follow_to_end
 from tui.commands.support.output import WrongUsage, confirm, is_interactive, write, write_object, write_stderr
 from tui.commands.support.parser import CommandParser
 from tui.jobs.new_job.job_files import load_job_files
-from tui.jobs.submit_checks import SubmitChecks, check_submit
+from tui.jobs.submit_checks import check_submit
 from tui.options import ConsoleOptions
 
 SANDBOX_IMAGE = "local"
@@ -141,17 +147,20 @@ async def _submit_file(options: ConsoleOptions, flags: argparse.Namespace, dry_r
         return 0
     async with cluster(options) as client:
         namespace = client.config.namespace
-        if not await _file_is_checked(options, client, flags, wanted):
+        checked = await check_manifests(client, wanted, namespace, lambda: _nodes(options, client))
+        refusals = _tell_of(checked)
+        if not all(_may_start(each, refusals, flags) for each in checked):
             return 1
-        if len(wanted) > 1 and not dry_run:
-            await check_by_server(client, wanted, namespace)
         refs = []
-        for each in wanted:
-            home = namespace_of(each.manifest, namespace)
-            await tell_of_checkpoints(client, each.resource, each.manifest, home)
-            ref = await create_manifest(client, each.resource, each.manifest, home, dry_run=bool(dry_run))
-            _print([each], namespace, "created (server dry run)" if dry_run else "created", output)
-            refs += [ref] if each in jobs else []
+        with said_once(refusals):
+            if len(wanted) > 1 and not dry_run:
+                await check_by_server(client, wanted, namespace)
+            for each in wanted:
+                home = namespace_of(each.manifest, namespace)
+                await tell_of_checkpoints(client, each.resource, each.manifest, home)
+                ref = await create_manifest(client, each.resource, each.manifest, home, dry_run=bool(dry_run))
+                _print([each], namespace, "created (server dry run)" if dry_run else "created", output)
+                refs += [ref] if each in jobs else []
         if dry_run or len(refs) != 1:
             return 0
         return await _go_on(options, client, refs[0], flags)
@@ -170,18 +179,21 @@ async def _submit_flags(options: ConsoleOptions, flags: argparse.Namespace, dry_
         spec = _spec_of(flags, options, namespace)
         folder = await continued_folder(options, client, flags, spec) if spec.trainer else ""
         spec = _spec_of(flags, options, namespace, folder)
-        if not await _is_checked(options, client, flags, spec, files):
+        checked = await _check(options, client, kind, spec, files)
+        refusals = _tell_of([checked])
+        if not _may_start(checked, refusals, flags):
             return 1
         used: list[Companion] = []
-        ref = await create_job(
-            client,
-            kind,
-            spec,
-            files=files,
-            dry_run=bool(dry_run),
-            on_upload=_tell_of_upload,
-            on_found=used.append,
-        )
+        with said_once(refusals):
+            ref = await create_job(
+                client,
+                kind,
+                spec,
+                files=files,
+                dry_run=bool(dry_run),
+                on_upload=_tell_of_upload,
+                on_found=used.append,
+            )
         words = "created (server dry run)" if dry_run else "created"
         _print_all(kind, spec, files, words, output, used)
         return 0 if dry_run else await _go_on(options, client, ref, flags)
@@ -274,45 +286,33 @@ async def _served(client: Client, word: str) -> CreatableKind:
     return next(iter(await discover(client, versions)), versions[0]) if len(versions) > 1 else versions[0]
 
 
-async def _is_checked(
-    options: ConsoleOptions, client: Client, flags: argparse.Namespace, spec: JobSpec, files: JobFiles
-) -> bool:
-    """Say what would go wrong with a job, and ask where it would never start; False: it is not to be made.
-
-    Raises:
-        KubeError: It would never start, and there is nobody to be asked.
-    """
-    kind = _kind_of(flags)
+async def _check(
+    options: ConsoleOptions, client: Client, kind: CreatableKind, spec: JobSpec, files: JobFiles
+) -> CheckedObject:
+    """Return what would go wrong with a job."""
     objects = job_objects(kind, spec, files, is_optional_too=False)
     nodes = await _nodes(options, client) if wants_gpus(spec) else None
-    found = await check_submit(client, kind, spec, objects, nodes)
-    for words in found.warnings:
-        write_stderr(f"Warning: {words}.")
-    return _may_start(f"{kind.title} {spec.name}", found, flags)
+    return CheckedObject(f"{kind.title} {spec.name}", await check_submit(client, kind, spec, objects, nodes))
 
 
-async def _file_is_checked(
-    options: ConsoleOptions, client: Client, flags: argparse.Namespace, wanted: Sequence[ManifestObject]
-) -> bool:
-    """Say what would go wrong with the objects of a file; False: they are not to be made.
-
-    Raises:
-        KubeError: One would never start, and there is nobody to be asked.
-    """
-    checked = await check_manifests(client, wanted, client.config.namespace, lambda: _nodes(options, client))
+def _tell_of(checked: Sequence[CheckedObject]) -> list[Refusal]:
+    """Warn of what would go wrong, and return what the server will say by itself."""
+    refusals: list[Refusal] = []
     for title, found in checked:
         start = f"{title}: " if title and len(checked) > 1 else ""
         for words in found.warnings:
             write_stderr(f"Warning: {start}{words}.")
-    return all(_may_start(title, found, flags) for title, found in checked)
+        refusals += [Refusal(start, finding) for finding in found.refusals]
+    return refusals
 
 
-def _may_start(title: str, found: SubmitChecks, flags: argparse.Namespace) -> bool:
+def _may_start(checked: CheckedObject, refusals: Sequence[Refusal], flags: argparse.Namespace) -> bool:
     """Ask whether to create what would never start.
 
     Raises:
-        KubeError: There is nobody to be asked.
+        KubeError: There is nobody to be asked, nor will be the server: what it would refuse is told first.
     """
+    title, found = checked
     if not found.never_fits:
         return True
     if getattr(flags, "force", False) or getattr(flags, "dry_run", ""):
@@ -320,6 +320,7 @@ def _may_start(title: str, found: SubmitChecks, flags: argparse.Namespace) -> bo
         return True
     what = f"{title} {found.never_fits}."
     if not is_interactive():
+        warn_of(refusals)
         raise KubeError(what, "Nothing was created.", "To create it all the same: --force")
     return confirm(f"{what} Create it all the same?")
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from k8s.client.client import Client
 from k8s.job_spec import JobSpec, wants_gpus
 from k8s.kinds import CreatableKind, Manifest
 from k8s.models.resources import Resource
-from k8s.preflight import check_against_cluster, check_statically
+from k8s.preflight import Finding, check_against_cluster, check_statically
 from k8s.snapshot import ClusterSnapshot
 from tui.jobs.batch_check import batch_words
 from tui.jobs.new_job.preflight import capacity_lines
@@ -18,9 +19,11 @@ class SubmitChecks(NamedTuple):
     """What was found, each in a sentence."""
 
     warnings: tuple[str, ...]
-    """What may turn out well, or what the server will refuse by itself."""
+    """What may turn out well."""
     never_fits: str
     """Why it would wait for GPUs for ever; empty where it would not."""
+    refusals: tuple[Finding, ...] = ()
+    """What the server will refuse by itself, and say then."""
 
 
 async def check_submit(
@@ -50,4 +53,12 @@ async def check_submit(
     never_fits = next((line.text for line in fit if line.severity == "error"), "")
     waits = (line.text for line in fit if line.severity == "warning")
     batch = filter(None, [batch_words(spec)])
-    return SubmitChecks((*(finding.sentence for finding in findings), *batch, *waits), never_fits)
+    checks = checks_of(findings, never_fits)
+    return checks._replace(warnings=(*checks.warnings, *batch, *waits))
+
+
+def checks_of(findings: Iterable[Finding], never_fits: str = "") -> SubmitChecks:
+    """Sort findings into warnings and what the server will say by itself."""
+    found = tuple(findings)
+    warnings = tuple(finding.sentence for finding in found if not finding.is_refusal)
+    return SubmitChecks(warnings, never_fits, tuple(finding for finding in found if finding.is_refusal))

@@ -100,6 +100,14 @@ async def test_a_field_that_the_server_refuses_is_named_as_in_the_form(path: str
     assert error.causes == {field: "must not be so"}
 
 
+@pytest.mark.parametrize("resource", ["cpu", "memory"])
+async def test_a_request_over_its_limit_is_the_requests_error(resource: str) -> None:
+    path = "spec.template.spec.containers[0].resources.requests"
+    sentence = f'Invalid value: "2": must be less than or equal to {resource} limit of 1'
+    error = await refused_with(refusal(422, "invalid", "Invalid", causes={path: sentence}))
+    assert error.causes == {f"{resource}_request": sentence}
+
+
 async def test_two_refusals_of_one_field_are_both_told() -> None:
     causes = {"spec.a.image": "no such registry", "spec.b.image": "no tag"}
     error = await refused_with(refusal(422, "invalid", "Invalid", causes=causes))

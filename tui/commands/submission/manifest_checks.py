@@ -20,7 +20,7 @@ from k8s.models.resources import CLAIMS, CONFIG_MAPS, SECRETS, Resource
 from k8s.preflight import check_objects
 from k8s.snapshot import ClusterSnapshot
 from tui.commands.submission.manifests import ManifestObject
-from tui.jobs.submit_checks import SubmitChecks, check_submit
+from tui.jobs.submit_checks import SubmitChecks, check_submit, checks_of
 
 _SIZE_WORDS = (" gpus", " gpu resource", " workers", " devices", " cpu", " memory", " cpu request")
 """How the names of what a spec cannot say end where its pods are not all alike."""
@@ -63,9 +63,7 @@ async def check_manifests(
         checks = await check_submit(client, kind, at_once, (each,), nodes, _without(spec, made))
         found.append(CheckedObject(f"{kind.title} {spec.name}", checks))
     if others:
-        findings = await check_objects(client, others, namespace)
-        sentences = tuple(finding.sentence for finding in findings)
-        found.append(CheckedObject("", SubmitChecks(sentences, "")))
+        found.append(CheckedObject("", checks_of(await check_objects(client, others, namespace))))
     return found
 
 
