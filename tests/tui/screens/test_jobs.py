@@ -350,3 +350,39 @@ async def test_saved_jobs_have_durations_in_seconds_and_nothing_where_nothing_is
         assert (by_status["Pending"]["DURATION"], by_status["Pending"]["AGE"]) == (None, None)
         assert by_status["Running"]["USER"] is None
         assert "–" not in [cell for row in rows for cell in row]
+
+
+KINDS = (
+    *("jobs.batch", "jobsets.jobset.x-k8s.io", "mpijobs.kubeflow.org", "tfjobs.kubeflow.org"),
+    *("trainjobs.trainer.kubeflow.org", "jobs.batch.volcano.sh", "rayjobs.ray.io", "rayclusters.ray.io"),
+    *("pytorchtrainingjobs.batch.tensorstack.dev", "mpijobs.batch.tensorstack.dev"),
+)
+WHY = (
+    'pytorchjobs.kubeflow.org is forbidden: User "oidc:li@vision.example" cannot list resource '
+    '"pytorchjobs" in API group "kubeflow.org" at the cluster scope'
+)
+
+
+def refused(*more: str, why: str = WHY) -> ClusterSnapshot:
+    """Return a cluster whose user may not list some kinds, one of them for this reason."""
+    names = ("pytorchjobs.kubeflow.org", *more)
+    return picture(problems={name: Missing("list", name, why=why) for name in names})
+
+
+@pytest.mark.parametrize("size", [(80, 24), (100, 30), (200, 60), (46, 24)])
+async def test_of_many_kinds_that_may_not_be_listed_as_many_are_named_as_fit(size: tuple[int, int]) -> None:
+    async with hosted(JobsView(), refused(*KINDS), size) as (app, pilot):
+        for width in (size[0], size[0] + 13):
+            await pilot.resize_terminal(width, size[1])
+            shown = " ".join(app.text.split())
+            named = sum(name in shown for name in KINDS)
+            assert named == len(KINDS) or f"{len(KINDS) - named} more: :info" in shown
+
+
+async def test_few_kinds_that_may_not_be_listed_are_all_named_and_a_long_reason_is_cut() -> None:
+    async with hosted(JobsView(), refused(*KINDS[:2]), (100, 30)) as (app, _):
+        shown = " ".join(app.text.split())
+        assert "The same for jobs.batch, jobsets.jobset.x-k8s.io." in shown
+    for more, words in (((), "… More: :info"), (KINDS, "… The same for 10 more: :info")):
+        async with hosted(JobsView(), refused(*more, why="no " * 900), (80, 24)) as (app, _):
+            assert words in " ".join(app.text.split())

@@ -7,7 +7,8 @@ from datetime import datetime
 
 from k8s.snapshot import Job, Missing
 from k8s.status import Status
-from tui.feeds.preview_text import status_words
+from k8s.text.sanitize import sanitize
+from tui.feeds.preview_text import status_words, wrapped
 from tui.jobs.filters import gpu_totals, is_loud, silent_ranks
 from tui.screens.lists.home_loss import loss_cell
 from tui.text.format import NOTHING, Clock, Run, compact_ranges, plural
@@ -28,17 +29,52 @@ COLUMNS = (
     Column("reason", "REASON", elide="end", min_width=10, max_width=120),
 )
 _STATUSES = tuple(Status)
+_ALL = ":info"
+"""Where all that may not be read is named."""
 
 
-def missing_words(missing: Sequence[Missing]) -> str:
-    """Say what is missing in one line or two: of many kinds refused for one reason, the first."""
+NOTICE_LINES = 4
+"""Lines that the notice above the list has room for."""
+
+
+def missing_words(missing: Sequence[Missing], width: int) -> str:
+    """Say what is missing: of many kinds refused for one reason the first, and as many others as fit.
+
+    Args:
+        missing: What may not be read.
+        width: Cells of each of the notice's lines.
+    """
     if not missing:
         return ""
     first = min(missing, key=lambda each: bool(each.shown))
     others = [
         each.resource for each in missing if each is not first and bool(each.shown) == bool(first.shown)
     ]
-    return first.words + (f" The same for {', '.join(others)}." if others else "")
+    said = " ".join(sanitize(first.words).split())
+    for named in range(len(others), -1, -1):
+        words = f"{said}{_same_for(others, named)}"
+        if _fits(words, width):
+            return words
+    # The server's words alone are too long.
+    tail = f"…{_same_for(others, 0) or f' More: {_ALL}'}"
+    said = said[: NOTICE_LINES * max(width, 1)]
+    while said and not _fits(said + tail, width):
+        said = said[:-1]
+    return said + tail
+
+
+def _same_for(others: Sequence[str], named: int) -> str:
+    """Return what else is missing for the reason of the first, so many of them by name."""
+    if not others:
+        return ""
+    left = len(others) - named
+    names = ", ".join(others[:named])
+    more = f"{' … and ' * bool(named)}{left} more: {_ALL}" if left else "."
+    return f" The same for {names}{more}"
+
+
+def _fits(text: str, width: int) -> bool:
+    return len(wrapped(text, max(width, 1))) <= NOTICE_LINES
 
 
 def totals_words(jobs: Sequence[Job]) -> str:

@@ -324,7 +324,7 @@ class JobsView(ListView):
             parts.append(f"{len(table.marks)} marked{hidden}")
         self.set_title("  ".join(parts))
         self.put("totals", totals_words(snapshot.jobs))
-        self.put("notice", snapshot.stale or missing_words(snapshot.missing_jobs))
+        self.put("notice", snapshot.stale or missing_words(snapshot.missing_jobs, self.size.width - 2))
 
     def on_table_row_highlighted(self, event: Table.RowHighlighted) -> None:
         """Read the loss of what came into sight; go to no job that was created after that."""
