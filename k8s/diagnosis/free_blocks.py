@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Sequence
 
 from k8s.devices import accelerators
 from k8s.diagnosis.pending import TRIED, waiting_pod_sets
 from k8s.diagnosis.shortage import PodSet
 from k8s.models import Condition, Meta, Node, NodeSpec, NodeStatus, Taint
-from k8s.scheduling.predicates import ClusterCapacity, NodeCapacity, importance, main_resource
+from k8s.scheduling.predicates import ClusterCapacity, NodeCapacity, importance, main_resource, unfit_node
 from k8s.snapshot import Job, NodeRow
 
 
@@ -17,7 +17,7 @@ class FreeBlocks:
 
     def __init__(self) -> None:
         """Start without any node."""
-        self._capacities: dict[str, tuple[NodeRow, NodeCapacity]] = {}
+        self._capacities: dict[str, tuple[NodeRow, NodeCapacity | None]] = {}
         self._found: tuple[Job, Sequence[NodeRow], dict[str, int] | None] | None = None
 
     def find(self, job: Job, rows: Sequence[NodeRow]) -> dict[str, int] | None:
@@ -34,11 +34,12 @@ class FreeBlocks:
     def _seek(self, job: Job, rows: Sequence[NodeRow]) -> dict[str, int] | None:
         if job.is_short:
             return None
-        capacity = ClusterCapacity(dict(self._with_free_gpus(rows)))
+        capacity = ClusterCapacity(self._with_free_gpus(rows))
         taken: dict[str, int] = {}
         for pod_set in _sets_with_gpus(job, rows):
-            unfit = {each.name for each in capacity.unfit(pod_set.spec, pod_set.requested)}
-            left, placed = capacity.place(pod_set.requested, len(pod_set.instances), unfit)
+            left, placed = capacity.place(
+                pod_set.requested, len(pod_set.instances), _Unfit(pod_set, capacity)
+            )
             if placed < len(pod_set.instances):
                 return None
             for name, after in left.nodes.items():
@@ -47,13 +48,27 @@ class FreeBlocks:
             capacity = left
         return taken
 
-    def _with_free_gpus(self, rows: Iterable[NodeRow]) -> Iterator[tuple[str, NodeCapacity]]:
+    def _with_free_gpus(self, rows: Iterable[NodeRow]) -> dict[str, NodeCapacity]:
+        found = {}
         for row in rows:
-            if row.largest_free:
-                kept = self._capacities.get(row.name)
-                if kept is None or kept[0] is not row:
-                    kept = self._capacities[row.name] = row, _capacity_of(row)
-                yield row.name, kept[1]
+            kept = self._capacities.get(row.name)
+            if kept is None or kept[0] is not row:
+                kept = row, _capacity_of(row) if row.largest_free else None
+                self._capacities[row.name] = kept
+            if kept[1] is not None:
+                found[row.name] = kept[1]
+        return found
+
+
+class _Unfit(Container[str]):
+    """The nodes that cannot take a pod of a set, each looked at only when it is asked for."""
+
+    def __init__(self, pods: PodSet, capacity: ClusterCapacity) -> None:
+        self._pods, self._capacity = pods, capacity
+
+    def __contains__(self, name: object) -> bool:
+        node = self._capacity.nodes[str(name)]
+        return unfit_node(self._pods.spec, self._pods.requested, node) is not None
 
 
 def _sets_with_gpus(job: Job, rows: Iterable[NodeRow]) -> list[PodSet]:

@@ -5,7 +5,7 @@ kube-scheduler's predicates: node affinity, taints, and whether the node has the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -130,21 +130,22 @@ class ClusterCapacity:
         found = (unfit_node(spec, requested, capacity) for capacity in self.nodes.values())
         return [each for each in found if each is not None]
 
-    def place(
-        self, requested: ResourceList, pods: int, unfit: Collection[str]
-    ) -> tuple[ClusterCapacity, int]:
+    def place(self, requested: ResourceList, pods: int, unfit: Container[str]) -> tuple[ClusterCapacity, int]:
         """Place up to `pods` equal pods, fullest nodes first; return what is left and how many fit.
 
         Args:
             requested: What each of them requests.
             pods: How many there are.
-            unfit: The names of the nodes that cannot take even one.
+            unfit: The names of the nodes that cannot take even one; asked only until all are placed.
         """
         main = main_resource(requested)
         nodes = dict(self.nodes)
         placed = 0
-        fit = [each for each in self.nodes.values() if each.name not in unfit]
-        for capacity in sorted(fit, key=lambda each: each.free.get(main, 0)):
+        for capacity in sorted(self.nodes.values(), key=lambda each: each.free.get(main, 0)):
+            if placed == pods:
+                break
+            if capacity.name in unfit:
+                continue
             most = min(int(capacity.free[each] // requested[each]) for each in requested)
             here = min(pods - placed, most)
             if here <= 0:

@@ -13,6 +13,7 @@ from textual.widget import Widget
 from k8s.snapshot import ClusterSnapshot
 from k8s.text.sanitize import sanitize
 from tui.text.format import age, gpu_bar
+from tui.widgets.home.node_groups import NodeGroups
 
 
 class StatusLine(Widget):
@@ -38,6 +39,7 @@ class StatusLine(Widget):
         super().__init__()
         self._is_read_only = is_read_only
         self._said = Text()
+        self._groups = NodeGroups()
 
     def on_mount(self) -> None:
         """Count the age of old rows up while the cluster is away."""
@@ -67,13 +69,15 @@ class StatusLine(Widget):
         bar_width = 16 if width >= 100 else 8
         gpus = Text()
         if snapshot.nodes:
-            total, held = snapshot.gpus_total, snapshot.gpus_allocated
+            self._groups.update(snapshot.nodes)
+            groups = self._groups.groups.values()
+            total, held = sum(each.total for each in groups), sum(each.held for each in groups)
             bar = gpu_bar(held, max(0, total - held), width=bar_width)
             of_all = "?" if "nodes" in snapshot.problems else total
             gpus = Text.assemble((" GPUs ", quiet), bar, f" {held}/{of_all}")
             if snapshot.missing_gpus:
                 gpus.append(" partial", self._style("stale"))
-            if snapshot.is_simulated:
+            if any(each.simulated for each in groups):
                 gpus.append(" simulated", self._style("simulated"))
             gpus.append(" ")
         room = width - gpus.cell_len - right.cell_len - 4

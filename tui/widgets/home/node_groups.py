@@ -24,6 +24,7 @@ class _NodeCounts(NamedTuple):
     total: int
     held: int
     bad: int
+    simulated: int
     largest_free: int
     is_whole: bool
     is_unready: bool
@@ -41,6 +42,8 @@ class NodeGroup:
     held: int = 0
     bad: int = 0
     """GPUs that are there but may not be used."""
+    simulated: int = 0
+    """Nodes whose GPUs are not real."""
     whole: int = 0
     """Nodes of which nobody holds a GPU, and that take pods."""
     cordoned: int = 0
@@ -61,6 +64,7 @@ class NodeGroup:
         self.total += sign * node.total
         self.held += sign * node.held
         self.bad += sign * node.bad
+        self.simulated += sign * node.simulated
         self.whole += sign * node.is_whole
         self.unready += sign * node.is_unready
         self.cordoned += sign * node.is_cordoned
@@ -115,7 +119,10 @@ class NodeGroups:
         if nodes is self._all:
             return
         before, self._all = self._all, nodes
-        changed = [pair for pair in zip_longest(before, nodes) if pair[0] is not pair[1]]
+        if len(before) == len(nodes):
+            changed = [pair for pair in zip(before, nodes, strict=True) if pair[0] is not pair[1]]
+        else:
+            changed = [*zip_longest(_others(before, nodes), _others(nodes, before))]
         came = {new.name: new for _, new in changed if new is not None}
         for old, _ in changed:
             if old is not None and old.name not in came:
@@ -149,13 +156,27 @@ class NodeGroups:
         free = node.largest_free
         is_whole = node.takes_pods and free > 0 and not held
         return _NodeCounts(
-            self._name_of(node), total, held, bad, free, is_whole, is_unready(node), is_cordoned(node)
+            self._name_of(node),
+            total,
+            held,
+            bad,
+            int(node.is_simulated),
+            free,
+            is_whole,
+            is_unready(node),
+            is_cordoned(node),
         )
 
     def _name_of(self, node: NodeRow) -> str:
         if self._label:
             return node.labels.get(self._label) or NO_LABEL
         return node.gpu_model.removeprefix("NVIDIA-") or "GPUs"
+
+
+def _others(nodes: Sequence[NodeRow], known: Sequence[NodeRow]) -> list[NodeRow]:
+    """Return the nodes that are not among those known, as objects."""
+    ids = set(map(id, known))
+    return [node for node in nodes if id(node) not in ids]
 
 
 def is_unready(node: NodeRow) -> bool:
