@@ -1,24 +1,18 @@
 """`gpuconsole`: opens the console, or runs one command; nobody sees a traceback for what can go wrong.
 
-Imports as little as it can, so that `--help` and mistakes are answered at once.
+Imports as little as it can, so that `--help` and mistakes are answered at once; and nothing that takes time
+before `main`, which alone knows what to do at ctrl+c.
 """
 
 from __future__ import annotations
 
-import asyncio
-import gc
-import importlib
-import importlib.util
-import io
-import os
 import sys
-from collections.abc import Sequence
-from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
+    from pathlib import Path
 
     from tui.options import ConsoleOptions
 
@@ -36,9 +30,23 @@ _TAKE_WORDS = ("submit", "shell")
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit status."""
+    try:
+        return _main(argv)
+    except KeyboardInterrupt:
+        # Where it was not imported yet nothing has begun; and a broken import must not be tried again.
+        if ctrl_c := sys.modules.get("tui.terminal.ctrl_c"):
+            ctrl_c.leave()
+        return INTERRUPTED
+
+
+def _main(argv: Sequence[str] | None) -> int:
     if problem := find_intruder():
         sys.stderr.write(problem)
         return FAILED
+    import gc
+    import io
+    import os
+
     # Only now is it known that these are ours.
     from k8s.errors import KubeError
     from tui.commands.support.output import WrongUsage, write_stderr
@@ -57,8 +65,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except WrongUsage as error:
         write_stderr(f"{error}\nSee {' '.join(filter(None, ('gpuconsole', error.command)))} --help")
         return WRONG_USAGE
-    except KeyboardInterrupt:
-        return INTERRUPTED
     except BrokenPipeError:
         # What is still buffered has no reader; the interpreter must not try once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -73,6 +79,9 @@ def find_intruder() -> str:
 
     Their names are common, so another program's may be found first.
     """
+    import importlib.util
+    from pathlib import Path
+
     home = Path(__file__).resolve().parent.parent
     for name in _TOGETHER:
         spec = importlib.util.find_spec(name)
@@ -113,6 +122,8 @@ def _run(words: list[str]) -> int:
     if not options.config_file.exists():
         return _do(options, flags)
     # Slow to import, and most people set nothing.
+    from dataclasses import replace
+
     from k8s.devices.accelerators import recognising
     from tui.commands.support.output import write_stderr
     from tui.files.config_file import read_config
@@ -133,6 +144,9 @@ def _run(words: list[str]) -> int:
 
 
 def _do(options: ConsoleOptions, flags: argparse.Namespace) -> int:
+    import gc
+    import importlib
+
     if flags.chosen is None:
         gc.disable()
         try:
@@ -146,13 +160,13 @@ def _do(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         return run_console(options, resolve_options)
     module = importlib.import_module(f"tui.commands.{flags.module}")
     from tui.commands.support.output import WrongUsage
+    from tui.terminal.ctrl_c import run_until_ctrl_c
 
     try:
-        status: int = asyncio.run(module.run(options, flags))
+        return run_until_ctrl_c(module.run(options, flags))
     except WrongUsage as error:
         error.command = flags.chosen
         raise
-    return status
 
 
 def _cut(words: list[str]) -> tuple[list[str], bool, list[str]]:

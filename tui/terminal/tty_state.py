@@ -116,10 +116,10 @@ def on_signals(leave: Callable[[int], None]) -> None:
         code = EXIT_CODES[signal.Signals(number)]
         if seen:
             if number != signal.SIGHUP:
-                _end(code)
+                end(code)
             return
         seen.append(number)
-        watchdog = threading.Timer(GRACE_S, _end, [code])
+        watchdog = threading.Timer(GRACE_S, end, [code])
         watchdog.daemon = True
         watchdog.start()
         leave(code)
@@ -150,6 +150,7 @@ def _remember() -> None:
         _before[file.fileno()] = termios.tcgetattr(file.fileno())
 
 
-def _end(code: int) -> None:
+def end(code: int) -> None:
+    """End the process at once; nothing else of it runs any more."""
     restore()
     os._exit(code)
