@@ -45,6 +45,28 @@ async def test_a_trainer_writes_to_the_workspace_claim_unless_told_otherwise(run
     assert pod["containers"][0]["volumeMounts"][0]["mountPath"] == "/workspace"
 
 
+@pytest.mark.parametrize("trainer", ["ddp", "mpi"])
+@pytest.mark.parametrize("words", [(), ("--", "--log-dir", "/data/tb")])
+async def test_the_jobs_own_flag_for_event_files_is_the_trainers_too(
+    run: CommandLine, trainer: str, words: tuple[str, ...]
+) -> None:
+    given = ("--data", "data:/data", "--logdir", "/data/tb", "--tensorboard")
+    ended = await run("submit", *SMALL, *given, "--trainer", trainer, *words)
+    assert ended.status == 0, ended.err
+    found = job_in(ended.out)
+    assert found["metadata"]["annotations"]["gpuconsole.dev/log-dir"] == "/data/tb"
+    command = found["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]["containers"][0]["command"]
+    assert [command[at + 1] for at, word in enumerate(command) if word == "--log-dir"] == ["/data/tb"]
+    assert "- --logdir\n        - /data/tb\n" in ended.out, "TensorBoard reads there"
+
+
+async def test_two_folders_for_event_files_are_refused(run: CommandLine) -> None:
+    words = ("--logdir", "/data/tb", "--trainer", "ddp", "--", "--log-dir=/workspace/tb")
+    ended = await run("submit", *SMALL, *words)
+    assert (ended.status, ended.out) == (2, "")
+    assert ended.err.startswith("--logdir: not together with another --log-dir after --: /workspace/tb.\n")
+
+
 async def test_the_benchmark_runs_under_torchrun_and_has_curves_but_no_checkpoints(run: CommandLine) -> None:
     found = await manifest_of(run, *SMALL, "--workers", "2", "--trainer", "mpi", "--", "--model", "vgg16")
     log_dir = found["metadata"]["annotations"]["gpuconsole.dev/log-dir"]

@@ -276,7 +276,7 @@ def _command(
         if flags.command:
             raise WrongUsage("COMMAND: not allowed with --trainer; put the trainer's arguments after --")
         trainer = _find(flags.trainer)
-        flags.rest = trainer.own_words(flags.rest)
+        flags.rest = _with_log_dir(trainer, trainer.own_words(flags.rest), fields.get("log_dir", ""))
         trainer.parser().parse_args(flags.rest)
         if flags.continue_from and not _has(trainer, "resume"):
             raise WrongUsage(f"--continue: the trainer {trainer.name} writes no checkpoints.")
@@ -300,6 +300,19 @@ def _find(name: str) -> Trainer:
         return find(name)
     except LookupError as error:
         raise WrongUsage(f"--trainer: {error.args[0]}") from error
+
+
+def _with_log_dir(trainer: Trainer, words: Sequence[str], log_dir: str) -> list[str]:
+    """Return a trainer's words with the folder that the job's own flag names.
+
+    Raises:
+        WrongUsage: They name another one.
+    """
+    said = _flag_value("log-dir", words)
+    if log_dir and said and said != log_dir:
+        raise WrongUsage(f"--logdir: not together with another --log-dir after --: {said}.")
+    is_left_open = log_dir and not said and _has(trainer, "log-dir")
+    return [*words, *(["--log-dir", log_dir] if is_left_open else [])]
 
 
 def _has(trainer: Trainer, argument: str) -> bool:
