@@ -188,8 +188,9 @@ async def _carry(remote: exec.ExecSession, terminal: RawTerminal) -> int:
     typed: asyncio.Queue[bytes] = asyncio.Queue(_READS_AHEAD)
     printing = asyncio.create_task(_print(remote, terminal))
     reading = asyncio.create_task(_read(terminal, typed))
-    beside = [asyncio.create_task(_send(remote, typed)), asyncio.create_task(_tell_size(remote, terminal))]
-    tasks = [printing, reading, *beside]
+    resizing = asyncio.create_task(_tell_new_sizes(remote, terminal))
+    sending = asyncio.create_task(_send(remote, terminal, typed))
+    tasks = [printing, reading, resizing, sending]
     try:
         await asyncio.wait((printing, reading), return_when=asyncio.FIRST_COMPLETED)
         return (printing if printing.done() else reading).result()
@@ -220,22 +221,25 @@ async def _read(terminal: RawTerminal, typed: asyncio.Queue[bytes]) -> int:
     return TERMINAL_GONE
 
 
-async def _send(remote: exec.ExecSession, typed: asyncio.Queue[bytes]) -> None:
+async def _send(remote: exec.ExecSession, terminal: RawTerminal, typed: asyncio.Queue[bytes]) -> None:
+    """Send the terminal's size, which what is typed ahead may depend on, then what is typed."""
     with suppress(Unreachable):  # whoever prints is told the same, and says it
+        with suppress(OSError):
+            await remote.resize(*terminal.size)
         while True:
             await remote.write(await typed.get())
 
 
-async def _tell_size(remote: exec.ExecSession, terminal: RawTerminal) -> None:
+async def _tell_new_sizes(remote: exec.ExecSession, terminal: RawTerminal) -> None:
     loop = asyncio.get_running_loop()
     changed = asyncio.Event()
     loop.add_signal_handler(signal.SIGWINCH, changed.set)
     try:
         with suppress(Unreachable, OSError):
             while True:
+                await changed.wait()
                 changed.clear()
                 await remote.resize(*terminal.size)
-                await changed.wait()
     finally:
         loop.remove_signal_handler(signal.SIGWINCH)
 

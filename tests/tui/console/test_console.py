@@ -91,7 +91,7 @@ class Playground:
         feeds = (view for view in screens if isinstance(view, FeedView) and view.is_shown)
         jobs = (view for view in screens if isinstance(view, JobView) and view.is_shown)
         homes = [view for view in screens if isinstance(view, JobsView) and view.is_shown]
-        read = (view._losses for view in homes if view._losses is not None)
+        read = (view._losses for view in homes if view._losses and view.app.screen is view)
         panes = (pane for view in screens for pane in view.query(JobPane) if pane.is_live)
         previews = (pane for view in screens for pane in view.query(Preview) if pane.display)
         waits = (

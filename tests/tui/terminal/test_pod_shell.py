@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,7 @@ from tests.scripted.websocket import Speaker, Talk
 from tests.support.shell_app import InTerminal
 from tests.support.terminal import Terminal
 from tests.tui.commands.conftest import write_kubeconfig
+from tui.terminal.pod_shell import _carry
 
 EXEC = "/api/v1/namespaces/default/pods/a/exec"
 LINE = "-- a: exit or ctrl+d ends it; if it hangs, press ctrl+] twice."
@@ -94,6 +96,41 @@ async def test_a_shell_has_the_terminal_and_the_console_comes_back(tmp_path: Pat
     await played(tmp_path, play, Talk(shell.speak))
     assert shell.sizes[0] == (80, 24)
     assert shell.sizes[-1] == (100, 30)
+
+
+class TypedAhead:
+    """Plays both ends of a shell, at whose terminal something was typed before it was there."""
+
+    size = (80, 24)
+    exit_code = 0
+
+    def __init__(self) -> None:
+        self.sent: list[object] = []
+        self._typed = [b"stty size\r"]
+        self._is_taken = asyncio.Event()
+
+    async def read(self) -> bytes:
+        if not self._typed:
+            await asyncio.Event().wait()
+        return self._typed.pop()
+
+    async def resize(self, columns: int, lines: int) -> None:
+        self.sent.append((columns, lines))
+
+    async def write(self, content: bytes) -> None:
+        self.sent.append(content)
+        self._is_taken.set()
+
+    async def output(self) -> AsyncIterator[tuple[int, bytes]]:
+        await self._is_taken.wait()
+        return
+        yield
+
+
+async def test_a_shell_knows_its_size_before_what_was_typed_ahead() -> None:
+    shell: Any = TypedAhead()
+    assert await _carry(shell, shell) == 0
+    assert shell.sent == [(80, 24), b"stty size\r"]
 
 
 async def test_a_shell_can_be_opened_again_and_again(tmp_path: Path) -> None:
