@@ -19,7 +19,7 @@ from typing import Any, Self
 
 from tui.terminal.tty_state import EXIT_CODES, end
 
-STUCK_S = 0.5
+STUCK_S = 1.0
 """How long the loop may take no turn after ctrl+c; then nothing more can come of it."""
 _STATUS = EXIT_CODES[signal.SIGINT]
 
