@@ -21,8 +21,9 @@ DONE, FAILED, WRONG_USAGE = 0, 1, 2
 INTERRUPTED, PIPE_CLOSED = 130, 141
 """128 and the number of SIGINT, of SIGPIPE."""
 
-GARBAGE = (50_000, 20, 50)
-"""How rarely cycles are looked for: a large cluster's objects hold none, and each look passes them all."""
+GARBAGE = (10_000, 250, 20)
+"""How cycles are looked for: among few new objects at a time, for a key waits as long as a look takes; and
+rarely among all, for a large cluster's objects hold none."""
 _TOGETHER = ("k8s", "trainer", "themes")
 _TAKE_WORDS = ("submit", "shell")
 """The commands that take another program's words after `--`."""

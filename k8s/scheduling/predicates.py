@@ -141,7 +141,8 @@ class ClusterCapacity:
         main = main_resource(requested)
         nodes = dict(self.nodes)
         placed = 0
-        for capacity in sorted(self.nodes.values(), key=lambda each: each.free.get(main, 0)):
+        have_room = [each for each in self.nodes.values() if each.free.get(main, 0) >= requested[main]]
+        for capacity in sorted(have_room, key=lambda each: each.free.get(main, 0)):
             if placed == pods:
                 break
             if capacity.name in unfit:

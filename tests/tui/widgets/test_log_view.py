@@ -323,3 +323,45 @@ async def test_a_flood_is_taken_in_and_a_key_is_answered_meanwhile() -> None:
             view.drain()
         await pilot.press("G")
         assert texts(view)[-1].startswith("step 199999")
+
+
+async def test_a_row_that_only_scrolls_is_not_drawn_again() -> None:
+    feed = feed_of(*(line(number) for number in range(200)))
+    app = Host(LogView(feed))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.pause()
+        before = [app.view.render_line(y) for y in range(app.view.size.height)]
+        app.view.append([line(200), line(201)])
+        await pilot.pause()
+        after = [app.view.render_line(y) for y in range(app.view.size.height)]
+        kept = [new is old for old, new in zip(before[2:], after, strict=False)]
+        assert kept.count(False) <= 2  # where the thumb is now
+        assert "line 201" in after[-1].text
+
+
+async def test_rows_are_drawn_anew_when_they_are_to_look_otherwise() -> None:
+    feed = feed_of(*(line(number, f"step {number} " + "x" * 100) for number in range(200)))
+    app = Host(LogView(feed))
+    async with app.run_test(size=(80, 24)) as pilot:
+
+        def drawn() -> list[tuple[str, str]]:
+            rows = (app.view.render_line(y) for y in range(5, 10))
+            return [(row.text, str([each.style for each in row])) for row in rows]
+
+        await pilot.press("k")
+        seen = [drawn()]
+        for change in (
+            lambda: pilot.press("t"),
+            lambda: pilot.press("l"),
+            lambda: pilot.press("w"),
+            lambda: setattr(app.view, "filter_text", "step"),
+            lambda: pilot.press("N"),
+            lambda: setattr(app, "theme", "textual-light"),
+            lambda: pilot.resize_terminal(70, 24),
+        ):
+            if (doing := change()) is not None:
+                await doing
+            await pilot.pause()
+            app.view.render_lines(app.view.size.region)
+            seen.append(drawn())
+            assert seen[-1] != seen[-2], len(seen)

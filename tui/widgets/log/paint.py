@@ -47,6 +47,11 @@ class ItemPainter:
         """Write before each line whose it is from now on; None: they are all of one source."""
         self._name_of, self._name_cells = name_of, 0
 
+    def settings_for(self, item: Item) -> tuple[object, ...]:
+        """Return all that is set here on which it depends how an item is drawn."""
+        names = self._name_of, self._name_cells
+        return self.wraps, self.shows_times, self.pattern, self.left, item is self.current, *names
+
     @property
     def names_lines(self) -> bool:
         """Whether it is written whose each line is."""

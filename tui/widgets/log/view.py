@@ -35,6 +35,8 @@ DRAINS_PER_S = 20
 """How often new lines are shown at most."""
 SLOW_LINES_PER_DRAIN = 5_000
 """Lines taken in at once where each must be looked into, so that a key is answered meanwhile."""
+ROWS_KEPT = 500
+"""Rows that are drawn only once, however far they scroll."""
 SIDE_STEP = 8
 """Cells that `h` and `l` move."""
 
@@ -119,6 +121,7 @@ class LogView(Widget, can_focus=True):
         self._is_due = False
         self._base = Style.null()
         self._drawn_thumb = range(0)
+        self._drawn: dict[tuple[object, ...], tuple[Item, Strip]] = {}
 
     @property
     def feed(self) -> Feed | None:
@@ -350,10 +353,12 @@ class LogView(Widget, can_focus=True):
         self.action_move(WHEEL_LINES)
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """Draw rows; what they have in common is looked up once."""
+        """Draw rows; what they have in common is looked up once, and those drawn before are kept."""
         self._base = self.rich_style
         self._fit()
         self._drawn_thumb = self._view.thumb
+        if len(self._drawn) > ROWS_KEPT:
+            self._drawn.clear()
         return super().render_lines(crop)
 
     def render_line(self, y: int) -> Strip:
@@ -363,9 +368,19 @@ class LogView(Widget, can_focus=True):
             words = Segment(f" {self.empty}", base + self._component_style("empty"))
             return Strip([words] if row == 0 else []).adjust_cell_length(width, base)
         index, part = self.lines.at_row(row)
-        segments = self._painter.draw(self.lines.shown[index], part, width - 1, base)
-        thumb = Segment("┃" if y in self._view.thumb else " ", base + self._component_style("thumb"))
-        return Strip([*Strip(segments).adjust_cell_length(width - 1, base), thumb])
+        item = self.lines.shown[index]
+        has_thumb = y in self._view.thumb
+        key = id(item), part, has_thumb, width, base, *self._painter.settings_for(item)
+        if key not in self._drawn:
+            segments = self._painter.draw(item, part, width - 1, base)
+            thumb = Segment("┃" if has_thumb else " ", base + self._component_style("thumb"))
+            self._drawn[key] = item, Strip([*Strip(segments).adjust_cell_length(width - 1, base), thumb])
+        return self._drawn[key][1]
+
+    def notify_style_update(self) -> None:
+        """Draw all anew in the colours of another theme."""
+        super().notify_style_update()
+        self._drawn.clear()
 
     def _refresh_thumb(self) -> None:
         """Draw the scroll thumb again where its place has changed, and nothing else."""

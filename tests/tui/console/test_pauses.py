@@ -1,0 +1,45 @@
+"""What keeps a key waiting though nothing is done: the search for cycles of objects that nobody needs."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tui.__main__ import GARBAGE
+
+MOST = 20_000
+"""New objects that one look may pass: some milliseconds."""
+
+
+@contextmanager
+def looks() -> Iterator[list[int]]:
+    """Let cycles be looked for as the console does; yield how many new objects each look has passed."""
+    passed: list[int] = []
+
+    def count(phase: str, about: dict[str, int]) -> None:
+        if phase == "start" and about["generation"] == 0:
+            passed.append(len(gc.get_objects(generation=0)))
+
+    was = gc.get_threshold()
+    gc.collect()
+    gc.set_threshold(*GARBAGE)
+    gc.callbacks.append(count)
+    try:
+        yield passed
+    finally:
+        gc.callbacks.remove(count)
+        gc.set_threshold(*was)
+
+
+def test_no_look_for_cycles_passes_more_new_objects_than_a_key_can_wait_for() -> None:
+    with looks() as passed:
+        kept: list[list[list[int]]] = [[[number]] for number in range(20_000)]
+        for round_number in range(3):  # as pods that change: new ones come where older ones go
+            kept = [[[number + round_number]] for number, _ in enumerate(kept)]
+    assert len(passed) > 5 and max(passed) < MOST
+
+
+def test_cycles_of_old_objects_are_looked_for_seldom() -> None:
+    new, young, old = GARBAGE
+    assert new * young >= 1_000_000 and new * young * old >= 10_000_000
