@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from tui.__main__ import GARBAGE
 
-MOST = 20_000
+MOST = 30_000
 """New objects that one look may pass: some milliseconds."""
 
 
