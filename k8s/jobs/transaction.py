@@ -7,8 +7,9 @@ is told from one that somebody else made.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 from uuid import uuid4
 
 from k8s.client.client import Client
@@ -18,12 +19,33 @@ from k8s.kinds import JobRef, Manifest, kind_of
 from k8s.kinds.parse import nested, text_of
 from k8s.models.resources import CLAIMS, PODS, Resource
 
+T = TypeVar("T")
+
 ATTEMPTS = 2
 """How often an object is sent whose answer gets lost."""
+SETTLE_S = 1.0
+"""How long a request that is cancelled may take yet."""
 _WAITS_S = (0.0, 0.2, 1.0)
 """Before each question what became of an object."""
 _UNDER_WAY = timedelta(minutes=2)
 """So long an object without an owner may belong to a submission that still goes on."""
+
+
+async def settled(request: Coroutine[Any, Any, T]) -> T:
+    """Await a request; where that is cancelled, give it `SETTLE_S` to be answered before it is given up.
+
+    What a server has begun it does all the same: what is asked for meanwhile is not there yet.
+    """
+    asking = asyncio.create_task(request)
+    try:
+        return await asyncio.shield(asking)
+    except asyncio.CancelledError:
+        await asyncio.wait([asking], timeout=SETTLE_S)
+        raise
+    finally:
+        asking.cancel()
+        if asking.done() and not asking.cancelled():
+            asking.exception()  # it is seen, though nobody waits for it any more
 
 
 class Transaction:
@@ -56,7 +78,7 @@ class Transaction:
             is_first = key not in self._sent
             self._sent.setdefault(key, None)
             try:
-                made = await self._client.create(resource, manifest, self._namespace)
+                made = await settled(self._client.create(resource, manifest, self._namespace))
             except (Unreachable, ServerFailed) as error:
                 made = await self._find(resource, name, error)
                 if made is None and attempt + 1 == ATTEMPTS:

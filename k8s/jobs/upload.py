@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import posixpath
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 from uuid import uuid4
@@ -14,6 +15,7 @@ from k8s.client.client import Client
 from k8s.errors import KubeError, NotFound
 from k8s.job_spec import JobFiles, JobSpec, Mount
 from k8s.jobs.exec import STDERR, start
+from k8s.jobs.transaction import settled
 from k8s.kinds import Manifest
 from k8s.kinds.parse import nested, text_of
 from k8s.kinds.pod_code import HOME, code_folder
@@ -70,8 +72,15 @@ async def upload_code(
     mount = upload_mount(spec)
     assert mount is not None
     on_progress(0, len(files.code))
-    made = await client.create(PODS, _pod(spec, mount), spec.namespace)
-    name, uid = text_of(made["metadata"]["name"]), text_of(made["metadata"].get("uid"))
+    pod = _pod(spec, mount)
+    name = text_of(pod["metadata"]["name"])
+    try:
+        made = await settled(client.create(PODS, pod, spec.namespace))
+    except asyncio.CancelledError:
+        with suppress(KubeError):  # it ends by itself
+            await asyncio.shield(_remove(client, name, spec.namespace, ""))
+        raise
+    uid = text_of(made["metadata"].get("uid"))
     try:
         await _until_running(client, name, spec.namespace)
         await _send(client, name, spec, files, on_progress)

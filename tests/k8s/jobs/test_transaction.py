@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -11,14 +12,14 @@ import pytest
 
 from k8s.client.client import Client
 from k8s.errors import Forbidden, Unreachable
-from k8s.job_spec import (
-    SUBMISSION_ANNOTATION,
-)
+from k8s.job_spec import SUBMISSION_ANNOTATION, JobFiles, Mount
+from k8s.jobs import transaction
 from k8s.jobs.companions import JOB_LABEL
 from k8s.jobs.create import JobRejected, create_job
+from k8s.jobs.upload import upload_code
 from tests.k8s.jobs.bert import ALL, CODE_PATH, FILES, FIRST, JOB, KIND, SPEC
 from tests.scripted.object_store import ObjectStore, lose
-from tests.scripted.server import Drop, Held, Reply, ScriptedCluster, refusal
+from tests.scripted.server import Answer, Asked, Compute, Drop, Held, Reply, ScriptedCluster, refusal
 
 
 async def test_all_is_created_what_pods_need_first_and_belongs_to_the_job(
@@ -176,6 +177,51 @@ async def test_a_submission_that_is_cancelled_is_taken_back(
     going.cancel()
     with pytest.raises(asyncio.CancelledError):
         await going
+    assert store.names() == []
+
+
+async def test_what_the_server_is_about_to_create_when_it_is_cancelled_is_taken_back(
+    client: Client, store: ObjectStore, cluster: ScriptedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transaction, "SETTLE_S", 60.0)
+    jobs = "/apis/kubeflow.org/v1/namespaces/vision/pytorchjobs"
+    is_stored = asyncio.Event()
+
+    def stored(asked: Asked) -> Reply:
+        is_stored.set()
+        return Answer(store.put(f"{jobs}/bert", json.loads(asked.body)), 201)
+
+    late = Held(Compute(stored))
+    store.before = lambda asked, what: late if (what, asked.method) == (JOB, "POST") else None
+    going = asyncio.create_task(create_job(client, KIND, SPEC, files=FILES))
+    await cluster.until_asked(jobs, method="POST")
+    going.cancel()
+    await asyncio.wait([going], timeout=0.1)  # time to look for what is not there yet
+    late.let_go()
+    await asyncio.wait_for(is_stored.wait(), 20)
+    with pytest.raises(asyncio.CancelledError):
+        await going
+    assert store.names() == []
+
+
+async def test_a_pod_for_an_upload_that_is_cancelled_while_it_is_created_is_removed(
+    client: Client, store: ObjectStore, cluster: ScriptedCluster
+) -> None:
+    def made(asked: Asked) -> Reply:
+        pod = json.loads(asked.body)
+        return Answer(store.put(f"{asked.path}/{pod['metadata']['name']}", pod), 201)
+
+    late = Held(Compute(made))
+    store.before = lambda asked, what: late if asked.method == "POST" else None
+    spec = replace(SPEC, mounts=(Mount("data", "/data"),))
+    going = asyncio.create_task(upload_code(client, spec, JobFiles(code=b"code")))
+    await cluster.until_asked("/api/v1/namespaces/vision/pods", method="POST")
+    going.cancel()
+    await asyncio.sleep(0)
+    late.let_go()
+    with pytest.raises(asyncio.CancelledError):
+        await going
+    assert [line.partition(" ")[0] for line in store.log] == ["POST", "DELETE"]
     assert store.names() == []
 
 
