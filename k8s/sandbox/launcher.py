@@ -218,6 +218,10 @@ async def _launch(paths: SandboxPaths, options: SandboxOptions, progress: Callab
     except KubeError:
         await asyncio.to_thread(process.wait)
         raise
+    except asyncio.CancelledError:  # nobody waits for it, and nobody else has joined it yet
+        process.terminate()
+        await asyncio.to_thread(process.wait)
+        raise
     except (TimeoutError, EOFError) as error:
         process.kill()
         await asyncio.to_thread(process.wait)

@@ -90,6 +90,18 @@ async def test_it_survives_the_console_that_started_it(paths: SandboxPaths) -> N
     assert os.getsid(pid) == pid
 
 
+async def test_one_that_nobody_waits_for_any_more_while_it_starts_is_stopped(paths: SandboxPaths) -> None:
+    def leave_it(_words: str) -> None:
+        if paths.is_held:
+            starting.cancel()
+
+    starting = asyncio.create_task(sandbox.start(progress=leave_it))
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    assert not paths.is_held
+    assert not (await sandbox.start()).was_running
+
+
 async def test_its_address_and_objects_stay_over_a_restart(paths: SandboxPaths) -> None:
     first = await sandbox.start(QUICK)
     async with await Client.connect(str(first.kubeconfig)) as client:
