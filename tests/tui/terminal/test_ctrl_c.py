@@ -142,6 +142,18 @@ def test_in_the_last_step_it_is_not_forgotten() -> None:
     assert end_of(child) == (130, "", "")
 
 
+def test_what_swallows_it_does_not_end_as_if_all_were_done() -> None:
+    child = command(
+        "try:",
+        "    ready()",
+        f"    await asyncio.sleep({LONG_S})",
+        "except asyncio.CancelledError:",
+        "    return 0",
+    )
+    press(child)
+    assert end_of(child) == (130, "", "")
+
+
 def test_where_it_is_ignored_it_stays_so() -> None:
     ignored = "signal.signal(signal.SIGINT, signal.SIG_IGN)"
     child = command(
