@@ -6,131 +6,21 @@ No node agent runs here: pods are made "running" by writing what an agent would 
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
 import os
 import pty
 import shutil
-import ssl
-import sys
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass
-from pathlib import Path
+from contextlib import suppress
 from typing import Any
 
 import pytest
 import yaml
 
-from k8s.sandbox.api.http.certificate import server_context
-from k8s.sandbox.api.http.server import Server
 from k8s.sandbox.api.served import SERVED
-from k8s.sandbox.api.storage.store import Store
-from tests import FIXTURES
-from tests.k8s.sandbox.calls import PATIENCE_S, Api, Object, config, eventually, job, pod, thing, torch_job
-from tests.k8s.sandbox.conftest import TOKEN
-from tests.k8s.sandbox.containers import waiting_container
+from tests.k8s.sandbox.api.kubectl import Kubectl
+from tests.k8s.sandbox.calls import PATIENCE_S, Object, eventually, job, pod, thing, torch_job
 
 pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
-
-
-@dataclass
-class Done:
-    code: int
-    out: str
-    err: str
-
-    @property
-    def lines(self) -> list[list[str]]:
-        """The words of each line that was printed."""
-        return [line.split() for line in self.out.splitlines()]
-
-
-class Kubectl:
-    """Runs kubectl on one sandbox."""
-
-    def __init__(self, api: Api, folder: Path, root: Path) -> None:
-        self.api = api
-        self.root = root
-        self.folder = folder
-        self.started: list[asyncio.subprocess.Process] = []
-        self.containers = AsyncExitStack()
-        self.environment = {**os.environ, "KUBECONFIG": str(folder / "kubeconfig"), "HOME": str(folder)}
-
-    async def start(self, *words: str, **streams: Any) -> asyncio.subprocess.Process:
-        pipe = asyncio.subprocess.PIPE
-        settings = {"stdin": pipe, "stdout": pipe, "stderr": pipe, **streams}
-        process = await asyncio.create_subprocess_exec("kubectl", *words, env=self.environment, **settings)
-        self.started.append(process)
-        return process
-
-    async def end_all(self) -> None:
-        """Leave nothing running behind a test that failed."""
-        for process in self.started:
-            if process.returncode is None:
-                process.kill()
-                await process.communicate()
-        await self.containers.aclose()
-
-    async def __call__(self, *words: str, stdin: str = "", code: int = 0) -> Done:
-        """Run to the end, and expect an exit code."""
-        process = await self.start(*words)
-        async with asyncio.timeout(60):
-            out, err = await process.communicate(stdin.encode())
-        done = Done(process.returncode or 0, out.decode(), err.decode())
-        assert done.code == code, f"kubectl {' '.join(words)}: {done.out}{done.err}"
-        return done
-
-    async def run_pod(self, name: str, *log: str, **metadata: Any) -> Object:
-        """Make a pod that runs, as far as the server can tell, and has printed some lines."""
-        wanted = pod(name, node="node-0", **metadata)
-        made = await self.api.made("pods", wanted)
-        folder = self.root / made["metadata"]["uid"] / "a"
-        folder.mkdir(parents=True)
-        text = "".join(f"2026-11-20T10:00:00.000000000Z stdout F {line}\n" for line in log)
-        (folder / "2.log").write_text(text)
-        path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
-        await self.containers.enter_async_context(waiting_container(folder, Path("/"), PATH=path))
-        now = made["metadata"]["creationTimestamp"]
-        status = {"name": "a", "ready": True, "restartCount": 2, "state": {"running": {"startedAt": now}}}
-        ready = {"type": "Ready", "status": "True"}
-        patch = {
-            "status": {
-                "phase": "Running",
-                "podIP": "127.0.0.1",
-                "conditions": [ready],
-                "containerStatuses": [{"image": "busybox", "imageID": "", **status}],
-            }
-        }
-        await self.api.patch("pods", name, patch, subresource="status")
-        return made
-
-
-@pytest.fixture
-async def kubectl(store: Store, tmp_path: Path) -> AsyncIterator[Kubectl]:
-    root = tmp_path / "pods"
-    server = Server(store, token=TOKEN, pods_root=root)
-    context, trusted = server_context(tmp_path)
-    port = await server.start(tls=context)
-    url = f"https://127.0.0.1:{port}"
-    authority = base64.b64encode(trusted.encode()).decode()
-    kubeconfig = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": "s", "cluster": {"server": url, "certificate-authority-data": authority}}],
-        "users": [{"name": "s", "user": {"token": TOKEN}}],
-        "contexts": [{"name": "s", "context": {"cluster": "s", "user": "s"}}],
-        "current-context": "s",
-    }
-    (tmp_path / "kubeconfig").write_text(yaml.safe_dump(kubeconfig))
-    tls = ssl.create_default_context(cadata=trusted)
-    async with Api(url, TOKEN, tls, is_real=False) as api:
-        kubectl = Kubectl(api, tmp_path, root)
-        try:
-            yield kubectl
-        finally:
-            await kubectl.end_all()
-    await server.stop()
 
 
 async def test_get_shows_the_tables_people_know(kubectl: Kubectl) -> None:
@@ -205,112 +95,6 @@ async def test_describe_tells_a_story_with_events(kubectl: Kubectl) -> None:
     assert "nvidia.com/gpu" in described and "default" in described and " p " in described
     assert "Pods Statuses:" in (await kubectl("describe", "job", "j")).out
     assert "Pytorch Replica Specs" in (await kubectl("describe", "pytorchjob", "t")).out
-
-
-async def test_apply_creates_changes_and_removes(kubectl: Kubectl) -> None:
-    manifests = [config("c", {"a": "1", "b": "2"}), pod("p"), job("j"), torch_job("t")]
-    text = yaml.safe_dump_all(manifests)
-    first = await kubectl("apply", "-f", "-", stdin=text)
-    assert [line[1] for line in first.lines] == ["created"] * 4
-    again = await kubectl("apply", "-f", "-", stdin=text)
-    assert [line[1] for line in again.lines] == ["unchanged"] * 4
-    manifests[0]["data"] = {"a": "3"}
-    manifests[1]["metadata"]["labels"] = {"x": "z"}
-    manifests[1]["spec"]["containers"][0]["image"] = "other"
-    manifests[3]["spec"]["nprocPerNode"] = "2"
-    changed = await kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(manifests))
-    assert [line[1] for line in changed.lines] == ["configured", "configured", "unchanged", "configured"]
-    assert (await kubectl.api.get("configmaps", "c")).body["data"] == {"a": "3"}
-    found = (await kubectl.api.get("pods", "p")).body
-    assert (found["spec"]["containers"][0]["image"], found["metadata"]["labels"]) == ("other", {"x": "z"})
-    difference = await kubectl("diff", "-f", "-", stdin=text, code=1)
-    assert "nprocPerNode" in difference.out
-
-
-async def test_apply_on_the_server_meets_conflicts(kubectl: Kubectl) -> None:
-    def text(value: str) -> str:
-        return yaml.safe_dump(config("c", {"a": value}))
-
-    done = await kubectl("apply", "--server-side", "-f", "-", stdin=text("1"))
-    assert "serverside-applied" in done.out
-    other = ("apply", "--server-side", "--field-manager", "other", "-f", "-")
-    refused = await kubectl(*other, stdin=text("2"), code=1)
-    assert 'conflict with "kubectl": .data.a' in refused.err
-    await kubectl(*other, "--force-conflicts", stdin=text("2"))
-    assert (await kubectl.api.get("configmaps", "c")).body["data"] == {"a": "2"}
-
-
-async def test_apply_and_create_find_mistakes(kubectl: Kubectl) -> None:
-    misspelt = pod("p")
-    misspelt["spec"]["containers"][0]["imagee"] = "x"
-    for command in (("apply",), ("create",), ("apply", "--server-side")):
-        done = await kubectl(*command, "-f", "-", stdin=yaml.safe_dump(misspelt), code=1)
-        assert 'unknown field "spec.containers[0].imagee"' in done.err
-    wrong = pod("p", containers=("A",))
-    done = await kubectl("apply", "-f", "-", stdin=yaml.safe_dump(wrong), code=1)
-    assert "is invalid: spec.containers[0].name" in done.err
-    done = await kubectl("apply", "--dry-run=server", "-f", "-", stdin=yaml.safe_dump(pod("p")))
-    assert "created (server dry run)" in done.out
-    assert (await kubectl.api.get("pods", "p")).code == 404
-
-
-async def test_create_label_annotate_and_patch(kubectl: Kubectl) -> None:
-    await kubectl("create", "configmap", "c", "--from-literal=a=1")
-    await kubectl("create", "secret", "generic", "s", "--from-literal=a=1")
-    await kubectl("create", "job", "j", "--image=x", "--", "sleep", "1")
-    await kubectl("create", "namespace", "n")
-    await kubectl("run", "p", "--image=x", "--restart=Never")
-    await kubectl("label", "pod", "p", "x=y")
-    await kubectl("annotate", "pod", "p", "note=hello")
-    await kubectl("patch", "pod", "p", "-p", '{"spec":{"containers":[{"name":"p","image":"new"}]}}')
-    await kubectl("patch", "pod", "p", "--type=merge", "-p", '{"metadata":{"labels":{"x":null}}}')
-    await kubectl(
-        "patch", "pod", "p", "--type=json", "-p", '[{"op":"add","path":"/metadata/labels/q","value":"1"}]'
-    )
-    found = (await kubectl.api.get("pods", "p")).body
-    assert found["spec"]["containers"][0]["image"] == "new"
-    assert found["metadata"]["labels"] == {"run": "p", "q": "1"}
-    assert found["metadata"]["annotations"] == {"note": "hello"}
-    await kubectl("set", "image", "pod/p", "p=newer")
-    await kubectl("replace", "-f", "-", stdin=yaml.safe_dump(config("c", {"b": "2"})))
-    assert (await kubectl.api.get("configmaps", "c")).body["data"] == {"b": "2"}
-
-
-async def test_delete_waits_until_the_object_is_gone(kubectl: Kubectl) -> None:
-    await kubectl.run_pod("p")
-    deleting = asyncio.create_task(kubectl("delete", "pod", "p"))
-
-    async def is_terminating() -> bool:
-        return "deletionTimestamp" in (await kubectl.api.get("pods", "p")).body["metadata"]
-
-    await eventually(is_terminating)
-    assert (await kubectl("get", "po", "p")).lines[1][2] == "Terminating"
-    assert not deleting.done()
-    await kubectl.api.delete("pods", "p", {"gracePeriodSeconds": 0})
-    assert 'pod "p" deleted' in (await deleting).out
-    await kubectl.api.made("batch/v1/jobs", job("j"))
-    for cascade in ("foreground", "background", "orphan"):
-        await kubectl("delete", "job", "j", f"--cascade={cascade}")
-        await kubectl.api.made("batch/v1/jobs", job("j"))
-    await kubectl("create", "namespace", "n")
-    await kubectl("delete", "namespace", "n")
-    await kubectl("delete", "jobs", "--all")
-    await kubectl.run_pod("q")
-    await kubectl("delete", "pod", "q", "--now", "--wait=false")
-    await kubectl("delete", "pod", "q", "--force", "--grace-period=0")
-
-
-async def test_wait_waits(kubectl: Kubectl) -> None:
-    await kubectl.api.made("batch/v1/jobs", job("j"))
-    waiting = asyncio.create_task(kubectl("wait", "--for=condition=Complete", "job/j", "--timeout=30s"))
-    gone = asyncio.create_task(kubectl("wait", "--for=delete", "job/j", "--timeout=30s"))
-    patch = {"status": {"conditions": [{"type": "Complete", "status": "True"}]}}
-    await kubectl.api.patch("batch/v1/jobs", "j", patch, subresource="status")
-    assert "condition met" in (await waiting).out
-    await kubectl.api.delete("batch/v1/jobs", "j", {"propagationPolicy": "Background"})
-    await gone
-    late = await kubectl("wait", "--for=condition=Ready", "pod/none", "--timeout=1s", code=1)
-    assert "not found" in late.err
 
 
 async def test_what_may_be_done_and_what_is_served(kubectl: Kubectl) -> None:
@@ -421,21 +205,6 @@ async def test_a_job_set_is_shown_as_its_own_columns_say(kubectl: Kubectl) -> No
     assert lines[1][:3] == ["s", "0", "false"]
 
 
-async def test_t9ks_tutorial_is_applied_as_it_stands(kubectl: Kubectl) -> None:
-    path = str(FIXTURES / "t9k" / "job.yaml")
-    said = await kubectl("apply", "-f", path, "--dry-run=server")
-    assert said.out == "pytorchtrainingjob.batch.tensorstack.dev/mnist created (server dry run)\n"
-    await kubectl("apply", "-f", path)
-    assert (await kubectl("apply", "-f", path)).out.endswith("mnist unchanged\n")
-    patch = {"status": {"phase": "Running"}}
-    plural = "batch.tensorstack.dev/v1beta1/pytorchtrainingjobs"
-    await kubectl.api.patch(plural, "mnist", patch, subresource="status")
-    lines = (await kubectl("get", "pytorchtrainingjobs")).lines
-    assert (lines[0], lines[1][:2]) == (["NAME", "PHASE", "AGE"], ["mnist", "Running"])
-    await kubectl("delete", "-f", path)
-    assert (await kubectl("get", "pytorchtrainingjobs")).lines == []
-
-
 @pytest.mark.parametrize("kind", sorted(served.resource.plural for served in SERVED))
 async def test_every_kind_that_is_served_can_be_explained(kubectl: Kubectl, kind: str) -> None:
     assert "FIELDS:" in (await kubectl("explain", kind)).out
@@ -472,15 +241,6 @@ async def test_the_quality_of_service_is_true(kubectl: Kubectl, spec: Object, qo
     made = thing("Pod", "p", spec={"schedulerName": "nobody", **spec})
     await kubectl("create", "-f", "-", stdin=json.dumps(made))
     assert (await kubectl("get", "pod", "p", "-o", "jsonpath={.status.qosClass}")).out == qos
-
-
-async def test_what_is_ignored_is_warned_of_and_described(kubectl: Kubectl) -> None:
-    manifest = job("j", podFailurePolicy={"rules": []})
-    done = await kubectl("create", "-f", "-", stdin=json.dumps(manifest))
-    assert done.out == "job.batch/j created\n"
-    words = "spec.podFailurePolicy: the sandbox ignores it: every failed pod counts towards backoffLimit"
-    assert done.err == f"Warning: {words}\n"
-    assert words in (await kubectl("describe", "job", "j")).out
 
 
 async def test_a_sidecar_counts_among_the_containers_of_its_pod(kubectl: Kubectl) -> None:
