@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -167,3 +169,15 @@ async def test_a_job_that_is_gone_when_its_list_comes_back_leaves_the_cursor_at_
         await play.press("escape")
         await play.until(titled(play, "Jobs (3)"))
         await play.until(lambda: play.table.cursor_key == play.table.shown_rows[0].key)
+
+
+async def test_the_cursor_is_at_the_top_while_the_first_lists_come_in_whatever_was_there_before() -> None:
+    every = picture(is_synced=False)
+    begun = [job for job in every.jobs if job.created is not None and not job.status.is_final]
+    jobs = sorted(begun, key=lambda job: job.created or datetime.min.replace(tzinfo=UTC))
+    async with hosted(JobsView(), replace(every, jobs=tuple(jobs[:2]))) as (app, pilot):
+        table = app.screen.query_one(Table)
+        await until(pilot, lambda: table.row_count == 2 and app.view.context.rows.get("jobs"))
+        app.view.snapshot = every
+        await until(pilot, lambda: table.row_count > 2)
+        assert table.cursor_key == table.shown_rows[0].key != jobs[1].uid
