@@ -80,7 +80,7 @@ async def upload_code(
         with suppress(KubeError):  # it ends by itself
             await asyncio.shield(_remove(client, name, spec.namespace, ""))
         raise
-    uid = text_of(made["metadata"].get("uid"))
+    name, uid = text_of(made["metadata"]["name"]), text_of(made["metadata"].get("uid"))
     try:
         await _until_running(client, name, spec.namespace)
         await _send(client, name, spec, files, on_progress)
