@@ -74,6 +74,7 @@ def test_a_person_submits_a_job_watches_it_learn_and_deletes_it(env: dict[str, s
         go_to(terminal, "Run", PAGE_DOWN)
         fill_in(terminal, "Epochs", "1")
         terminal.wait_for("2 pods × 1 GPU, 1 process per pod = 2 ranks")
+        terminal.wait_for(lambda screen: "no volume claim" not in screen)  # it is filled in
         terminal.send(CTRL_O)
         terminal.wait_for(f"Create PyTorchJob {NAME} in default?")
         terminal.send(ENTER)

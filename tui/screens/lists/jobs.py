@@ -115,7 +115,8 @@ class JobsView(ListView):
     def _show_keys(self) -> None:
         for bar in self.query(KeyBar):
             bar.show(self.bar_keys)
-        self.ask_permissions()
+        if self.panes.focused == "nodes":  # each row of the list asks for itself
+            self.ask_permissions()
 
     def on_resize(self) -> None:
         """Show the panes that there is room for."""
