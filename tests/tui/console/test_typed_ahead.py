@@ -103,7 +103,7 @@ FORM = ["n", *"x1", "tab", "tab", *"ns1", "tab", *"img1", "tab", "3", "tab", "2"
         ["n", "ctrl+y", "j", "ctrl+y", "q"],
         ["n", "tab", "enter", "down", "enter", "tab", "7"],
         ["b", *"77", "tab", "8"],
-        [*typed("nodes"), "j", "enter", "escape", "tab", "j"],
+        [*typed("nodes"), "j", "enter", "escape", "tab", "slash", *"zz"],
         ["slash", *"be", "enter", "enter", "l", "slash", *"line", "enter", "escape", "escape"],
         ["ctrl+g", "a", "j"],
         ["question_mark", "j", "escape", "j", "enter"],
