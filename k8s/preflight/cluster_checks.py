@@ -17,7 +17,7 @@ from k8s.kinds import CreatableKind, Manifest, NeededObject
 from k8s.models import convert
 from k8s.models.claim import Claim
 from k8s.models.resources import CLAIMS, CONFIG_MAPS, SECRETS, Resource
-from k8s.preflight.finding import Finding, error, warning
+from k8s.preflight.finding import REFUSED, Finding, error, warning
 from k8s.preflight.limits import limit_findings, quota_findings
 from k8s.preflight.object_checks import (
     Check,
@@ -45,7 +45,7 @@ async def check_against_cluster(
         objects: What would be created.
     """
     if await namespace_is_missing(client, spec.namespace):
-        text = f"would be refused: there is no namespace {spec.namespace}"
+        text = f"{REFUSED}there is no namespace {spec.namespace}"
         return [error("namespace", text, "choose one that exists")]
     manifest = next(obj for resource, obj in objects if resource == kind.resource)
     checks: list[Check] = [
@@ -80,7 +80,7 @@ async def _new_claim(client: Client, spec: JobSpec, wanted: NewClaim) -> list[Fi
         claim = convert(obj, Claim)
         if sentence := shortage(claim, new_claim_spec(wanted)):
             remedy = "choose another name or a smaller size, or try again"
-            return [error("new_claims", f"would be refused: {_lower(sentence)}", remedy)]
+            return [error("new_claims", f"{REFUSED}{_lower(sentence)}", remedy)]
         text = f"would use volume claim {wanted.name}, which is there already ({claim.size})"
         found = [warning("new_claims", text, "choose another name for a new one")]
         return [*found, *await _claim(client, spec, wanted.name)]
@@ -190,7 +190,7 @@ async def _priority_class(client: Client, name: str) -> list[Finding]:
     if await find(client, PRIORITIES, name) is not None:
         return []
     known = sorted(str(each["metadata"]["name"]) for each in await client.list(PRIORITIES))
-    text = f"would be refused: there is no PriorityClass {name}"
+    text = f"{REFUSED}there is no PriorityClass {name}"
     return [error("priority_class", text, f"choose one of {', '.join(known[:5])}")]
 
 

@@ -14,7 +14,7 @@ from k8s.kinds import CreatableKind, Manifest, Replica
 from k8s.models import PodSpec, convert
 from k8s.models.namespace import Quota
 from k8s.models.resources import QUOTAS
-from k8s.preflight.finding import Finding, error, warning
+from k8s.preflight.finding import REFUSED, Finding, error, warning
 from k8s.scheduling import requests
 
 _FIELDS = {"cpu": "cpu", "memory": "memory", requests.PODS: "workers"}
@@ -81,7 +81,7 @@ async def limit_findings(
                     wants, allowed = words
                     resource = wants.rpartition(" ")[2]
                     text = (
-                        f"would be refused: {replica.role} wants {wants}, LimitRange "
+                        f"{REFUSED}{replica.role} wants {wants}, LimitRange "
                         f"{limit_range.metadata.name} allows {allowed} a {limit.type.lower()}"
                     )
                     field = _FIELDS.get(resource, "gpus")

@@ -14,7 +14,7 @@ from k8s.errors import KubeError, NotFound
 from k8s.jobs.permissions import ResourceAttributes, review
 from k8s.kinds import Manifest
 from k8s.models.resources import NAMESPACES, Resource
-from k8s.preflight.finding import Finding, error
+from k8s.preflight.finding import REFUSED, Finding, error
 from k8s.watch.discovery import fetch_served
 
 Check = Coroutine[Any, Any, list[Finding]]
@@ -41,7 +41,7 @@ async def check_objects(
     found: list[Finding] = []
     for home, named in homes.items():
         if await namespace_is_missing(client, home):
-            text = f"would be refused: there is no namespace {home}"
+            text = f"{REFUSED}there is no namespace {home}"
             found.append(error("namespace", text, "choose one that exists"))
             continue
         resources = list(dict.fromkeys(resource for resource, _ in named))
@@ -91,9 +91,9 @@ async def served_findings(client: Client, resource: Resource) -> list[Finding]:
     others = await _served_versions(client, resource)
     title = f"{resource.kind} {resource.api_version}"
     if others:
-        text = f"would be refused: this cluster does not serve {title}, but {', '.join(others)}"
+        text = f"{REFUSED}this cluster does not serve {title}, but {', '.join(others)}"
         return [error("kind", text, f"write apiVersion: {others[0]}", resource.kind)]
-    text = f"would be refused: this cluster does not serve {title}"
+    text = f"{REFUSED}this cluster does not serve {title}"
     remedy = "choose another kind of job, or ask for its operator to be installed"
     return [error("kind", text, remedy, resource.kind)]
 
@@ -121,7 +121,7 @@ async def permission_findings(client: Client, resources: Iterable[Resource], nam
     answers = await asyncio.gather(*(review(client, need, namespace) for need in kinds.values()))
     remedy = "pick another namespace, or ask for that role"
     return [
-        error("namespace", f"would be refused: {answer.why}", remedy, resource.kind)
+        error("namespace", f"{REFUSED}{answer.why}", remedy, resource.kind)
         for resource, answer in zip(kinds, answers, strict=True)
         if answer.is_allowed is False
     ]
@@ -135,7 +135,7 @@ async def name_findings(client: Client, resource: Resource, name: str, namespace
     """
     if await find(client, resource, name, namespace) is None:
         return []
-    text = f"would be refused: {resource.kind} {name} already exists in {namespace}"
+    text = f"{REFUSED}{resource.kind} {name} already exists in {namespace}"
     return [error("name", text, "choose another name, or delete that one first", f"{resource.kind} {name}")]
 
 

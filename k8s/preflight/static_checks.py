@@ -12,7 +12,7 @@ from k8s.kinds import CreatableKind, Manifest
 from k8s.kinds.kubeflow.pytorch_manifest import MASTER_PORT
 from k8s.kinds.pod_code import without_login
 from k8s.models import quantity
-from k8s.preflight.finding import Finding, error, warning
+from k8s.preflight.finding import REFUSED, Finding, error, warning
 
 LONGEST_POD_NAME = 63
 """Characters of a pod's name: it is its host name too. Source: RFC 1123."""
@@ -88,7 +88,7 @@ def _requests_over_limits(spec: JobSpec) -> Iterator[Finding]:
         except ValueError:
             continue
         if is_over:
-            text = f"would be refused: the request of {request} is more than the limit of {limit}"
+            text = f"{REFUSED}the request of {request} is more than the limit of {limit}"
             yield error(field, text, f"request at most {limit}")
 
 
