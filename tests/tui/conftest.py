@@ -1,13 +1,21 @@
-"""How long the pilot of a test waits: until all is dealt with."""
+"""Of each test of the console: pilots wait until all is dealt with, workers begin their own work."""
 
 from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Any
 
 import pytest
 import textual.app
 import textual.pilot
 from textual.pilot import Pilot
+from textual.worker import Worker
 
 from tests.support import idle
+
+_TEXTUAL = str(Path(textual.app.__file__).parent)
+"""Its input gives a worker a coroutine for each suggestion; that is not ours to change."""
 
 
 @pytest.fixture(autouse=True)
@@ -23,3 +31,18 @@ def waits_until_handled(monkeypatch: pytest.MonkeyPatch) -> None:
         return is_handled
 
     monkeypatch.setattr(Pilot, "_wait_for_screen", wait_until_drawn)
+
+
+@pytest.fixture(autouse=True)
+def workers_are_given_functions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Refuse a coroutine as a worker's work: nobody awaits it where the worker is cancelled early."""
+    prepare = Worker.__init__
+
+    def prepare_function(worker: Worker[Any], node: Any, work: Any, **options: Any) -> None:
+        is_ours = inspect.iscoroutine(work) and not work.cr_code.co_filename.startswith(_TEXTUAL)
+        if is_ours:
+            work.close()
+            raise AssertionError(f"{work.__qualname__} was called for a worker; give it a partial")
+        prepare(worker, node, work, **options)
+
+    monkeypatch.setattr(Worker, "__init__", prepare_function)

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from textual.app import App
+from textual.worker import Worker
 
 from k8s.logs import Item, JobLogs, LogSelection
 from tui.files.log_file import save_log
@@ -18,7 +19,7 @@ class LogSaves:
 
     def __init__(self) -> None:
         """Begin with none."""
-        self._running: set[Path] = set()
+        self._running: dict[Path, Worker[None]] = {}
 
     def begin(
         self, app: App[object], folder: Path, name: str, logs: JobLogs, choice: LogSelection, view: LogView
@@ -35,10 +36,9 @@ class LogSaves:
         """
         path = folder / f"{name}-{choice}.log".replace(" ", "-").replace("/", "-")
         if path not in self._running:
-            self._running.add(path)
             items = logs.read_whole(choice, view.lines.held, view.lines.gone)
-            saving = self._save(app, path, items, with_names=view.names_lines)
-            app.run_worker(saving, group="save")
+            saving = partial(self._save, app, path, items, with_names=view.names_lines)
+            self._running[path] = app.run_worker(saving, group="save")
 
     async def _save(
         self, app: App[object], path: Path, items: AsyncIterator[Item], *, with_names: bool
@@ -54,4 +54,4 @@ class LogSaves:
             notes = "; lines that begin with -- say what is missing" if saved.notes else ""
             tell(f"Saved {saved.lines:,} line{'s' * (saved.lines != 1)} to {saved.path}{notes}")
         finally:
-            self._running.discard(path)
+            self._running.pop(path, None)

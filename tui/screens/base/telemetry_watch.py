@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
+
+from textual.worker import Worker
 
 from k8s.kinds import JobRef
 from k8s.snapshot import Job
@@ -16,7 +19,6 @@ if TYPE_CHECKING:
     from tui.feeds.telemetry_feed import TelemetryFeed
     from tui.screens.base.view import View
 
-_GROUP = "telemetry"
 _NOTHING_READ = Telemetry()
 
 
@@ -39,6 +41,7 @@ class TelemetryWatch:
         self._view = view
         self._nodes, self._jobs = nodes, jobs
         self._followed: TelemetryFeed | None = None
+        self._reading: Worker[None] | None = None
 
     @property
     def feed(self) -> TelemetryFeed | None:
@@ -76,10 +79,10 @@ class TelemetryWatch:
         if feed is None or not view.is_shown:
             return
         feed.aim(self._nodes(), self._jobs())
-        is_followed = any(each.group == _GROUP and not each.is_finished for each in view.workers)
-        if feed is not self._followed or not is_followed:
+        if feed is not self._followed or self._reading is None or self._reading.is_finished:
             self._followed = feed
-            view.run_worker(feed.follow(view.redraw), group=_GROUP, exclusive=True)
+            reading = partial(feed.follow, view.redraw)
+            self._reading = view.run_worker(reading, group="telemetry", exclusive=True)
 
     def refresh(self) -> None:
         """Ask again now."""
@@ -88,4 +91,6 @@ class TelemetryWatch:
 
     def stop(self) -> None:
         """Ask for nothing more."""
-        self._view.workers.cancel_group(self._view, _GROUP)
+        if self._reading is not None:
+            self._reading.cancel()
+            self._reading = None
