@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from textual.app import App
@@ -30,6 +31,7 @@ class FormDrafts:
         self._state = state
         self._unsaved = draft.UnsavedValues(folder)
         self._is_draft = False
+        self._is_closed = False
 
     async def fill_in(self, app: App[object], notice: Notice, show: Callable[[], None]) -> bool:
         """Fill in the last image and, if the user wants it, the draft that was left; tell whether that was.
@@ -101,27 +103,22 @@ class FormDrafts:
             return answer == "discard" or (answer == "save" and await self.save(notice))
 
     async def keep(self) -> None:
-        """Have the values on the disk soon: what ends the console may not let it save them.
-
-        Raises:
-            DraftError: The folder cannot be written to.
-        """
+        """Have the values on the disk soon: what ends the console may not let it save them."""
         await asyncio.sleep(KEEP_AFTER_S)
-        await asyncio.to_thread(self._unsaved.keep, self._state.values)
+        with suppress(draft.DraftError):  # the key that saves a draft says why
+            await asyncio.to_thread(self._unsaved.keep, self._state.values)
 
-    def forget_unsaved(self) -> None:
+    def close(self) -> None:
         """Remove what was kept on the way: the form was closed as it should be."""
+        self._is_closed = True
         self._unsaved.forget()
 
-    def save_at_the_end(self, *, is_closed: bool) -> None:
-        """Save the values where the console ends under a form that was not closed.
-
-        Raises:
-            DraftError: The folder cannot be written to.
-        """
-        if self._state.is_dirty and not is_closed:
-            draft.save_draft(self._folder, self._state.values)
-        self._unsaved.forget()
+    def save_at_the_end(self) -> None:
+        """Save the values where the console ends under a form that was not closed, if that can be done."""
+        with suppress(draft.DraftError):
+            if self._state.is_dirty and not self._is_closed:
+                draft.save_draft(self._folder, self._state.values)
+            self._unsaved.forget()
 
     async def delete(self) -> None:
         """Delete the draft of which a job was made."""

@@ -39,6 +39,8 @@ class FormOffers:
         self._nodes: Sequence[NodeRow] | None = None
         self.claims: Sequence[str] | None = None
         """The volume claims of the namespace; None while they are not known."""
+        self.listed = asyncio.Event()
+        """Set once it was tried to list what the namespace has."""
         self.namespace = ""
         """The namespace that was asked."""
         self.templates: Mapping[str, JobTemplate] = {}
@@ -52,6 +54,7 @@ class FormOffers:
     async def load(self, fields: JobFields, namespace: str, snapshot: ClusterSnapshot) -> None:
         """List what fields can name in a namespace; where that may not be, the field says so."""
         self.claims, self.namespace = None, namespace
+        self.listed.clear()
         await fields.set_choices(KIND.key, kind_choices(snapshot))
         found, _ = await asyncio.gather(fetch_all(self._client, namespace), self._load_links(snapshot))
         for key, choices in found.items():
@@ -60,6 +63,7 @@ class FormOffers:
         fields.offer("more_volumes", volumes.options, volumes.problem)
         if not found["claim"].problem:
             self.claims = [name for name, _ in found["claim"].options]
+        self.listed.set()
 
     async def _load_links(self, snapshot: ClusterSnapshot) -> None:
         """Read how GPUs are linked where Alibaba Cloud's component has written it down."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar
 
@@ -24,7 +24,6 @@ from k8s.kinds import JobRef
 from k8s.snapshot import ClusterSnapshot
 from k8s.text.sanitize import sanitize
 from k8s.topology.links import LinkMatrix
-from tui.jobs.new_job.draft import DraftError
 from tui.jobs.new_job.fields import EDITED_YAML
 from tui.jobs.new_job.form_state import FormState
 from tui.jobs.new_job.volume import look_into_volume
@@ -91,7 +90,6 @@ class NewJobScreen(SubmitScreen):
         self._offers = FormOffers(client, templates_folder, links)
         self._companions = FormCompanions()
         self._checks = FormChecks(client, self.state, self._offers, self._companions, check_times)
-        self._is_closed = False
         self._focused_before_yaml: Widget | None = None
         self.keys: Sequence[Key] = NEW_JOB
         """The keys in its footer; set before it is shown."""
@@ -227,8 +225,7 @@ class NewJobScreen(SubmitScreen):
 
     @work(exclusive=True, group="keep")
     async def _keep_unsaved(self) -> None:
-        with suppress(DraftError):  # the key that saves a draft says why
-            await self._drafts.keep()
+        await self._drafts.keep()
 
     @work(exclusive=True, group="templates")
     async def _load_templates(self) -> None:
@@ -303,8 +300,7 @@ class NewJobScreen(SubmitScreen):
 
     def close(self, ref: JobRef | None) -> None:
         """Close with the job that was created, or None."""
-        self._is_closed = True
-        self._drafts.forget_unsaved()
+        self._drafts.close()
         # Their fields are about to be removed.
         for group in ("open", "claims", "volume", "keep", "templates", "labels", "checks"):
             self.workers.cancel_group(self, group)
@@ -312,8 +308,7 @@ class NewJobScreen(SubmitScreen):
 
     def on_unmount(self) -> None:
         """Save a draft when the console ends under the form."""
-        with suppress(DraftError):
-            self._drafts.save_at_the_end(is_closed=self._is_closed)
+        self._drafts.save_at_the_end()
 
     def action_section(self, step: int) -> None:
         """Focus the first field of the next section, or of the previous one."""
@@ -337,6 +332,14 @@ class NewJobScreen(SubmitScreen):
             self._show_yaml()
             self.call_after_refresh(pane.read)
 
+    def reading(self) -> asyncio.Event | None:
+        """Return what is set once the namespace's claims are known, also of one that was just typed."""
+        namespace = self.state.values["namespace"].strip()
+        if namespace and namespace != self._offers.namespace:
+            self._offers.listed.clear()
+            self._load_choices()
+        return None if self._offers.listed.is_set() else self._offers.listed
+
     def make_submission(self) -> Submission | None:
         """Return the job as the form has it, or focus the first field with an error."""
         self.query_one(Notice).show("")
@@ -356,11 +359,8 @@ class NewJobScreen(SubmitScreen):
         self._show_yaml()
         edits.settle()
         try:
-            lines = self._checks.lines(self.snapshot)
-            along = self._companions
-            return form_submission(
-                self._client, self.state.result, edits, lines, along, done, self.show_upload
-            )
+            made = (self.state.result, edits, self._checks.lines(self.snapshot), self._companions)
+            return form_submission(self._client, *made, done, self.show_upload)
         except ValueError as error:
             self.query_one(Notice).show(f"The YAML cannot be sent. {error}")
             return None

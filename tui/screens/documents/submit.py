@@ -5,10 +5,12 @@ Nothing is created that the server has refused in a dry run.
 
 from __future__ import annotations
 
+import asyncio
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 from textual import work
 from textual.reactive import reactive
@@ -22,8 +24,11 @@ from tui.screens.dialogs.confirm import ConfirmScreen
 from tui.terminal.key_queue import keys_held
 from tui.widgets.form.job_fields import CreateBar, Notice
 
+READING = "Reading what there is…"
 DRY_RUN = "Dry run…"
 CREATING = "Creating…"
+LONGEST_READ_S = 5.0
+"""A slow server is waited for so long; then the job is made of what is known, and says what it lacks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +56,10 @@ class SubmitScreen(Screen[JobRef | None]):
     """How far a folder that is sent is; empty while none is."""
 
     _stops_upload = False
+
+    def reading(self) -> asyncio.Event | None:
+        """Return what is set once that was read which a job made now would lack; None if there is nothing."""
+        return None
 
     @abstractmethod
     def make_submission(self) -> Submission | None:
@@ -87,13 +96,31 @@ class SubmitScreen(Screen[JobRef | None]):
 
     def action_dry_run(self) -> None:
         """Ask the server for a dry run."""
-        if not self.busy and (submission := self.make_submission()) is not None:
-            self._start(submission, is_dry_run_only=True)
+        self._when_read(partial(self._start, is_dry_run_only=True))
 
     def action_create(self) -> None:
         """Ask whether to create the job, and create it."""
-        if not self.busy and (submission := self.make_submission()) is not None:
-            self._ask(submission)
+        self._when_read(self._ask)
+
+    def _when_read(self, go_on: Callable[[Submission], None]) -> None:
+        """Make the submission and go on with it, as soon as what goes into it was read."""
+        if self.busy:
+            return
+        if (reading := self.reading()) is not None:
+            self.busy = READING
+            self._wait_for(reading, go_on)
+        elif (submission := self.make_submission()) is not None:
+            go_on(submission)
+
+    @work(exclusive=True, group="read")
+    async def _wait_for(self, reading: asyncio.Event, go_on: Callable[[Submission], None]) -> None:
+        """Wait for what is being read, but not for ever, and go on."""
+        with keys_held(self.app):
+            with suppress(TimeoutError):
+                await asyncio.wait_for(reading.wait(), LONGEST_READ_S)
+            self.busy = ""
+            if (submission := self.make_submission()) is not None:
+                go_on(submission)
 
     def _ask(self, submission: Submission) -> None:
         def answered(answer: str | None) -> None:
@@ -112,12 +139,7 @@ class SubmitScreen(Screen[JobRef | None]):
     def on_button_pressed(self, event: Button.Pressed) -> None:
         """Create the job: who went to the button and pressed it is asked only about one of no use."""
         event.stop()
-        if self.busy or (submission := self.make_submission()) is None:
-            return
-        if submission.is_doubtful:
-            self._ask(submission)
-        else:
-            self._start(submission)
+        self._when_read(lambda made: self._ask(made) if made.is_doubtful else self._start(made))
 
     def _start(self, submission: Submission, *, is_dry_run_only: bool = False) -> None:
         # Set here, not in the worker: a second key may come before the worker's first step.

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
 from textual.widgets import Button, Label
 
 from k8s.client.auth.cluster_config import ClusterConfig
@@ -16,7 +17,7 @@ from k8s.jobs.pod_files import LOCAL_PATH
 from k8s.kinds import JobRef
 from k8s.snapshot import Job
 from k8s.status import Status
-from tests.scripted.server import Answer, Drop, Reply, ScriptedCluster, Stall, refusal
+from tests.scripted.server import Answer, Drop, Held, Reply, ScriptedCluster, Stall, page, refusal
 from tests.tui.screens.new_job.world import (
     CLAIMS,
     ECHO,
@@ -27,6 +28,8 @@ from tests.tui.screens.new_job.world import (
     form,
 )
 from tui.screens.dialogs.confirm import ConfirmScreen
+from tui.screens.documents import submit
+from tui.screens.documents.submit import READING
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
@@ -140,6 +143,45 @@ async def test_claims_are_offered_and_workspace_is_taken(tmp_path: Path) -> None
         assert it.field("claim").value == "data"
         await it.write("claim", "")
         assert "no volume claim" in it.said("#preflight")
+
+
+@pytest.mark.parametrize("keys", [("ctrl+o", "enter"), ("ctrl+t",)], ids=["create", "dry run"])
+async def test_what_is_asked_for_before_the_claims_are_known_waits_for_them(
+    tmp_path: Path, keys: tuple[str, ...]
+) -> None:
+    slow = Held(page([{"metadata": {"name": "workspace"}}]))
+    async with form(tmp_path, ECHO, claims=slow, waits=False) as it:
+        await it.pilot.press(keys[0])
+        assert it.screen.busy == READING
+        await it.pilot.press(keys[0])  # once is enough
+        slow.let_go()
+        await it.comes(lambda: it.screen.busy != READING)
+        await it.pilot.press(*keys[1:])
+        await it.settled()
+        made = [json.loads(each.body) for each in it.cluster.asked(JOBS, method="POST")]
+        assert len(made) == len(keys)
+        assert all("claimName: workspace" in yaml.safe_dump(each) for each in made)
+
+
+async def test_claims_of_a_namespace_that_was_just_typed_are_waited_for(tmp_path: Path) -> None:
+    async with form(tmp_path, ECHO) as it:
+        it.cluster.accept_companions("nlp")
+        it.cluster.say(CLAIMS.replace("vision", "nlp"), page([]))
+        it.cluster.say(JOBS.replace("vision", "nlp"), ECHO, method="POST")
+        await it.write("namespace", "nlp")
+        await it.create()
+        (made, *_) = it.cluster.asked(JOBS.replace("vision", "nlp"), method="POST")
+        assert "claimName" not in made.body.decode()
+
+
+async def test_claims_that_do_not_come_are_not_waited_for_without_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(submit, "LONGEST_READ_S", 0.05)
+    async with form(tmp_path, ECHO, claims=Held(page([])), waits=False) as it:
+        await it.pilot.press("ctrl+o")
+        await it.comes(lambda: bool(it.app.screen.query("ConfirmScreen #details")))
+        assert "no volume claim" in str(it.app.screen.query_one("#details", Label).content)
 
 
 async def test_the_server_is_asked_in_a_dry_run_with_one_key(tmp_path: Path) -> None:

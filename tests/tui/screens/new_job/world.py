@@ -142,7 +142,7 @@ class Form:
     @property
     def is_asking(self) -> bool:
         """Whether the server or a file is asked for something, and not the user."""
-        groups = {"open", "submit", "claims", "volume"}
+        groups = {"open", "read", "submit", "claims", "volume"}
         if isinstance(self.app.screen, ConfirmScreen):
             groups -= {"open", "submit"}
         return any(each.group in groups and not each.is_finished for each in self.app.workers)
@@ -185,10 +185,14 @@ async def form(
     *replies: Reply,
     size: tuple[int, int] = (80, 24),
     claims: Reply | None = None,
+    waits: bool = True,
     answers: Mapping[str, Reply] | None = None,
     **arguments: Any,
 ) -> AsyncIterator[Form]:
-    """Open the form on a server that says `replies` to creates, and `answers` to what is asked before."""
+    """Open the form on a server that says `replies` to creates, and `answers` to what is asked before.
+
+    Unless it `waits`, the volume claims are not listed yet.
+    """
     async with ScriptedCluster() as cluster, cluster.client() as client:
         listed = [{"metadata": {"name": name}} for name in ("data", "workspace")]
         cluster.say(CLAIMS, claims or page(listed))
@@ -203,7 +207,8 @@ async def form(
         async with app.run_test(size=size) as pilot:
             opened = Form(app, pilot, cluster)
             await cluster.until_asked(CLAIMS)
-            await opened.settled()
+            if waits:
+                await opened.settled()
             yield opened
 
 
