@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.scripted.server import WAIT_S
 from tests.support.hosted_view import hosted
 from tests.support.idle import until
 from tests.support.objects import node
@@ -54,6 +56,23 @@ async def test_the_job_stands_below_the_list_or_beside_it_and_the_strip_above() 
         await until(pilot, lambda: not job_pane.display and strip.region.height == 2)
         await pilot.resize_terminal(60, 15)
         await until(pilot, lambda: not strip.display and table.region.y == 2)
+
+
+async def test_what_the_panes_put_off_is_not_shown_while_they_are_closed() -> None:
+    async with hosted(JobsView(), picture()) as (app, _):
+        view, snapshot = app.screen, picture()
+        assert isinstance(view, JobsView)
+
+        async def until_the_table_is_gone() -> None:
+            async with asyncio.timeout(WAIT_S):
+                while view.query(Table):
+                    await asyncio.sleep(0)
+
+        view.query_one(NodeStrip).call_later(until_the_table_is_gone)
+        job = snapshot.jobs[0]
+        view.panes.show_soon(job, snapshot)
+        assert not view.panes.is_settled
+        app.exit()
 
 
 async def test_z_goes_round_the_layouts_and_the_choice_is_kept_for_the_context(tmp_path: Path) -> None:

@@ -190,7 +190,8 @@ class HomePanes:
         if self._rests is not None:
             self._rests.stop()
         self._shows_soon, self._rests = False, None
-        self.show(self._job, self._snapshot)
+        if self.strip.screen.is_running:  # while it is closed its widgets go one by one
+            self.show(self._job, self._snapshot)
 
     def show(self, job: Job | None, snapshot: ClusterSnapshot) -> None:
         """Show the picture, and the job under the cursor."""

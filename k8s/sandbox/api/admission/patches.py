@@ -118,7 +118,7 @@ def strategic(target: Any, patch: Any) -> Any:
     for name, value in patch.items():
         if name.startswith("$deleteFromPrimitiveList/"):
             field = name.partition("/")[2]
-            merged[field] = [each for each in merged.get(field) or [] if each not in value]
+            merged[field] = _without(field, merged.get(field), value)
         elif name.startswith("$"):
             continue
         elif value is None:
@@ -182,6 +182,12 @@ def _merged_list(field: str, target: Any, patch: list[Any]) -> list[Any]:
         else:
             merged[at] = strategic(merged[at], element)
     return merged
+
+
+def _without(field: str, target: Any, removed: list[Any]) -> list[Any]:
+    if not isinstance(target, list | None):
+        raise bad_request(f"{field} is not a list")
+    return [each for each in target or [] if each not in removed]
 
 
 def _ordered(field: str, merged: list[Any], order: list[Any]) -> list[Any]:

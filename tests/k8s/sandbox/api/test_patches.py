@@ -160,6 +160,12 @@ def test_a_strategic_patch_is_understood_or_refused(old: Object, patch: Any) -> 
             assert error.code == 400
 
 
+def test_from_what_is_no_list_nothing_is_deleted() -> None:
+    patch = {"finalizers": True, "$deleteFromPrimitiveList/finalizers": []}
+    with pytest.raises(ApiError, match="finalizers is not a list"):
+        patches.strategic({}, patch)
+
+
 # Server-side apply
 
 
