@@ -14,7 +14,7 @@ from typing import Any, Self
 import aiohttp
 
 from k8s.client.auth.cluster_config import ClusterConfig, load
-from k8s.client.connection import Connection
+from k8s.client.connection import Connection, close_socket
 from k8s.client.rate_limiter import RateLimiter
 from k8s.client.transport import PATCHES, Query, json_object, query_of, translated
 from k8s.errors import Invalid
@@ -353,8 +353,10 @@ class Client:
                             invalid.hint = "Something between here and the cluster passes no websockets on."
                         raise
                 socket = await connect()
-        async with socket:
+        try:
             yield socket
+        finally:
+            await close_socket(socket)
 
     @asynccontextmanager
     async def stream(

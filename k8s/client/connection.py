@@ -319,3 +319,10 @@ def make_socket(address: aiohttp.AddrInfoType) -> socket.socket:
         if hasattr(socket, name):
             made.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
     return made
+
+
+async def close_socket(opened: aiohttp.ClientWebSocketResponse) -> None:
+    """Close a websocket within `CLOSE_S`: aiohttp itself reads on as long as the other side talks."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(CLOSE_S):
+            await opened.close()

@@ -12,6 +12,7 @@ from aiohttp import WSMsgType
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from k8s.client import connection
 from k8s.client.client import Client
 from k8s.errors import Forbidden, Invalid, KubeError, NotFound, ServerFailed, Unreachable
 from k8s.jobs import exec
@@ -199,6 +200,18 @@ async def test_a_server_that_has_nothing_to_say_but_is_there_is_waited_for() -> 
     async with ScriptedCluster() as cluster, cluster.client() as client:
         cluster.say(EXEC, Talk(quiet, is_ponging=False))
         assert await run(client, ping_s=2.0) == ([], 0)
+
+
+async def test_who_talks_on_and_does_not_listen_is_left_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def flood(speaker: Speaker) -> None:
+        while True:
+            await speaker.say(exec.STDOUT, bytes(100_000))
+
+    monkeypatch.setattr(connection, "CLOSE_S", 0.1)
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say(EXEC, Talk(flood))
+        async with asyncio.timeout(WAIT_S), exec.start(client, "a", "ns", ["yes"]) as command:
+            await anext(command.output())
 
 
 @pytest.mark.parametrize(
