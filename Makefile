@@ -3,6 +3,7 @@
 # make check     what the continuous checks run: format, lint, types, import rules, tests
 # make fix       format and mend what can be mended by itself
 # make bench     our figures beside those of the tools we compare with
+# make fuzz      properties with new random examples, 2,000 each; a check repeats the same hundred
 # make mutants   small breakages, one at a time, and which of them the tests notice (half an hour)
 # make pictures  the screens in README, taken from a real run in the sandbox
 
@@ -13,7 +14,7 @@ INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -c .ci/const
 TORCH := $(shell grep '^torch==' .ci/constraints.txt)
 SETTINGS := pyproject.toml .ci/constraints.txt
 
-.PHONY: demo test check fix bench mutants pictures clean
+.PHONY: demo test check fix bench fuzz mutants pictures clean
 
 demo: $(VENV)/.ready
 	@$(BIN)/gpuconsole --sandbox
@@ -39,6 +40,9 @@ fix: $(VENV)/.ready-dev
 
 bench: $(VENV)/.ready-dev
 	$(BIN)/python -m tests.bench
+
+fuzz: $(VENV)/.ready-dev
+	$(BIN)/python -m pytest -m "hypothesis and not cluster" -n $(WORKERS) --hypothesis-profile=fuzz --timeout=3600
 
 mutants: $(VENV)/.ready-dev
 	$(BIN)/python -m tests.mutants $(MUTANTS)
