@@ -17,7 +17,7 @@ from k8s.jobs.pod_files import LOCAL_PATH
 from k8s.kinds import JobRef
 from k8s.snapshot import Job
 from k8s.status import Status
-from tests.scripted.server import Answer, Drop, Held, Reply, ScriptedCluster, Stall, page, refusal
+from tests.scripted.server import WAIT_S, Answer, Drop, Held, Reply, ScriptedCluster, Stall, page, refusal
 from tests.tui.screens.new_job.world import (
     CLAIMS,
     ECHO,
@@ -147,8 +147,9 @@ async def test_claims_are_offered_and_workspace_is_taken(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("keys", [("ctrl+o", "enter"), ("ctrl+t",)], ids=["create", "dry run"])
 async def test_what_is_asked_for_before_the_claims_are_known_waits_for_them(
-    tmp_path: Path, keys: tuple[str, ...]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keys: tuple[str, ...]
 ) -> None:
+    monkeypatch.setattr(submit, "LONGEST_READ_S", WAIT_S)
     slow = Held(page([{"metadata": {"name": "workspace"}}]))
     async with form(tmp_path, ECHO, claims=slow, waits=False) as it:
         await it.pilot.press(keys[0])
@@ -163,14 +164,29 @@ async def test_what_is_asked_for_before_the_claims_are_known_waits_for_them(
         assert all("claimName: workspace" in yaml.safe_dump(each) for each in made)
 
 
-async def test_claims_of_a_namespace_that_was_just_typed_are_waited_for(tmp_path: Path) -> None:
+@pytest.mark.parametrize("leaves_field", [False, True])
+async def test_claims_of_a_namespace_that_was_just_typed_are_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, leaves_field: bool
+) -> None:
+    monkeypatch.setattr(submit, "LONGEST_READ_S", WAIT_S)
+    claims, jobs = (path.replace("vision", "nlp") for path in (CLAIMS, JOBS))
+    none = Held(page([]))
     async with form(tmp_path, ECHO) as it:
+        assert it.field("claim").value == "workspace"
         it.cluster.accept_companions("nlp")
-        it.cluster.say(CLAIMS.replace("vision", "nlp"), page([]))
-        it.cluster.say(JOBS.replace("vision", "nlp"), ECHO, method="POST")
+        it.cluster.say(claims, none)
+        it.cluster.say(jobs, ECHO, method="POST")
         await it.write("namespace", "nlp")
-        await it.create()
-        (made, *_) = it.cluster.asked(JOBS.replace("vision", "nlp"), method="POST")
+        if leaves_field:
+            await it.pilot.press("tab")
+            await it.cluster.until_asked(claims)
+        await it.pilot.press("ctrl+o")
+        assert it.screen.busy == READING
+        none.let_go()
+        await it.settled()
+        await it.pilot.press("enter")
+        await it.settled()
+        (made, *_) = it.cluster.asked(jobs, method="POST")
         assert "claimName" not in made.body.decode()
 
 
