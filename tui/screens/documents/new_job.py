@@ -333,12 +333,12 @@ class NewJobScreen(SubmitScreen):
             self.call_after_refresh(pane.read)
 
     def reading(self) -> asyncio.Event | None:
-        """Return what is set once the namespace's claims are known, also of one that was just typed."""
+        """Return what is set once a valid job's claims are known, also of a namespace that was just typed."""
         namespace = self.state.values["namespace"].strip()
         if namespace and namespace != self._offers.namespace:
             self._offers.listed.clear()
             self._load_choices()
-        return None if self._offers.listed.is_set() else self._offers.listed
+        return None if self.state.result.problems or self._offers.listed.is_set() else self._offers.listed
 
     def make_submission(self) -> Submission | None:
         """Return the job as the form has it, or focus the first field with an error."""

@@ -170,6 +170,7 @@ class Field(Vertical):
         """Its key, label, help and choices."""
         self._help = definition.help
         self._control = self._make_control(value)
+        self._error_label = Label("", classes="field--error", markup=False)
         # A select has its value only once it is mounted, and tells of it then: nobody chose that.
         self._posted_value = value if definition.control == "choice" else self.value
         self._taken_value = self._posted_value
@@ -201,7 +202,7 @@ class Field(Vertical):
                 yield Label(self.definition.unit, classes="field--unit", markup=False)
         if self.definition.control != "choice":
             yield Suggestions()
-        yield Label("", classes="field--error", markup=False)
+        yield self._error_label
 
     @property
     def key(self) -> str:
@@ -305,7 +306,7 @@ class Field(Vertical):
         self.set_class(bool(text) and not self.error, "-warning")
         mark = "✕" if self.error else "!"
         shown = f"{mark} {elide_end(sanitize(text), LONGEST_ERROR)}" if text else ""
-        self.query_one(".field--error", Label).update(shown)
+        self._error_label.update(shown)  # it may not be mounted yet
         if text and self.has_focus_within:
             self.call_after_refresh(self.reveal)
 

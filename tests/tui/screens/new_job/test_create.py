@@ -190,6 +190,16 @@ async def test_claims_of_a_namespace_that_was_just_typed_are_waited_for(
         assert "claimName" not in made.body.decode()
 
 
+async def test_errors_are_said_before_the_claims_are_known(tmp_path: Path) -> None:
+    async with form(tmp_path, claims=Held(page([])), waits=False) as it:
+        await it.write("gpus", "many")
+        await it.go("name")
+        await it.pilot.press("ctrl+o")
+        assert it.screen.busy == ""
+        assert it.field("gpus").error
+        await it.comes(lambda: it.focused_key == "gpus")
+
+
 async def test_claims_that_do_not_come_are_not_waited_for_without_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

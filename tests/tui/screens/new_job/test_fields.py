@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from textual.widgets import Input
+from textual.widgets import Input, Label
 
 from k8s.job_spec import JobSpec
 from k8s.jobs.clone import clone
@@ -24,7 +24,9 @@ from tests.tui.screens.new_job.world import (
     form,
     sandbox,
 )
+from tui.jobs.new_job.fields import FormField
 from tui.screens.dialogs.confirm import ConfirmScreen
+from tui.widgets.form.fields import Field
 from tui.widgets.form.job_fields import JobFields
 from tui.widgets.form.manifest_pane import ManifestPane
 from tui.widgets.yaml_view import YamlView
@@ -149,6 +151,17 @@ async def test_a_problem_is_said_once_the_field_was_touched(tmp_path: Path) -> N
         assert it.field("command").error.startswith("Required: a command")
         await it.write("command", "python train.py")
         assert it.field("command").error == ""
+
+
+async def test_a_problem_is_said_at_a_field_that_is_just_being_laid_out(tmp_path: Path) -> None:
+    async with form(tmp_path) as it:
+        field = Field(FormField("late", "Late", "What comes late"), "")
+        mounting = it.screen.query_one(JobFields).mount(field)
+        assert not field.children
+        field.error = "not so"
+        await mounting
+        await it.pilot.pause()
+        assert str(field.query_one(".field--error", Label).content) == "✕ not so"
 
 
 async def test_a_form_that_is_not_right_shows_the_first_wrong_field_and_asks_nobody(tmp_path: Path) -> None:
