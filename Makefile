@@ -3,7 +3,7 @@
 # make check     what the continuous checks run: format, lint, types, import rules, tests
 # make fix       format and mend what can be mended by itself
 # make bench     our figures beside those of the tools we compare with
-# make fuzz      properties with new random examples, 2,000 each; a check repeats the same hundred
+# make fuzz      properties with new random examples, mostly 2,000 each; a check repeats the same ones
 # make mutants   small breakages, one at a time, and which of them the tests notice (half an hour)
 # make pictures  the screens in README, taken from a real run in the sandbox
 

@@ -7,7 +7,7 @@ import signal
 from hypothesis import HealthCheck, settings
 
 FUZZ_EXAMPLES = 2_000
-"""Made up for each property by `make fuzz`; a check makes up a hundred."""
+"""Made up by `make fuzz` for each property whose test does not say how many; by a check, a hundred."""
 
 
 def pytest_configure() -> None:

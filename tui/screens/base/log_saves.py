@@ -19,7 +19,7 @@ class LogSaves:
 
     def __init__(self) -> None:
         """Begin with none."""
-        self._running: dict[Path, Worker[None]] = {}
+        self._begun: dict[Path, Worker[None]] = {}
 
     def begin(
         self, app: App[object], folder: Path, name: str, logs: JobLogs, choice: LogSelection, view: LogView
@@ -35,10 +35,11 @@ class LogSaves:
             view: What shows it.
         """
         path = folder / f"{name}-{choice}.log".replace(" ", "-").replace("/", "-")
-        if path not in self._running:
+        begun = self._begun.get(path)
+        if begun is None or begun.is_finished:
             items = logs.read_whole(choice, view.lines.held, view.lines.gone)
             saving = partial(self._save, app, path, items, with_names=view.names_lines)
-            self._running[path] = app.run_worker(saving, group="save")
+            self._begun[path] = app.run_worker(saving, group="save")
 
     async def _save(
         self, app: App[object], path: Path, items: AsyncIterator[Item], *, with_names: bool
@@ -53,5 +54,3 @@ class LogSaves:
         else:
             notes = "; lines that begin with -- say what is missing" if saved.notes else ""
             tell(f"Saved {saved.lines:,} line{'s' * (saved.lines != 1)} to {saved.path}{notes}")
-        finally:
-            self._running.pop(path, None)
