@@ -344,6 +344,18 @@ async def test_all_ranks_are_saved_by_time_each_line_with_its_rank(tmp_path: Pat
     ]
 
 
+async def test_a_log_that_was_saved_can_be_saved_again_when_it_has_grown(tmp_path: Path) -> None:
+    pod = pod_of(0)
+    async with shown(pod, tmp_path=tmp_path) as pilot:
+        await until(pilot, lambda: panes(pilot) == [["hello from 0"]])
+        for number in range(2):
+            await pilot.press("ctrl+s")
+            await until(pilot, lambda: all(worker.group != "save" for worker in pilot.app.workers))
+            await pod.say(f"[rank0]: later {number}")
+    (newest, *_) = sorted(tmp_path.glob("*.log"), key=lambda path: -path.stat().st_mtime_ns)
+    assert newest.read_bytes() == b"[rank0]: hello from 0\n[rank0]: later 0\n"
+
+
 async def test_a_save_goes_on_when_its_view_is_left(tmp_path: Path) -> None:
     pod = pod_of(0)
     async with shown(pod, tmp_path=tmp_path) as pilot:
