@@ -118,6 +118,8 @@ class SubmitScreen(Screen[JobRef | None]):
         with keys_held(self.app):
             with suppress(TimeoutError):
                 await asyncio.wait_for(reading.wait(), LONGEST_READ_S)
+            if not self.is_running:  # while the screen is closed its parts go one by one
+                return
             self.busy = ""
             if (submission := self.make_submission()) is not None:
                 go_on(submission)

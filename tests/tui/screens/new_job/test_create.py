@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from dataclasses import replace
@@ -30,6 +31,7 @@ from tests.tui.screens.new_job.world import (
 from tui.screens.dialogs.confirm import ConfirmScreen
 from tui.screens.documents import submit
 from tui.screens.documents.submit import READING
+from tui.widgets.form.job_fields import CreateBar, PreflightView
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
@@ -198,6 +200,24 @@ async def test_errors_are_said_before_the_claims_are_known(tmp_path: Path) -> No
         assert it.screen.busy == ""
         assert it.field("gpus").error
         await it.comes(lambda: it.focused_key == "gpus")
+
+
+async def test_the_form_may_be_closed_while_claims_are_waited_for(tmp_path: Path) -> None:
+    async with form(tmp_path, claims=Held(page([])), waits=False) as it:
+        await it.pilot.press("ctrl+o")
+        screen, known = it.screen, it.screen.reading()
+        assert screen.busy == READING and known is not None
+
+        async def tell_while_parts_go() -> None:
+            async with asyncio.timeout(WAIT_S):
+                while screen.query(PreflightView):
+                    await asyncio.sleep(0)
+            known.set()
+            for _ in range(10):  # turns in which who waits may go on
+                await asyncio.sleep(0)
+
+        screen.query_one(CreateBar).call_later(tell_while_parts_go)
+        await it.app.pop_screen()
 
 
 async def test_claims_that_do_not_come_are_not_waited_for_without_end(
