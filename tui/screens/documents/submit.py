@@ -24,7 +24,7 @@ from tui.screens.dialogs.confirm import ConfirmScreen
 from tui.terminal.key_queue import keys_held
 from tui.widgets.form.job_fields import CreateBar, Notice
 
-READING = "Reading what there is…"
+READING = "Reading…"
 DRY_RUN = "Dry run…"
 CREATING = "Creating…"
 LONGEST_READ_S = 5.0

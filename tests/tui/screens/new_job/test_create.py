@@ -156,6 +156,7 @@ async def test_what_is_asked_for_before_the_claims_are_known_waits_for_them(
     async with form(tmp_path, ECHO, claims=slow, waits=False) as it:
         await it.pilot.press(keys[0])
         assert it.screen.busy == READING
+        await it.comes(lambda: any(READING in line for line in it.shown()))
         await it.pilot.press(keys[0])  # once is enough
         slow.let_go()
         await it.comes(lambda: it.screen.busy != READING)
